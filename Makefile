@@ -1,0 +1,61 @@
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+# Check, tests and docs share one machine and Spark takes all of it: never side by side, even under `make -j`.
+.NOTPARALLEL:
+.PHONY: help setup run test test-unit test-long check docs format clean checked
+
+VENV := .venv
+PYTHON_RUN := $(VENV)/bin/python
+PYTEST := $(PYTHON_RUN) -m pytest
+READY := $(VENV)/.ready
+
+help: ## This text
+	@echo "sparkjet: the stream semantics of Hazelcast Jet for PySpark Structured Streaming."
+	@echo
+	@echo "New here? Type:  make run     (needs Python 3.10+ and Java 17+; does all set-up itself)"
+	@echo
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | while IFS='|' read -r name text; \
+		do printf '%-18s %s\n' "$$name" "$$text"; done
+
+setup: checked $(READY) ## Check Python and Java, install the locked packages into .venv (the others do it when needed)
+	@echo "sparkjet: ready. Next: make run"
+
+run: checked $(READY) ## The main job: a year of flights, skewed feeds, a killed driver, exactly once
+	@$(PYTHON_RUN) examples/flights.py
+
+test: checked $(READY) ## All tests but the long ones
+	@$(PYTEST) -m "not long"
+
+test-unit: $(READY) ## The tests that need no Java (under two minutes)
+	@# No Java to be found: a test that starts a JVM without saying so (the `spark` fixture, a mark) fails here.
+	@JAVA_HOME=/dev/null $(PYTEST) -m "not spark and not crash and not long"
+
+test-long: checked $(READY) ## The long ones: every crash point, many seeds
+	@$(PYTEST) -m long
+
+check: $(READY) ## Lint, format, types, house rules
+	@$(PYTHON_RUN) -m ruff check .
+	@$(PYTHON_RUN) -m ruff format --check .
+	@$(PYTHON_RUN) -m mypy
+	@$(PYTHON_RUN) scripts/house_rules.py
+
+docs: checked $(READY) ## Run every example in docstrings, README and docs; check the links between pages
+	@$(PYTEST) --doctest-modules src $(wildcard *.md) docs
+
+format: $(READY) ## Format, and mend what ruff can mend safely
+	@$(PYTHON_RUN) -m ruff check --fix-only --quiet .
+	@$(PYTHON_RUN) -m ruff format .
+
+clean: ## Remove the environment, the caches and what Spark leaves behind
+	rm -rf $(VENV) build dist spark-warehouse metastore_db derby.log artifacts
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find src tests scripts examples docs -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+# Every time, because Java can go away after set-up; it takes a fraction of a second.
+checked:
+	@scripts/setup.sh --check
+
+# Again only when what is installed would change.
+$(READY): requirements.lock pyproject.toml scripts/setup.sh
+	@scripts/setup.sh --install
+	@touch $@

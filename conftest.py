@@ -1,0 +1,56 @@
+"""One Spark session for the tests, the docstrings' examples and the pages."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+pytest_plugins = ["scripts.doc_examples", "pytester"]
+
+# Before any JVM: naive datetimes of rows are read in the process's zone, and a test must not depend on the machine's.
+os.environ["TZ"] = "UTC"
+time.tzset()
+# Workers run this interpreter, not the first python3 of the PATH.
+os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+# A name that does not resolve (containers, laptops offline) would stop the driver from binding.
+os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The session all tests share; a test that needs other settings starts a driver of its own."""
+    # Not at the top: the tests without Spark would pay for the import.
+    from pyspark.sql import SparkSession  # noqa: PLC0415
+
+    session = (
+        SparkSession.builder.master("local[2]")
+        .appName("sparkjet-tests")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.memory", "2g")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks what needs a session, so that `-m "not spark"` starts no JVM."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker("spark")

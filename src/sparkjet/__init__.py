@@ -1,0 +1,63 @@
+"""Stream-processing semantics of Hazelcast Jet for PySpark Structured Streaming."""
+
+from sparkjet.aggregate import Aggregate, AggregateOperation
+from sparkjet.clock import Clock, ManualClock, SystemClock
+from sparkjet.engine.steps import Step
+from sparkjet.errors import (
+    AnalysisError,
+    FencedError,
+    LostTransactionError,
+    RecoveryError,
+    SparkjetError,
+    UnsettledError,
+)
+from sparkjet.query import StreamingQuery
+from sparkjet.reading import read_files
+from sparkjet.stream import Stream, stream
+from sparkjet.time import (
+    PolicySettings,
+    Throttle,
+    WatermarkPolicy,
+    emit_by_frame,
+    emit_by_min_step,
+    limiting_lag,
+    limiting_lag_and_delay,
+    limiting_lag_and_lull,
+    limiting_real_time_lag,
+    limiting_timestamp_and_wall_clock_lag,
+    no_throttling,
+    with_fixed_lag,
+)
+from sparkjet.windows.window import window
+
+__all__ = [
+    "Aggregate",
+    "AggregateOperation",
+    "AnalysisError",
+    "Clock",
+    "FencedError",
+    "LostTransactionError",
+    "ManualClock",
+    "PolicySettings",
+    "RecoveryError",
+    "SparkjetError",
+    "Step",
+    "StreamingQuery",
+    "SystemClock",
+    "Stream",
+    "Throttle",
+    "UnsettledError",
+    "WatermarkPolicy",
+    "emit_by_frame",
+    "emit_by_min_step",
+    "limiting_lag",
+    "limiting_lag_and_delay",
+    "limiting_lag_and_lull",
+    "limiting_real_time_lag",
+    "limiting_timestamp_and_wall_clock_lag",
+    "no_throttling",
+    "read_files",
+    "stream",
+    "window",
+    "with_fixed_lag",
+]

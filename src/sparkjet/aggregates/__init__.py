@@ -1,0 +1,1 @@
+"""The built-in aggregates behind sparkjet.functions, one kind of accumulator a module."""

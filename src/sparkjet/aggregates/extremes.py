@@ -1,0 +1,184 @@
+"""min, max, first, last, min_by and max_by: the least or greatest of what is compared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+from pyspark.sql.types import DataType, LongType, StructField, StructType
+
+from sparkjet.aggregate import Aggregate, AggregateOperation, label
+from sparkjet.aggregates.values import column_of, null_of, orderable_type
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+    from sparkjet.aggregate import Accumulator, ColumnOrName, Inputs
+
+
+def min(col: ColumnOrName) -> Aggregate:  # noqa: A001 - Spark's name
+    """Least non-null value, null if there are none; NaN is greater than any other number.
+
+    Raises:
+        AnalysisError: When resolved: the values cannot be ordered.
+
+    >>> from sparkjet import functions as J
+    >>> J.min("id").evaluate(spark.range(3, 6))
+    3
+    """
+    return _extreme_value(f"min({label(col)})", col, least=True)
+
+
+def max(col: ColumnOrName) -> Aggregate:  # noqa: A001 - Spark's name
+    """Greatest non-null value, null if there are none; NaN is greater than any other number.
+
+    Raises:
+        AnalysisError: When resolved: the values cannot be ordered.
+
+    >>> from sparkjet import functions as J
+    >>> J.max("id").evaluate(spark.range(3, 6))
+    5
+    """
+    return _extreme_value(f"max({label(col)})", col, least=False)
+
+
+def first(col: ColumnOrName, ignorenulls: bool = False) -> Aggregate:
+    """Value of the row with the lowest event time, unlike Spark's never of the one that arrived first.
+
+    Of simultaneous rows the one with the least value counts; null is less than any value.
+
+    Args:
+        col: The value.
+        ignorenulls: Pass over rows whose value is null.
+
+    Raises:
+        AnalysisError: When resolved: the values cannot be ordered.
+
+    >>> from sparkjet import functions as J
+    >>> rows = spark.createDataFrame([(2, "b"), (1, "a"), (1, None)], "t bigint, v string")
+    >>> J.first("v").evaluate(rows, "t"), J.first("v", ignorenulls=True).evaluate(rows, "t")
+    (None, 'a')
+    """
+    return _by_time(f"first({label(col)})", col, ignorenulls=ignorenulls, least=True)
+
+
+def last(col: ColumnOrName, ignorenulls: bool = False) -> Aggregate:
+    """Value of the row with the highest event time, unlike Spark's never of the one that arrived last.
+
+    Of simultaneous rows the one with the greatest value counts; null is less than any value.
+
+    Args:
+        col: The value.
+        ignorenulls: Pass over rows whose value is null.
+
+    Raises:
+        AnalysisError: When resolved: the values cannot be ordered.
+
+    >>> from sparkjet import functions as J
+    >>> rows = spark.createDataFrame([(2, "b"), (2, "a"), (1, "z")], "t bigint, v string")
+    >>> J.last("v").evaluate(rows, "t")
+    'b'
+    """
+    return _by_time(f"last({label(col)})", col, ignorenulls=ignorenulls, least=False)
+
+
+def min_by(col: ColumnOrName, ord: ColumnOrName) -> Aggregate:
+    """Value of ``col`` in the row with the least ``ord``.
+
+    Rows whose ``ord`` is null do not count. Of equal ones the row with the lowest event time is taken, of simultaneous
+    ones that with the least value; null is less than any value.
+
+    Raises:
+        AnalysisError: When resolved: one of the columns cannot be ordered.
+
+    >>> from sparkjet import functions as J
+    >>> rows = spark.createDataFrame([(1, "a", 7), (2, "b", 5), (3, "c", 5)], "t bigint, v string, o int")
+    >>> J.min_by("v", "o").evaluate(rows, "t")
+    'b'
+    """
+    return _by_order("min_by", col, ord, least=True)
+
+
+def max_by(col: ColumnOrName, ord: ColumnOrName) -> Aggregate:
+    """Value of ``col`` in the row with the greatest ``ord``; NaN is greater than any other number.
+
+    Rows whose ``ord`` is null do not count. Of equal ones the row with the lowest event time is taken, of simultaneous
+    ones that with the greatest value; null is less than any value.
+
+    Raises:
+        AnalysisError: When resolved: one of the columns cannot be ordered.
+
+    >>> from sparkjet import functions as J
+    >>> rows = spark.createDataFrame([(1, "a", 5), (2, "b", 7), (3, "c", 7)], "t bigint, v string, o int")
+    >>> J.max_by("v", "o").evaluate(rows, "t")
+    'b'
+    """
+    return _by_order("max_by", col, ord, least=False)
+
+
+_TIE = "rows of the same event time are told apart by it"
+
+
+def _extreme_value(name: str, col: ColumnOrName, *, least: bool) -> Aggregate:
+    def resolve(inputs: Inputs) -> AggregateOperation:
+        data_type = orderable_type(inputs, name, col, "only ordered values have an extreme")
+        return _extreme(column_of(col), data_type, least=least, read=lambda best: best)
+
+    return Aggregate(name, resolve)
+
+
+def _by_time(name: str, col: ColumnOrName, *, ignorenulls: bool, least: bool) -> Aggregate:
+    def resolve(inputs: Inputs) -> AggregateOperation:
+        data_type = orderable_type(inputs, name, col, _TIE)
+        value = column_of(col)
+        row = F.struct(inputs.event_time.alias("time"), value.alias("value"))
+        return _extreme(
+            F.when(value.isNotNull(), row) if ignorenulls else row,
+            _row_type(time=LongType(), value=data_type),
+            least=least,
+            read=lambda best: best["value"],
+        )
+
+    return Aggregate(name, resolve)
+
+
+def _by_order(function: str, col: ColumnOrName, ord: ColumnOrName, *, least: bool) -> Aggregate:
+    name = f"{function}({label(col)}, {label(ord)})"
+
+    def resolve(inputs: Inputs) -> AggregateOperation:
+        order_type = orderable_type(inputs, name, ord, "only ordered values have an extreme")
+        data_type = orderable_type(inputs, name, col, _TIE)
+        order = column_of(ord)
+        # The complement reverses the order of longs without the overflow that a minus has.
+        earliest = inputs.event_time if least else F.bitwise_not(inputs.event_time)
+        row = F.struct(order.alias("order"), earliest.alias("earliest"), column_of(col).alias("value"))
+        return _extreme(
+            F.when(order.isNotNull(), row),
+            _row_type(order=order_type, earliest=LongType(), value=data_type),
+            least=least,
+            read=lambda best: best["value"],
+        )
+
+    return Aggregate(name, resolve)
+
+
+def _row_type(**fields: DataType) -> StructType:
+    return StructType([StructField(name, data_type) for name, data_type in fields.items()])
+
+
+def _extreme(
+    compared: Column, data_type: DataType, *, least: bool, read: Callable[[Column], Column]
+) -> AggregateOperation:
+    aggregate, choose = (F.min, F.least) if least else (F.max, F.greatest)
+
+    def combine(left: Accumulator, right: Accumulator) -> Accumulator:
+        return {"best": choose(left["best"], right["best"])}
+
+    return AggregateOperation(
+        accumulate={"best": aggregate(compared).cast(data_type)},
+        create={"best": null_of(data_type)},
+        combine=combine,
+        finish=lambda acc: read(acc["best"]),
+        combine_group=lambda acc: {"best": aggregate(acc["best"])},
+    )

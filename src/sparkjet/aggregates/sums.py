@@ -1,0 +1,87 @@
+"""count, sum and avg: totals that can be added and, where they are exact, subtracted again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from sparkjet.aggregate import Aggregate, label
+from sparkjet.aggregates.totals import Total, summing, total_of
+from sparkjet.aggregates.values import column_of, number
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+    from sparkjet.aggregate import Accumulator, AggregateOperation, ColumnOrName, Inputs
+
+
+def count(col: ColumnOrName = "*") -> Aggregate:
+    """Number of rows, or of non-null values of a column; bigint. Deducts.
+
+    >>> from sparkjet import functions as J
+    >>> rows = spark.createDataFrame([(1,), (None,)], "x int")
+    >>> J.count().evaluate(rows), J.count("x").evaluate(rows)
+    (2, 1)
+    """
+    of_rows = label(col) in {"*", "unresolvedstar()"}
+
+    def resolve(inputs: Inputs) -> AggregateOperation:
+        if not of_rows:
+            inputs.type_of(col)
+        counted = F.count(F.lit(1)) if of_rows else F.count(column_of(col))
+        return replace(summing({"count": "bigint"}, {"count": counted}, exact=True), finish=lambda acc: acc["count"])
+
+    return Aggregate("count(1)" if of_rows else f"count({label(col)})", resolve)
+
+
+def sum(col: ColumnOrName) -> Aggregate:  # noqa: A001 - Spark's name
+    """Sum of the non-null values; null if there are none.
+
+    The result has Spark's type: bigint for integers, double for floating numbers, decimal(min(38, p+10), s) for
+    decimals. Integers and decimals are exact, with overflow an error whatever ``spark.sql.ansi.enabled`` says; only
+    the sum of the whole window counts, parts of it may leave 64 bits (the exception: decimals of 28 digits and more,
+    where a part may not leave 38 digits either, 37 if the scale is above 6). More than 2^31 bigint values in one window
+    and key are an overflow as well. Integers, and decimals up to 27 digits, deduct; floating sums never do, because
+    deducting leaves a residue.
+
+    Raises:
+        AnalysisError: When resolved: the column is no number, or is decimal(38,38).
+
+    >>> from sparkjet import functions as J
+    >>> J.sum("id").evaluate(spark.range(5))
+    10
+    """
+    return _reading(f"sum({label(col)})", col, lambda total: total.sum)
+
+
+def avg(col: ColumnOrName) -> Aggregate:
+    """Mean of the non-null values; null if there are none.
+
+    The result has Spark's type: double, or decimal(p+4, s+4) for decimals. The mean of integers is their exact sum
+    divided by their number, so it cannot overflow. Deducts where :func:`sum` does.
+
+    Raises:
+        AnalysisError: When resolved: the column is no number, or is decimal(38,38).
+
+    >>> from sparkjet import functions as J
+    >>> J.avg("id").evaluate(spark.range(4))
+    1.5
+    """
+    return _reading(f"avg({label(col)})", col, lambda total: total.mean)
+
+
+mean = avg
+
+
+def _reading(
+    name: str, col: ColumnOrName, reader: Callable[[Total], Callable[[Accumulator], Column]]
+) -> Aggregate:
+    def resolve(inputs: Inputs) -> AggregateOperation:
+        total = total_of(name, column_of(col), number(inputs, name, col))
+        read = reader(total)
+        return replace(total.operation, finish=lambda acc: F.when(acc["count"] > 0, read(acc)))
+
+    return Aggregate(name, resolve)

@@ -1,0 +1,187 @@
+"""Totals: the sum and the number of the non-null values, as exact as the input's type allows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+from pyspark.sql.types import DataType, DecimalType, FractionalType, LongType
+
+from sparkjet.aggregate import AggregateOperation
+from sparkjet.errors import AnalysisError
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+    from sparkjet.aggregate import Accumulator
+
+_HALF = 32
+_LOW_MASK = (1 << _HALF) - 1
+_MOST_HALVES = 1 << 31
+"""Values whose halves can be summed: 2^31 times the largest low half still fits in 64 bits."""
+_MOST_DIGITS = 38
+_SPARE_DIGITS = 10
+_KEPT_SCALE = 6
+"""Up to this scale Spark adds two decimal(38,s) without dropping a digit."""
+
+
+@dataclass(frozen=True, eq=False)
+class Total:
+    """Accumulator fields of a sum, and how to read them.
+
+    Attributes:
+        operation: Everything but ``finish``, which reports null.
+        sum: The sum, of Spark's type; an error where it leaves that type.
+        mean: The mean, of Spark's type.
+    """
+
+    operation: AggregateOperation
+    sum: Callable[[Accumulator], Column]
+    mean: Callable[[Accumulator], Column]
+
+
+def total_of(name: str, value: Column, data_type: DataType) -> Total:
+    """The total of a numeric column; ``name`` is the aggregate's, for error messages.
+
+    Raises:
+        AnalysisError: The type is decimal(38,38), which cannot be added exactly.
+    """
+    if isinstance(data_type, LongType):
+        return _long(name, value)
+    if isinstance(data_type, DecimalType):
+        digits = data_type.precision + _SPARE_DIGITS
+        return _decimal(name, value, data_type) if digits < _MOST_DIGITS else _wide_decimal(name, value, data_type)
+    if isinstance(data_type, FractionalType):
+        return _floating(value)
+    return _integer(value)
+
+
+def summing(types: dict[str, str], accumulate: dict[str, Column], *, exact: bool) -> AggregateOperation:
+    """An operation whose fields are added; ``exact``: and subtracted again."""
+
+    def combine(left: Accumulator, right: Accumulator) -> Accumulator:
+        return {field: (left[field] + right[field]).cast(types[field]) for field in types}
+
+    def deduct(left: Accumulator, right: Accumulator) -> Accumulator:
+        return {field: (left[field] - right[field]).cast(types[field]) for field in types}
+
+    return AggregateOperation(
+        accumulate=accumulate,
+        create={field: F.lit(0).cast(data_type) for field, data_type in types.items()},
+        combine=combine,
+        finish=lambda _: F.lit(None),
+        deduct=deduct if exact else None,
+        combine_group=lambda acc: {field: F.sum(acc[field]) for field in types},
+    )
+
+
+def _integer(value: Column) -> Total:
+    # No overflow: 2^32 values of 32 bits fit in 64.
+    zero = F.lit(0).cast("bigint")
+    accumulate = {"total": F.coalesce(F.sum(value), zero), "count": F.count(value)}
+    return Total(
+        summing({"total": "bigint", "count": "bigint"}, accumulate, exact=True),
+        sum=lambda acc: acc["total"],
+        mean=lambda acc: acc["total"].cast("double") / acc["count"],
+    )
+
+
+def _long(name: str, value: Column) -> Total:
+    zero = F.lit(0).cast("bigint")
+    accumulate = {
+        "high": F.coalesce(F.sum(F.shiftright(value, _HALF)), zero),
+        "low": F.coalesce(F.sum(value.bitwiseAND(F.lit(_LOW_MASK))), zero),
+        "count": F.count(value),
+    }
+    overflow = (
+        f"[ARITHMETIC_OVERFLOW] {name}: the sum leaves 64 bits (long overflow). "
+        "Cast the column to decimal(20,0) to sum beyond."
+    )
+
+    def high(acc: Accumulator) -> Column:
+        return acc["high"] + F.shiftright(acc["low"], _HALF)
+
+    def low(acc: Accumulator) -> Column:
+        return acc["low"].bitwiseAND(F.lit(_LOW_MASK))
+
+    def read(acc: Accumulator) -> Column:
+        bound = 1 << (_HALF - 1)
+        fits = (high(acc) >= -bound) & (high(acc) < bound) & (acc["count"] <= _MOST_HALVES)
+        return F.when(fits, F.shiftleft(high(acc), _HALF).bitwiseOR(low(acc))).otherwise(F.raise_error(overflow))
+
+    def mean(acc: Accumulator) -> Column:
+        # One rounding as long as the sum fits in 64 bits, and no overflow where it does not.
+        return (high(acc).cast("double") * float(1 << _HALF) + low(acc).cast("double")) / acc["count"]
+
+    types = dict.fromkeys(("high", "low", "count"), "bigint")
+    return Total(summing(types, accumulate, exact=True), read, mean)
+
+
+def _floating(value: Column) -> Total:
+    accumulate = {"total": F.coalesce(F.sum(value), F.lit(0.0)), "count": F.count(value)}
+    return Total(
+        summing({"total": "double", "count": "bigint"}, accumulate, exact=False),
+        sum=lambda acc: acc["total"],
+        mean=lambda acc: acc["total"] / acc["count"],
+    )
+
+
+def _decimal(name: str, value: Column, data_type: DecimalType) -> Total:
+    # Up to decimal(27,s): ten more digits are 37, and two of those add up to 38 without Spark dropping scale.
+    summed = f"decimal({data_type.precision + _SPARE_DIGITS},{data_type.scale})"
+    accumulate = {"total": F.coalesce(F.sum(value), F.lit(0).cast(summed)), "count": F.count(value)}
+    return Total(
+        summing({"total": summed, "count": "bigint"}, accumulate, exact=True),
+        sum=lambda acc: F.coalesce(acc["total"], _decimal_overflow(name, summed)),
+        mean=lambda acc: _decimal_mean(acc["total"], acc["count"], data_type),
+    )
+
+
+def _wide_decimal(name: str, value: Column, data_type: DecimalType) -> Total:
+    scale = data_type.scale
+    if scale == _MOST_DIGITS:
+        raise AnalysisError(f"{name}: decimal(38,38) cannot be added exactly. Cast the column to decimal(38,37).")
+    summed = f"decimal({_MOST_DIGITS},{scale})"
+    zero = F.lit(0).cast(summed)
+    total = F.coalesce(F.try_sum(value), F.when(F.count(value) == 0, zero))
+    accumulate = {"total": total, "count": F.count(value), "broken": F.max(F.lit(value=False))}
+
+    def operand(column: Column) -> Column:
+        # Spark drops a digit of scale where 38 digits meet 38; the price is that 38-digit partial sums overflow.
+        return column if scale <= _KEPT_SCALE else column.try_cast(f"decimal({_MOST_DIGITS - 1},{scale})")
+
+    def combine(left: Accumulator, right: Accumulator) -> Accumulator:
+        added = F.try_add(operand(left["total"]), operand(right["total"])).cast(summed)
+        broken = left["broken"] | right["broken"] | left["total"].isNull() | right["total"].isNull()
+        return {"total": added, "count": left["count"] + right["count"], "broken": broken | added.isNull()}
+
+    def combine_group(acc: Accumulator) -> Accumulator:
+        # SUM skips nulls, so a total that overflowed (null) must be remembered beside it.
+        broken = F.max(acc["broken"] | acc["total"].isNull())
+        return {"total": F.try_sum(acc["total"]), "count": F.sum(acc["count"]), "broken": broken}
+
+    def intact(acc: Accumulator) -> Column:
+        total = F.when(acc["broken"], None).otherwise(acc["total"])
+        return F.coalesce(total, _decimal_overflow(name, summed))
+
+    operation = AggregateOperation(
+        accumulate=accumulate,
+        create={"total": zero, "count": F.lit(0).cast("bigint"), "broken": F.lit(value=False)},
+        combine=combine,
+        finish=lambda _: F.lit(None),
+        combine_group=combine_group,
+    )
+    return Total(operation, intact, lambda acc: _decimal_mean(intact(acc), acc["count"], data_type))
+
+
+def _decimal_overflow(name: str, summed: str) -> Column:
+    return F.raise_error(
+        f"[ARITHMETIC_OVERFLOW] {name}: the sum leaves {summed}. Cast the column to a decimal of smaller scale."
+    ).cast(summed)
+
+
+def _decimal_mean(total: Column, count: Column, data_type: DecimalType) -> Column:
+    precision, scale = min(_MOST_DIGITS, data_type.precision + 4), min(_MOST_DIGITS, data_type.scale + 4)
+    return (total / count.cast("decimal(20,0)")).cast(f"decimal({precision},{scale})")

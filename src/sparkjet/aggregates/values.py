@@ -1,0 +1,103 @@
+"""Types of input values: which can be ordered or summed, and how accumulators hold them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    ArrayType,
+    AtomicType,
+    DataType,
+    MapType,
+    NumericType,
+    SpatialType,
+    StructField,
+    StructType,
+    UserDefinedType,
+    VariantType,
+)
+
+from sparkjet.aggregate import label
+from sparkjet.errors import AnalysisError
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+    from sparkjet.aggregate import ColumnOrName, Inputs
+
+
+def column_of(col: ColumnOrName) -> Column:
+    """A column given by name or as a Column."""
+    return F.col(col) if isinstance(col, str) else col
+
+
+def null_of(data_type: DataType) -> Column:
+    """A null of a type."""
+    return F.lit(None).cast(data_type)
+
+
+def is_orderable(data_type: DataType) -> bool:
+    """Whether Spark can compare values of a type.
+
+    >>> from pyspark.sql.types import ArrayType, MapType, StringType
+    >>> is_orderable(ArrayType(StringType())), is_orderable(MapType(StringType(), StringType()))
+    (True, False)
+    """
+    if isinstance(data_type, ArrayType):
+        return is_orderable(data_type.elementType)
+    if isinstance(data_type, StructType):
+        return all(is_orderable(field.dataType) for field in data_type.fields)
+    if isinstance(data_type, UserDefinedType):
+        return is_orderable(data_type.sqlType())
+    return isinstance(data_type, AtomicType) and not isinstance(data_type, (VariantType, SpatialType))
+
+
+def nullable(data_type: DataType) -> DataType:
+    """The type with everything inside it nullable.
+
+    An accumulator's type must not depend on whether the input happens to be declared NOT NULL: Spark refuses to cast
+    an empty accumulator to a type with NOT NULL inside, and stored rows come back nullable.
+
+    >>> from pyspark.sql.types import ArrayType, LongType
+    >>> nullable(ArrayType(LongType(), containsNull=False))
+    ArrayType(LongType(), True)
+    """
+    if isinstance(data_type, ArrayType):
+        return ArrayType(nullable(data_type.elementType), containsNull=True)
+    if isinstance(data_type, MapType):
+        return MapType(nullable(data_type.keyType), nullable(data_type.valueType), valueContainsNull=True)
+    if isinstance(data_type, StructType):
+        fields = [StructField(f.name, nullable(f.dataType), nullable=True, metadata=f.metadata) for f in data_type]
+        return StructType(fields)
+    return data_type
+
+
+def orderable_type(inputs: Inputs, name: str, col: ColumnOrName, why: str) -> DataType:
+    """The nullable type of a column whose values must be comparable.
+
+    Raises:
+        AnalysisError: They are not; ``why`` says what they are compared for.
+    """
+    data_type = inputs.type_of(col)
+    if not is_orderable(data_type):
+        raise AnalysisError(
+            f"{name}: {label(col)} is {data_type.simpleString()}, which Spark cannot order; {why}. "
+            "Take an orderable part of it, e.g. one field, map_entries(…) or to_json(…)."
+        )
+    return nullable(data_type)
+
+
+def number(inputs: Inputs, name: str, col: ColumnOrName) -> DataType:
+    """The type of a column that must hold numbers.
+
+    Raises:
+        AnalysisError: It does not, also where Spark would cast it silently, as it does with strings.
+    """
+    data_type = inputs.type_of(col)
+    if not isinstance(data_type, NumericType):
+        raise AnalysisError(
+            f"{name}: {label(col)} is {data_type.simpleString()}, not a number. "
+            f'Cast it first, e.g. F.col("{label(col)}").cast("double").'
+        )
+    return data_type

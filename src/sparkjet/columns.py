@@ -1,0 +1,52 @@
+"""Hidden columns that travel with each event, and names safe to use in expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+TIME = "_sparkjet_time"
+"""Event time in microseconds since the epoch, null where the event has none."""
+SUBSTREAM = "_sparkjet_substream"
+"""Name of the event's substream."""
+HIDDEN = (TIME, SUBSTREAM)
+ONLY_SUBSTREAM = "all"
+"""Name of the single substream of a stream without ``by``."""
+
+
+def quoted(name: str) -> str:
+    """A column name as an identifier, whatever characters it has.
+
+    >>> quoted("a.b")
+    '`a.b`'
+    """
+    return "`" + name.replace("`", "``") + "`"
+
+
+def visible(frame: DataFrame) -> list[str]:
+    """The user's columns of a DataFrame."""
+    return [name for name in frame.columns if name not in HIDDEN]
+
+
+def substream_id(by: Sequence[str]) -> Column:
+    """The substream of a row as text: the columns of ``by`` joined by a slash."""
+    if not by:
+        return F.lit(ONLY_SUBSTREAM)
+    parts = [F.coalesce(F.col(quoted(name)).cast("string"), F.lit("null")) for name in by]
+    return parts[0] if len(parts) == 1 else F.concat_ws("/", *parts)
+
+
+def select_visible(frame: DataFrame, columns: Sequence[Column | str]) -> DataFrame:
+    """``frame.select(columns)`` that keeps the hidden columns and lets ``*`` mean the visible ones."""
+    chosen: list[Column | str] = []
+    for column in columns:
+        if str(column) in {"*", "Column<'*'>", "Column<'unresolvedstar()'>"}:
+            chosen += [quoted(name) for name in visible(frame)]
+        else:
+            chosen.append(column)
+    return frame.select(*chosen, *(name for name in HIDDEN if name in frame.columns))

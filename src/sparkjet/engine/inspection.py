@@ -1,0 +1,61 @@
+"""What must not be in a source DataFrame: things that drop or keep rows before sparkjet sees them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from sparkjet.columns import HIDDEN
+from sparkjet.errors import AnalysisError
+
+REFUSED = {
+    "EventTimeWatermark": "Spark's withWatermark: it drops rows by the highest time of all partitions",
+    "Deduplicate": "dropDuplicates: its state would live in Spark's checkpoint, outside the snapshot",
+    "DeduplicateWithinWatermark": "dropDuplicatesWithinWatermark: it drops rows by Spark's watermark",
+    "Aggregate": "an aggregation: group with sj.window instead",
+    "FlatMapGroupsWithState": "a stateful function: its state would live outside the snapshot",
+    "FlatMapGroupsInPandasWithState": "a stateful function: its state would live outside the snapshot",
+    "TransformWithState": "a stateful function: its state would live outside the snapshot",
+    "TransformWithStateInPySpark": "a stateful function: its state would live outside the snapshot",
+}
+
+
+def check_source(df: object) -> None:
+    """Refuse a DataFrame that cannot be the source of a query.
+
+    Raises:
+        AnalysisError: Naming what was found and what to do instead.
+    """
+    if type(df).__module__.startswith("pyspark.sql.connect"):
+        message = (
+            "stream: this DataFrame belongs to Spark Connect, which has no access to the driver that sparkjet runs in. "
+            'Use a classic session: SparkSession.builder.master(…), without remote(…) and with spark.api.mode "classic".'
+        )
+        raise AnalysisError(message)
+    if not isinstance(df, DataFrame):
+        message = f"stream: expected a streaming DataFrame, got {type(df).__name__}."
+        raise AnalysisError(message)
+    if not df.isStreaming:
+        message = "stream: this is a batch DataFrame. Read it with spark.readStream, or use Spark's own batch windows."
+        raise AnalysisError(message)
+    taken = [name for name in df.columns if name in HIDDEN]
+    if taken:
+        message = f"stream: the column name {taken[0]!r} is used by sparkjet. Rename the column."
+        raise AnalysisError(message)
+    _check_plan(df._jdf.queryExecution().analyzed())  # noqa: SLF001 - PySpark has no public access to the plan
+
+
+def _check_plan(plan: Any) -> None:  # noqa: ANN401 - a Java object
+    if not plan.isStreaming():
+        return
+    name = plan.nodeName()
+    children = [plan.children().apply(i) for i in range(plan.children().size())]
+    reason = REFUSED.get(name)
+    if name == "Join" and all(child.isStreaming() for child in children):
+        reason = "a stream-stream join: its state would live outside the snapshot"
+    if reason is not None:
+        message = f"stream: the DataFrame contains {reason}. Call sj.stream(…) before it."
+        raise AnalysisError(message)
+    for child in children:
+        _check_plan(child)

@@ -1,0 +1,99 @@
+"""Outputs: the sinks of a query, each with its name, and how an epoch goes through them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import tenacity
+
+from sparkjet.engine.record import Prepared
+from sparkjet.errors import LostTransactionError, RecoveryError, UnsettledError
+from sparkjet.sinks.protocol import TransactionId
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import DataFrame
+
+    from sparkjet.engine.record import Record
+    from sparkjet.sinks.protocol import Sink
+
+logger = logging.getLogger("sparkjet")
+
+
+@dataclass(frozen=True)
+class Retry:
+    """How long a decided transaction is tried before the query stops; the next start tries again."""
+
+    attempts: int = 5
+    first_wait: float = 0.2
+    longest_wait: float = 5.0
+
+
+class Outputs:
+    """The sinks of one query and the transactions that are decided but not confirmed.
+
+    A transaction enters ``unsettled`` with its decision and leaves it when its sink has confirmed the commit; while
+    anything is unsettled no new transaction is opened, because a sink may reuse what the old one still needs.
+    """
+
+    def __init__(self, sinks: Mapping[str, Sink], retry: Retry | None = None) -> None:
+        self.sinks = dict(sinks)
+        self.unsettled: list[Prepared] = []
+        self._retry = retry if retry is not None else Retry()
+
+    def prepare(self, name: str, rows: DataFrame, transaction: TransactionId) -> list[Prepared]:
+        """Prepare the rows of one sink; empty if there were none."""
+        handle = self.sinks[name].prepare(rows, transaction)
+        return [] if handle is None else [Prepared(name, handle)]
+
+    def decided(self, transactions: list[Prepared]) -> None:
+        """Take over transactions whose record has been written."""
+        self.unsettled += transactions
+
+    def settle(self, between: Callable[[], None] = lambda: None) -> None:
+        """Commit everything that is decided, oldest first, trying again for a while.
+
+        Raises:
+            UnsettledError: If a commit went on failing; the transaction stays decided.
+            LostTransactionError: If a prepared transaction is gone.
+        """
+        while self.unsettled:
+            prepared = self.unsettled[0]
+            sink = self.sinks.get(prepared.sink)
+            if sink is None:
+                message = (
+                    f"The snapshot holds a decided transaction of sink {prepared.sink!r}, which this query does not "
+                    "have. Start it once more with that sink, so that the rows are published."
+                )
+                raise RecoveryError(message)
+            self._commit(sink, prepared, between)
+            self.unsettled.pop(0)
+
+    def roll_back_strays(self, record: Record) -> None:
+        """Remove what earlier drivers prepared and nobody decided; call it after :meth:`settle`."""
+        for name, sink in self.sinks.items():
+            keep = [prepared.handle for prepared in self.unsettled if prepared.sink == name]
+            sink.roll_back_strays(record.query, record.takeover, keep)
+
+    def _commit(self, sink: Sink, prepared: Prepared, between: Callable[[], None]) -> None:
+        retrying = tenacity.Retrying(
+            stop=tenacity.stop_after_attempt(self._retry.attempts),
+            wait=tenacity.wait_exponential(self._retry.first_wait, self._retry.longest_wait),
+            retry=tenacity.retry_if_exception(lambda e: not isinstance(e, LostTransactionError)),
+            before_sleep=tenacity.before_sleep_log(logger, logging.WARNING),
+            reraise=True,
+        )
+        try:
+            retrying(sink.commit, prepared.handle, between)
+        except LostTransactionError:
+            raise
+        except Exception as error:
+            message = (
+                f"Sink {prepared.sink!r} could not publish a decided transaction: {error}. Nothing is lost: mend the "
+                "cause and start the query again, it publishes these rows first."
+            )
+            raise UnsettledError(message) from error

@@ -1,0 +1,90 @@
+"""Records: what one slot of the log says about a query."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from sparkjet.errors import RecoveryError
+from sparkjet.snapshots.store import Delta
+
+FORMAT = 1
+
+
+class WindowState(msgspec.Struct, frozen=True):
+    """State of the window operator: its grid, the last closed window's end and the deltas that hold its frames."""
+
+    size: int
+    step: int
+    offset: int
+    closed: int | None
+    deltas: list[Delta]
+
+
+class SparkPosition(msgspec.Struct, frozen=True):
+    """What Spark's checkpoint must say so that the next batch is the one after ``batch``.
+
+    ``files`` maps paths below the checkpoint directory to their text; ``sources`` maps them to names of blobs,
+    because the file source's log grows with the input.
+    """
+
+    batch: int
+    files: dict[str, str]
+    sources: dict[str, str]
+
+
+class Prepared(msgspec.Struct, frozen=True):
+    """A prepared transaction: the sink that can commit it and what that sink needs for it."""
+
+    sink: str
+    handle: dict[str, Any]
+
+
+class Record(msgspec.Struct, frozen=True):
+    """Everything needed to go on after the slot's epoch; each record stands alone.
+
+    ``transactions`` are decided: they will be committed, by this driver or a later one. ``clock`` is the highest
+    clock reading any policy has seen, so that a machine whose clock was set back does not take time back.
+    """
+
+    kind: str
+    query: str
+    takeover: int
+    run: str
+    epoch: int
+    fingerprint: dict[str, Any]
+    clock: int
+    watermarks: dict[str, Any]
+    windows: WindowState | None
+    spark: SparkPosition | None
+    transactions: list[Prepared]
+    late: dict[str, int]
+    null_timestamps: dict[str, int]
+    format: int = FORMAT
+
+    def encode(self) -> bytes:
+        """The record as JSON."""
+        return msgspec.json.encode(self)
+
+    def names(self) -> set[str]:
+        """Deltas and blobs that must stay in the store while this record may be read."""
+        deltas = {delta.name for delta in self.windows.deltas} if self.windows is not None else set()
+        return deltas | (set(self.spark.sources.values()) if self.spark is not None else set())
+
+    @staticmethod
+    def decode(content: bytes, where: str) -> Record:
+        """Read a record.
+
+        Raises:
+            RecoveryError: Naming ``where`` if it is damaged or of a newer format.
+        """
+        try:
+            record = msgspec.json.decode(content, type=Record)
+        except msgspec.MsgspecError as error:
+            message = f"{where} is no record that this version can read: {error}. Do not edit the snapshot log."
+            raise RecoveryError(message) from error
+        if record.format != FORMAT:
+            message = f"{where} has format {record.format}, this version reads format {FORMAT}. Upgrade sparkjet."
+            raise RecoveryError(message)
+        return record

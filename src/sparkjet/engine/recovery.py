@@ -1,0 +1,134 @@
+"""Recovery: from the newest record to an engine that may run the next epoch."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from sparkjet.engine.epoch import Engine, Parts
+from sparkjet.engine.record import Record
+from sparkjet.engine.spark_checkpoint import SparkCheckpoint, check_agreement
+from sparkjet.engine.state import QueryState
+from sparkjet.errors import FencedError, RecoveryError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+logger = logging.getLogger("sparkjet")
+
+
+def recover(parts: Parts, spark_directory: Path) -> tuple[Engine, SparkCheckpoint]:
+    """Take a query over and make it ready to run.
+
+    In this order: compare store, checkpoint and query (nothing is changed if they disagree); take over, which fences
+    any other driver; publish what was decided; roll back what was not; remove what nothing names; restore the state;
+    rebuild Spark's checkpoint for this run.
+
+    Raises:
+        RecoveryError: If store and checkpoint disagree, the query's shape has changed, or entries are missing.
+    """
+    slot, record = _take_over(parts, spark_directory)
+    parts.outputs.decided(list(record.transactions))
+    parts.outputs.settle()
+    parts.outputs.roll_back_strays(record)
+    _remove_leftovers(parts, record)
+    state = QueryState(parts.pipeline.operator(parts.partitions), parts.pipeline.tracker())
+    state.restore(record, parts.session, parts.store, f"{record.takeover:06d}-{record.epoch:09d}-moved")
+    now = max(parts.clock.now(), record.clock)
+    for substream in parts.pipeline.watermark.awaited:
+        state.tracker.add(substream, now)
+    state.tracker.resume(now)
+    checkpoint = SparkCheckpoint(spark_directory / f"{record.takeover:06d}")
+    checkpoint.rebuild(record.query, record.spark, parts.store)
+    for run in _runs(spark_directory):
+        if int(run.name) < record.takeover:
+            # Whatever a fenced driver still writes there goes nowhere; it cannot reach this run's directory.
+            shutil.rmtree(run, ignore_errors=True)
+    return Engine(parts, slot, record, state, checkpoint), checkpoint
+
+
+def _take_over(parts: Parts, spark_directory: Path) -> tuple[int, Record]:
+    """Write a takeover record on top of the newest one that was found in order."""
+    run = str(uuid.uuid4())
+    while True:
+        newest = parts.log.newest()
+        slot, before = newest if newest is not None else (-1, None)
+        current = _newest_checkpoint(spark_directory)
+        if current is not None:
+            batch = before.spark.batch if before is not None and before.spark is not None else None
+            check_agreement(current, before.query if before is not None else None, batch)
+        fingerprint = parts.pipeline.fingerprint
+        if before is None:
+            record = _first(run, fingerprint, parts)
+        else:
+            _check_fingerprint(before.fingerprint, fingerprint)
+            record = msgspec.structs.replace(before, kind="takeover", takeover=before.takeover + 1, run=run)
+        try:
+            parts.log.append(slot + 1, record)
+        except FencedError:
+            # The driver we are replacing, or another successor, was faster: look again at what it decided.
+            continue
+        return slot + 1, record
+
+
+def _first(run: str, fingerprint: dict[str, Any], parts: Parts) -> Record:
+    return Record(
+        kind="takeover",
+        query=str(uuid.uuid4()),
+        takeover=0,
+        run=run,
+        epoch=0,
+        fingerprint=fingerprint,
+        clock=parts.clock.now(),
+        watermarks=parts.pipeline.tracker().snapshot(),
+        windows=None,
+        spark=None,
+        transactions=[],
+        late={},
+        null_timestamps={},
+    )
+
+
+def _check_fingerprint(saved: dict[str, Any], current: dict[str, Any]) -> None:
+    """Refuse a query whose saved partial rows would no longer fit."""
+    changed = [part for part in current if _plain(saved.get(part)) != _plain(current[part])]
+    if changed:
+        details = "; ".join(f"{part} were {saved.get(part)}, are {current[part]}" for part in changed)
+        message = (
+            f"The query has changed since its last run: {details}. Saved partial results do not fit. Change it back, or "
+            "start anew with another checkpointLocation. (Length, slide and offset of the window may change.)"
+        )
+        raise RecoveryError(message)
+
+
+def _plain(value: object) -> str:
+    return json.dumps(value)
+
+
+def _newest_checkpoint(spark_directory: Path) -> SparkCheckpoint | None:
+    runs = _runs(spark_directory)
+    return SparkCheckpoint(max(runs, key=lambda path: int(path.name))) if runs else None
+
+
+def _runs(spark_directory: Path) -> Sequence[Path]:
+    if not spark_directory.is_dir():
+        return []
+    return [path for path in spark_directory.iterdir() if path.name.isdecimal()]
+
+
+def _remove_leftovers(parts: Parts, record: Record) -> None:
+    """Remove what earlier drivers wrote and the record does not name.
+
+    Only names of earlier takeovers: a driver that was itself taken over while it started must not remove what its
+    successor has written since.
+    """
+    kept = record.names()
+    for name in parts.store.names():
+        if name not in kept and int(name.partition("-")[0]) < record.takeover:
+            parts.store.remove(name)

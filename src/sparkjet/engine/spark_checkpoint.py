@@ -1,0 +1,141 @@
+"""Spark's checkpoint directory: derived from the record, rebuilt for every run."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sparkjet.engine.record import SparkPosition
+from sparkjet.errors import RecoveryError
+from sparkjet.paths import sync_directory
+
+if TYPE_CHECKING:
+    from sparkjet.snapshots import SnapshotStore
+
+
+class SparkCheckpoint:
+    """One run's checkpoint directory, as Spark's micro-batch engine lays it out.
+
+    Every run gets a directory of its own, rebuilt from the newest record: a driver that was taken over can write
+    into its own directory only, and there is one way to start, whatever state the old directory is in.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def query_id(self) -> str | None:
+        """The query id in ``metadata``, None if there is none yet."""
+        path = self.directory / "metadata"
+        return json.loads(path.read_text())["id"] if path.is_file() else None
+
+    def last(self, log: str) -> int | None:
+        """The highest batch id in ``offsets`` or ``commits``."""
+        folder = self.directory / log
+        ids = [int(path.name) for path in folder.iterdir() if path.name.isdecimal()] if folder.is_dir() else []
+        return max(ids, default=None)
+
+    def end_offsets(self, batch: int) -> list[str]:
+        """The end offset of each source in a batch, as Spark wrote them."""
+        return _offsets((self.directory / "offsets" / str(batch)).read_text())
+
+    def capture(self, batch: int, previous: SparkPosition | None, store: SnapshotStore, prefix: str) -> SparkPosition:
+        """Copy what a rebuild needs, while batch ``batch`` runs.
+
+        Spark has written ``offsets/N`` and ``sources`` by then, but not ``commits/N``. Files of ``sources`` are
+        written once, so those that the previous record names are not copied again.
+
+        Args:
+            batch: The running batch.
+            previous: Position in the previous record.
+            store: Where new source files go.
+            prefix: Start of their names; must be new for every epoch.
+        """
+        files = {"metadata": (self.directory / "metadata").read_text()}
+        for name in (f"offsets/{batch - 1}", f"offsets/{batch}", f"commits/{batch - 1}"):
+            path = self.directory / name
+            if path.is_file():
+                files[name] = path.read_text()
+        known = previous.sources if previous is not None else {}
+        sources = {}
+        for number, path in enumerate(self._source_files()):
+            name = path.relative_to(self.directory).as_posix()
+            sources[name] = known.get(name) or f"{prefix}-source{number}"
+            if name not in known:
+                store.put_blob(sources[name], path.read_bytes())
+        return SparkPosition(batch=batch, files=files, sources=sources)
+
+    def rebuild(self, query: str, position: SparkPosition | None, store: SnapshotStore) -> None:
+        """Fill a new directory so that Spark goes on after the position's batch."""
+        self.directory.mkdir(parents=True, exist_ok=False)
+        files = dict(position.files) if position is not None else {}
+        files["metadata"] = json.dumps({"id": query})
+        for name, text in files.items():
+            self._write(name, text.encode())
+        for name, blob in (position.sources if position is not None else {}).items():
+            self._write(name, store.read_blob(blob))
+        sync_directory(self.directory)
+
+    def _write(self, name: str, content: bytes) -> None:
+        path = self.directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+
+    def _source_files(self) -> list[Path]:
+        """Files below ``sources`` that a restart reads: of a compacting log, the newest compaction and what follows."""
+        files = []
+        for folder in sorted((self.directory / "sources").glob("*")):
+            names = [path.name for path in folder.iterdir() if re.fullmatch(r"\d+(\.compact)?", path.name)]
+            compactions = [int(name.partition(".")[0]) for name in names if name.endswith(".compact")]
+            floor = max(compactions, default=-1)
+            files += [
+                folder / name
+                for name in sorted(names, key=lambda n: (int(n.partition(".")[0]), n))
+                if int(name.partition(".")[0]) > floor or name == f"{floor}.compact"
+            ]
+        return files
+
+
+def same_offsets(position: SparkPosition, current: SparkCheckpoint) -> bool:
+    """Whether the batch that Spark runs ends where the recorded one of the same number ended."""
+    recorded = position.files.get(f"offsets/{position.batch}", "")
+    return _offsets(recorded) == current.end_offsets(position.batch)
+
+
+def check_agreement(current: SparkCheckpoint, query: str | None, batch: int | None) -> None:
+    """Refuse if Spark's checkpoint knows more than the record, or belongs to another query.
+
+    Args:
+        current: The newest run's checkpoint.
+        query: The query's id in the record, None without a record.
+        batch: The last batch in the record, None without one.
+
+    Raises:
+        RecoveryError: If going on could lose or repeat rows.
+    """
+    found = current.query_id()
+    offsets, commits = current.last("offsets"), current.last("commits")
+    if query is None:
+        if offsets is not None:
+            message = (
+                f"{current.directory} has batch {offsets}, but the snapshot store beside it is empty. Bring "
+                "snapshots/ back, or start anew with another checkpointLocation."
+            )
+            raise RecoveryError(message)
+        return
+    if found is not None and found != query:
+        message = f"{current.directory} belongs to query {found}, the snapshot store to {query}. Do not mix them."
+        raise RecoveryError(message)
+    recorded = -1 if batch is None else batch
+    if (commits is not None and commits > recorded) or (offsets is not None and offsets > recorded + 1):
+        message = (
+            f"{current.directory} has offsets of batch {offsets} and a commit of batch {commits}, but the newest "
+            f"record is of batch {batch}: records are missing. Bring the newest snapshots/ back; going on would "
+            "publish rows twice."
+        )
+        raise RecoveryError(message)
+
+
+def _offsets(text: str) -> list[str]:
+    return text.splitlines()[2:]

@@ -1,0 +1,45 @@
+"""Errors of sparkjet: each names the value, the option and the way out."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class SparkjetError(Exception):
+    """Base of all errors that sparkjet raises on purpose."""
+
+
+class AnalysisError(SparkjetError, ValueError):
+    """The query cannot run as written; raised before it starts, nothing has been read or written."""
+
+
+class RecoveryError(SparkjetError):
+    """The stored state cannot be continued safely; nothing has been changed."""
+
+
+class FencedError(SparkjetError):
+    """Another driver has taken this query over; this one has stopped without committing or rolling back."""
+
+
+class UnsettledError(SparkjetError):
+    """A decided transaction could not be published in time; it stays decided and the next start publishes it."""
+
+
+class LostTransactionError(SparkjetError):
+    """What a decided transaction had prepared is gone from the external system: rows are lost."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A hint for a misspelt name: the nearest known one, and all of them.
+
+    >>> nearest("pth", ["path", "format"])
+    'did you mean "path"? Known: format, path'
+    """
+    known = sorted(known)
+    match = difflib.get_close_matches(name.lower(), [k.lower() for k in known], n=1, cutoff=0.5)
+    listing = f"Known: {', '.join(known)}"
+    if not match:
+        return listing
+    original = next(k for k in known if k.lower() == match[0])
+    return f'did you mean "{original}"? {listing}'

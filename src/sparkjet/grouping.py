@@ -1,0 +1,109 @@
+"""Grouped streams and their windowed results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+from pyspark.sql.types import MapType, VariantType
+from typing_extensions import Self
+
+from sparkjet.aggregate import Aggregate, AggregateOperation, Inputs, as_aggregate
+from sparkjet.chain import Selectable, Steps
+from sparkjet.columns import HIDDEN, TIME
+from sparkjet.engine.pipeline import Key, Pipeline, Watermark
+from sparkjet.errors import AnalysisError
+from sparkjet.functions import count
+from sparkjet.windows.window import Window
+from sparkjet.writer import StreamWriter
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+
+class GroupedStream:
+    """A stream grouped by a window and keys, waiting for its aggregates; made by ``Stream.groupBy``."""
+
+    def __init__(self, steps: Steps, watermark: Watermark, columns: Sequence[Window | Column | str]) -> None:
+        windows = [column for column in columns if isinstance(column, Window)]
+        if len(windows) != 1:
+            message = f"groupBy: expected exactly one sj.window(…), got {len(windows)}: without one no result is final."
+            raise AnalysisError(message)
+        self._window = windows[0]
+        if self._window.time_column != watermark.event_time:
+            message = (
+                f"window: the column {self._window.time_column!r} has no watermark, which is on "
+                f"{watermark.event_time!r}. Use that column in both places."
+            )
+            raise AnalysisError(message)
+        self._steps = steps
+        self._watermark = watermark
+        columns_only = [column for column in columns if not isinstance(column, Window)]
+        fields = steps.shape.select(*columns_only).schema.fields if columns_only else []
+        if len(fields) != len(columns_only):
+            message = "groupBy: name each key column by itself; one of the columns stands for several."
+            raise AnalysisError(message)
+        for field in fields:
+            if isinstance(field.dataType, MapType | VariantType):
+                message = f"groupBy: {field.name!r} is of type {field.dataType.simpleString()}, which cannot be a key."
+                raise AnalysisError(message)
+        self._keys = tuple(
+            Key(field.name, column if not isinstance(column, str) else F.col(column), field.dataType)
+            for field, column in zip(fields, columns_only, strict=True)
+        )
+        names = iter(key.name for key in self._keys)
+        self._order = tuple(self._window.name if isinstance(c, Window) else next(names) for c in columns)
+
+    def agg(self, *exprs: Aggregate | AggregateOperation) -> WindowedStream:
+        """Compute aggregates of :mod:`sparkjet.functions` or your own, as ``GroupedData.agg``.
+
+        The rows are final: each window is emitted once, when the watermark has reached its end.
+
+        Raises:
+            AnalysisError: No aggregate, one of Spark's, or two columns of the same name.
+        """
+        if not exprs:
+            message = "agg: give at least one aggregate, e.g. sparkjet.functions.count()."
+            raise AnalysisError(message)
+        aggregates = [as_aggregate(expression) for expression in exprs]
+        names = [*self._order, *(aggregate.name for aggregate in aggregates)]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            message = f"agg: two columns of the result are named {twice[0]!r}. Rename one with alias(…)."
+            raise AnalysisError(message)
+        inputs = Inputs(self._steps.shape.drop(*HIDDEN[1:]), F.col(TIME))
+        pipeline = Pipeline(
+            steps=self._steps,
+            watermark=self._watermark,
+            window=self._window,
+            keys=self._keys,
+            order=self._order,
+            results=tuple((aggregate.name, aggregate.resolve(inputs)) for aggregate in aggregates),
+        )
+        shape = pipeline.shape()
+        return WindowedStream(pipeline, Steps(shape, shape))
+
+    def count(self) -> WindowedStream:
+        """Number of rows in each window, in a column ``count``, as ``GroupedData.count``."""
+        return self.agg(count().alias("count"))
+
+
+class WindowedStream(Selectable):
+    """Final rows of windows: the window, the keys and the aggregates.
+
+    ``select``, ``where``, ``withColumn`` and ``drop`` shape the rows that the sink gets; they do not change what is
+    computed.
+    """
+
+    def __init__(self, pipeline: Pipeline, steps: Steps) -> None:
+        super().__init__(steps)
+        self._pipeline = pipeline
+
+    def _with(self, steps: Steps) -> Self:
+        return type(self)(self._pipeline, steps)
+
+    @property
+    def writeStream(self) -> StreamWriter:
+        """The way to a sink, as ``DataFrame.writeStream``."""
+        return StreamWriter(self._pipeline, self._steps)

@@ -1,0 +1,111 @@
+"""Options of ``writeStream``: every name in one table, with what it means."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sparkjet.errors import AnalysisError, nearest
+
+QUERY_OPTIONS: Mapping[str, str] = {
+    "checkpointLocation": "Directory of the query's snapshots and of Spark's derived checkpoint.",
+    "processingGuarantee": "exactly-once (default), at-least-once or none.",
+    "closeWindowsAtEnd": "With trigger(availableNow=True): also emit the windows that are still open at the end.",
+    "lateRowsPath": "Directory that late rows and rows without event time are delivered to, as Parquet files.",
+    "statePartitions": "Number of partitions of the state; by default the cluster's parallelism.",
+}
+"""Options of every sink."""
+
+FILE_OPTIONS: Mapping[str, str] = {
+    "path": "Output directory.",
+    "fileFormat": "parquet (default), json or csv.",
+    "compression": "Codec, as of Spark's writer.",
+    "maxRecordsPerFile": "As of Spark's writer.",
+    "header": "csv: whether files start with the column names.",
+    "sep": "csv: separator.",
+    "quote": "csv: quoting character.",
+    "escape": "csv: escaping character.",
+    "nullValue": "csv: text of a null.",
+    "emptyValue": "csv: text of an empty string.",
+    "encoding": "csv and json: character set.",
+    "lineSep": "csv and json: line separator.",
+    "dateFormat": "csv and json: pattern of dates.",
+    "timestampFormat": "csv and json: pattern of timestamps.",
+    "ignoreNullFields": "json: whether to leave null fields out.",
+}
+"""Options of ``format("files")``; all but the first two are handed to Spark's writer."""
+
+CONSOLE_OPTIONS: Mapping[str, str] = {
+    "numRows": "How many rows of an epoch to print (20).",
+    "truncate": "Whether to cut long values (true).",
+}
+"""Options of ``format("console")``."""
+
+SINK_OPTIONS: Mapping[str, Mapping[str, str]] = {
+    "files": FILE_OPTIONS,
+    "memory": {},
+    "console": CONSOLE_OPTIONS,
+    "foreachBatch": {},
+}
+
+
+class Options:
+    """Options as given, found by name whatever the case, as in Spark.
+
+    >>> Options({"Path": "/out"}).get("path")
+    '/out'
+    """
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        self._given = {name.lower(): (name, value) for name, value in given.items()}
+
+    def check(self, sink: str) -> None:
+        """Refuse names that the sink does not know.
+
+        Raises:
+            AnalysisError: Naming the option and the nearest known one.
+        """
+        known = [*QUERY_OPTIONS, *SINK_OPTIONS[sink]]
+        lowered = {name.lower() for name in known}
+        for lower, (name, _) in self._given.items():
+            if lower not in lowered:
+                message = f'option: "{name}" is no option of format("{sink}"); {nearest(name, known)}'
+                raise AnalysisError(message)
+
+    def get(self, name: str) -> str | None:
+        """Text of an option, None if it was not given."""
+        return self._given[name.lower()][1] if name.lower() in self._given else None
+
+    def flag(self, name: str, *, default: bool = False) -> bool:
+        """A true-or-false option."""
+        text = self.get(name)
+        if text is None:
+            return default
+        if text.lower() not in {"true", "false"}:
+            message = f'option: {name} must be true or false, not "{text}".'
+            raise AnalysisError(message)
+        return text.lower() == "true"
+
+    def number(self, name: str, *, default: int) -> int:
+        """A positive whole number."""
+        text = self.get(name)
+        if text is None:
+            return default
+        if not text.isdecimal() or int(text) < 1:
+            message = f'option: {name} must be a positive whole number, not "{text}".'
+            raise AnalysisError(message)
+        return int(text)
+
+    def choice(self, name: str, choices: tuple[str, ...], default: str) -> str:
+        """One of several words."""
+        text = (self.get(name) or default).lower()
+        if text not in choices:
+            message = f'option: {name}="{text}" is none of {", ".join(choices)}; {nearest(text, choices)}'
+            raise AnalysisError(message)
+        return text
+
+
+def file_writer_options(options: Options) -> dict[str, str]:
+    """The options that Spark's file writers get."""
+    names = [name for name in FILE_OPTIONS if name not in {"path", "fileFormat"}]
+    found = {name: options.get(name) for name in names}
+    return {name: value for name, value in found.items() if value is not None}

@@ -1,0 +1,1 @@
+"""Sinks: one file a system, one protocol for all."""

@@ -1,0 +1,54 @@
+"""The memory sink: all result rows as a temporary view in the driver's session."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sparkjet.errors import AnalysisError
+from sparkjet.sinks.outbox import OutboxSink
+from sparkjet.sinks.protocol import Guarantee
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import Row, StructType
+
+
+class MemorySink(OutboxSink):
+    """Keeps the rows in the driver and shows them as a temporary view, for tests and small results.
+
+    Each row once within the process; a new process starts with an empty table, as Spark's memory sink does.
+
+    Args:
+        view: Name of the temporary view: the query's name.
+        session: The session the view is made in.
+    """
+
+    guarantee = Guarantee.EXACTLY_ONCE
+
+    def __init__(self, view: str, session: SparkSession) -> None:
+        super().__init__()
+        if not view:
+            message = 'format("memory") needs queryName(…): it is the name of the table.'
+            raise AnalysisError(message)
+        self._view = view
+        self._target = session
+        self._rows: list[Row] = []
+        self._schema: StructType | None = None
+        self._last = -1
+
+    def check(self, schema: StructType) -> None:
+        """See :meth:`Sink.check`; creates the empty view."""
+        self._schema = schema
+        self._show()
+
+    def publish(self, rows: DataFrame, epoch: int) -> None:
+        """See :meth:`OutboxSink.publish`; an epoch that is already there is not added again."""
+        if epoch <= self._last:
+            return
+        self._rows += rows.collect()
+        self._last = epoch
+        self._show()
+
+    def _show(self) -> None:
+        assert self._schema is not None  # noqa: S101 - check() comes first
+        self._target.createDataFrame(self._rows, self._schema).createOrReplaceTempView(self._view)

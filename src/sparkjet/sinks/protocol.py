@@ -1,0 +1,78 @@
+"""The two-phase protocol that every sink speaks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+Handle = dict[str, Any]
+"""What a record keeps of a prepared transaction: JSON, no secrets."""
+
+
+class Guarantee(Enum):
+    """How often a row reaches its destination."""
+
+    EXACTLY_ONCE = "exactly-once"
+    AT_LEAST_ONCE = "at-least-once"
+    NONE = "none"
+
+
+@dataclass(frozen=True)
+class TransactionId:
+    """Identity of one transaction: deterministic, never used for other rows.
+
+    ``takeover`` is the number of the driver's takeover, so that a driver that was taken over cannot touch its
+    successor's transactions; ``attempt`` counts re-runs of an epoch inside one driver.
+    """
+
+    query: str
+    sink: str
+    takeover: int
+    epoch: int
+    attempt: int
+
+    def __str__(self) -> str:
+        """Name for files and servers, starting with the takeover."""
+        return f"{self.takeover:06d}-{self.epoch:09d}-{self.attempt}"
+
+
+class Sink(Protocol):
+    """A destination of result rows. All methods run on the driver; only :meth:`prepare` starts Spark jobs."""
+
+    guarantee: Guarantee
+
+    def check(self, schema: StructType) -> None:
+        """Called once before the query starts.
+
+        Raises:
+            AnalysisError: If rows of this schema cannot be written, or the destination cannot be reached.
+        """
+        ...
+
+    def prepare(self, rows: DataFrame, transaction: TransactionId) -> Handle | None:
+        """Write the rows durably without showing them to anybody; None if there were none.
+
+        From its return on, :meth:`commit` must be able to succeed in any process. May be called again with another
+        attempt if the epoch is re-run; what the earlier attempt left is a stray.
+        """
+        ...
+
+    def commit(self, handle: Handle, between: Callable[[], None]) -> None:
+        """Show the rows. Idempotent: a transaction that was committed before is left as it is.
+
+        ``between`` is called between two changes that others can see; fault tests crash there.
+
+        Raises:
+            LostTransactionError: If what was prepared is gone.
+        """
+        ...
+
+    def roll_back_strays(self, query: str, takeover: int, keep: Sequence[Handle]) -> None:
+        """Remove what drivers before takeover number ``takeover`` prepared, except the decided ``keep``."""
+        ...

@@ -1,0 +1,1 @@
+"""What sparkjet is tested with, for users too."""

@@ -1,0 +1,24 @@
+"""Group SES: session windows, read in full so that a row out of order fails, but not judged."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sparkjet.testing.conformance.verdicts import NotationError
+from sparkjet.testing.conformance.window_setups import window_setup
+from sparkjet.testing.conformance.windows import WindowDrivers, run_windows
+
+if TYPE_CHECKING:
+    from sparkjet.testing.conformance.cases import Case
+
+
+def run_sessions(case: Case, drivers: WindowDrivers) -> None:
+    """Judge a row of group SES, whose notation is that of SW.
+
+    Raises:
+        NotationError: The row cannot be read, or is not about sessions.
+        SkippedError: It can be read.
+    """
+    if window_setup(case.setup).session is None:
+        raise NotationError(f"not a session: {case.setup}")
+    run_windows(case, drivers)

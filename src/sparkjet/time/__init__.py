@@ -1,0 +1,77 @@
+"""Event time without Spark: frames, watermark policies, throttling, substreams and coalescing.
+
+Nothing here reads a clock or starts anything: clock readings are arguments, all times are integers in one unit.
+"""
+
+from sparkjet.time.coalescing import IDLE, Signal, WatermarkCoalescer, WatermarkOrderError
+from sparkjet.time.durations import Duration, parse_duration
+from sparkjet.time.frames import MAX, MIN, FrameGrid, WindowGrid, clamp
+from sparkjet.time.history import TimestampHistory
+from sparkjet.time.policies import (
+    LimitingLag,
+    LimitingLagAndDelay,
+    LimitingLagAndLull,
+    LimitingRealTimeLag,
+    LimitingTimestampAndWallClockLag,
+    PolicySettings,
+    WatermarkPolicy,
+    limiting_lag,
+    limiting_lag_and_delay,
+    limiting_lag_and_lull,
+    limiting_real_time_lag,
+    limiting_timestamp_and_wall_clock_lag,
+    uses_clock,
+    with_fixed_lag,
+)
+from sparkjet.time.states import Json
+from sparkjet.time.substream import SubstreamProgress
+from sparkjet.time.substreams import Advance, SubstreamTracker
+from sparkjet.time.throttling import (
+    EmitByFrame,
+    EmitByMinStep,
+    NoThrottling,
+    Throttle,
+    emit_by_frame,
+    emit_by_min_step,
+    no_throttling,
+)
+
+__all__ = [
+    "IDLE",
+    "MAX",
+    "MIN",
+    "Advance",
+    "Duration",
+    "EmitByFrame",
+    "EmitByMinStep",
+    "FrameGrid",
+    "Json",
+    "LimitingLag",
+    "LimitingLagAndDelay",
+    "LimitingLagAndLull",
+    "LimitingRealTimeLag",
+    "LimitingTimestampAndWallClockLag",
+    "NoThrottling",
+    "PolicySettings",
+    "Signal",
+    "SubstreamProgress",
+    "SubstreamTracker",
+    "Throttle",
+    "TimestampHistory",
+    "WatermarkCoalescer",
+    "WatermarkOrderError",
+    "WatermarkPolicy",
+    "WindowGrid",
+    "clamp",
+    "emit_by_frame",
+    "emit_by_min_step",
+    "limiting_lag",
+    "limiting_lag_and_delay",
+    "limiting_lag_and_lull",
+    "limiting_real_time_lag",
+    "limiting_timestamp_and_wall_clock_lag",
+    "no_throttling",
+    "parse_duration",
+    "uses_clock",
+    "with_fixed_lag",
+]

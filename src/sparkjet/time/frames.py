@@ -1,0 +1,177 @@
+"""Frames and windows on the grid of event time.
+
+A *frame* is a step-long slice of event time, a *window* a run of frames; both are named by their exclusive end
+(Jet's ``SlidingWindowPolicy``). Times are integers in any one unit; sparkjet's is the microsecond.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from sparkjet.errors import AnalysisError
+
+MIN = -(2**63)
+"""Smallest time; as a watermark: there is none yet."""
+MAX = 2**63 - 1
+"""Largest time."""
+
+
+def clamp(time: int) -> int:
+    """Move a time that left the 64 bits of Spark's long back to the nearest limit.
+
+    >>> clamp(MAX + 5) == MAX, clamp(7)
+    (True, 7)
+    """
+    return min(max(time, MIN), MAX)
+
+
+@dataclass(frozen=True)
+class FrameGrid:
+    """Slices of event time of length ``step``, one of which ends at ``offset``.
+
+    Pure arithmetic on the driver; the same expressions in Catalyst name the frames of rows. Answers are clamped to 64
+    bits, never wrapped around.
+
+    Args:
+        step: Length of a frame, at least 1.
+        offset: Where the grid starts, 0 <= offset < step.
+
+    Raises:
+        AnalysisError: The numbers make no grid.
+
+    >>> grid = FrameGrid(4, offset=1)
+    >>> grid.floor_frame(0), grid.higher_frame(0)
+    (-3, 1)
+    """
+
+    step: int
+    offset: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.step <= MAX:
+            raise AnalysisError(f"step {self.step}: frames need a step of at least 1")
+        if not 0 <= self.offset < self.step:
+            raise AnalysisError(
+                f"offset {self.offset}: it must be at least 0 and less than the step {self.step}; "
+                f"{self.offset % self.step} gives the same frames"
+            )
+
+    def floor_frame(self, time: int) -> int:
+        """The highest frame end that is not above ``time``.
+
+        >>> FrameGrid(4).floor_frame(-5), FrameGrid(4).floor_frame(4)
+        (-8, 4)
+        """
+        return clamp(self._floor(time))
+
+    def higher_frame(self, time: int) -> int:
+        """The lowest frame end above ``time``: the name of the frame that an event of that time belongs to.
+
+        >>> FrameGrid(4).higher_frame(3), FrameGrid(4).higher_frame(4)
+        (4, 8)
+        """
+        # The floor must not be clamped first: above MIN there would be frame ends off the grid.
+        return clamp(self._floor(time) + self.step)
+
+    def _floor(self, time: int) -> int:
+        return time - (time - self.offset) % self.step
+
+
+@dataclass(frozen=True)
+class WindowGrid:
+    """Sliding windows of length ``size``, one ending every ``step``; tumbling where the two are equal.
+
+    Args:
+        size: Length of a window, a multiple of ``step``.
+        step: Distance between window ends, which is the length of a frame.
+        offset: Where the grid starts, 0 <= offset < step.
+
+    Raises:
+        AnalysisError: The size is no multiple of the step, or the numbers make no grid.
+
+    >>> window = WindowGrid(size=6, step=2)
+    >>> window.frames, window.tumbling, window.start(10)
+    (3, False, 4)
+    """
+
+    size: int
+    step: int
+    offset: int = 0
+
+    def __post_init__(self) -> None:
+        grid = self.grid
+        if not 0 < self.size <= MAX:
+            raise AnalysisError(f"window size {self.size}: it must be at least 1")
+        if self.size % grid.step:
+            below = self.size - self.size % grid.step
+            lengths = " or ".join(str(length) for length in (below, below + grid.step) if length > 0)
+            raise AnalysisError(
+                f"window size {self.size} is no multiple of the slide step {self.step}: "
+                f"the nearest valid window length is {lengths}"
+            )
+
+    @cached_property
+    def grid(self) -> FrameGrid:
+        """The frames that these windows are made of."""
+        return FrameGrid(self.step, self.offset)
+
+    @property
+    def frames(self) -> int:
+        """Number of frames in a window."""
+        return self.size // self.step
+
+    @property
+    def tumbling(self) -> bool:
+        """Whether every window is a single frame."""
+        return self.size == self.step
+
+    def start(self, end: int) -> int:
+        """Inclusive start of the window that ends at ``end``; it may lie before the first event."""
+        return clamp(end - self.size)
+
+    def closed_end(self, watermark: int) -> int:
+        """End of the last window that a watermark closes: windows close at ``watermark >= end``.
+
+        MIN (no watermark yet) closes none.
+
+        >>> WindowGrid(6, 2).closed_end(7)
+        6
+        """
+        return self.grid.floor_frame(watermark)
+
+    def next_end(self, watermark: int) -> int:
+        """End of the first window that a watermark leaves open; MIN while there is no watermark.
+
+        A frame below it is late: its first window has been emitted (Jet's frame-level late test).
+
+        >>> WindowGrid(6, 2).next_end(6), WindowGrid(6, 2).next_end(MIN) == MIN
+        (8, True)
+        """
+        return MIN if watermark == MIN else self.grid.higher_frame(watermark)
+
+    def is_late(self, time: int, watermark: int) -> bool:
+        """Whether an event comes after the first window of its frame has closed.
+
+        An event older than the watermark, but in the frame that the watermark is inside of, is on time.
+
+        >>> WindowGrid(6, 2).is_late(5, watermark=6), WindowGrid(6, 2).is_late(6, watermark=7)
+        (True, False)
+        """
+        return self.grid.higher_frame(time) < self.next_end(watermark)
+
+    def oldest_frame_needed(self, next_end: int) -> int:
+        """End of the oldest frame in the window that ends at ``next_end``; state below it can go.
+
+        >>> WindowGrid(6, 2).oldest_frame_needed(8)
+        4
+        """
+        return MIN if next_end == MIN else clamp(next_end - self.size + self.step)
+
+    def last_end(self, frame: int) -> int:
+        """End of the last window that a frame is part of; the first one ends with the frame itself.
+
+        >>> WindowGrid(6, 2).last_end(2)
+        6
+        """
+        return clamp(frame + self.size - self.step)

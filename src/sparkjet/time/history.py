@@ -1,0 +1,76 @@
+"""The history of the top timestamp: what the highest timestamp was some time ago."""
+
+from __future__ import annotations
+
+from sparkjet.errors import AnalysisError
+from sparkjet.time.frames import MIN
+from sparkjet.time.states import Json, entries, entry
+
+
+class TimestampHistory:
+    """A ring of samples that answers a value observed about ``delay`` ago (Jet's ``TimestampHistory``).
+
+    Each sample stands for an interval of ``delay // samples`` and keeps the last value put into it. With dense polling
+    the answer is more than ``delay`` minus one interval old and at most ``delay``, so that an observed timestamp is
+    reached within the delay, provided somebody polls. The clock is passed in, in the unit of ``delay``.
+
+    Args:
+        delay: Age of the answer, at least ``samples``.
+        samples: Number of samples kept, at least 1.
+
+    Raises:
+        AnalysisError: No whole time unit would be left for a sample.
+
+    >>> history = TimestampHistory(delay=6, samples=3)
+    >>> [history.sample(now, 10 * now) for now in (1, 3, 5, 7)][-1]
+    10
+    """
+
+    def __init__(self, delay: int, samples: int) -> None:
+        if samples < 1:
+            raise AnalysisError(f"samples = {samples}: a history needs at least 1")
+        if delay < samples:
+            raise AnalysisError(
+                f"delay = {delay}: less than one time unit for each of {samples} samples; "
+                f"make the delay at least {samples} or take fewer samples"
+            )
+        self._interval = delay // samples
+        # Oldest first. The last slot is being written, so that one more than `samples` is needed.
+        self._slots = [MIN] * (samples + 1)
+        self._advance_at = MIN
+
+    def sample(self, now: int, value: int) -> int:
+        """Put in the highest timestamp so far; the answer is that of about ``delay`` ago, MIN if unknown.
+
+        Called at every report and poll. A second call at the same time changes only the value of that time; a clock
+        that went back is taken as standing still.
+        """
+        length = len(self._slots)
+        if self._advance_at <= now:
+            # Counted, not looped: the first call would take 2^63 steps from MIN.
+            due = (now - self._advance_at) // self._interval + 1
+            steps = min(due, length)
+            self._slots = self._slots[steps:] + [self._slots[-1]] * steps
+            # After a gap longer than the ring the grid of the samples starts anew at the present.
+            self._advance_at = now + self._interval if steps == length else self._advance_at + steps * self._interval
+        self._slots[-1] = value
+        return self._slots[0]
+
+    def snapshot(self) -> Json:
+        """The samples, oldest first, with the clock reading at which the ring moves on."""
+        return {"interval": self._interval, "slots": list(self._slots), "advance_at": self._advance_at}
+
+    def restore(self, snapshot: Json) -> None:
+        """Continue a saved history; one with another delay or number of samples starts anew instead.
+
+        Raises:
+            RecoveryError: It is not the snapshot of a history.
+        """
+        interval = entry(snapshot, "interval", int, "TimestampHistory")
+        slots = entries(snapshot, "slots", int, "TimestampHistory")
+        advance_at = entry(snapshot, "advance_at", int, "TimestampHistory")
+        if interval == self._interval and len(slots) == len(self._slots):
+            self._slots, self._advance_at = slots, advance_at
+        else:
+            # Samples of other ages would answer a value younger than the delay asked for.
+            self._slots, self._advance_at = [MIN] * len(self._slots), MIN

@@ -1,0 +1,212 @@
+"""Watermark policies: how far event time of one substream has come, given its timestamps and the clock.
+
+Two objects, as everywhere in sparkjet: frozen *settings*, which users write, and the *policy* that they create, one for
+each substream, which has the state. Both are protocols: users may bring their own. The five below are those of Jet
+(Jet manual 004, ``WatermarkPolicies``; ``limitingRealTimeLag`` came with 4.3).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
+
+from sparkjet.time.durations import Duration, parse_duration
+from sparkjet.time.policy_states import (
+    LagAndDelayPolicy,
+    LagAndLullPolicy,
+    LagPolicy,
+    RealTimeLagPolicy,
+    TimestampAndWallClockLagPolicy,
+)
+
+if TYPE_CHECKING:
+    from sparkjet.time.states import Json
+
+DEFAULT_SAMPLES = 16
+"""Samples of the delay history (Jet's own number)."""
+
+
+@runtime_checkable
+class WatermarkPolicy(Protocol):
+    """The state of a policy for one substream, on the driver; all times are in one unit, the clock's too.
+
+    In an epoch the engine calls :meth:`report` at most once, with the substream's highest timestamp of the batch, and
+    then :meth:`current` once unless the substream is idle. The clock readings never go back, not even over a restart.
+    """
+
+    def report(self, timestamp: int, now: int) -> None:
+        """Take note of an event of that time."""
+        ...
+
+    def current(self, now: int) -> int:
+        """The watermark, MIN if there is none yet; it may go back, the tracker that asks keeps the highest."""
+        ...
+
+    def snapshot(self) -> Json:
+        """Everything :meth:`restore` needs, as JSON values that share nothing with this object."""
+        ...
+
+    def restore(self, snapshot: Json) -> None:
+        """Become what :meth:`snapshot` described; the settings may have changed in between."""
+        ...
+
+
+@runtime_checkable
+class PolicySettings(Protocol):
+    """What a user writes: settings that create a policy with its own state for every substream.
+
+    An attribute ``uses_clock = False`` says that the policy needs no ticks in a lull; see :func:`uses_clock`.
+    """
+
+    def create(self) -> WatermarkPolicy:
+        """A policy that has seen nothing yet."""
+        ...
+
+
+def uses_clock(settings: PolicySettings) -> bool:
+    """Whether a policy's watermark can move without events; True where its settings do not say.
+
+    >>> uses_clock(limiting_lag(5)), uses_clock(limiting_real_time_lag(5))
+    (False, True)
+    """
+    return bool(getattr(settings, "uses_clock", True))
+
+
+@dataclass(frozen=True)
+class LimitingLag:
+    """Settings of :func:`limiting_lag`."""
+
+    lag: int
+    uses_clock: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        parse_duration(self.lag, "limiting_lag: lag")
+
+    def create(self) -> WatermarkPolicy:
+        """A policy that has seen nothing yet."""
+        return LagPolicy(self.lag)
+
+
+@dataclass(frozen=True)
+class LimitingLagAndDelay:
+    """Settings of :func:`limiting_lag_and_delay`."""
+
+    lag: int
+    delay: int
+    samples: int = DEFAULT_SAMPLES
+    uses_clock: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        parse_duration(self.lag, "limiting_lag_and_delay: lag")
+        parse_duration(self.delay, "limiting_lag_and_delay: delay", minimum=1)
+        # Made and thrown away: a wrong number of samples must be found when the query is written.
+        self.create()
+
+    def create(self) -> WatermarkPolicy:
+        """A policy that has seen nothing yet."""
+        return LagAndDelayPolicy(self.lag, self.delay, self.samples)
+
+
+@dataclass(frozen=True)
+class LimitingLagAndLull:
+    """Settings of :func:`limiting_lag_and_lull`."""
+
+    lag: int
+    lull: int
+    uses_clock: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        parse_duration(self.lag, "limiting_lag_and_lull: lag")
+        parse_duration(self.lull, "limiting_lag_and_lull: lull")
+
+    def create(self) -> WatermarkPolicy:
+        """A policy that has seen nothing yet."""
+        return LagAndLullPolicy(self.lag, self.lull)
+
+
+@dataclass(frozen=True)
+class LimitingTimestampAndWallClockLag:
+    """Settings of :func:`limiting_timestamp_and_wall_clock_lag`."""
+
+    timestamp_lag: int
+    wall_clock_lag: int
+    uses_clock: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        parse_duration(self.timestamp_lag, "limiting_timestamp_and_wall_clock_lag: timestamp_lag")
+        parse_duration(self.wall_clock_lag, "limiting_timestamp_and_wall_clock_lag: wall_clock_lag")
+
+    def create(self) -> WatermarkPolicy:
+        """A policy that has seen nothing yet."""
+        return TimestampAndWallClockLagPolicy(self.timestamp_lag, self.wall_clock_lag)
+
+
+@dataclass(frozen=True)
+class LimitingRealTimeLag:
+    """Settings of :func:`limiting_real_time_lag`."""
+
+    lag: int
+    uses_clock: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        parse_duration(self.lag, "limiting_real_time_lag: lag")
+
+    def create(self) -> WatermarkPolicy:
+        """A policy that has seen nothing yet."""
+        return RealTimeLagPolicy(self.lag)
+
+
+def limiting_lag(lag: Duration) -> LimitingLag:
+    """The watermark stays ``lag`` behind the highest timestamp; in a lull it stands still.
+
+    >>> policy = limiting_lag("1 second").create()
+    >>> policy.report(5_000_000, now=0)
+    >>> policy.current(now=0)
+    4000000
+    """
+    return LimitingLag(parse_duration(lag, "limiting_lag: lag"))
+
+
+with_fixed_lag = limiting_lag
+"""The name that Jet manual 004 has for :func:`limiting_lag`."""
+
+
+def limiting_lag_and_delay(lag: Duration, delay: Duration, samples: int = DEFAULT_SAMPLES) -> LimitingLagAndDelay:
+    """As :func:`limiting_lag`, and the watermark reaches every timestamp within ``delay`` of its arrival.
+
+    Needs no relation between event time and the clock. A lull lets the watermark reach the highest timestamp, never
+    exceed it. The clock must be polled about every ``delay / samples``.
+    """
+    return LimitingLagAndDelay(
+        parse_duration(lag, "limiting_lag_and_delay: lag"),
+        parse_duration(delay, "limiting_lag_and_delay: delay", minimum=1),
+        samples,
+    )
+
+
+def limiting_lag_and_lull(lag: Duration, lull: Duration) -> LimitingLagAndLull:
+    """As :func:`limiting_lag`, and after a lull of that length the watermark moves on with the clock.
+
+    It then passes the highest timestamp. A substream that never had an event has no watermark, however long it waits.
+    """
+    return LimitingLagAndLull(
+        parse_duration(lag, "limiting_lag_and_lull: lag"), parse_duration(lull, "limiting_lag_and_lull: lull")
+    )
+
+
+def limiting_timestamp_and_wall_clock_lag(
+    timestamp_lag: Duration, wall_clock_lag: Duration
+) -> LimitingTimestampAndWallClockLag:
+    """The watermark stays at most ``timestamp_lag`` behind the events and ``wall_clock_lag`` behind the clock.
+
+    Event time must be that of the clock. A clock that jumps forward makes events late for good.
+    """
+    return LimitingTimestampAndWallClockLag(
+        parse_duration(timestamp_lag, "limiting_timestamp_and_wall_clock_lag: timestamp_lag"),
+        parse_duration(wall_clock_lag, "limiting_timestamp_and_wall_clock_lag: wall_clock_lag"),
+    )
+
+
+def limiting_real_time_lag(lag: Duration) -> LimitingRealTimeLag:
+    """The watermark stays ``lag`` behind the clock, whatever the events say; substreams without events have it too."""
+    return LimitingRealTimeLag(parse_duration(lag, "limiting_real_time_lag: lag"))

@@ -1,0 +1,152 @@
+"""The state of each watermark policy, for one substream.
+
+Created by the settings in :mod:`sparkjet.time.policies`, whose protocol ``WatermarkPolicy`` says who calls what. A
+watermark of these only grows (but for the real-time lag, which has no state) and is clamped to 64 bits.
+"""
+
+from __future__ import annotations
+
+from sparkjet.time.frames import MIN, clamp
+from sparkjet.time.history import TimestampHistory
+from sparkjet.time.states import Json, entry, optional_entry
+
+
+class LagPolicy:
+    """The highest timestamp less a lag (Jet's ``limitingLag``)."""
+
+    def __init__(self, lag: int) -> None:
+        self._lag = lag
+        self._watermark = MIN
+
+    def report(self, timestamp: int, now: int) -> None:  # noqa: ARG002 - the protocol's
+        """Move up to the timestamp less the lag; a timestamp less than the lag above MIN counts for nothing."""
+        self._watermark = max(self._watermark, clamp(timestamp - self._lag))
+
+    def current(self, now: int) -> int:  # noqa: ARG002 - the protocol's
+        """The watermark; a lull does not move it."""
+        return self._watermark
+
+    def snapshot(self) -> Json:
+        """The watermark."""
+        return {"watermark": self._watermark}
+
+    def restore(self, snapshot: Json) -> None:
+        """Continue at the saved watermark, whatever the lag was then."""
+        self._watermark = entry(snapshot, "watermark", int, "limiting_lag")
+
+
+class LagAndDelayPolicy:
+    """The highest timestamp less a lag, and what the highest timestamp was a delay ago (``limitingLagAndDelay``)."""
+
+    def __init__(self, lag: int, delay: int, samples: int) -> None:
+        self._lag = lag
+        self._watermark = MIN
+        self._top = MIN
+        self._history = TimestampHistory(delay, samples)
+
+    def report(self, timestamp: int, now: int) -> None:
+        """Move up to the timestamp less the lag, and start its delay."""
+        self._top = max(self._top, timestamp)
+        self._watermark = max(self._watermark, clamp(timestamp - self._lag), self._history.sample(now, self._top))
+
+    def current(self, now: int) -> int:
+        """The watermark, at least the highest timestamp of a delay ago."""
+        self._watermark = max(self._watermark, self._history.sample(now, self._top))
+        return self._watermark
+
+    def snapshot(self) -> Json:
+        """Watermark, highest timestamp and its history."""
+        return {"watermark": self._watermark, "top": self._top, "history": self._history.snapshot()}
+
+    def restore(self, snapshot: Json) -> None:
+        """Continue; a changed delay starts a new history at the saved highest timestamp."""
+        watermark = entry(snapshot, "watermark", int, "limiting_lag_and_delay")
+        top = entry(snapshot, "top", int, "limiting_lag_and_delay")
+        self._history.restore(entry(snapshot, "history", dict, "limiting_lag_and_delay"))
+        self._watermark, self._top = watermark, top
+
+
+class LagAndLullPolicy:
+    """The highest timestamp less a lag, moving on with the clock in a lull (``limitingLagAndLull``)."""
+
+    def __init__(self, lag: int, lull: int) -> None:
+        self._lag = lag
+        self._lull = lull
+        self._watermark = MIN
+        self._lull_at: int | None = None
+
+    def report(self, timestamp: int, now: int) -> None:
+        """Move up to the timestamp less the lag, and end the lull; old timestamps end it too.
+
+        The part of a lull that nobody polled for is lost: the watermark does not jump when events return.
+        """
+        self._lull_at = now + self._lull
+        self._watermark = max(self._watermark, clamp(timestamp - self._lag))
+
+    def current(self, now: int) -> int:
+        """The watermark, moved on by the part of a lull that has passed since the last poll."""
+        if self._lull_at is None:
+            self._lull_at = now + self._lull
+        past = max(0, now - self._lull_at)
+        self._lull_at += past
+        # MIN is no time: a substream without events has no watermark that could move on.
+        if self._watermark > MIN:
+            self._watermark = clamp(self._watermark + past)
+        return self._watermark
+
+    def snapshot(self) -> Json:
+        """Watermark, and the clock reading from which it moves on."""
+        return {"watermark": self._watermark, "lull_at": self._lull_at}
+
+    def restore(self, snapshot: Json) -> None:
+        """Continue; a changed length of the lull counts from the next report."""
+        watermark = entry(snapshot, "watermark", int, "limiting_lag_and_lull")
+        self._lull_at = optional_entry(snapshot, "lull_at", int, "limiting_lag_and_lull")
+        self._watermark = watermark
+
+
+class TimestampAndWallClockLagPolicy:
+    """The higher of the highest timestamp and the clock, each less a lag (``limitingTimestampAndWallClockLag``)."""
+
+    def __init__(self, timestamp_lag: int, wall_clock_lag: int) -> None:
+        self._timestamp_lag = timestamp_lag
+        self._wall_clock_lag = wall_clock_lag
+        self._watermark = MIN
+
+    def report(self, timestamp: int, now: int) -> None:
+        """Move up to the timestamp less its lag."""
+        self._watermark = max(self.current(now), clamp(timestamp - self._timestamp_lag))
+
+    def current(self, now: int) -> int:
+        """The watermark, at least the clock less its lag; a clock that goes back changes nothing."""
+        self._watermark = max(self._watermark, clamp(now - self._wall_clock_lag))
+        return self._watermark
+
+    def snapshot(self) -> Json:
+        """The watermark."""
+        return {"watermark": self._watermark}
+
+    def restore(self, snapshot: Json) -> None:
+        """Continue at the saved watermark, whatever the lags were then."""
+        self._watermark = entry(snapshot, "watermark", int, "limiting_timestamp_and_wall_clock_lag")
+
+
+class RealTimeLagPolicy:
+    """The clock less a lag (``limitingRealTimeLag``); without state, and thus the one that goes back with its clock."""
+
+    def __init__(self, lag: int) -> None:
+        self._lag = lag
+
+    def report(self, timestamp: int, now: int) -> None:
+        """Events change nothing."""
+
+    def current(self, now: int) -> int:
+        """The clock less the lag."""
+        return clamp(now - self._lag)
+
+    def snapshot(self) -> Json:
+        """Nothing."""
+        return {}
+
+    def restore(self, snapshot: Json) -> None:
+        """Nothing to restore."""

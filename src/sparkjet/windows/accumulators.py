@@ -1,0 +1,187 @@
+"""The accumulators of all aggregates of a window, as flat columns of one DataFrame.
+
+A *partial* row is ``(keys…, frame, row_count, accumulator fields…)``. Fields are flat because Catalyst generates
+code for sums and maxima of flat columns, not for those of a struct.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
+
+from sparkjet.aggregate import AggregateOperation
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+ROW_COUNT = "row_count"
+
+
+class Accumulators:
+    """Accumulate, combine, deduct and finish for several aggregate operations at once.
+
+    Lives on the driver and only builds Column expressions. Deduct needs every operation to have one: a window's
+    aggregates share one pass, so the weakest operation decides (see :class:`sparkjet.windows.SlidingWindows`).
+
+    Args:
+        results: Name of the result column and the operation behind it, in output order.
+        schema: Schema of the partial rows; the accumulators keep exactly these types through every combine.
+    """
+
+    def __init__(self, results: Sequence[tuple[str, AggregateOperation]], schema: StructType) -> None:
+        self.results = tuple(results)
+        self._types = {field.name: _nullable(field.dataType) for field in schema.fields}
+
+    @staticmethod
+    def aggregations(results: Sequence[tuple[str, AggregateOperation]]) -> list[Column]:
+        """Aggregate Columns that turn rows into partial rows: the hidden row count first."""
+        columns = [F.count(F.lit(1)).alias(ROW_COUNT)]
+        for position, (_, operation) in enumerate(results):
+            columns += [
+                column.alias(_flat(position, field)) for field, column in operation.accumulate.items()
+            ]
+        return columns
+
+    @property
+    def fields(self) -> list[str]:
+        """Names of the flat columns, the row count first."""
+        return [ROW_COUNT, *(_flat(i, field) for i, (_, op) in enumerate(self.results) for field in op.create)]
+
+    @property
+    def shape(self) -> dict[str, str]:
+        """Field name to Spark type, as the fingerprint of a query records it."""
+        return {field: self._types[field].simpleString() for field in self.fields}
+
+    @property
+    def deductible(self) -> bool:
+        """Whether every operation can deduct."""
+        return all(op.deduct is not None and op.combine_group is not None for _, op in self.results)
+
+    @property
+    def bounded(self) -> bool:
+        """Whether no accumulator grows with its input."""
+        return all(op.bounded for _, op in self.results)
+
+    def group(self, partials: DataFrame, *by: str) -> DataFrame:
+        """Combine the partial rows that agree in ``by``: one row each with the same fields."""
+        native = [F.sum(ROW_COUNT).alias(ROW_COUNT)]
+        folded: dict[int, AggregateOperation] = {}
+        for position, (_, operation) in enumerate(self.results):
+            if operation.combine_group is None:
+                folded[position] = operation
+                entry = F.struct(*(F.col(_flat(position, field)).alias(field) for field in operation.create))
+                native.append(F.collect_list(entry).alias(_flat(position, "list")))
+            else:
+                combined = operation.combine_group(self._accumulator(position))
+                native += [self._typed(position, field, column) for field, column in combined.items()]
+        grouped = partials.groupBy(*by).agg(*native)
+        if not folded:
+            return grouped
+        for position, operation in folded.items():
+            grouped = grouped.withColumn(_flat(position, "all"), self._fold(position, operation))
+        columns = [F.col(name) for name in (*by, ROW_COUNT)]
+        for position, (_, operation) in enumerate(self.results):
+            for field in operation.create:
+                flat = _flat(position, field)
+                columns.append(F.col(flat) if position not in folded else F.col(_flat(position, "all"))[field].alias(flat))
+        return grouped.select(*columns)
+
+    def running(self, partials: DataFrame, keys: Sequence[str], order: str) -> DataFrame:
+        """Replace each row's fields by those of itself and all earlier rows of its key combined."""
+        from pyspark.sql.window import Window  # noqa: PLC0415 - pyspark's module needs a running JVM
+
+        window = Window.partitionBy(*keys).orderBy(order).rowsBetween(Window.unboundedPreceding, Window.currentRow)
+        columns = {ROW_COUNT: F.sum(ROW_COUNT).over(window)}
+        for position, (_, operation) in enumerate(self.results):
+            assert operation.combine_group is not None  # noqa: S101 - deductible operations have one
+            combined = operation.combine_group(self._accumulator(position))
+            for field, column in combined.items():
+                flat = _flat(position, field)
+                columns[flat] = column.over(window).cast(self._types[flat])
+        return partials.withColumns(columns)
+
+    def negated(self, partials: DataFrame) -> DataFrame:
+        """Replace each row's fields by what undoes them: the empty accumulator minus this one."""
+        columns = {ROW_COUNT: -F.col(ROW_COUNT)}
+        for position, (_, operation) in enumerate(self.results):
+            assert operation.deduct is not None  # noqa: S101 - deductible operations have one
+            deducted = operation.deduct(operation.create, self._accumulator(position))
+            for field, column in deducted.items():
+                flat = _flat(position, field)
+                columns[flat] = column.cast(self._types[flat])
+        return partials.withColumns(columns)
+
+    def scan(self, items: Column) -> Column:
+        """Combine an array of structs from its start: element i of the result holds elements 0 to i combined.
+
+        Fields of the structs that are no accumulator fields (the frame) stay those of element i.
+        """
+
+        def step(done: Column, item: Column) -> Column:
+            merged = self._merge(F.element_at(done, -1), item)
+            return F.concat(done, F.array(merged))
+
+        rest = F.slice(items, 2, F.greatest(F.size(items) - 1, F.lit(0)))
+        return F.aggregate(rest, F.slice(items, 1, 1), step)
+
+    def item(self, *carried: str) -> Column:
+        """A partial row as one struct: the ``carried`` columns first, then the fields."""
+        return F.struct(*carried, *self.fields)
+
+    def finish(self) -> list[Column]:
+        """The result Columns, named as the user named them."""
+        return [op.finish(self._accumulator(i)).alias(name) for i, (name, op) in enumerate(self.results)]
+
+    def _merge(self, left: Column, right: Column) -> Column:
+        """The struct ``right`` with its accumulators combined with those of the struct ``left``."""
+        changed = {ROW_COUNT: left[ROW_COUNT] + right[ROW_COUNT]}
+        for position, (_, operation) in enumerate(self.results):
+            combined = operation.combine(self._inside(position, left), self._inside(position, right))
+            for field, column in combined.items():
+                flat = _flat(position, field)
+                changed[flat] = column.cast(self._types[flat])
+        return F.struct(right["frame"].alias("frame"), *(changed[name].alias(name) for name in self.fields))
+
+    def _fold(self, position: int, operation: AggregateOperation) -> Column:
+        empty = F.struct(
+            *(c.cast(self._types[_flat(position, field)]).alias(field) for field, c in operation.create.items())
+        )
+
+        def step(done: Column, item: Column) -> Column:
+            combined = operation.combine(
+                {field: done[field] for field in operation.create}, {field: item[field] for field in operation.create}
+            )
+            return F.struct(
+                *(combined[f].cast(self._types[_flat(position, f)]).alias(f) for f in operation.create)
+            )
+
+        return F.aggregate(F.col(_flat(position, "list")), empty, step)
+
+    def _typed(self, position: int, field: str, column: Column) -> Column:
+        flat = _flat(position, field)
+        return column.cast(self._types[flat]).alias(flat)
+
+    def _accumulator(self, position: int) -> Mapping[str, Column]:
+        return {field: F.col(_flat(position, field)) for field in self.results[position][1].create}
+
+    def _inside(self, position: int, struct: Column) -> Mapping[str, Column]:
+        return {field: struct[_flat(position, field)] for field in self.results[position][1].create}
+
+
+def _flat(position: int, field: str) -> str:
+    return f"acc{position}_{field}"
+
+
+def _nullable(found: DataType) -> DataType:
+    """The type with every part nullable: Spark refuses to cast to a type that promises more than the value's."""
+    if isinstance(found, ArrayType):
+        return ArrayType(_nullable(found.elementType), containsNull=True)
+    if isinstance(found, MapType):
+        return MapType(_nullable(found.keyType), _nullable(found.valueType), valueContainsNull=True)
+    if isinstance(found, StructType):
+        return StructType([StructField(field.name, _nullable(field.dataType), nullable=True) for field in found.fields])
+    return found

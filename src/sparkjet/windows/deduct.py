@@ -1,0 +1,75 @@
+"""The deduct path: a running value per key, plus the frames that enter, minus the frames that leave."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+from pyspark.sql.window import Window
+
+from sparkjet.windows.accumulators import ROW_COUNT, Accumulators
+from sparkjet.windows.segments import release
+from sparkjet.windows.spans import ClosingRange, windows_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from sparkjet.time import WindowGrid
+
+
+class DeductPath:
+    """Windows by difference (Jet's combine and deduct on the running window).
+
+    Cost of a slide: the frames that enter and leave it, whatever the window's length. The running value is not part
+    of a snapshot: after :meth:`forget` it is computed again from the frames.
+    """
+
+    name = "deduct"
+
+    def __init__(self, window: WindowGrid, keys: Sequence[str], accumulators: Accumulators) -> None:
+        self._window = window
+        self._keys = tuple(keys)
+        self._accumulators = accumulators
+        self._running: DataFrame | None = None
+        self._backing: DataFrame | None = None
+        self._garbage: list[DataFrame] = []
+
+    def forget(self) -> None:
+        """Drop the running value, because the frames or the window changed."""
+        if self._backing is not None:
+            self._garbage.append(self._backing)
+        self._running = self._backing = None
+
+    def close(self, frames: DataFrame, closing: ClosingRange) -> DataFrame:
+        """Accumulators of every key's windows in ``closing``; ``frames`` holds one row per key and frame or more."""
+        size, keys = self._window.size, self._keys
+        known = self._running
+        floor = closing.after if closing.after is None or known is not None else closing.after - size
+        leave_floor = None if closing.after is None else closing.after - size
+        frame = F.col("frame")
+        entering = frames.where(closing.above(frame, floor) & (frame <= closing.upto)).withColumnRenamed("frame", "low")
+        leaving = self._accumulators.negated(
+            frames.where(closing.above(frame, leave_floor) & (frame <= closing.upto - size))
+        ).select(*keys, (frame + size).alias("low"), *self._accumulators.fields)
+        changes = entering.select(*keys, "low", *self._accumulators.fields).unionByName(leaving)
+        if known is not None:
+            changes = changes.unionByName(known)
+        points = self._accumulators.running(self._accumulators.group(changes, *keys, "low"), keys, "low")
+        following = F.lead("low").over(Window.partitionBy(*keys).orderBy("low"))
+        spans = (
+            points.withColumn("next", following)
+            .where((F.col(ROW_COUNT) > 0))
+            .withColumn("high", F.coalesce(F.col("next") - closing.step, F.lit(closing.upto)))
+            .localCheckpoint()
+        )
+        self.forget()
+        self._backing = spans
+        self._running = spans.where("next IS NULL").select(*keys, F.lit(closing.upto).alias("low"), *self._accumulators.fields)
+        return windows_of(spans, closing, keys, self._accumulators, unique=True)
+
+    def release(self) -> None:
+        """Free what earlier epochs left; the rows of the last :meth:`close` must have been consumed."""
+        for checkpointed in self._garbage:
+            release(checkpointed)
+        self._garbage.clear()

@@ -1,0 +1,49 @@
+"""The recombining path: each frame goes into every window it belongs to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from sparkjet.windows.spans import ClosingRange, windows_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from sparkjet.time import WindowGrid
+    from sparkjet.windows.accumulators import Accumulators
+
+
+class RecombinePath:
+    """Windows by combining all their frames.
+
+    For tumbling windows, where that is one frame, and for accumulators that grow with their input (collect_list,
+    collect_set), whose windows cost what they output on any path.
+    """
+
+    name = "recombine"
+
+    def __init__(self, window: WindowGrid, keys: Sequence[str], accumulators: Accumulators) -> None:
+        self._window = window
+        self._keys = tuple(keys)
+        self._accumulators = accumulators
+
+    def close(self, frames: DataFrame, closing: ClosingRange) -> DataFrame:
+        """Accumulators of every key's windows in ``closing``; ``frames`` holds one row per key and frame or more."""
+        frame = F.col("frame")
+        floor = None if closing.after is None else closing.after + closing.step - self._window.size
+        spans = frames.where(closing.above(frame, floor) & (frame <= closing.upto)).select(
+            *self._keys,
+            frame.alias("low"),
+            (frame + self._window.size - self._window.step).alias("high"),
+            *self._accumulators.fields,
+        )
+        return windows_of(spans, closing, self._keys, self._accumulators, unique=False)
+
+    def forget(self) -> None:
+        """Nothing is derived."""
+
+    def release(self) -> None:
+        """Nothing is held."""

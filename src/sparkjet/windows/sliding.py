@@ -1,0 +1,173 @@
+"""Sliding and tumbling windows over frames: the operator with its state."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from sparkjet.time import MIN, WindowGrid
+from sparkjet.windows.accumulators import Accumulators
+from sparkjet.windows.deduct import DeductPath
+from sparkjet.windows.recombine import RecombinePath
+from sparkjet.windows.segments import Segment, mergeable
+from sparkjet.windows.spans import ClosingRange
+from sparkjet.windows.stacks import StacksPath
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+
+class SlidingWindows:
+    """Frames in, windows out; Jet's sliding window operator with a state of DataFrames.
+
+    The driver calls, once per epoch and in this order, :meth:`append` with the epoch's partial rows, :meth:`close`
+    with the new watermark, and :meth:`release` once the rows that ``close`` returned are written. A partial row is
+    ``(keys…, frame, row_count, fields…)``, the frame named by its exclusive end.
+
+    The path is chosen by the weakest aggregate: deduct where all can (counts, exact sums), two stacks where all
+    accumulators are bounded, recombining the frames otherwise and for tumbling windows, where a window is one frame.
+
+    Args:
+        window: Length, step and offset in microseconds.
+        keys: Names of the key columns, at least one.
+        accumulators: The aggregates' fields.
+        partitions: Number of partitions of the state, hash-partitioned by the keys.
+    """
+
+    def __init__(self, window: WindowGrid, keys: Sequence[str], accumulators: Accumulators, partitions: int) -> None:
+        self.window = window
+        self.keys = tuple(keys)
+        self.accumulators = accumulators
+        self.partitions = partitions
+        self.segments: list[Segment] = []
+        self.closed: int | None = None
+        self._garbage: list[Segment] = []
+        if window.size > window.step and accumulators.deductible:
+            self._path: DeductPath | StacksPath | RecombinePath = DeductPath(window, keys, accumulators)
+        elif window.size > window.step and accumulators.bounded:
+            self._path = StacksPath(window, keys, accumulators)
+        else:
+            self._path = RecombinePath(window, keys, accumulators)
+
+    @property
+    def path(self) -> str:
+        """Which way windows are computed: ``deduct``, ``stacks`` or ``recombine``."""
+        return self._path.name
+
+    def frame_of(self, time: Column) -> Column:
+        """The frame (its exclusive end) that a time in microseconds belongs to."""
+        return time - F.pmod(time - self.window.offset, F.lit(self.window.step)) + self.window.step
+
+    def is_late(self, frame: Column) -> Column:
+        """Whether the first window of a frame has been emitted already."""
+        return F.lit(False) if self.closed is None else frame <= self.closed  # noqa: FBT003
+
+    def append(self, segment: Segment) -> None:
+        """Take the partial rows of an epoch; none of their frames may be late."""
+        self.segments.append(segment)
+
+    def merge(self) -> DataFrame | None:
+        """The newest segments as one DataFrame if it is time to merge them, for :meth:`merged`."""
+        count = mergeable(self.segments)
+        if not count:
+            return None
+        united = reduce(DataFrame.unionByName, [segment.partials for segment in self.segments[-count:]])
+        live = united if self.closed is None else united.where(F.col("frame") > self.closed - self.window.size)
+        return self.accumulators.group(live, *self.keys, "frame").localCheckpoint()
+
+    def merged(self, segment: Segment | None) -> None:
+        """Put ``segment`` (None: nothing was alive) in the place of those that :meth:`merge` united."""
+        count = mergeable(self.segments)
+        self._garbage += self.segments[-count:]
+        self.segments = self.segments[:-count]
+        if segment is not None:
+            self.segments.append(segment)
+
+    def close(self, watermark: int) -> DataFrame | None:
+        """Final rows ``(keys…, start, end, results…)`` of the windows with end <= ``watermark``; None if there are none.
+
+        The operator has moved on when this returns, whether or not the rows are consumed: on a failure restore it.
+        """
+        if watermark == MIN:
+            return None
+        upto = self.window.grid.floor_frame(watermark)
+        if self.closed is not None and upto <= self.closed:
+            return None
+        closing = ClosingRange(self.closed, upto, self.window.step)
+        self.closed = upto
+        if not self.segments:
+            self._path.forget()
+            return None
+        windows = self._path.close(self._frames(), closing)
+        self._drop_expired(upto)
+        start = (F.col("end") - self.window.size).alias("start")
+        return windows.select(*self.keys, start, "end", *self.accumulators.finish())
+
+    def _drop_expired(self, upto: int) -> None:
+        """Let go of segments that no later window needs.
+
+        One step longer than windows need them: the deduct path still has to take the frames out of its running value.
+        """
+        last = self.last_end
+        if last is not None and last <= upto:
+            self._garbage += self.segments
+            self.segments = []
+            self._path.forget()
+            return
+        self._garbage += [s for s in self.segments if s.statistics.high <= upto - self.window.size]
+        self.segments = [s for s in self.segments if s.statistics.high > upto - self.window.size]
+
+    @property
+    def last_end(self) -> int | None:
+        """End of the last window that holds anything, None without state."""
+        if not self.segments:
+            return None
+        return max(s.statistics.high for s in self.segments) + self.window.size - self.window.step
+
+    def release(self) -> None:
+        """Free state that nothing reads any more."""
+        self._path.release()
+        for segment in self._garbage:
+            segment.release()
+        self._garbage.clear()
+
+    def restore(self, segments: Sequence[Segment], closed: int | None) -> None:
+        """Replace the state by that of a snapshot of the same window."""
+        self._garbage += self.segments
+        self.segments = list(segments)
+        self.closed = closed
+        self._path.forget()
+
+    def realigned_end(self, before: WindowGrid, closed: int | None) -> int | None:
+        """The last closed end of a snapshot of window ``before``, on this window's grid.
+
+        The first window that may still be emitted is moved up, never down: no window is emitted twice.
+        """
+        if closed is None:
+            return None
+        return self.window.grid.higher_frame(before.grid.higher_frame(closed) - 1) - self.window.step
+
+    def realigned(self, partials: DataFrame, before: WindowGrid, closed: int | None) -> DataFrame:
+        """Partial rows of a snapshot of window ``before`` with their frames moved up to this window's grid.
+
+        Frames that the old window no longer needed are left out whether or not they had been removed yet, so that
+        the result does not depend on when the store was compacted.
+        """
+        if closed is not None:
+            partials = partials.where(F.col("frame") > closed + before.step - before.size)
+        moved = partials.withColumn("frame", self.frame_of(F.col("frame") - 1))
+        end = self.realigned_end(before, closed)
+        if end is not None:
+            moved = moved.where(F.col("frame") > end + self.window.step - self.window.size)
+        return self.accumulators.group(moved, *self.keys, "frame")
+
+    def partitioned(self, partials: DataFrame) -> DataFrame:
+        """The partial rows hash-partitioned by the keys and held in the executors, as every segment must be."""
+        return partials.repartition(self.partitions, *self.keys).localCheckpoint()
+
+    def _frames(self) -> DataFrame:
+        return reduce(DataFrame.unionByName, [segment.partials for segment in self.segments])
