@@ -216,8 +216,8 @@ class StreamingQuery:
         else:
             try:
                 self._refuse_if_stopping()
-                self._engine.run_batch(batch, batch_id)
-                self._note()
+                if self._engine.run_batch(batch, batch_id):
+                    self._note()
             except _StoppedError:
                 raise
             except BaseException as error:
@@ -243,8 +243,8 @@ class StreamingQuery:
                     self._failure = error
             if self._close_at_end and self._failure is None and not self._stopping.is_set():
                 with self._epoch:
-                    self._engine.close_windows()
-                    self._note()
+                    if self._engine.close_windows():
+                        self._note()
         except BaseException as error:
             self._failure = error
         finally:

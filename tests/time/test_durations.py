@@ -71,7 +71,7 @@ def test_refused_naming_option_and_value(written: Any, words: list[str]) -> None
 
 def test_a_least_duration() -> None:
     assert parse_duration(1, "slideDuration", minimum=1) == 1
-    with pytest.raises(AnalysisError, match="less than 1 microsecond$"):
+    with pytest.raises(AnalysisError, match=r"less than 1 microsecond$"):
         parse_duration("0 seconds", "slideDuration", minimum=1)
 
 
@@ -83,7 +83,7 @@ def test_parts_add_up(parts: dict[str, int], plural: bool) -> None:
 
 
 @law
-@given(st.timedeltas(min_value=timedelta(0)))
+@given(st.timedeltas(min_value=timedelta(0), max_value=timedelta(days=100_000_000)))
 def test_a_timedelta_and_its_microseconds_are_one(delta: timedelta) -> None:
     microseconds = parse_duration(delta, "lag")
     assert parse_duration(f"{microseconds} microseconds", "lag") == microseconds

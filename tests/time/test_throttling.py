@@ -45,7 +45,9 @@ def test_without_throttling_every_new_maximum_passes(ideals: list[int]) -> None:
 
 @law
 @given(IDEALS, STEPS, st.data())
-def test_by_frame_only_frame_ends_pass_and_each_that_is_reached(ideals: list[int], step: int, data: st.DataObject) -> None:
+def test_by_frame_only_frame_ends_pass_and_each_that_is_reached(
+    ideals: list[int], step: int, data: st.DataObject
+) -> None:
     offset = data.draw(st.integers(0, step - 1))
     grid = FrameGrid(step, offset)
     floors = [grid.floor_frame(ideal) for ideal in ideals]

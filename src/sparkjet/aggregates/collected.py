@@ -8,8 +8,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, LongType, StructField, StructType
 
 from sparkjet.aggregate import Aggregate, AggregateOperation, label
-from sparkjet.aggregates.values import column_of, orderable_type
-from sparkjet.errors import AnalysisError
+from sparkjet.aggregates.values import column_of, orderable_type, whole_number
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -108,8 +107,7 @@ def bottom_n(col: ColumnOrName, n: int) -> Aggregate:
 
 def _ranked(function: str, col: ColumnOrName, n: int, *, greatest: bool) -> Aggregate:
     name = f"{function}({label(col)}, {n})"
-    if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= _MOST_VALUES:
-        raise AnalysisError(f"{name}: n is {n!r}; give a whole number from 1 to {_MOST_VALUES}.")
+    whole_number(name, "n", n, 1, _MOST_VALUES)
 
     def resolve(inputs: Inputs) -> AggregateOperation:
         values: DataType = ArrayType(orderable_type(inputs, name, col, "only ordered values have a rank"))

@@ -76,9 +76,7 @@ def avg(col: ColumnOrName) -> Aggregate:
 mean = avg
 
 
-def _reading(
-    name: str, col: ColumnOrName, reader: Callable[[Total], Callable[[Accumulator], Column]]
-) -> Aggregate:
+def _reading(name: str, col: ColumnOrName, reader: Callable[[Total], Callable[[Accumulator], Column]]) -> Aggregate:
     def resolve(inputs: Inputs) -> AggregateOperation:
         total = total_of(name, column_of(col), number(inputs, name, col))
         read = reader(total)

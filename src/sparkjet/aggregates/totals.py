@@ -146,7 +146,7 @@ def _wide_decimal(name: str, value: Column, data_type: DecimalType) -> Total:
     summed = f"decimal({_MOST_DIGITS},{scale})"
     zero = F.lit(0).cast(summed)
     total = F.coalesce(F.try_sum(value), F.when(F.count(value) == 0, zero))
-    accumulate = {"total": total, "count": F.count(value), "broken": F.max(F.lit(value=False))}
+    accumulate = {"total": total, "count": F.count(value), "broken": F.max(F.lit(False))}
 
     def operand(column: Column) -> Column:
         # Spark drops a digit of scale where 38 digits meet 38; the price is that 38-digit partial sums overflow.
@@ -168,7 +168,7 @@ def _wide_decimal(name: str, value: Column, data_type: DecimalType) -> Total:
 
     operation = AggregateOperation(
         accumulate=accumulate,
-        create={"total": zero, "count": F.lit(0).cast("bigint"), "broken": F.lit(value=False)},
+        create={"total": zero, "count": F.lit(0).cast("bigint"), "broken": F.lit(False)},
         combine=combine,
         finish=lambda _: F.lit(None),
         combine_group=combine_group,

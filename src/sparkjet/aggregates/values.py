@@ -101,3 +101,14 @@ def number(inputs: Inputs, name: str, col: ColumnOrName) -> DataType:
             f'Cast it first, e.g. F.col("{label(col)}").cast("double").'
         )
     return data_type
+
+
+def whole_number(name: str, option: str, value: object, least: int, most: int) -> int:
+    """An argument that must be a whole number.
+
+    Raises:
+        AnalysisError: It is none from ``least`` to ``most``.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise AnalysisError(f"{name}: {option} is {value!r}; give a whole number from {least} to {most}.")
+    return value

@@ -65,10 +65,10 @@ class Engine:
         self.state = state
         self.progress = EpochProgress(epoch=record.epoch)
 
-    def run_batch(self, batch: DataFrame, batch_id: int) -> None:
+    def run_batch(self, batch: DataFrame, batch_id: int) -> bool:
         """Run a micro-batch of Spark's as one epoch; the body of ``foreachBatch``.
 
-        A batch that is in the record already is skipped, if it ends at the same offsets.
+        A batch that is in the record already is skipped, if it ends at the same offsets: the answer is then False.
 
         Raises:
             RecoveryError: If Spark's batch is not the one that follows the record.
@@ -76,7 +76,7 @@ class Engine:
         """
         recorded = self.record.spark
         if recorded is not None and batch_id == recorded.batch and same_offsets(recorded, self._checkpoint):
-            return
+            return False
         expected = 0 if recorded is None else recorded.batch + 1
         if batch_id != expected:
             message = (
@@ -86,12 +86,14 @@ class Engine:
             raise RecoveryError(message)
         configure(batch.sparkSession, self._parts.partitions)
         self._run(batch, batch_id)
+        return True
 
-    def close_windows(self) -> None:
-        """Emit what is still open, as an epoch of its own without a batch; nothing if nothing is open."""
-        operator = self.state.operator
-        if operator.last_end is not None and (operator.closed is None or operator.last_end > operator.closed):
-            self._run(None, None)
+    def close_windows(self) -> bool:
+        """Emit what is still open, as an epoch of its own without a batch; False if nothing is open."""
+        if self.state.operator.last_end is None:
+            return False
+        self._run(None, None)
+        return True
 
     def _run(self, batch: DataFrame | None, batch_id: int | None) -> None:
         for attempt in range(ATTEMPTS):

@@ -38,18 +38,19 @@ class EpochProgress:
     def describe(self, record: Record, state: QueryState) -> dict[str, Any]:
         """The keys that we add to Spark's progress; times are microseconds since the epoch, null before the first."""
         deltas = record.windows.deltas if record.windows is not None else []
+        tracked = {substream.id: substream for substream in state.tracker.progress()}
         return {
             "batchId": self.batch,
             "watermark": _known(state.tracker.watermark),
             "substreams": {
-                substream.id: {
-                    "watermark": _known(substream.watermark),
-                    "idle": substream.idle,
-                    "holdsWatermark": substream.holds,
-                    "lateRows": state.late[substream.id],
-                    "nullTimestamps": state.null_timestamps[substream.id],
+                name: {
+                    "watermark": _known(tracked[name].watermark) if name in tracked else None,
+                    "idle": name in tracked and tracked[name].idle,
+                    "holdsWatermark": name in tracked and tracked[name].holds,
+                    "lateRows": state.late[name],
+                    "nullTimestamps": state.null_timestamps[name],
                 }
-                for substream in state.tracker.progress()
+                for name in sorted(tracked.keys() | state.late.keys() | state.null_timestamps.keys())
             },
             "acceptedRows": self.accepted,
             "lateRows": {"epoch": sum(self.late.values()), "total": state.late.total()},

@@ -98,6 +98,9 @@ class WatermarkCoalescer:
         """An input has ended; once all have, the highest watermark is passed on, and IDLE never."""
         self._check_open(source)
         self._done[source] = True
+        if all(self._done):
+            # Nobody is left that could be idle.
+            self._idle_pending = False
         return self._evaluate()
 
     def poll(self) -> int | Literal[Signal.IDLE] | None:

@@ -76,12 +76,12 @@ def tracker_setup(text: str) -> TrackerSetup:
 
 def _read(item: str) -> tuple[str, object]:
     words = " ".join(item.split())
-    for phrase, name, make in _PHRASES:
-        match = phrase.fullmatch(words)
-        if match:
-            return name, make(*(integer(number) for number in match.groups() if number is not None))
     setting = setting_call(words.removeprefix("throttle "))
     if setting is not None:
         chosen = policy(setting)
         return ("throttle", throttle(setting)) if chosen is None else ("policy", chosen)
+    for phrase, name, make in _PHRASES:
+        match = phrase.fullmatch(words)
+        if match:
+            return name, make(*(integer(number) for number in match.groups() if number is not None))
     return "rest", item

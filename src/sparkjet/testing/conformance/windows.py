@@ -40,8 +40,10 @@ class Step:
 class WindowDriver(Protocol):
     """A window operator as the cases drive it; rows are judged late by the watermark of the last :meth:`close`."""
 
-    late: int
-    """Number of rows dropped so far, over restores too."""
+    @property
+    def late(self) -> int:
+        """Number of rows dropped so far, over restores too."""
+        ...
 
     def accept(self, events: Sequence[Event]) -> None:
         """Take the rows of one epoch."""

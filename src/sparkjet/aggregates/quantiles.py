@@ -1,0 +1,145 @@
+"""percentile_approx: KLL sketches, which keep a sample that is evenly spread over the ranks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+from pyspark.sql.types import DataType, DateType, IntegralType, NumericType, TimestampType
+
+from sparkjet.aggregate import Aggregate, AggregateOperation, label
+from sparkjet.aggregates.values import column_of, whole_number
+from sparkjet.errors import AnalysisError
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+    from sparkjet.aggregate import Accumulator, ColumnOrName, Inputs
+
+_ACCURACY_OF_K = 10
+_LEAST_K, _MOST_K = 8, 65535
+
+
+def percentile_approx(col: ColumnOrName, percentage: float | Sequence[float], accuracy: int = 10000) -> Aggregate:
+    """The least value such that a ``percentage`` (0 to 1) of the non-null values are at most as great, approximately.
+
+    The result has the type of the column; with a list of percentages it is an array. It is null if there are no values.
+    NaN is greater than any other number. Decimals go through double, as in Spark.
+
+    The state is a KLL sketch of DataSketches with k = accuracy / 10 (8 to 65,535): exact up to k values in a window;
+    above, the rank of the result is off by at most 2.3 / k^0.97 of the values with a confidence of 99 %, which is 0.3 %
+    at the default k of 1,000, and the result may differ between two runs within this bound. A full sketch holds about
+    3 k values; a sketch of few values still takes k × 8 bytes of memory while rows are added to it, so for many small
+    groups a lower accuracy is faster.
+
+    Args:
+        col: Numbers, dates or timestamps.
+        percentage: One from 0 to 1, or several.
+        accuracy: As in Spark, more is more accurate and takes more memory.
+
+    Raises:
+        AnalysisError: An argument is out of its range; when resolved: the column has another type.
+
+    >>> from sparkjet import functions as J
+    >>> J.percentile_approx("id", 0.95).evaluate(spark.range(1, 101))
+    95
+    >>> J.percentile_approx("id", [0.0, 0.5, 1.0]).evaluate(spark.range(1, 101))
+    [1, 50, 100]
+    """
+    several = isinstance(percentage, Sequence)
+    percentages = [*percentage] if isinstance(percentage, Sequence) else [percentage]
+    shown = f"array({', '.join(map(str, percentages))})" if several else str(percentage)
+    name = f"percentile_approx({label(col)}, {shown}, {accuracy})"
+    _check(name, percentages, accuracy)
+    k = max(_LEAST_K, math.ceil(accuracy / _ACCURACY_OF_K))
+
+    def resolve(inputs: Inputs) -> AggregateOperation:
+        data_type = inputs.type_of(col)
+        form = _form(name, col, data_type)
+        return form.operation(column_of(col), k, [float(p) for p in percentages], several=several)
+
+    return Aggregate(name, resolve)
+
+
+@dataclass(frozen=True)
+class _Form:
+    """How values of a type are put into a sketch and taken out of it."""
+
+    of: str
+    encode: Callable[[Column], Column]
+    decode: Callable[[Column], Column]
+
+    def operation(self, value: Column, k: int, percentages: list[float], *, several: bool) -> AggregateOperation:
+        sketch, union, merge = (
+            getattr(F, f"{function}_{self.of}") for function in ("kll_sketch_agg", "kll_merge_agg", "kll_sketch_merge")
+        )
+
+        counts = ("nans",) if self.of == "double" else ()
+
+        def combine(left: Accumulator, right: Accumulator) -> Accumulator:
+            both = merge(left["sketch"], right["sketch"])
+            joined = {field: left[field] + right[field] for field in counts}
+            return {"sketch": F.coalesce(both, left["sketch"], right["sketch"]), **joined}
+
+        def combine_group(acc: Accumulator) -> Accumulator:
+            # k is given: a sketch of nothing but nulls would otherwise bring Spark's default into the union.
+            return {"sketch": union(acc["sketch"], k), **{field: F.sum(acc[field]) for field in counts}}
+
+        def finish(acc: Accumulator) -> Column:
+            values = self._quantiles(acc, percentages)
+            return values if several else F.get(values, F.lit(0))
+
+        nans = F.count(F.when(F.isnan(value), 1))
+        return AggregateOperation(
+            accumulate={"sketch": sketch(self.encode(value), k), **dict.fromkeys(counts, nans)},
+            create={"sketch": F.lit(None).cast("binary"), **dict.fromkeys(counts, F.lit(0).cast("bigint"))},
+            combine=combine,
+            finish=finish,
+            combine_group=combine_group,
+        )
+
+    def _quantiles(self, acc: Accumulator, percentages: list[float]) -> Column:
+        size: Column = getattr(F, f"kll_sketch_get_n_{self.of}")(acc["sketch"])
+        ranks = F.array(*map(F.lit, percentages))
+        values: Column = getattr(F, f"kll_sketch_get_quantile_{self.of}")(acc["sketch"], ranks)
+
+        def value(item: Column, index: Column) -> Column:
+            if self.of == "double":
+                # A sketch drops NaN, so NaN went in as infinity; the rank says which of the two this is.
+                after_numbers = F.ceil(F.get(ranks, index) * size) > size - acc["nans"]
+                item = F.when((item == math.inf) & after_numbers, math.nan).otherwise(item)
+            return self.decode(item)
+
+        # An empty sketch has no quantile, asking for one is an error.
+        return F.when(size > 0, F.transform(values, value))
+
+
+def _form(name: str, col: ColumnOrName, data_type: DataType) -> _Form:
+    if isinstance(data_type, IntegralType):
+        return _Form("bigint", lambda c: c.cast("bigint"), lambda c: c.cast(data_type))
+    if isinstance(data_type, NumericType):
+        return _Form("double", _without_nan, lambda c: c.cast(data_type))
+    if isinstance(data_type, DateType):
+        return _Form("bigint", lambda c: F.unix_date(c).cast("bigint"), lambda c: F.date_from_unix_date(c.cast("int")))
+    if isinstance(data_type, TimestampType):
+        return _Form("bigint", F.unix_micros, F.timestamp_micros)
+    raise AnalysisError(
+        f"{name}: {label(col)} is {data_type.simpleString()}; percentile_approx takes numbers, dates and timestamps. "
+        "Cast it to one of them."
+    )
+
+
+def _without_nan(value: Column) -> Column:
+    return F.when(F.isnan(value), F.lit(math.inf)).otherwise(value.cast("double"))
+
+
+def _check(name: str, percentages: Sequence[object], accuracy: object) -> None:
+    for percentage in percentages:
+        if isinstance(percentage, bool) or not isinstance(percentage, (int, float)) or not 0 <= percentage <= 1:
+            raise AnalysisError(f"{name}: a percentage is {percentage!r}; give numbers from 0 to 1, e.g. 0.95.")
+    if not percentages:
+        raise AnalysisError(f"{name}: no percentage; give one number from 0 to 1, or several.")
+    whole_number(name, "accuracy", accuracy, 1, _MOST_K * _ACCURACY_OF_K)

@@ -1,0 +1,127 @@
+"""The window operator equals the naive one, in one batch, in many, and with a restart after each."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from pyspark.sql import functions as F
+
+from sparkjet import functions as J
+from sparkjet.aggregate import Aggregate
+from sparkjet.time import WindowGrid
+from tests.windows.model import Batch, Event, Fold, Row, naive
+from tests.windows.operator import OperatorRun
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def _values(fold: Callable[[list[int]], Any]) -> Fold:
+    return lambda events: fold([event.value for event in events])
+
+
+COUNT = (lambda: J.count(), len)
+SUM = (lambda: J.sum("value"), _values(sum))
+PATHS: dict[str, list[tuple[Callable[[], Aggregate], Fold]]] = {
+    "deduct": [
+        COUNT,
+        SUM,
+        (lambda: J.avg("value"), _values(statistics.fmean)),
+        (lambda: J.sum(F.col("value").cast("decimal(10,2)")), _values(lambda v: Decimal(sum(v)))),
+    ],
+    "stacks": [
+        SUM,
+        (lambda: J.max("value"), _values(max)),
+        (lambda: J.avg(F.col("value").cast("double")), _values(statistics.fmean)),
+        (lambda: J.top_n("value", 2), _values(lambda v: sorted(v, reverse=True)[:2])),
+        (lambda: J.max_by("time", "value"), lambda events: min((-e.value, e.time) for e in events)[1]),
+    ],
+    "recombine": [COUNT, (lambda: J.collect_list("value"), lambda es: [v for _, v in sorted((e.time, e.value) for e in es)])],
+}
+
+_EXAMPLE = (
+    WindowGrid(6, 2, 1),
+    [
+        Batch([Event("a", 1, 5), Event("b", 3, 2), Event(None, -4, 1), Event("a", 9, -3)], 4),
+        Batch([Event("a", -4, 9), Event("a", 4, 7), Event("b", 14, 1), Event(None, 30, 2)], 15),
+        Batch([], 16),
+        Batch([Event("b", 13, 4), Event("a", 40, 1)], 35),
+        Batch([], None),
+    ],
+)
+"""Late by a frame, late events of an open frame, a null key, negative times, gaps, an empty epoch."""
+
+events = st.builds(
+    Event, key=st.sampled_from(["a", "b", "c", None]), time=st.integers(-40, 60), value=st.integers(-9, 9)
+)
+
+
+@st.composite
+def runs(draw: st.DrawFn) -> tuple[WindowGrid, list[Batch]]:
+    """A window and batches whose events and watermarks move on, with some late events; the last one closes all."""
+    step = draw(st.integers(1, 4))
+    window = WindowGrid(step * draw(st.integers(1, 6)), step, draw(st.integers(0, step - 1)))
+    batches = []
+    watermark = -45
+    for _ in range(draw(st.integers(2, 4))):
+        watermark += draw(st.integers(0, 40))
+        batches.append(Batch(draw(st.lists(events, max_size=25)), watermark))
+    return window, [*batches, Batch([], None)]
+
+
+def _sorted(rows: Sequence[Row]) -> list[Row]:
+    return sorted(rows, key=repr)
+
+
+def check_modes(spark: SparkSession, path: str, window: WindowGrid, batches: list[Batch], home: Path) -> None:
+    """Feed everything at once, batch by batch, and batch by batch with a restart after each."""
+    aggregates, folds = [make() for make, _ in PATHS[path]], [fold for _, fold in PATHS[path]]
+    one_batch = [Batch([e for batch in batches for e in batch.events], None)]
+    for mode, (fed, restarts) in enumerate(((one_batch, False), (batches, False), (batches, True))):
+        expected, late = naive(fed, window, folds)
+        operator = OperatorRun(spark, window, aggregates, home / str(mode))
+        assert operator.state.operator.path == (path if window.size > window.step else "recombine")
+        for batch, rows in zip(fed, expected, strict=True):
+            assert _sorted(operator.feed(batch)) == _sorted(rows)
+            if restarts:
+                operator.restart()
+        assert operator.late == late
+        assert operator.state.operator.segments == []
+
+
+def _law(examples: int) -> settings:
+    return settings(
+        max_examples=examples,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        suppress_health_check=[HealthCheck.function_scoped_fixture],
+    )
+
+
+@pytest.mark.parametrize("path", list(PATHS))
+@example(run=_EXAMPLE)
+@_law(1)
+@given(run=runs())
+def test_windows_equal_the_naive_ones(
+    spark: SparkSession, path: str, run: tuple[WindowGrid, list[Batch]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    check_modes(spark, path, *run, tmp_path_factory.mktemp("windows"))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("path", list(PATHS))
+@_law(40)
+@given(run=runs())
+def test_windows_equal_the_naive_ones_over_many_runs(
+    spark: SparkSession, path: str, run: tuple[WindowGrid, list[Batch]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    check_modes(spark, path, *run, tmp_path_factory.mktemp("windows"))
