@@ -13,7 +13,7 @@ def test_names_ignore_case() -> None:
 
 
 def test_an_unknown_option_names_the_nearest() -> None:
-    with pytest.raises(AnalysisError, match='"closeWindowAtEnd".*did you mean "closeWindowsAtEnd"'):
+    with pytest.raises(AnalysisError, match=r'"closeWindowAtEnd".*did you mean "closeWindowsAtEnd"'):
         Options({"closeWindowAtEnd": "true"}).check("files")
 
 

@@ -46,12 +46,16 @@ def test_a_file_system_without_hard_links_is_refused(tmp_path: Path, monkeypatch
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr(os, "link", no_links)
-    with pytest.raises(AnalysisError, match="checkpointLocation.*hard links"):
+    with pytest.raises(AnalysisError, match=r"checkpointLocation.*hard links"):
         check_put_if_absent(tmp_path, "checkpointLocation")
 
 
 def test_a_file_system_that_overwrites_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "link", lambda source, target: os.replace(source, target) or Path(source).touch())
+    def replace(source: Path, target: Path) -> None:
+        source.replace(target)
+        source.touch()
+
+    monkeypatch.setattr(os, "link", replace)
     with pytest.raises(AnalysisError, match="overwrites"):
         check_put_if_absent(tmp_path, "checkpointLocation")
 

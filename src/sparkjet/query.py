@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pyspark.sql import DataFrame
-    from pyspark.sql.streaming import StreamingQuery as SparkQuery
+    from pyspark.sql.streaming.query import StreamingQuery as SparkQuery
 
     from sparkjet.clock import Clock
     from sparkjet.engine.pipeline import Pipeline
@@ -180,7 +180,7 @@ class StreamingQuery:
         """Wait until all input that is there now has been processed and committed. For tests."""
         self._spark.processAllAvailable()
 
-    def explain(self, extended: bool = False) -> None:  # noqa: FBT001, FBT002 - Spark's signature
+    def explain(self, extended: bool = False) -> None:
         """Print Spark's plan of the last batch's source."""
         self._spark.explain(extended)
 
@@ -238,14 +238,14 @@ class StreamingQuery:
         try:
             try:
                 self._spark.awaitTermination()
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - whatever ended Spark's query is kept for the user
                 if not self._stopping.is_set() and self._failure is None:
                     self._failure = error
             if self._close_at_end and self._failure is None and not self._stopping.is_set():
                 with self._epoch:
                     if self._engine.close_windows():
                         self._note()
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - kept: exception() and awaitTermination() raise it
             self._failure = error
         finally:
             self._finished.set()
@@ -258,4 +258,4 @@ class StreamingQuery:
 
 def _own_session(session: SparkSession) -> SparkSession:
     """A session with the user's settings, so that ours do not change the user's."""
-    return SparkSession(session.sparkContext, session._jsparkSession.cloneSession())  # noqa: SLF001
+    return SparkSession(session.sparkContext, session._jsparkSession.cloneSession())

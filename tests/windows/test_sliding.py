@@ -27,7 +27,7 @@ def _values(fold: Callable[[list[int]], Any]) -> Fold:
     return lambda events: fold([event.value for event in events])
 
 
-COUNT = (lambda: J.count(), len)
+COUNT = (J.count, len)
 SUM = (lambda: J.sum("value"), _values(sum))
 PATHS: dict[str, list[tuple[Callable[[], Aggregate], Fold]]] = {
     "deduct": [
@@ -43,7 +43,10 @@ PATHS: dict[str, list[tuple[Callable[[], Aggregate], Fold]]] = {
         (lambda: J.top_n("value", 2), _values(lambda v: sorted(v, reverse=True)[:2])),
         (lambda: J.max_by("time", "value"), lambda events: min((-e.value, e.time) for e in events)[1]),
     ],
-    "recombine": [COUNT, (lambda: J.collect_list("value"), lambda es: [v for _, v in sorted((e.time, e.value) for e in es)])],
+    "recombine": [
+        COUNT,
+        (lambda: J.collect_list("value"), lambda es: [v for _, v in sorted((e.time, e.value) for e in es)]),
+    ],
 }
 
 _EXAMPLE = (

@@ -103,9 +103,7 @@ def aggregate(
 
 def _count(outcome: Aggregation) -> None:
     # From the aggregated table: an accumulator or an observation counts the rows of a retried task twice.
-    totals = outcome.table.groupBy("dropped").agg(
-        F.count(F.lit(1)), F.min("frame"), F.max("frame"), F.sum("row_count")
-    )
+    totals = outcome.table.groupBy("dropped").agg(F.count(F.lit(1)), F.min("frame"), F.max("frame"), F.sum("row_count"))
     for dropped, rows, low, high, events in totals.collect():
         if dropped is None:
             outcome.statistics = SegmentStatistics(rows, low, high)
@@ -119,5 +117,3 @@ def _highest_of(batch: DataFrame, substreams: list[str]) -> dict[str, int]:
     """Highest event time of substreams nobody knew: a second look at the batch, in the epochs in which one appears."""
     chosen = batch.where(F.col(SUBSTREAM).isin(*substreams)).groupBy(SUBSTREAM).agg(F.max(TIME))
     return {row[0]: row[1] for row in chosen.collect()}
-
-

@@ -229,4 +229,3 @@ def configure(session: SparkSession, partitions: int) -> None:
     """Settings of the query's own session that keep the state where it is: hash-partitioned, read without a shuffle."""
     session.conf.set("spark.sql.adaptive.enabled", "false")
     session.conf.set("spark.sql.shuffle.partitions", str(partitions))
-

@@ -30,7 +30,7 @@ def check_source(df: object) -> None:
     if type(df).__module__.startswith("pyspark.sql.connect"):
         message = (
             "stream: this DataFrame belongs to Spark Connect, which has no access to the driver that sparkjet runs in. "
-            'Use a classic session: SparkSession.builder.master(…), without remote(…) and with spark.api.mode "classic".'
+            'Use a classic session: SparkSession.builder.master(…), without remote(…), spark.api.mode "classic".'
         )
         raise AnalysisError(message)
     if not isinstance(df, DataFrame):
@@ -43,10 +43,10 @@ def check_source(df: object) -> None:
     if taken:
         message = f"stream: the column name {taken[0]!r} is used by sparkjet. Rename the column."
         raise AnalysisError(message)
-    _check_plan(df._jdf.queryExecution().analyzed())  # noqa: SLF001 - PySpark has no public access to the plan
+    _check_plan(df._jdf.queryExecution().analyzed())
 
 
-def _check_plan(plan: Any) -> None:  # noqa: ANN401 - a Java object
+def _check_plan(plan: Any) -> None:
     if not plan.isStreaming():
         return
     name = plan.nodeName()

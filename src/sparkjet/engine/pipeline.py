@@ -120,7 +120,7 @@ class Pipeline:
         metrics = [
             F.max(F.when(F.col(SUBSTREAM) == name, F.col(TIME))).alias(f"max{i}") for i, name in enumerate(substreams)
         ]
-        unknown = ~F.col(SUBSTREAM).isin(*substreams) if substreams else F.lit(True)  # noqa: FBT003
+        unknown = ~F.col(SUBSTREAM).isin(*substreams) if substreams else F.lit(True)
         metrics.append(F.collect_set(F.when(unknown & F.col(TIME).isNotNull(), F.col(SUBSTREAM))).alias("new"))
         return batch.observe(observation, *metrics), observation
 

@@ -101,8 +101,8 @@ def _check_fingerprint(saved: dict[str, Any], current: dict[str, Any]) -> None:
     if changed:
         details = "; ".join(f"{part} were {saved.get(part)}, are {current[part]}" for part in changed)
         message = (
-            f"The query has changed since its last run: {details}. Saved partial results do not fit. Change it back, or "
-            "start anew with another checkpointLocation. (Length, slide and offset of the window may change.)"
+            f"The query has changed since its last run: {details}. Saved partial results do not fit. Change it back, "
+            "or start anew with another checkpointLocation. (Length, slide and offset of the window may change.)"
         )
         raise RecoveryError(message)
 

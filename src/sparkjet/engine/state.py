@@ -100,9 +100,7 @@ class QueryState:
         self.obsolete = {delta.name for delta in saved.deltas}
         self.operator.restore(segments, closed)
 
-    def _save(
-        self, name: str, partials: DataFrame, statistics: SegmentStatistics, store: SnapshotStore
-    ) -> Delta:
+    def _save(self, name: str, partials: DataFrame, statistics: SegmentStatistics, store: SnapshotStore) -> Delta:
         files = store.write_delta(name, partials)
         return Delta(name, files, statistics.rows, statistics.low, statistics.high)
 

@@ -25,5 +25,6 @@ class ConsoleSink(OutboxSink):
 
     def publish(self, rows: DataFrame, epoch: int) -> None:
         """See :meth:`OutboxSink.publish`."""
-        print(f"-------------------------------------------\nEpoch: {epoch}\n-------------------------------------------")  # noqa: T201, E501 - printing is what this sink is for
+        line = "-" * 43
+        print(f"{line}\nEpoch: {epoch}\n{line}")
         rows.show(self._rows, self._truncate)

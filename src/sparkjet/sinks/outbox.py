@@ -41,7 +41,7 @@ class OutboxSink(ABC):
     def publish(self, rows: DataFrame, epoch: int) -> None:
         """Hand over the rows of an epoch, on the driver; may be called again with the same epoch and rows."""
 
-    def check(self, schema: StructType) -> None:
+    def check(self, schema: StructType) -> None:  # noqa: B027 - most have nothing to check
         """See :meth:`Sink.check`."""
 
     def prepare(self, rows: DataFrame, transaction: TransactionId) -> Handle | None:

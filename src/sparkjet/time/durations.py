@@ -101,3 +101,17 @@ def _amount(number: str, word: str, where: str) -> Fraction:
     if "." in number and unit != "second":
         raise AnalysisError(f"{where}: only seconds may have a fraction; write {number} {word} in smaller units")
     return Fraction(number) * MICROSECONDS[unit]
+
+
+def format_duration(microseconds: int) -> str:
+    """A duration as :func:`parse_duration` reads it, in the largest unit that needs no fraction.
+
+    >>> format_duration(90_000_000), format_duration(3_600_000_000)
+    ('90 seconds', '1 hour')
+    """
+    unit, length = max(
+        ((unit, length) for unit, length in MICROSECONDS.items() if microseconds % length == 0),
+        key=lambda each: each[1],
+    )
+    amount = microseconds // length
+    return f"{amount} {unit}" if amount == 1 else f"{amount} {unit}s"

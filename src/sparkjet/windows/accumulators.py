@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
-
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from sparkjet.aggregate import AggregateOperation
@@ -41,9 +40,7 @@ class Accumulators:
         """Aggregate Columns that turn rows into partial rows: the hidden row count first."""
         columns = [F.count(F.lit(1)).alias(ROW_COUNT)]
         for position, (_, operation) in enumerate(results):
-            columns += [
-                column.alias(_flat(position, field)) for field, column in operation.accumulate.items()
-            ]
+            columns += [column.alias(_flat(position, field)) for field, column in operation.accumulate.items()]
         return columns
 
     @property
@@ -87,7 +84,8 @@ class Accumulators:
         for position, (_, operation) in enumerate(self.results):
             for field in operation.create:
                 flat = _flat(position, field)
-                columns.append(F.col(flat) if position not in folded else F.col(_flat(position, "all"))[field].alias(flat))
+                folded_field = F.col(_flat(position, "all"))[field].alias(flat)
+                columns.append(folded_field if position in folded else F.col(flat))
         return grouped.select(*columns)
 
     def running(self, partials: DataFrame, keys: Sequence[str], order: str) -> DataFrame:
@@ -155,9 +153,7 @@ class Accumulators:
             combined = operation.combine(
                 {field: done[field] for field in operation.create}, {field: item[field] for field in operation.create}
             )
-            return F.struct(
-                *(combined[f].cast(self._types[_flat(position, f)]).alias(f) for f in operation.create)
-            )
+            return F.struct(*(combined[f].cast(self._types[_flat(position, f)]).alias(f) for f in operation.create))
 
         return F.aggregate(F.col(_flat(position, "list")), empty, step)
 

@@ -59,13 +59,14 @@ class DeductPath:
         following = F.lead("low").over(Window.partitionBy(*keys).orderBy("low"))
         spans = (
             points.withColumn("next", following)
-            .where((F.col(ROW_COUNT) > 0))
+            .where(F.col(ROW_COUNT) > 0)
             .withColumn("high", F.coalesce(F.col("next") - closing.step, F.lit(closing.upto)))
             .localCheckpoint()
         )
         self.forget()
         self._backing = spans
-        self._running = spans.where("next IS NULL").select(*keys, F.lit(closing.upto).alias("low"), *self._accumulators.fields)
+        latest = spans.where("next IS NULL")
+        self._running = latest.select(*keys, F.lit(closing.upto).alias("low"), *self._accumulators.fields)
         return windows_of(spans, closing, keys, self._accumulators, unique=True)
 
     def release(self) -> None:

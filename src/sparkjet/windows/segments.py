@@ -53,9 +53,9 @@ def release(checkpointed: DataFrame) -> None:
     ``DataFrame.unpersist`` looks into the cache manager, where a local checkpoint is not listed, and waiting for
     garbage collection lets a long query fill its executors: the RDD below the logical plan is unpersisted instead.
     """
-    plan = checkpointed._jdf.queryExecution().logical()  # noqa: SLF001 - PySpark offers no public way to the RDD
+    plan = checkpointed._jdf.queryExecution().logical()
     if plan.getClass().getSimpleName() == "LogicalRDD":
-        plan.rdd().unpersist(False)  # noqa: FBT003 - a JVM method takes no keywords
+        plan.rdd().unpersist(False)
 
 
 def mergeable(segments: Sequence[Segment]) -> int:

@@ -64,7 +64,7 @@ class SlidingWindows:
 
     def is_late(self, frame: Column) -> Column:
         """Whether the first window of a frame has been emitted already."""
-        return F.lit(False) if self.closed is None else frame <= self.closed  # noqa: FBT003
+        return F.lit(False) if self.closed is None else frame <= self.closed
 
     def append(self, segment: Segment) -> None:
         """Take the partial rows of an epoch; none of their frames may be late."""
@@ -88,7 +88,7 @@ class SlidingWindows:
             self.segments.append(segment)
 
     def close(self, watermark: int) -> DataFrame | None:
-        """Final rows ``(keys…, start, end, results…)`` of the windows with end <= ``watermark``; None if there are none.
+        """Final rows ``(keys…, start, end, results…)`` of the windows that end up to ``watermark``, None without any.
 
         The operator has moved on when this returns, whether or not the rows are consumed: on a failure restore it.
         """

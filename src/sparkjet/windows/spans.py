@@ -27,7 +27,7 @@ class ClosingRange:
 
     def above(self, column: Column, floor: int | None) -> Column:
         """Condition ``column > floor``, true where there is no floor."""
-        return F.lit(True) if floor is None else column > floor  # noqa: FBT003
+        return F.lit(True) if floor is None else column > floor
 
     def ends(self) -> Column:
         """Array of the window ends of a span inside this range, null where there are none."""

@@ -56,7 +56,7 @@ class StacksPath:
 
     def close(self, frames: DataFrame, closing: ClosingRange) -> DataFrame:
         """Accumulators of every key's windows in ``closing``; ``frames`` holds one row per key and frame or more."""
-        size, step = self._window.size, self._window.step
+        size = self._window.size
         current = None if closing.after is None else self._block_start(closing.after)
         next_block = self._block_start(closing.upto)
         live = self._prefixes
@@ -113,9 +113,7 @@ class StacksPath:
             following = F.get(F.col("items"), index + 1)["frame"]
             return self._span(item, item["frame"], F.coalesce(following - self._window.step, block_end))
 
-        scanned = lists.select(
-            *self._keys, "block", "items", self._accumulators.scan(F.col("items")).alias("scanned")
-        )
+        scanned = lists.select(*self._keys, "block", "items", self._accumulators.scan(F.col("items")).alias("scanned"))
         return self._unfold(scanned, F.transform("scanned", span))
 
     def _suffix_spans(self, lists: DataFrame) -> DataFrame:
@@ -134,7 +132,9 @@ class StacksPath:
         return F.struct(low.alias("low"), high.alias("high"), *fields)
 
     def _unfold(self, scanned: DataFrame, spans: Column) -> DataFrame:
-        return scanned.select(*self._keys, "block", F.explode(spans).alias("span")).select(*self._keys, "block", "span.*")
+        return scanned.select(*self._keys, "block", F.explode(spans).alias("span")).select(
+            *self._keys, "block", "span.*"
+        )
 
     def _open_prefixes(self, prefixes: DataFrame, block: int) -> _View:
         """The newest prefix of each key in the block that goes on, as a frame to start from."""

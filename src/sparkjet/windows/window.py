@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from sparkjet.errors import AnalysisError
 from sparkjet.time import WindowGrid, parse_duration
-from sparkjet.time.durations import Duration
+from sparkjet.time.durations import Duration, format_duration
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Window:
 
 
 def window(
-    timeColumn: str,
+    timeColumn: object,
     windowDuration: Duration,
     slideDuration: Duration | None = None,
     startTime: Duration | None = None,
@@ -58,7 +58,7 @@ def window(
     offset = 0 if startTime is None else parse_duration(startTime, "startTime")
     if size % step:
         below, above = size - size % step, size - size % step + step
-        lengths = " or ".join(f'"{length} microseconds"' for length in (below, above) if length > 0)
+        lengths = " or ".join(f'"{format_duration(length)}"' for length in (below, above) if length > 0)
         message = (
             f"windowDuration {windowDuration!r} is no multiple of slideDuration {slideDuration!r}: windows are made of "
             f"frames of one slide. The nearest valid lengths are {lengths}."
