@@ -109,7 +109,8 @@ class _Form:
         def value(item: Column, index: Column) -> Column:
             if self.of == "double":
                 # A sketch drops NaN, so NaN went in as infinity; the rank says which of the two this is.
-                after_numbers = F.ceil(F.get(ranks, index) * size) > size - acc["nans"]
+                rank = F.greatest(F.ceil(F.get(ranks, index) * size), F.lit(1))
+                after_numbers = rank > size - acc["nans"]
                 item = F.when((item == math.inf) & after_numbers, math.nan).otherwise(item)
             return self.decode(item)
 

@@ -60,8 +60,9 @@ def sum(col: ColumnOrName) -> Aggregate:  # noqa: A001 - Spark's name
 def avg(col: ColumnOrName) -> Aggregate:
     """Mean of the non-null values; null if there are none.
 
-    The result has Spark's type: double, or decimal(p+4, s+4) for decimals. The mean of integers is their exact sum
-    divided by their number, so it cannot overflow. Deducts where :func:`sum` does.
+    The result has Spark's type: double, or decimal(min(38, p+4), min(38, s+4)) for decimals, whose last digits may be
+    rounded if s is above 24. The mean of integers is their exact sum divided by their number, so it cannot overflow.
+    Deducts where :func:`sum` does.
 
     Raises:
         AnalysisError: When resolved: the column is no number, or is decimal(38,38).

@@ -135,7 +135,7 @@ def _decimal(name: str, value: Column, data_type: DecimalType) -> Total:
     return Total(
         summing({"total": summed, "count": "bigint"}, accumulate, exact=True),
         sum=lambda acc: F.coalesce(acc["total"], _decimal_overflow(name, summed)),
-        mean=lambda acc: _decimal_mean(acc["total"], acc["count"], data_type),
+        mean=lambda acc: _decimal_mean(name, acc["total"], acc["count"], data_type),
     )
 
 
@@ -173,15 +173,28 @@ def _wide_decimal(name: str, value: Column, data_type: DecimalType) -> Total:
         finish=lambda _: F.lit(None),
         combine_group=combine_group,
     )
-    return Total(operation, intact, lambda acc: _decimal_mean(intact(acc), acc["count"], data_type))
+    return Total(operation, intact, lambda acc: _decimal_mean(name, intact(acc), acc["count"], data_type))
 
 
-def _decimal_overflow(name: str, summed: str) -> Column:
+def _decimal_overflow(name: str, result: str) -> Column:
     return F.raise_error(
-        f"[ARITHMETIC_OVERFLOW] {name}: the sum leaves {summed}. Cast the column to a decimal of smaller scale."
-    ).cast(summed)
+        f"[ARITHMETIC_OVERFLOW] {name}: the result leaves {result}. Cast the column to a decimal of smaller scale."
+    ).cast(result)
 
 
-def _decimal_mean(total: Column, count: Column, data_type: DecimalType) -> Column:
-    precision, scale = min(_MOST_DIGITS, data_type.precision + 4), min(_MOST_DIGITS, data_type.scale + 4)
-    return (total / count.cast("decimal(20,0)")).cast(f"decimal({precision},{scale})")
+def _decimal_mean(name: str, total: Column, count: Column, data_type: DecimalType) -> Column:
+    """The quotient with all digits of Spark's avg, of which Spark's ``/`` rounds some away."""
+    scale = min(_MOST_DIGITS, data_type.scale + 4)
+    digits = min(_MOST_DIGITS, data_type.precision + 4)
+    result = f"decimal({digits},{scale})"
+    rows = count.cast("decimal(10,0)")
+    rough = F.try_divide(total, rows).try_cast(result)
+    if scale < _MOST_DIGITS:
+        rest = total % rows
+        # One digit less where whole and part would have 39, which Spark would make 38 by dropping scale.
+        whole = F.try_divide(F.try_subtract(total, rest), rows).try_cast(
+            f"decimal({max(1, min(digits, _MOST_DIGITS - 1) - scale)},0)"
+        )
+        part = (rest / rows).cast(f"decimal({scale + 1},{scale})")
+        rough = F.coalesce((whole + part).try_cast(result), rough)
+    return F.coalesce(rough, _decimal_overflow(name, result))

@@ -1,0 +1,144 @@
+"""What cannot be computed is refused before a query starts, with the way out."""
+
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql import functions as F
+
+from sparkjet import functions as J
+from sparkjet.aggregate import Aggregate, AggregateOperation, Inputs, NotAnAggregateError, as_aggregate
+from sparkjet.errors import AnalysisError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import DataFrame, SparkSession
+
+SCHEMA = """px double, name string, seen boolean, m map<string,int>, v variant, am array<map<string,int>>,
+    ntz timestamp_ntz, day date, iv interval day to second, tiny decimal(38,38)"""
+
+
+@pytest.fixture(scope="module")
+def inputs(spark: SparkSession) -> Inputs:
+    frame = spark.createDataFrame([], SCHEMA)
+    return Inputs(frame, F.lit(0).cast("long"))
+
+
+@pytest.mark.parametrize(
+    ("aggregate", "message"),
+    [
+        (J.sum("name"), r'sum\(name\): name is string, not a number. Cast it first, e.g. F.col\("name"\)'),
+        (J.avg("seen"), r"avg\(seen\): seen is boolean, not a number"),
+        (J.sum("iv"), r"sum\(iv\): iv is interval day to second, not a number"),
+        (J.stddev("day"), r"stddev\(day\): day is date, not a number"),
+        (J.linear_trend("px", "ntz"), r"linear_trend\(px, ntz\): ntz is timestamp_ntz, not a number"),
+        (J.linear_trend("day", "px"), r"linear_trend\(day, px\): day is date, not a number"),
+        (J.sum("tiny"), r"decimal\(38,38\) cannot be added exactly. Cast the column to decimal\(38,37\)"),
+        (J.max("m"), r"max\(m\): m is map<string,int>, which Spark cannot order; only ordered values.*map_entries"),
+        (J.first("v"), r"first\(v\): v is variant, which Spark cannot order; rows of the same event time"),
+        (J.min_by("am", "px"), r"min_by\(am, px\): am is array<map<string,int>>, which Spark cannot order"),
+        (J.max_by("px", "m"), r"max_by\(px, m\): m is map<string,int>"),
+        (J.collect_list("m"), r"collect_list\(m\): m is map<string,int>.*same event time are listed"),
+        (J.collect_set("v"), r"collect_set\(v\): v is variant"),
+        (J.top_n("m", 2), r"top_n\(m, 2\): m is map<string,int>"),
+        (J.approx_count_distinct("m"), r"approx_count_distinct\(m\): m is map<string,int>"),
+        (J.percentile_approx("name", 0.5), r"percentile_approx\(name, 0.5, 10000\): name is string; .* takes numbers"),
+        (J.percentile_approx("ntz", 0.5), r"ntz is timestamp_ntz"),
+        (J.sum("pxx"), r"no column 'pxx': did you mean \"px\"\? Known: am, day, iv, m, name, "),
+        (J.count("nope"), r"no column 'nope'"),
+        (J.min_by("px", "nope"), r"no column 'nope'"),
+        (J.sum("*"), r"\*: an aggregate takes one column, this stands for 10"),
+    ],
+    ids=lambda value: value.name if isinstance(value, Aggregate) else "",
+)
+def test_a_column_that_does_not_fit_is_refused(inputs: Inputs, aggregate: Aggregate, message: str) -> None:
+    with pytest.raises(AnalysisError, match=message):
+        aggregate.resolve(inputs)
+
+
+def test_an_expression_of_a_missing_column_is_refused(inputs: Inputs) -> None:
+    with pytest.raises(AnalysisError, match=r"no column 'nope'.*Known: am"):
+        J.sum(F.col("nope") + 1).resolve(inputs)
+    with pytest.raises(AnalysisError, match="DATATYPE_MISMATCH"):
+        J.sum(F.col("m") + 1).resolve(inputs)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: J.top_n("px", 0), r"top_n\(px, 0\): n is 0; give a whole number from 1 to 100000"),
+        (lambda: J.bottom_n("px", 2.5), r"n is 2.5"),
+        (lambda: J.bottom_n("px", True), r"n is True"),
+        (lambda: J.approx_count_distinct("px", 0.05, 12), r"rsd and lgConfigK"),
+        (lambda: J.approx_count_distinct("px", 0.0001), r"rsd is 0.0001; give a deviation from 0.0007"),
+        (lambda: J.approx_count_distinct("px", lgConfigK=30), r"lgConfigK is 30; give a whole number from 4 to 21"),
+        (lambda: J.percentile_approx("px", 95), r"a percentage is 95; give numbers from 0 to 1, e.g. 0.95"),
+        (lambda: J.percentile_approx("px", [0.5, -0.1]), r"a percentage is -0.1"),
+        (lambda: J.percentile_approx("px", []), r"no percentage"),
+        (lambda: J.percentile_approx("px", 0.5, 0), r"accuracy is 0; give a whole number from 1 to 655350"),
+    ],
+)
+def test_an_argument_out_of_range_is_refused(make: Callable[[], Any], message: str) -> None:
+    with pytest.raises(AnalysisError, match=message):
+        make()
+
+
+def test_aggregates_of_spark_are_refused_by_name(inputs: Inputs) -> None:
+    use = r"Use sparkjet.functions.avg instead of pyspark.sql.functions.avg"
+    for column in (F.avg("px"), F.avg("px").alias("a"), F.avg(F.col("px") + 1)):
+        with pytest.raises(NotAnAggregateError, match=use):
+            as_aggregate(column)
+    with pytest.raises(TypeError, match=r"skewness\(px\) is a Spark Column.*AggregateOperation"):
+        as_aggregate(F.skewness("px"))
+    with pytest.raises(ValueError, match=r"'px' is no aggregate of sparkjet"):
+        as_aggregate("px")
+
+
+def test_an_operation_must_be_whole(spark: SparkSession) -> None:
+    zero = {"n": F.lit(0)}
+    with pytest.raises(AnalysisError, match=r"same fields.*\['m'\] and \['n'\]"):
+        AggregateOperation({"m": F.count("*")}, zero, combine=lambda a, _: a, finish=lambda a: a["n"])
+    with pytest.raises(AnalysisError, match="deduct needs combine_group"):
+        AggregateOperation({"n": F.count("*")}, zero, lambda a, _: a, lambda a: a["n"], deduct=lambda a, _: a)
+
+
+def test_aggregates_are_immutable_and_renamed_by_copy(spark: SparkSession) -> None:
+    total = J.sum("x")
+    assert (total.alias("t").name, total.name) == ("t", "sum(x)")
+    with pytest.raises(FrozenInstanceError):
+        total.name = "other"  # type: ignore[misc]
+    operation = total.resolve(Inputs(spark.createDataFrame([], "x int"), F.lit(0)))
+    assert as_aggregate(operation).name == "aggregate"
+    assert as_aggregate(operation.alias("own")).resolve(Inputs(spark.range(1), F.lit(0))) is operation
+
+
+def test_aggregates_resolve_on_a_stream(spark: SparkSession) -> None:
+    stream = spark.readStream.format("rate").load().select(F.unix_micros("timestamp").alias("t"), "value")
+    inputs = Inputs(stream, F.col("t"))
+    operations = [J.sum("value"), J.first("value"), J.percentile_approx(F.col("value") * 2, 0.5)]
+    assert [sorted(one.resolve(inputs).create) for one in operations] == [
+        ["count", "high", "low"],
+        ["best"],
+        ["sketch"],
+    ]
+
+
+def test_names_need_no_session() -> None:
+    assert [J.count().name, J.top_n("px", 3).name, J.percentile_approx("px", 0.9).name] == [
+        "count(1)",
+        "top_n(px, 3)",
+        "percentile_approx(px, 0.9, 10000)",
+    ]
+
+
+def test_only_exact_sums_deduct(spark: SparkSession) -> None:
+    schema = "i int, l bigint, d double, d27 decimal(27,2), d28 decimal(28,2)"
+    frame: DataFrame = spark.createDataFrame([], schema)
+    inputs = Inputs(frame, F.lit(0))
+    deducting = {c: J.sum(c).resolve(inputs).deduct is not None for c in frame.columns}
+    assert deducting == {"i": True, "l": True, "d": False, "d27": True, "d28": False}
+    unbounded = [f for f in (J.collect_list, J.collect_set, J.max, J.first) if not f("d").resolve(inputs).bounded]
+    assert unbounded == [J.collect_list, J.collect_set]

@@ -1,0 +1,42 @@
+"""Variances and trends of values far from zero, where sums of squares have lost everything."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.sql import functions as F
+
+from sparkjet import functions as J
+from sparkjet.aggregate import Inputs
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from sparkjet.aggregate import Accumulator, Aggregate
+
+
+@pytest.mark.parametrize(
+    ("aggregate", "expected"),
+    [(J.var_samp("x"), 30.0), (J.stddev_pop("x"), math.sqrt(22.5)), (J.linear_trend("x", "y"), -2.0)],
+    ids=["var_samp", "stddev_pop", "linear_trend"],
+)
+@pytest.mark.parametrize("offset", [1e9, -1e9, 1e12])
+def test_parts_far_from_zero_are_merged_exactly(
+    spark: SparkSession, aggregate: Aggregate, expected: float, offset: float
+) -> None:
+    rows = spark.createDataFrame([(offset + x, 3 * offset - 2 * x) for x in (4, 7, 13, 16)], "x double, y double")
+    operation = aggregate.resolve(Inputs(rows, F.lit(0)))
+    singles = rows.groupBy("x").agg(*(c.alias(field) for field, c in operation.accumulate.items()))
+    one = F.struct(*(column.alias(field) for field, column in operation.create.items()))
+
+    def step(done: F.Column, item: F.Column) -> F.Column:
+        left, right = ({field: side[field] for field in operation.create} for side in (done, item))
+        combined: Accumulator = operation.combine(left, right)
+        return F.struct(*(combined[field].alias(field) for field in operation.create))
+
+    folded = F.aggregate(F.collect_list(F.struct(*operation.create)), one, step)
+    result = singles.agg(folded.alias("acc")).select(operation.finish({f: F.col("acc")[f] for f in operation.create}))
+    assert result.collect()[0][0] == pytest.approx(expected, rel=1e-12 * abs(offset) ** 0.5)
+    assert aggregate.evaluate(rows) == pytest.approx(expected, rel=1e-12)

@@ -1,0 +1,198 @@
+"""Drivers: driver processes as a test sees them, to be told, waited for, killed, stopped and resumed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from tests.crash.jobs import JOBS, Job, Place
+
+ROOT = Path(__file__).resolve().parents[2]
+PATIENCE = 420.0
+"""Seconds to wait for anything; far more than needed, because a busy machine must not look like a fault."""
+GRACE = 10.0
+"""Seconds that a JVM may take to notice that its Python is gone."""
+
+
+class Victim(Enum):
+    """What of a driver is killed; the JVM outlives Python for seconds, Python the JVM until it has noticed."""
+
+    PYTHON = "python"
+    JVM = "jvm"
+    BOTH = "both"
+
+
+@dataclass(frozen=True)
+class Query:
+    """A query to run: where, what, and at which step of which epoch it blocks.
+
+    ``block_at`` is the name of a step, or ``IDLE`` for after the epoch, when Spark waits for input.
+    """
+
+    name: str
+    job: str
+    root: str
+    feed: str
+    block_at: str | None = None
+    epoch: int | None = None
+    until_end: bool = True
+
+    @property
+    def place(self) -> Place:
+        return Place(Path(self.root), Path(self.feed))
+
+    @property
+    def rules(self) -> Job:
+        return JOBS[self.job]
+
+
+class Driver:
+    """One driver process, Python and its JVM; ends with the ``with`` block, whatever state it is in."""
+
+    def __init__(self, log: Path) -> None:
+        self._log = log
+        reading, writing = os.pipe()
+        environment = os.environ | {
+            "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
+            "PYSPARK_PYTHON": sys.executable,
+            "SPARK_LOCAL_IP": "127.0.0.1",
+        }
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.crash.driver", str(writing)],
+            cwd=log.parent,
+            env=environment,
+            pass_fds=[writing],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=False,
+        )
+        os.close(writing)
+        self._reports: list[dict[str, Any]] = []
+        self._changed = threading.Condition()
+        self._closed = False
+        self._output = threading.Thread(target=self._copy_output, daemon=True)
+        self._output.start()
+        threading.Thread(target=self._read_reports, args=(reading,), daemon=True).start()
+
+    def __enter__(self) -> Driver:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing of it may live on: not Python, and not a JVM that was stopped or is stuck."""
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.wait()
+        self._output.join(GRACE)
+        ready = self._of("ready")
+        # Our pipe is still held, so the number has not been given to another process yet.
+        if self._output.is_alive() and ready:
+            os.kill(ready[0]["jvm"], signal.SIGKILL)
+
+    @property
+    def jvm(self) -> int:
+        """Process id of the JVM, once it is ready."""
+        return int(self.wait("ready")[0]["jvm"])
+
+    def start(self, queries: Sequence[Query]) -> None:
+        """Start queries; they report ``started``, ``reached`` where they block, and ``ended``."""
+        self._tell({"do": "start", "queries": [asdict(query) for query in queries]})
+
+    def release(self) -> None:
+        """Let every blocked query go on, now and later."""
+        self._tell({"do": "release"})
+
+    def wait(self, event: str, queries: Collection[str] | None = None) -> list[dict[str, Any]]:
+        """The reports of an event, once there is one of each query (None: any at all)."""
+
+        def complete() -> bool:
+            return queries is None and bool(self._of(event)) or queries is not None and not missing()
+
+        def missing() -> set[str]:
+            return set(queries or ()) - {report["query"] for report in self._of(event)}
+
+        with self._changed:
+            self._changed.wait_for(lambda: complete() or self._closed, PATIENCE)
+            assert complete(), f"no {event!r} from {sorted(missing()) or 'the driver'}: {self._reports[-3:]}\n{self.tail()}"
+            return [report for report in self._of(event) if queries is None or report["query"] in queries]
+
+    def results(self, queries: Sequence[Query]) -> dict[str, str | None]:
+        """Wait for queries to end; the name of the error that each ended with, None if all was well."""
+        ended = self.wait("ended", [query.name for query in queries])
+        return {report["query"]: report["text"] if report["error"] else None for report in ended}
+
+    def forget(self) -> None:
+        """Start counting reports anew, for queries that are started a second time."""
+        with self._changed:
+            self._reports = self._of("ready")
+
+    def kill(self, victim: Victim) -> None:
+        """SIGKILL, without waiting for the effect."""
+        for pid in self._pids(victim):
+            os.kill(pid, signal.SIGKILL)
+
+    def suspend(self) -> None:
+        """SIGSTOP both: the driver is paused as a virtual machine would be."""
+        for pid in self._pids(Victim.BOTH):
+            os.kill(pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT both."""
+        for pid in reversed(self._pids(Victim.BOTH)):
+            os.kill(pid, signal.SIGCONT)
+
+    def end(self) -> int:
+        """Tell Python to end once its queries have, and wait for the JVM too; the exit status."""
+        self._tell({"do": "end"})
+        return self.gone()
+
+    def gone(self) -> int:
+        """Wait until Python and JVM are gone: both hold the end of the pipe that their output goes to."""
+        self._output.join(PATIENCE)
+        assert not self._output.is_alive(), f"the driver lives on\n{self.tail()}"
+        return self._process.wait(PATIENCE)
+
+    def tail(self) -> str:
+        """The end of its output."""
+        return self._log.read_text(errors="replace")[-3000:] if self._log.exists() else ""
+
+    def _pids(self, victim: Victim) -> list[int]:
+        return {
+            Victim.PYTHON: [self._process.pid],
+            Victim.JVM: [self.jvm],
+            Victim.BOTH: [self._process.pid, self.jvm],
+        }[victim]
+
+    def _of(self, event: str) -> list[dict[str, Any]]:
+        return [report for report in self._reports if report["event"] == event]
+
+    def _tell(self, command: dict[str, Any]) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{json.dumps(command)}\n".encode())
+        self._process.stdin.flush()
+
+    def _copy_output(self) -> None:
+        assert self._process.stdout is not None
+        with self._log.open("wb") as log:
+            for line in self._process.stdout:
+                log.write(line)
+                log.flush()
+
+    def _read_reports(self, descriptor: int) -> None:
+        with os.fdopen(descriptor) as lines:
+            for line in lines:
+                with self._changed:
+                    self._reports.append(json.loads(line))
+                    self._changed.notify_all()
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()

@@ -1,0 +1,103 @@
+"""Readers: what a query left on disk, read without Spark and without the query."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import duckdb
+
+from sparkjet.engine.log import RecordLog
+from sparkjet.engine.record import Record
+from sparkjet.sinks.manifest import HIDDEN, Manifest
+from sparkjet.snapshots import DirectoryStore
+from tests.crash.feeds import Event, read_events
+from tests.crash.jobs import Place
+from tests.crash.replay import Row, Rules
+
+
+def listed(directory: Path) -> list[Path]:
+    """Data files as a plain reader finds them: nothing whose name, or whose folder's, begins with ``_`` or ``.``."""
+    found = directory.rglob("*") if directory.is_dir() else []
+    visible = (path for path in found if not re.search(r"(^|/)[_.]", path.relative_to(directory).as_posix()))
+    return sorted(path for path in visible if path.is_file())
+
+
+def published(directory: Path) -> dict[int, list[Path]]:
+    """Data files as ``sparkjet.read_files`` finds them, by epoch."""
+    entries = [entry for manifest in Manifest.all_of(directory) for entry in manifest.entries()]
+    found: dict[int, list[Path]] = {}
+    for entry in entries:
+        found.setdefault(entry.epoch, []).extend(directory / file for file in entry.files)
+    return found
+
+
+def result_rows(files: Sequence[Path], rules: Rules) -> Counter[Row]:
+    """Rows of the results, as :func:`tests.crash.replay.batch_result` writes them."""
+    columns = ['epoch_us("window"."start")', 'epoch_us("window"."end")', *(f'"{key}"' for key in rules.keys)]
+    return _rows(files, [*columns, *(f'"{name}"' for name in rules.aggregates)])
+
+
+def late_rows(files: Sequence[Path], rules: Rules) -> Counter[Row]:
+    """Rows of the late-rows sink, as :func:`tests.crash.replay.replay` writes them."""
+    columns = [f'epoch_us("{name}")' if name == rules.time else f'"{name}"' for name in rules.columns]
+    return _rows(files, [*columns, "_substream", "epoch_us(_watermark)", "_reason"])
+
+
+def newest_record(place: Place) -> Record:
+    """The record that the query would go on from."""
+    newest = RecordLog(DirectoryStore(place.home / "snapshots")).newest()
+    assert newest is not None
+    return newest[1]
+
+
+def newest_checkpoint(place: Place) -> Path:
+    """Spark's checkpoint of the last run."""
+    return max((place.home / "spark").iterdir(), key=lambda path: int(path.name))
+
+
+def recorded_batches(place: Place, rules: Rules) -> list[list[Event]]:
+    """The batches that Spark's file source has recorded, read from the feed's files again."""
+    files: dict[str, int] = {}
+    for log in (newest_checkpoint(place) / "sources" / "0").iterdir():
+        if re.fullmatch(r"\d+(\.compact)?", log.name):
+            entries = (json.loads(line) for line in log.read_text().splitlines()[1:])
+            files |= {entry["path"]: entry["batchId"] for entry in entries}
+    count = max(files.values()) + 1
+    batches: list[list[Event]] = [[] for _ in range(count)]
+    for uri, batch in files.items():
+        batches[batch] += read_events(Path(uri.removeprefix("file://")), rules.time)
+    return batches
+
+
+def strays(place: Place) -> list[str]:
+    """What should be gone once a query has come to its end: prepared files, deltas and blobs that no record names."""
+    staged = [path for out in (place.out, place.late) for path in (out / HIDDEN).glob("*/*/staging/*")]
+    kept = newest_record(place).names()
+    stored = [path for folder in ("state", "blobs") for path in (place.home / "snapshots" / folder).iterdir()]
+    return sorted(str(path.relative_to(place.root)) for path in staged + stored if path.name not in kept)
+
+
+def half_published(place: Place, epoch: int) -> bool:
+    """Whether an epoch is in the middle of its commits: some of its files can be seen, some are still prepared."""
+    seen = [path for out in (place.out, place.late) for path in listed(out) if f"part-{epoch:09d}-" in path.name]
+    waiting = [path for out in (place.out, place.late) for path in (out / HIDDEN).glob(f"*/*/staging/*-{epoch:09d}-*")]
+    return bool(seen and waiting)
+
+
+def fingerprints(directory: Path) -> dict[str, str]:
+    """Every file below a directory with a hash of its content."""
+    files = (path for path in directory.rglob("*") if path.is_file())
+    return {str(path.relative_to(directory)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def _rows(files: Sequence[Path], columns: Sequence[str]) -> Counter[Row]:
+    if not files:
+        return Counter()
+    with duckdb.connect() as db:
+        query = f"SELECT {', '.join(columns)} FROM read_parquet(?)"
+        return Counter(db.execute(query, [[str(file) for file in files]]).fetchall())

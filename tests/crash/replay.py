@@ -1,0 +1,106 @@
+"""What must come out: every event judged by itself, and the windows of the accepted ones, in plain Python.
+
+Independent on purpose: nothing of sparkjet is imported. A substream's watermark is its highest timestamp less the lag;
+the query's is the least of all known substreams', floored to the slide, and never goes back. An event is late if the
+first window of its frame had been closed when its batch began.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.crash.feeds import Event
+
+Row = tuple[Any, ...]
+Compute = Callable[[Sequence[Event]], Any]
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Settings of a query as the replay needs them, durations in microseconds.
+
+    ``columns`` are those of a feed's row, in the order in which late rows are compared.
+    """
+
+    size: int
+    step: int
+    lag: int
+    time: str
+    by: str
+    listed: tuple[str, ...]
+    keys: tuple[str, ...]
+    columns: tuple[str, ...]
+    aggregates: Mapping[str, Compute]
+
+    def frame(self, timestamp: int) -> int:
+        """End of the slide-long slice of time that a timestamp is in."""
+        return timestamp // self.step * self.step + self.step
+
+    def windows(self, timestamp: int) -> range:
+        """Ends of all windows that a timestamp is in."""
+        frame = self.frame(timestamp)
+        return range(frame, frame + self.size, self.step)
+
+
+@dataclass
+class Replayed:
+    """Outcome of a replay: accepted events, and late rows as the late-rows sink must have them."""
+
+    accepted: list[Event] = field(default_factory=list)
+    late: Counter[Row] = field(default_factory=Counter)
+    watermark: int | None = None
+
+    def dropped(self, reason: str) -> dict[str, int]:
+        """Number of dropped rows of each substream."""
+        found: Counter[str] = Counter()
+        for row, times in self.late.items():
+            if row[-1] == reason:
+                found[row[-3]] += times
+        return dict(found)
+
+    def advance(self, watermark: int) -> None:
+        """Move the watermark, never back."""
+        self.watermark = watermark if self.watermark is None else max(self.watermark, watermark)
+
+
+def replay(batches: Sequence[Sequence[Event]], rules: Rules, closings: Collection[int]) -> Replayed:
+    """Judge the events one by one; after each number of batches in ``closings`` a run closed what was open."""
+    outcome = Replayed()
+    highest: dict[str, int | None] = dict.fromkeys(rules.listed)
+    for number, batch in enumerate(batches, 1):
+        judged_by = outcome.watermark
+        for event in batch:
+            time, substream = event[rules.time], event[rules.by]
+            if time is None:
+                outcome.late[_late_row(event, rules, judged_by, "null_timestamp")] += 1
+                continue
+            if judged_by is not None and rules.frame(time) <= judged_by:
+                outcome.late[_late_row(event, rules, judged_by, "late")] += 1
+            else:
+                outcome.accepted.append(event)
+            before = highest.get(substream)
+            highest[substream] = time if before is None else max(before, time)
+        known = [time for time in highest.values() if time is not None]
+        if known and len(known) == len(highest):
+            outcome.advance((min(known) - rules.lag) // rules.step * rules.step)
+        if number in closings and outcome.accepted:
+            outcome.advance(max(rules.windows(event[rules.time])[-1] for event in outcome.accepted))
+    return outcome
+
+
+def batch_result(accepted: Sequence[Event], rules: Rules) -> Counter[Row]:
+    """Every window of the accepted events, computed at once: ``(start, end, keys…, aggregates…)``."""
+    members: dict[Row, list[Event]] = defaultdict(list)
+    for event in accepted:
+        for end in rules.windows(event[rules.time]):
+            members[(end - rules.size, end, *(event[key] for key in rules.keys))].append(event)
+    return Counter(
+        (*group, *(compute(events) for compute in rules.aggregates.values())) for group, events in members.items()
+    )
+
+
+def _late_row(event: Event, rules: Rules, watermark: int | None, reason: str) -> Row:
+    return (*(event[column] for column in rules.columns), event[rules.by], watermark, reason)

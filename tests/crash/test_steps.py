@@ -1,0 +1,162 @@
+"""Drivers killed between the steps of an epoch: Python, its JVM or both, before and after the decision."""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from sparkjet import Step
+from tests.crash.drivers import Driver, Query, Victim
+from tests.crash.feeds import write_skewed
+from tests.crash.invariants import check, same_epochs
+from tests.crash.jobs import Place
+from tests.crash.readers import half_published
+
+pytestmark = [pytest.mark.crash, pytest.mark.timeout(1800)]
+
+SEED = 20130101
+FILES, MORE = 4, 1
+KILLED_IN = 3
+"""Epoch of the crash; the closing epoch comes after one for each file."""
+JOBS = ("sums", "stacks")
+
+
+@dataclass(frozen=True)
+class Crash:
+    """Where a driver dies."""
+
+    step: Step
+    victim: Victim
+    closing: bool
+    job: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.step.value}{'-closing' if self.closing else ''}-{self.victim.value}-{self.job}"
+
+    @property
+    def epoch(self) -> int:
+        return FILES + 1 if self.closing else KILLED_IN
+
+
+def _rotated() -> list[Crash]:
+    """Every step once, and the closing epoch before, at and after its decision, each with another victim."""
+    victims, jobs = list(Victim) * 5, JOBS * 8
+    steps = [(step, False) for step in Step] + [(Step.PREPARED, True), (Step.DECIDED, True), (Step.COMMITTING, True)]
+    return [Crash(step, victims[i], closing, jobs[i]) for i, (step, closing) in enumerate(steps)]
+
+
+def _product() -> list[Crash]:
+    """Every step of a batch's epoch and of the closing one with every victim; the jobs take turns."""
+    return [
+        Crash(step, victim, closing, JOBS[(i + j + closing) % 2])
+        for i, step in enumerate(Step)
+        for j, victim in enumerate(Victim)
+        for closing in (False, True)
+    ]
+
+
+class Crashes:
+    """Runs crashes side by side: one driver for each kind of victim, one successor for all."""
+
+    def __init__(self, root: Path, crashes: list[Crash]) -> None:
+        self.root = root
+        self.crashes = crashes
+        self.verdicts: dict[str, list[str]] = {}
+        self.whole = {job: self._query(f"whole-{job}", job) for job in JOBS}
+
+    def query(self, crash: Crash) -> Query:
+        return self._query(crash.name, crash.job, crash.step.name, crash.epoch)
+
+    def run(self) -> None:
+        """Crash, recover, run to the end; then more data and a second run."""
+        self._write(0, FILES)
+        began = time.monotonic()
+        with ExitStack() as stack:
+            successor = stack.enter_context(Driver(self.root / "successor.log"))
+            victims = {v: stack.enter_context(Driver(self.root / f"{v.value}.log")) for v in Victim}
+            for victim, driver in victims.items():
+                driver.start(self._group(victim))
+            successor.start(list(self.whole.values()))
+            for victim, driver in victims.items():
+                self._crash(victim, driver, successor)
+            self._end(successor, [FILES])
+            print(f"\ncrashes: {len(self.crashes)} recovered after {time.monotonic() - began:.0f} s", end=" ")
+            self._write(FILES, FILES + MORE)
+            successor.start([*self.whole.values(), *map(self.query, self.crashes)])
+            self._end(successor, [FILES, FILES + MORE])
+            assert successor.end() == 0
+        print(f"and run again after {time.monotonic() - began:.0f} s")
+
+    def _crash(self, victim: Victim, driver: Driver, successor: Driver) -> None:
+        group = self._group(victim)
+        driver.wait("reached", [query.name for query in group])
+        for crash in self.crashes:
+            if crash.victim is victim and crash.step is Step.COMMITTING:
+                assert half_published(self.query(crash).place, crash.epoch)
+        driver.kill(victim)
+        if victim is Victim.BOTH:
+            driver.gone()
+        # At once otherwise: what is still alive of the old driver goes on beside the new one.
+        successor.start([Query(q.name, q.job, q.root, q.feed) for q in group])
+        if victim is Victim.JVM:
+            driver.release()
+            driver.results(group)
+            driver.end()
+        driver.gone()
+
+    def _end(self, successor: Driver, closings: list[int]) -> None:
+        """Wait for all queries and judge them."""
+        queries = [*self.whole.values(), *map(self.query, self.crashes)]
+        failed = {name: error for name, error in successor.results(queries).items() if error is not None}
+        assert not failed
+        successor.forget()
+        for query in queries:
+            try:
+                check(query.place, query.rules, batches=closings[-1], closings=closings)
+                same_epochs(query.place, self.whole[query.job].place, query.rules)
+            except AssertionError as error:
+                self.verdicts.setdefault(query.name, []).append(f"run {len(closings)}: {error}")
+
+    def _group(self, victim: Victim) -> list[Query]:
+        return [self.query(crash) for crash in self.crashes if crash.victim is victim]
+
+    def _query(self, name: str, job: str, block_at: str | None = None, epoch: int | None = None) -> Query:
+        return Query(name, job, str(self.root / name), str(self.root / "feed"), block_at, epoch)
+
+    def _write(self, first: int, upto: int) -> None:
+        write_skewed(Place(self.root, self.root / "feed").feed, SEED, first, upto)
+
+
+@pytest.fixture(scope="module")
+def rotated(tmp_path_factory: pytest.TempPathFactory) -> Crashes:
+    crashes = Crashes(tmp_path_factory.mktemp("rotated"), _rotated())
+    crashes.run()
+    return crashes
+
+
+@pytest.fixture(scope="module")
+def product(tmp_path_factory: pytest.TempPathFactory) -> Crashes:
+    crashes = Crashes(tmp_path_factory.mktemp("product"), _product())
+    crashes.run()
+    return crashes
+
+
+@pytest.mark.parametrize("crash", _rotated(), ids=lambda crash: crash.name)
+def test_a_crash_loses_and_repeats_nothing(rotated: Crashes, crash: Crash) -> None:
+    assert rotated.verdicts.get(crash.name, []) == []
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_the_uninterrupted_run_is_right(rotated: Crashes, job: str) -> None:
+    assert rotated.verdicts.get(f"whole-{job}", []) == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("crash", _product(), ids=lambda crash: crash.name)
+def test_every_crash_loses_and_repeats_nothing(product: Crashes, crash: Crash) -> None:
+    assert product.verdicts.get(crash.name, []) == []
