@@ -82,7 +82,8 @@ class Driver:
         self._closed = False
         self._output = threading.Thread(target=self._copy_output, daemon=True)
         self._output.start()
-        threading.Thread(target=self._read_reports, args=(reading,), daemon=True).start()
+        self._reader = threading.Thread(target=self._read_reports, args=(reading,), daemon=True)
+        self._reader.start()
 
     def __enter__(self) -> Driver:
         return self
@@ -97,6 +98,11 @@ class Driver:
         # Our pipe is still held, so the number has not been given to another process yet.
         if self._output.is_alive() and ready:
             os.kill(ready[0]["jvm"], signal.SIGKILL)
+        self._output.join()
+        self._reader.join()
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            pipe.close()
 
     @property
     def jvm(self) -> int:
@@ -122,7 +128,9 @@ class Driver:
 
         with self._changed:
             self._changed.wait_for(lambda: complete() or self._closed, PATIENCE)
-            assert complete(), f"no {event!r} from {sorted(missing()) or 'the driver'}: {self._reports[-3:]}\n{self.tail()}"
+            assert complete(), (
+                f"no {event!r} from {sorted(missing()) or 'the driver'}: {self._reports[-3:]}\n{self.tail()}"
+            )
             return [report for report in self._of(event) if queries is None or report["query"] in queries]
 
     def results(self, queries: Sequence[Query]) -> dict[str, str | None]:

@@ -58,9 +58,7 @@ class Job:
         return writer.trigger(processingTime="100 milliseconds")
 
 
-def skewed_query(
-    spark: SparkSession, place: Place, rules: Rules, aggregates: Sequence[Aggregate]
-) -> StreamWriter:
+def skewed_query(spark: SparkSession, place: Place, rules: Rules, aggregates: Sequence[Aggregate]) -> StreamWriter:
     """A query over a feed of :func:`tests.crash.feeds.write_skewed`."""
     from pyspark.sql import functions as F
 

@@ -1,0 +1,125 @@
+"""Slots: two drivers at one record log, of which one may have slept for a long time; no Spark."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from sparkjet import FencedError
+from sparkjet.engine.log import KEPT, RecordLog
+from sparkjet.engine.record import Record
+from sparkjet.snapshots import DirectoryStore
+
+
+def record(epoch: int, takeover: int) -> Record:
+    """A record that only says who decided what."""
+    return Record("epoch", "query", takeover, f"run {takeover}", epoch, {}, 0, {}, None, None, [], {}, {})
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> DirectoryStore:
+    made = DirectoryStore(tmp_path)
+    made.open("checkpointLocation")
+    return made
+
+
+def succeed(store: DirectoryStore, first: int, count: int) -> RecordLog:
+    """A successor fills slots."""
+    log = RecordLog(store)
+    for slot in range(first, first + count):
+        log.append(slot, record(slot, takeover=1))
+    return log
+
+
+@pytest.mark.parametrize("count", [1, 2, KEPT - 1, KEPT, KEPT + 1, 5 * KEPT])
+def test_a_driver_that_slept_is_fenced_however_long_it_slept(store: DirectoryStore, count: int) -> None:
+    old = RecordLog(store)
+    old.append(0, record(0, takeover=0))
+    log = succeed(store, 1, count)
+    with pytest.raises(FencedError, match=r"slot 1 is not ours"):
+        old.append(1, record(1, takeover=0))
+    newest = log.newest()
+    assert newest is not None
+    assert newest == (count, record(count, takeover=1))
+    assert store.read(1) == record(1, takeover=1).encode() or count > KEPT
+
+
+def test_a_slot_that_was_trimmed_is_no_decision_and_is_trimmed_again(store: DirectoryStore) -> None:
+    old = RecordLog(store)
+    old.append(0, record(0, takeover=0))
+    log = succeed(store, 1, 2 * KEPT)
+    assert 1 not in store.slots()
+    with pytest.raises(FencedError):
+        old.append(1, record(1, takeover=0))
+    log.append(2 * KEPT + 1, record(2 * KEPT + 1, takeover=1))
+    assert store.slots() == list(range(KEPT + 2, 2 * KEPT + 2))
+
+
+def test_a_fenced_driver_trims_nothing(store: DirectoryStore) -> None:
+    old = RecordLog(store)
+    old.append(0, record(0, takeover=0))
+    succeed(store, 1, 3)
+    before = store.slots()
+    with pytest.raises(FencedError):
+        old.append(1, record(1, takeover=0))
+    assert store.slots() == before
+
+
+@pytest.mark.parametrize("round_", range(20))
+def test_of_two_that_append_at_once_exactly_one_wins(store: DirectoryStore, round_: int) -> None:
+    start = threading.Barrier(4)
+    won: list[int] = []
+    fenced: list[int] = []
+
+    def append(takeover: int) -> None:
+        log = RecordLog(store)
+        start.wait()
+        try:
+            log.append(0, record(0, takeover))
+            won.append(takeover)
+        except FencedError:
+            fenced.append(takeover)
+
+    threads = [threading.Thread(target=append, args=(takeover,)) for takeover in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(won) == 1
+    assert len(fenced) == 3
+    newest = RecordLog(store).newest()
+    assert newest is not None
+    assert newest[1].takeover == won[0]
+
+
+def test_two_drivers_that_race_for_many_slots_share_them_without_a_gap(store: DirectoryStore) -> None:
+    """Each goes on from whatever is newest, as a start does; every slot is decided once."""
+    decided: list[tuple[int, int]] = []
+
+    def race(takeover: int) -> None:
+        log = RecordLog(store)
+        while (slot := _next(log)) < 50:
+            try:
+                log.append(slot, record(slot, takeover))
+            except FencedError:
+                continue
+            decided.append((slot, takeover))
+
+    threads = [threading.Thread(target=race, args=(takeover,)) for takeover in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(slot for slot, _ in decided) == list(range(50))
+
+
+def _next(log: RecordLog) -> int:
+    while True:
+        try:
+            newest = log.newest()
+        except FileNotFoundError:
+            # Trimmed between the listing and the read.
+            continue
+        return -1 if newest is None else newest[0] + 1

@@ -1,0 +1,120 @@
+"""The contract of transactional sinks: one suite, every sink passes it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+
+from sparkjet.sinks.protocol import Handle, Sink, TransactionId
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+SCHEMA = "k string, n long"
+QUERY = "11111111-2222-3333-4444-555555555555"
+
+
+class _CrashError(Exception):
+    """Stands for the death of the driver between two visible changes."""
+
+
+def transaction(epoch: int, *, takeover: int = 0, attempt: int = 0) -> TransactionId:
+    """Identity of a transaction of the sink under test."""
+    return TransactionId(QUERY, "results", takeover, epoch, attempt)
+
+
+def crash_at(change: int) -> Callable[[], None]:
+    """A ``between`` that dies after the given visible change, counted from 1."""
+    seen = [0]
+
+    def between() -> None:
+        seen[0] += 1
+        if seen[0] == change:
+            raise _CrashError
+
+    return between
+
+
+@dataclass
+class SinkUnderTest:
+    """A sink, and a way to read what others see of it."""
+
+    sink: Sink
+    read: Callable[[], Sequence[tuple[str, int]]]
+    """Rows that a plain reader sees, in any order."""
+    dangling: Callable[[], int]
+    """Number of transactions that are neither committed nor rolled back."""
+
+
+class SinkContract:
+    """Tests that each sink's test class inherits; it gives the fixture ``target``."""
+
+    def rows(self, spark: SparkSession, *numbers: int) -> DataFrame:
+        """Rows to write, over two partitions."""
+        return spark.createDataFrame([(f"k{n}", n) for n in numbers], SCHEMA).repartition(2)
+
+    def prepare(self, target: SinkUnderTest, rows: DataFrame, of: TransactionId) -> Handle:
+        """Prepare rows that are not empty."""
+        handle = target.sink.prepare(rows, of)
+        assert handle is not None
+        return handle
+
+    def test_nothing_is_seen_before_the_commit_and_everything_after(
+        self, spark: SparkSession, target: SinkUnderTest
+    ) -> None:
+        handle = self.prepare(target, self.rows(spark, 1, 2, 3), transaction(1))
+        assert target.read() == []
+        target.sink.commit(handle, lambda: None)
+        assert sorted(target.read()) == [("k1", 1), ("k2", 2), ("k3", 3)]
+        assert target.dangling() == 0
+
+    def test_an_epoch_without_rows_prepares_nothing(self, spark: SparkSession, target: SinkUnderTest) -> None:
+        assert target.sink.prepare(self.rows(spark, 1).where("n > 5"), transaction(1)) is None
+        assert target.dangling() == 0
+
+    def test_a_repeated_commit_changes_nothing(self, spark: SparkSession, target: SinkUnderTest) -> None:
+        handle = self.prepare(target, self.rows(spark, 1, 2), transaction(1))
+        for _ in range(3):
+            target.sink.commit(handle, lambda: None)
+        assert sorted(target.read()) == [("k1", 1), ("k2", 2)]
+
+    @pytest.mark.parametrize("change", [1, 2])
+    def test_a_commit_cut_short_is_finished_by_the_next(
+        self, spark: SparkSession, target: SinkUnderTest, change: int
+    ) -> None:
+        handle = self.prepare(target, self.rows(spark, *range(8)), transaction(1))
+        with contextlib.suppress(_CrashError):
+            target.sink.commit(handle, crash_at(change))
+        target.sink.roll_back_strays(QUERY, 1, [handle])
+        target.sink.commit(handle, lambda: None)
+        assert sorted(target.read()) == [(f"k{n}", n) for n in range(8)]
+        assert target.dangling() == 0
+
+    def test_strays_of_earlier_drivers_are_rolled_back_but_not_the_decided(
+        self, spark: SparkSession, target: SinkUnderTest
+    ) -> None:
+        decided = self.prepare(target, self.rows(spark, 1), transaction(1))
+        self.prepare(target, self.rows(spark, 2), transaction(2))
+        self.prepare(target, self.rows(spark, 3), transaction(2, attempt=1))
+        target.sink.roll_back_strays(QUERY, 1, [decided])
+        assert target.dangling() == 1
+        target.sink.commit(decided, lambda: None)
+        assert target.read() == [("k1", 1)]
+        assert target.dangling() == 0
+
+    def test_a_driver_that_was_itself_taken_over_rolls_back_nothing_of_its_successor(
+        self, spark: SparkSession, target: SinkUnderTest
+    ) -> None:
+        of_successor = self.prepare(target, self.rows(spark, 5), transaction(2, takeover=7))
+        target.sink.roll_back_strays(QUERY, 6, [])
+        target.sink.commit(of_successor, lambda: None)
+        assert target.read() == [("k5", 5)]
+
+    def test_epochs_add_up(self, spark: SparkSession, target: SinkUnderTest) -> None:
+        for epoch in (1, 2, 4):
+            target.sink.commit(self.prepare(target, self.rows(spark, epoch), transaction(epoch)), lambda: None)
+        assert sorted(target.read()) == [("k1", 1), ("k2", 2), ("k4", 4)]

@@ -1,0 +1,107 @@
+"""The files sink: the contract of all sinks, and what is its own."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from sparkjet.errors import AnalysisError, LostTransactionError
+from sparkjet.reading import read_files
+from sparkjet.sinks.files import FilesSink
+from tests.sinks.contract import QUERY, SCHEMA, SinkContract, SinkUnderTest, transaction
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def under_test(spark: SparkSession, sink: FilesSink) -> SinkUnderTest:
+    sink.check(spark.createDataFrame([], SCHEMA).schema)
+
+    def read() -> list[tuple[str, int]]:
+        reader = spark.read.schema(SCHEMA).format(sink.file_format).options(**sink.options)
+        return [tuple(row) for row in reader.load(str(sink.directory)).select("k", "n").collect()]
+
+    return SinkUnderTest(sink, read, lambda: len(list(sink.directory.glob(f"_sparkjet/{QUERY}/*/staging/*"))))
+
+
+class TestParquet(SinkContract):
+    @pytest.fixture
+    def target(self, spark: SparkSession, tmp_path: Path) -> SinkUnderTest:
+        return under_test(spark, FilesSink(tmp_path / "out"))
+
+
+@pytest.mark.parametrize(
+    ("file_format", "options", "suffix"),
+    [("json", {"compression": "gzip"}, ".json.gz"), ("csv", {"header": "true"}, ".csv"), ("parquet", {}, ".parquet")],
+)
+def test_every_format_is_written_by_spark_and_read_by_whole_epochs(
+    spark: SparkSession, tmp_path: Path, file_format: str, options: dict[str, str], suffix: str
+) -> None:
+    target = under_test(spark, FilesSink(tmp_path / "out dir", file_format, ("k",), options))
+    rows = spark.createDataFrame([("a", 1), ("b c", 2), (None, 3)], SCHEMA)
+    handle = target.sink.prepare(rows, transaction(3))
+    assert handle is not None
+    target.sink.commit(handle, lambda: None)
+    assert sorted(target.read(), key=repr) == sorted([("a", 1), ("b c", 2), (None, 3)], key=repr)
+    files = [path for path in (tmp_path / "out dir").rglob("part-*") if path.is_file()]
+    assert {path.name.endswith(suffix) for path in files} == {True}
+    assert {path.parent.name for path in files} == {"k=a", "k=b c", "k=__HIVE_DEFAULT_PARTITION__"}
+    whole = read_files(str(tmp_path / "out dir"))
+    assert sorted((tuple(row) for row in whole.select("k", "n").collect()), key=repr) == sorted(
+        [("a", 1), ("b c", 2), (None, 3)], key=repr
+    )
+
+
+def test_a_reader_of_epochs_sees_no_part_of_one(spark: SparkSession, tmp_path: Path) -> None:
+    target = under_test(spark, FilesSink(tmp_path / "out"))
+    first = target.sink.prepare(spark.createDataFrame([("a", 1)], SCHEMA), transaction(1))
+    second = target.sink.prepare(
+        spark.createDataFrame([("b", n) for n in range(4)], SCHEMA).repartition(2), transaction(2)
+    )
+    assert first is not None
+    assert second is not None
+    target.sink.commit(first, lambda: None)
+
+    def look() -> None:
+        assert read_files(str(tmp_path / "out")).count() == 1
+
+    target.sink.commit(second, look)
+    assert read_files(str(tmp_path / "out")).count() == 5
+
+
+def test_a_decided_transaction_that_is_gone_is_an_error_that_names_it(spark: SparkSession, tmp_path: Path) -> None:
+    target = under_test(spark, FilesSink(tmp_path / "out"))
+    handle = target.sink.prepare(spark.createDataFrame([("a", 1)], SCHEMA), transaction(1))
+    assert handle is not None
+    shutil.rmtree(tmp_path / "out" / "_sparkjet" / QUERY / "results" / "staging")
+    with pytest.raises(LostTransactionError, match="Epoch 1 was decided"):
+        target.sink.commit(handle, lambda: None)
+
+
+def test_output_that_a_user_has_removed_is_not_called_lost(spark: SparkSession, tmp_path: Path) -> None:
+    target = under_test(spark, FilesSink(tmp_path / "out"))
+    handle = target.sink.prepare(spark.createDataFrame([("a", 1)], SCHEMA), transaction(1))
+    assert handle is not None
+    target.sink.commit(handle, lambda: None)
+    for path in (tmp_path / "out").glob("part-*"):
+        path.unlink()
+    target.sink.commit(handle, lambda: None)
+
+
+def test_files_of_a_late_task_attempt_do_not_count(spark: SparkSession, tmp_path: Path) -> None:
+    target = under_test(spark, FilesSink(tmp_path / "out"))
+    handle = target.sink.prepare(spark.createDataFrame([("a", 1)], SCHEMA), transaction(1))
+    assert handle is not None
+    staging = tmp_path / "out" / "_sparkjet" / QUERY / "results" / "staging" / handle["staging"]
+    (staging / "part-99999-late.parquet").write_bytes(b"half a file")
+    target.sink.commit(handle, lambda: None)
+    assert target.read() == [("a", 1)]
+
+
+def test_reading_where_nothing_was_written_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    del spark
+    with pytest.raises(AnalysisError, match="no manifest"):
+        read_files(str(tmp_path))
