@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from decimal import Decimal, localcontext
+from decimal import Context, Decimal, localcontext
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -77,14 +77,16 @@ def test_parts_of_a_long_sum_may_leave_64_bits(session: SparkSession) -> None:
     assert J.sum("x").evaluate(frame_of(session, values, "bigint")) == 2
 
 
-@pytest.mark.parametrize(
-    "values", [[MAX], [MIN], [MAX - 3, 3], [MIN + 3, -3], [MAX, -1, 1], [MIN, MAX], [-1], [-1, -(2**32)]]
-)
-def test_long_sums_in_range_are_exact(spark: SparkSession, values: list[int]) -> None:
-    assert J.sum("x").evaluate(frame_of(spark, values, "bigint")) == sum(values)
+def test_long_sums_in_range_are_exact(spark: SparkSession) -> None:
+    sums = [[MAX], [MIN], [MAX - 3, 3], [MIN + 3, -3], [MAX, -1, 1], [MIN, MAX], [-1], [-1, -(2**32)], [2**32, -1], [0]]
+    operation = J.sum("x").resolve(Inputs(frame_of(spark, [], "bigint"), F.lit(0)))
+    rows = spark.createDataFrame([(i, x) for i, values in enumerate(sums) for x in values], "i int, x bigint")
+    partials = rows.groupBy("i").agg(*(column.alias(field) for field, column in operation.accumulate.items()))
+    finished = partials.orderBy("i").select(operation.finish({field: F.col(field) for field in operation.create}))
+    assert [row[0] for row in finished.collect()] == [sum(values) for values in sums]
 
 
-@pytest.mark.parametrize("values", [[MAX, 1], [MIN, -1], [MAX, MAX, MAX], [MIN, MIN]])
+@pytest.mark.parametrize("values", [[MAX, 1], [MIN, -1]])
 def test_a_long_sum_out_of_range_is_an_error(session: SparkSession, values: list[int]) -> None:
     with pytest.raises(SparkRuntimeException, match=r"ARITHMETIC_OVERFLOW.*sum\(x\).*64 bits.*decimal"):
         J.sum("x").evaluate(frame_of(session, values, "bigint"))
@@ -98,7 +100,7 @@ def test_a_mean_of_longs_does_not_overflow(session: SparkSession) -> None:
 def test_narrow_decimals_are_exact_and_deduct(spark: SparkSession) -> None:
     nines, small = Decimal("9" * 27).scaleb(-9), Decimal("0.000000001")
     rows = frame_of(spark, [nines, nines, nines.copy_negate(), small, None, nines], "decimal(27,9)")
-    with localcontext(prec=60):
+    with localcontext(Context(prec=60)):
         assert J.sum("x").evaluate(rows) == nines + nines + small
     check_aggregate([J.sum("x"), J.avg("x")], rows)
 
@@ -107,7 +109,7 @@ def test_narrow_decimals_are_exact_and_deduct(spark: SparkSession) -> None:
 def test_wide_decimals_are_exact_up_to_38_digits(session: SparkSession, scale: int) -> None:
     # Combining must not drop the last digit, as Spark's + does where 38 digits meet 38.
     long, one = "1234567890123456789012345678901234567", Decimal(1).scaleb(-scale)
-    with localcontext(prec=60):
+    with localcontext(Context(prec=60)):
         values = [Decimal(long).scaleb(-scale), one, one]
         expected = sum(values)
     parts = Parts(J.sum("x"), frame_of(session, values, f"decimal(38,{scale})"))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     [(J.var_samp("x"), 30.0), (J.stddev_pop("x"), math.sqrt(22.5)), (J.linear_trend("x", "y"), -2.0)],
     ids=["var_samp", "stddev_pop", "linear_trend"],
 )
-@pytest.mark.parametrize("offset", [1e9, -1e9, 1e12])
+@pytest.mark.parametrize("offset", [1e9, -1e12])
 def test_parts_far_from_zero_are_merged_exactly(
     spark: SparkSession, aggregate: Aggregate, expected: float, offset: float
 ) -> None:

@@ -49,7 +49,7 @@ PATHS: dict[str, list[tuple[Callable[[], Aggregate], Fold]]] = {
     ],
 }
 
-_EXAMPLE = (
+EXAMPLE = (
     WindowGrid(6, 2, 1),
     [
         Batch([Event("a", 1, 5), Event("b", 3, 2), Event(None, -4, 1), Event("a", 9, -3)], 4),
@@ -110,7 +110,7 @@ def _law(examples: int) -> settings:
 
 
 @pytest.mark.parametrize("path", list(PATHS))
-@example(run=_EXAMPLE)
+@example(run=EXAMPLE)
 @_law(1)
 @given(run=runs())
 def test_windows_equal_the_naive_ones(

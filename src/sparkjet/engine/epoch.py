@@ -229,3 +229,5 @@ def configure(session: SparkSession, partitions: int) -> None:
     """Settings of the query's own session that keep the state where it is: hash-partitioned, read without a shuffle."""
     session.conf.set("spark.sql.adaptive.enabled", "false")
     session.conf.set("spark.sql.shuffle.partitions", str(partitions))
+    # Sketches and structs would fall back to sorting at 128 groups a task, which every window exceeds.
+    session.conf.set("spark.sql.objectHashAggregate.sortBased.fallbackThreshold", "10000")

@@ -1,0 +1,105 @@
+"""A driver on a cluster of processes: the window laws, then a query that loses an executor or its driver."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import tempfile
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+import sparkjet as sj
+from sparkjet import functions as J
+from tests.feed import Feed
+from tests.windows.test_sliding import EXAMPLE, PATHS, check_modes
+
+EPOCH = 3
+
+
+def session() -> SparkSession:
+    """A session on two executors of one core each."""
+    return (
+        SparkSession.builder.master("local-cluster[2,1,1024]")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.ui.enabled", "false")
+        .config("spark.python.sql.dataFrameDebugging.enabled", "false")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.executor.memory", "600m")
+        .config("spark.executor.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+        .getOrCreate()
+    )
+
+
+def windows(spark: SparkSession) -> None:
+    """Every path of the window operator, in every mode."""
+    with tempfile.TemporaryDirectory() as home:
+        for path in PATHS:
+            check_modes(spark, path, *EXAMPLE, Path(home) / path)
+
+
+def executors() -> list[int]:
+    """Pids of the executors: the grandchildren of this driver's JVM that run an executor backend."""
+    found = []
+    for process in Path("/proc").iterdir():
+        if process.name.isdecimal():
+            try:
+                command = (process / "cmdline").read_bytes()
+                environment = (process / "environ").read_bytes()
+            except OSError:
+                continue
+            if b"CoarseGrainedExecutorBackend" in command and _MARK.encode() in environment:
+                found.append(int(process.name))
+    return found
+
+
+_MARK = f"SPARKJET_TEST_DRIVER={os.getpid()}"
+
+
+def query(spark: SparkSession, home: Path, fault: str) -> None:
+    """Run the query over the feed; at one epoch end an executor, or this driver and its JVM."""
+    jvm = spark._jvm.java.lang.ProcessHandle.current().pid()
+
+    struck: list[int] = []
+
+    def strike(step: sj.Step, epoch: int) -> None:
+        if epoch != EPOCH or fault == "none":
+            return
+        if fault == "executor" and step is sj.Step.SAVED and not struck:
+            struck.append(executors()[0])
+            os.kill(struck[0], signal.SIGKILL)
+        if fault == "driver" and step is sj.Step.DECIDED:
+            os.kill(jvm, signal.SIGKILL)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    stream = sj.stream(Feed(home / "in").read(spark)).withWatermark("ts", "10 seconds", by="p", substreams=["a", "b"])
+    grouped = stream.groupBy(sj.window("ts", "30 seconds", "10 seconds"), "k")
+    result = grouped.agg(J.count().alias("n"), J.avg(F.col("v").cast("double")).alias("mean"))
+    (
+        result.writeStream.format("files")
+        .option("path", home / "out")
+        .option("lateRowsPath", home / "late")
+        .option("checkpointLocation", home / "ck")
+        .option("closeWindowsAtEnd", True)
+        .trigger(availableNow=True)
+        .onEpochStep(strike)
+        .start()
+        .awaitTermination()
+    )
+
+
+if __name__ == "__main__":
+    task, where, fault = sys.argv[1:]
+    # Executors inherit the mark, so that only our own are ended.
+    os.environ["SPARKJET_TEST_DRIVER"] = str(os.getpid())
+    cluster = session()
+    if task == "windows":
+        windows(cluster)
+    else:
+        query(cluster, Path(where), fault)
+    cluster.stop()
