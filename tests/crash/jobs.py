@@ -50,12 +50,16 @@ class Job:
         """The same query with another window, in seconds."""
         return replace(self, rules=replace(self.rules, size=size * SECOND, step=step * SECOND))
 
-    def writer(self, spark: SparkSession, place: Place, *, until_end: bool = True) -> StreamWriter:
-        """The query with its trigger: until the input is used up and everything closed, or running on."""
+    def writer(self, spark: SparkSession, place: Place, *, until_end: bool = True, close: bool = True) -> StreamWriter:
+        """The query with its trigger: until the input is used up, with or without closing what is open, or running on."""
         writer = self.build(spark, place, self.rules)
         if until_end:
-            return writer.option("closeWindowsAtEnd", True).trigger(availableNow=True)
+            return writer.option("closeWindowsAtEnd", close).trigger(availableNow=True)
         return writer.trigger(processingTime="100 milliseconds")
+
+    def run(self, spark: SparkSession, place: Place, *, close: bool = True) -> None:
+        """Run it in this process until its input is used up."""
+        self.writer(spark, place, close=close).start().awaitTermination()
 
 
 def skewed_query(spark: SparkSession, place: Place, rules: Rules, aggregates: Sequence[Aggregate]) -> StreamWriter:

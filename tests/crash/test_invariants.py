@@ -1,0 +1,137 @@
+"""The check itself: it accepts what is right and finds every kind of damage."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from sparkjet.sinks.manifest import HIDDEN
+from tests.crash.conftest import HALF, WHOLE
+from tests.crash.invariants import check, same_epochs
+from tests.crash.jobs import JOBS, Place
+from tests.crash.readers import listed, newest_record, published, recorded_batches
+from tests.crash.replay import replay
+
+SUMS = JOBS["sums"]
+
+
+def _duplicate(place: Place) -> None:
+    file = listed(place.out)[0]
+    shutil.copy(file, file.with_name(f"part-9{file.name}"))
+
+
+def _remove(place: Place) -> None:
+    listed(place.out)[0].unlink()
+
+
+def _remove_epoch(place: Place) -> None:
+    """File and manifest entry, so that both readers agree."""
+    first = min(published(place.out))
+    for file in published(place.out)[first]:
+        file.unlink()
+    next(place.out.glob(f"{HIDDEN}/*/*/manifest/{first:09d}.json")).unlink()
+
+
+def _publish_twice(place: Place) -> None:
+    """A second epoch with the rows of the first, in both ways of reading."""
+    manifest = next(place.out.glob(f"{HIDDEN}/*/*/manifest"))
+    entry = min(manifest.glob("*.json"))
+    for file in published(place.out)[int(entry.stem)]:
+        shutil.copy(file, file.with_name(file.name.replace("part-0", "part-9")))
+    (manifest / "900000000.json").write_text(
+        entry.read_text().replace("part-0", "part-9").replace(f'"epoch":{int(entry.stem)}', '"epoch":900000000')
+    )
+
+
+def _rewrite(file: Path, columns: str) -> None:
+    """Change a Parquet file; `columns` goes into a SELECT."""
+    changed = file.with_suffix(".changed")
+    with duckdb.connect() as db:
+        db.execute(f"COPY (SELECT {columns} FROM read_parquet('{file}')) TO '{changed}' (FORMAT parquet)")
+    changed.rename(file)
+
+
+def _alter_a_total(place: Place) -> None:
+    _rewrite(listed(place.out)[0], "* REPLACE (total + 1 AS total)")
+
+
+def _alter_the_judging_watermark(place: Place) -> None:
+    _rewrite(listed(place.late)[0], "* REPLACE (_watermark + INTERVAL 1 MICROSECOND AS _watermark)")
+
+
+def _alter_the_reason(place: Place) -> None:
+    _rewrite(listed(place.late)[0], "* REPLACE ('late' AS _reason)")
+
+
+def _alter_a_late_value(place: Place) -> None:
+    _rewrite(listed(place.late)[-1], "* REPLACE (n + 1 AS n)")
+
+
+def _forget_late_rows(place: Place) -> None:
+    shutil.rmtree(place.late)
+
+
+def _stray_staging(place: Place) -> None:
+    next(place.out.glob(f"{HIDDEN}/*/*/staging")).joinpath("000000-000000009-0").mkdir()
+
+
+def _stray_delta(place: Place) -> None:
+    (place.home / "snapshots" / "state" / "000000-000000009-0-delta").mkdir()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        _duplicate,
+        _remove,
+        _remove_epoch,
+        _publish_twice,
+        _alter_a_total,
+        _alter_the_judging_watermark,
+        _alter_the_reason,
+        _alter_a_late_value,
+        _forget_late_rows,
+        _stray_staging,
+        _stray_delta,
+    ],
+)
+def test_damage_is_found(done: Place, damage: Callable[[Place], None]) -> None:
+    check(done, SUMS, batches=WHOLE, closings=[WHOLE])
+    damage(done)
+    with pytest.raises(AssertionError):
+        check(done, SUMS, batches=WHOLE, closings=[WHOLE])
+
+
+def test_windows_that_were_not_closed_when_it_is_said_are_found(done: Place) -> None:
+    with pytest.raises(AssertionError):
+        check(done, SUMS, batches=WHOLE, closings=[HALF, WHOLE])
+
+
+def test_state_that_is_left_is_found(half_done: Place) -> None:
+    with pytest.raises(AssertionError):
+        check(half_done, SUMS, batches=HALF, closings=[])
+
+
+def test_other_epochs_are_found(done: Place, finished: Place) -> None:
+    same_epochs(done, finished, SUMS)
+    _remove_epoch(done)
+    with pytest.raises(AssertionError):
+        same_epochs(done, finished, SUMS)
+
+
+def test_the_feed_is_worth_its_name(finished: Place) -> None:
+    """Late rows of several substreams, rows without a time, null keys, an epoch in several files."""
+    batches = recorded_batches(finished, SUMS.rules)
+    replayed = replay(batches, SUMS.rules, [WHOLE])
+    assert len(replayed.dropped("late")) >= 2
+    assert sum(replayed.dropped("late").values()) > 5
+    assert sum(replayed.dropped("null_timestamp").values()) > 3
+    assert any(event["key"] is None for event in replayed.accepted)
+    assert any(len(files) > 1 for files in published(finished.out).values())
+    told = replay(batches, JOBS["stacks"].rules, [WHOLE])
+    assert told.dropped("late") != replayed.dropped("late"), "substreams that are found on the way make no difference"
+    assert newest_record(finished).epoch == WHOLE + 1

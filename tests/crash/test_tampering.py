@@ -1,0 +1,202 @@
+"""Stores and checkpoints that were deleted, set back or damaged between two runs; and changed queries."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from sparkjet import RecoveryError, Step, read_files
+from tests.crash.conftest import HALF, WHOLE
+from tests.crash.invariants import check, same_epochs
+from tests.crash.jobs import JOBS, Job, Place, skewed_query
+from tests.crash.readers import fingerprints, listed, newest_checkpoint, newest_record
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SUMS = JOBS["sums"]
+
+
+def runs_on(spark: SparkSession, place: Place, finished: Place) -> None:
+    """The query goes on as if nothing had happened."""
+    SUMS.run(spark, place)
+    check(place, SUMS, batches=WHOLE, closings=[WHOLE])
+    same_epochs(place, finished, SUMS)
+    rows = read_files(str(place.out)).collect()
+    assert len(rows) == len(set(rows)) == spark.read.parquet(str(place.out)).count()
+
+
+def refuses(spark: SparkSession, place: Place, match: str, job: Job = SUMS) -> None:
+    """The start is refused and has changed nothing."""
+    before = fingerprints(place.root)
+    with pytest.raises(RecoveryError, match=match):
+        job.run(spark, place)
+    assert fingerprints(place.root) == before
+
+
+def set_back(checkpoint: Path, logs: Sequence[str], batches: int = 3) -> None:
+    """Delete the newest files of some of Spark's logs."""
+    for log in logs:
+        numbered = [path for path in (checkpoint / log).iterdir() if path.name.isdecimal()]
+        for path in sorted(numbered, key=lambda path: int(path.name))[-batches:]:
+            path.unlink()
+
+
+def slots(place: Place) -> list[Path]:
+    return sorted((place.home / "snapshots" / "log").iterdir())
+
+
+def test_sparks_checkpoint_is_derived_and_may_be_deleted(
+    spark: SparkSession, half_done: Place, finished: Place
+) -> None:
+    shutil.rmtree(half_done.home / "spark")
+    runs_on(spark, half_done, finished)
+
+
+@pytest.mark.parametrize(
+    "logs", [("offsets", "commits", "sources/0"), ("commits",), ("sources/0",)], ids=lambda logs: "+".join(logs)
+)
+def test_sparks_checkpoint_set_back_is_rebuilt_and_nothing_applied_twice(
+    spark: SparkSession, half_done: Place, finished: Place, logs: Sequence[str]
+) -> None:
+    set_back(newest_checkpoint(half_done), logs)
+    runs_on(spark, half_done, finished)
+
+
+@pytest.mark.parametrize("name", ["metadata", "offsets/3", "commits/3"])
+def test_sparks_checkpoint_that_was_half_written_in_a_crash_is_rebuilt(
+    spark: SparkSession, half_done: Place, finished: Place, name: str
+) -> None:
+    (newest_checkpoint(half_done) / name).write_text("")
+    runs_on(spark, half_done, finished)
+
+
+def test_a_store_that_is_gone_is_not_taken_for_a_new_query(spark: SparkSession, half_done: Place) -> None:
+    shutil.rmtree(half_done.home / "snapshots" / "log")
+    (half_done.home / "snapshots" / "log").mkdir()
+    refuses(spark, half_done, r"spark.000000 has batch 3, but the snapshot store beside it is empty")
+
+
+@pytest.mark.parametrize("removed", [2, 3, 4])
+def test_a_store_that_was_set_back_is_refused_and_both_are_named(
+    spark: SparkSession, half_done: Place, removed: int
+) -> None:
+    for slot in slots(half_done)[-removed:]:
+        slot.unlink()
+    batch = 3 - removed if removed < 4 else None
+    refuses(
+        spark,
+        half_done,
+        rf"spark.000000 has offsets of batch 3 and a commit of batch 3, but the newest record is of batch {batch}",
+    )
+
+
+def test_a_store_that_lost_only_a_takeover_is_refused(spark: SparkSession, half_done: Place) -> None:
+    """Its number would be given away twice, and with it names of deltas and transactions."""
+
+    def fail(step: Step, epoch: int) -> None:
+        message = f"{step} of {epoch}"
+        raise OSError(message)
+
+    with pytest.raises(OSError, match="of 5"):
+        SUMS.writer(spark, half_done).onEpochStep(fail).start().awaitTermination()
+    slots(half_done)[-1].unlink()
+    refuses(spark, half_done, r"spark.000001.*records are missing")
+
+
+@pytest.mark.parametrize("damage", ["", "{", '{"kind": "epoch"}', "[1, 2]"])
+def test_a_damaged_record_is_refused_by_its_slot(spark: SparkSession, half_done: Place, damage: str) -> None:
+    slots(half_done)[-1].write_text(damage)
+    refuses(spark, half_done, r"record 4 is no record")
+
+
+def test_a_checkpoint_of_another_query_is_refused(spark: SparkSession, half_done: Place) -> None:
+    (newest_checkpoint(half_done) / "metadata").write_text(json.dumps({"id": "0000-other"}))
+    refuses(spark, half_done, r"belongs to query 0000-other")
+
+
+def _delta(place: Place) -> Path:
+    windows = newest_record(place).windows
+    assert windows is not None
+    delta = windows.deltas[0]
+    return place.home / "snapshots" / "state" / delta.name / delta.files[0]
+
+
+def _blob(place: Place) -> Path:
+    spark_position = newest_record(place).spark
+    assert spark_position is not None
+    return place.home / "snapshots" / "blobs" / sorted(spark_position.sources.values())[0]
+
+
+@pytest.mark.parametrize("entry", [_delta, _blob])
+def test_a_missing_entry_is_named_and_can_be_brought_back(
+    spark: SparkSession, half_done: Place, finished: Place, tmp_path: Path, entry: Callable[[Place], Path]
+) -> None:
+    path = entry(half_done)
+    before = fingerprints(half_done.root)
+    path.rename(tmp_path / path.name)
+    for _ in range(2):
+        with pytest.raises(RecoveryError, match=re.escape(str(path))):
+            SUMS.run(spark, half_done)
+    (tmp_path / path.name).rename(path)
+    # A takeover is all that may have been added.
+    after = fingerprints(half_done.root)
+    assert {name for name in after if not name.startswith("home/snapshots/log")} == {
+        name for name in before if not name.startswith("home/snapshots/log")
+    }
+    runs_on(spark, half_done, finished)
+
+
+def test_a_delta_with_fewer_rows_than_recorded_is_refused(spark: SparkSession, half_done: Place) -> None:
+    path = _delta(half_done)
+    rows = spark.read.parquet(f"file:{path}").limit(1).coalesce(1)
+    rows.write.parquet(f"file:{half_done.root}/shorter")
+    shutil.copy(next((half_done.root / "shorter").glob("part-*")), path)
+    path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+    with pytest.raises(RecoveryError, match=rf"{path.parent.name} should hold \d+ entries"):
+        SUMS.run(spark, half_done)
+
+
+def _other_aggregate(spark: SparkSession, place: Place, rules: Any) -> Any:
+    from sparkjet import functions as J
+
+    return skewed_query(spark, place, rules, [J.count().alias("rows"), J.max("n").alias("total")])
+
+
+def _renamed(spark: SparkSession, place: Place, rules: Any) -> Any:
+    from sparkjet import functions as J
+
+    return skewed_query(
+        spark, place, rules, [J.count().alias("rows"), J.sum("n").alias("sum"), J.avg("n").alias("mean")]
+    )
+
+
+@pytest.mark.parametrize(
+    ("job", "match"),
+    [
+        (replace(SUMS, build=_other_aggregate), r"The query has changed .*aggregates were .*accumulators were"),
+        (replace(SUMS, build=_renamed), r"aggregates were \['rows', 'total', 'mean'\], are \['rows', 'sum', 'mean'\]"),
+        (replace(SUMS, rules=replace(SUMS.rules, keys=("key", "sub"))), r"keys were .*'key'.*, are .*'sub'"),
+        (replace(SUMS, rules=replace(SUMS.rules, keys=())), r"keys were .*'key'.*, are \{\}"),
+    ],
+    ids=["aggregate", "name", "another key", "no key"],
+)
+def test_a_query_whose_state_would_not_fit_is_refused(
+    spark: SparkSession, half_done: Place, job: Job, match: str
+) -> None:
+    refuses(spark, half_done, match, job)
+
+
+def test_a_refused_start_can_be_followed_by_a_right_one(
+    spark: SparkSession, half_done: Place, finished: Place
+) -> None:
+    refuses(spark, half_done, "keys were", replace(SUMS, rules=replace(SUMS.rules, keys=())))
+    runs_on(spark, half_done, finished)
+    assert listed(half_done.out)
