@@ -20,6 +20,7 @@ import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
 
 # Started as a file, Python looks for modules in the file's directory only.
@@ -31,8 +32,122 @@ try:
     from rich.table import Table
 
     from examples.flights_check import Verdict, check
-    from examples.flights_control import DriverError, Places, never, run
-    from examples.flights_feed import AIRPORTS, THREE_DAYS, WHOLE_YEAR, NoFlightsError, Slices, write_feed
+    from examples.flights_control import DriverError, Places, Report, never, run
+    from examples.flights_feed import AIRPORTS, LGA_BEHIND, THREE_DAYS, WHOLE_YEAR, NoFlightsError, Slices, write_feed
     from examples.flights_query import LAG
 except ModuleNotFoundError as missing:
     sys.exit(f"flights: the package {missing.name} is not installed. Run `make setup`, which needs a network.")
+
+
+def main() -> int:
+    """Run the job; the exit status says whether everything was as it must be."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--small", action="store_true", help="three days instead of a year")
+    parser.add_argument("--directory", type=Path, help="work in this new directory and keep it")
+    parser.add_argument("--keep", action="store_true", help="keep the temporary directory")
+    options = parser.parse_args()
+    console = Console()
+    try:
+        if options.directory is not None:
+            options.directory.mkdir(parents=True)
+    except OSError as error:
+        console.print(f"flights: --directory {options.directory}: {error.strerror}; name a new directory.", style="red")
+        return 2
+    root = (options.directory or Path(tempfile.mkdtemp(prefix="sparkjet-flights-"))).absolute()
+    good = False
+    try:
+        good = job(Places(root), THREE_DAYS if options.small else WHOLE_YEAR, console)
+    except (NoFlightsError, DriverError) as error:
+        console.print(f"flights: {error}", style="red", markup=False, soft_wrap=True)
+    except KeyboardInterrupt:
+        console.print("flights: stopped.", style="red")
+    if options.directory is not None or options.keep or (not good and any(root.iterdir())):
+        console.print(f"Everything is in {root}", soft_wrap=True)
+    else:
+        shutil.rmtree(root, ignore_errors=True)
+    return 0 if good else 1
+
+
+def job(places: Places, slices: Slices, console: Console) -> bool:
+    """The whole job; whether everything was as it must be."""
+    began = time.monotonic()
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[phase]}"))
+    with Progress(*columns, TimeElapsedColumn(), console=console) as progress:
+        feed = progress.add_task("Feed", total=slices.files, phase="being written")
+        write_feed(places.feed, slices)
+        progress.update(feed, completed=slices.files, phase=f"LGA {LGA_BEHIND // timedelta(hours=1)} hours behind")
+        with ThreadPoolExecutor(1) as beside:
+            theirs = beside.submit(
+                run, "spark", places, bar(progress, "Spark's own withWatermark", slices.files), never
+            )
+            _, kills = run(
+                "sparkjet",
+                places,
+                bar(progress, "sparkjet", slices.files),
+                lambda step, epoch, kills: not kills and step == "prepared" and epoch >= slices.files // 2,
+            )
+            counted = theirs.result()[0].counts
+        comparing = progress.add_task("Comparison with DuckDB", total=1, phase="row by row")
+        verdict = check(places.feed, places.out, places.late, LAG)
+        progress.update(comparing, completed=1)
+    problems = [*verdict.problems]
+    if kills != 1:
+        problems.append(f"the driver was to be killed once, and was {kills} times")
+    console.print(results(verdict, kills), airports(verdict, counted))
+    for problem in problems:
+        console.print(f"✗ {problem}", style="red", markup=False, soft_wrap=True)
+    if not problems:
+        console.print(f"✓ All as it must be, in {time.monotonic() - began:.0f} seconds.", style="green")
+    return not problems
+
+
+def bar(progress: Progress, name: str, files: int) -> Report:
+    """A bar over the micro-batches of a query, as what hears of its steps."""
+    task = progress.add_task(name, total=files, phase="")
+    killed_in: list[int] = []
+
+    def report(step: str, epoch: int) -> None:
+        if step == "killed":
+            killed_in.append(epoch)
+            progress.update(task, phase=f"[red]driver killed in epoch {epoch}, starting another")
+        elif step == "started" and not killed_in:
+            progress.update(task, phase="starting Spark")
+        elif step == "committed":
+            # The epoch that closes the last windows comes after the last file.
+            phase = f"killed in epoch {killed_in[-1]}, restarted" if killed_in else ""
+            progress.update(task, completed=min(epoch, files), phase=phase)
+
+    return report
+
+
+def results(verdict: Verdict, kills: int) -> Table:
+    """The outcome of the comparison."""
+    table = Table("Sliding windows of an hour by ten minutes", "", title="What came out")
+    table.columns[1].justify = "right"
+    table.add_row("driver killed (SIGKILL to Python and JVM) and started again", f"{kills} ×")
+    table.add_row("result rows", f"{verdict.rows:,}")
+    table.add_row("equal to DuckDB's batch computation over the accepted flights", f"{verdict.equal:,}")
+    table.add_row("duplicates", f"{verdict.duplicates:,}")
+    table.add_row("lost", f"{verdict.lost:,}")
+    return table
+
+
+def airports(verdict: Verdict, counted: dict[str, int]) -> Table:
+    """Where the flights of each airport went."""
+    delivered, cancelled, late = verdict.delivered, verdict.cancelled, verdict.late
+    table = Table("Flights", *AIRPORTS, "all", title="What became of the flights")
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for name, numbers in {
+        "in the feed": delivered,
+        "cancelled, so without event time": cancelled,
+        f"late by more than {LAG // timedelta(minutes=1)} minutes: delivered apart": late,
+        "accepted, and in the results": {a: delivered[a] - cancelled[a] - late[a] for a in AIRPORTS},
+        "lost by Spark's own withWatermark": {a: delivered[a] - cancelled[a] - counted.get(a, 0) for a in AIRPORTS},
+    }.items():
+        table.add_row(name, *(f"{numbers[airport]:,}" for airport in AIRPORTS), f"{sum(numbers.values()):,}")
+    return table
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -96,7 +96,8 @@ def _check_dropped(db: duckdb.DuckDBPyConnection, verdict: Verdict, expected_lat
         "EXCEPT SELECT id, origin, carrier, flight, dest, epoch_us(scheduled), delay FROM feed)",
     )
     (lost,) = _row(
-        db, "SELECT count(*) FROM feed WHERE scheduled IS NULL AND id NOT IN (SELECT id FROM late WHERE scheduled IS NULL)"
+        db,
+        "SELECT count(*) FROM feed WHERE scheduled IS NULL AND id NOT IN (SELECT id FROM late WHERE scheduled IS NULL)",
     )
     (mistaken,) = _row(db, "SELECT count(*) FROM late WHERE (_reason = 'null_timestamp') <> (scheduled IS NULL)")
     found_late = {flight for (flight,) in db.execute("SELECT id FROM late WHERE _reason = 'late'").fetchall()}
@@ -133,7 +134,9 @@ def _check_results(db: duckdb.DuckDBPyConnection, verdict: Verdict) -> None:
         (differing, "differing", "result rows have wrong values"),
     ]:
         if number:
-            some = db.execute("SELECT * FROM compared WHERE verdict = ? ORDER BY ALL LIMIT ?", [kind, _EXAMPLES]).fetchall()
+            some = db.execute(
+                "SELECT * FROM compared WHERE verdict = ? ORDER BY ALL LIMIT ?", [kind, _EXAMPLES]
+            ).fetchall()
             verdict.problems.append(f"{number} {what}" + "".join(f"\n    {row}" for row in some))
 
 
