@@ -112,6 +112,8 @@ def bar(progress: Progress, name: str, files: int) -> Report:
             progress.update(task, phase=f"[red]driver killed in epoch {epoch}, starting another")
         elif step == "started" and not killed_in:
             progress.update(task, phase="starting Spark")
+        elif step == "finished":
+            progress.update(task, completed=files)
         elif step == "committed":
             # The epoch that closes the last windows comes after the last file.
             phase = f"killed in epoch {killed_in[-1]}, restarted" if killed_in else ""

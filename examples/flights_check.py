@@ -161,7 +161,8 @@ def _row(db: duckdb.DuckDBPyConnection, query: str) -> tuple[int, ...]:
 _EXPECTED = """
     CREATE TABLE expected AS
     WITH accepted AS (SELECT * FROM feed WHERE scheduled IS NOT NULL AND id NOT IN (SELECT id FROM late)),
-         placed AS (SELECT *, (epoch_us(scheduled) // 600_000_000 + 1 + unnest(range(6))) * 600_000_000 AS upto FROM accepted)
+         placed AS (
+             SELECT *, (epoch_us(scheduled) // 600_000_000 + 1 + unnest(range(6))) * 600_000_000 AS upto FROM accepted)
     SELECT origin, carrier, upto, count(*) AS departures, avg(delay) AS mean_delay, max(delay) AS worst_delay,
            quantile_disc(delay, 0.95) AS p95_delay
     FROM placed GROUP BY ALL

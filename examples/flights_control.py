@@ -11,11 +11,12 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 
 Report = Callable[[str, int], None]
-"""Called with a step and an epoch; steps are those of `sj.Step`, and `started` and `killed`."""
+"""Called with a step and an epoch; steps are those of `sj.Step`, and `started`, `killed`, `finished`."""
 
 
 class DriverError(Exception):
@@ -142,6 +143,7 @@ def run(query: str, places: Places, report: Report, doomed: Callable[[str, int, 
             if driver.process.poll() is None:
                 driver.kill()
         if not driver.killed:
+            report("finished", epoch)
             return driver, kills
 
 
@@ -150,7 +152,7 @@ def never(step: str, epoch: int, kills: int) -> bool:  # noqa: ARG001 - the shap
     return False
 
 
-def _message(line: str) -> dict[str, object]:
+def _message(line: str) -> dict[str, Any]:
     """A line as the driver's JSON, empty if it is something else that was printed."""
     with contextlib.suppress(ValueError):
         message = json.loads(line)

@@ -42,17 +42,17 @@ def run_sparkjet(spark: SparkSession, places: Places) -> None:
 def run_spark(spark: SparkSession, places: Places) -> None:
     """Spark's own, which counts the flights of each airport that it does not lose."""
     query = build_with_spark(spark, places.feed, places.checkpoint("spark"), "counted").start()
-    while not query.awaitTermination(timeout=0.5):
+    while not query.awaitTermination(timeout=1):
         progress = query.lastProgress
         say(step="committed", epoch=progress.batchId + 1 if progress else 0)
     final = spark.table("counted").groupBy("window", "origin").max("count")
     rows = final.groupBy("origin").sum("max(count)").collect()
-    say(counts={origin: flights for origin, flights in rows})
+    say(counts=dict(rows))
 
 
 def session(root: Path) -> SparkSession:
     """A small Spark on this machine that writes to no place but its own."""
-    settings = {
+    settings: dict[str, bool | float | int | str | None] = {
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.extraJavaOptions": JVM_OPTIONS,
         "spark.driver.host": "127.0.0.1",

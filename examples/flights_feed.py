@@ -24,7 +24,7 @@ LGA_BEHIND = timedelta(hours=12)
 MIDNIGHT = datetime(2013, 1, 1)  # noqa: DTZ001 - times in DuckDB are UTC without saying so
 
 SCHEMA = "id BIGINT, origin STRING, carrier STRING, flight INT, dest STRING, scheduled TIMESTAMP, delay INT"
-"""What Spark reads. `id` is unique, `scheduled` is the event time, `delay` is in minutes; a cancelled flight has neither."""
+"""What Spark reads: a unique id, the event time, the delay in minutes; a cancelled flight has neither of the last two."""
 
 
 class NoFlightsError(Exception):
@@ -130,9 +130,11 @@ _FEED = """
     CREATE TABLE feed AS
     WITH hours AS (SELECT unnest(?::TIMESTAMP[]) AS hour, unnest(?::TIMESTAMP[]) AS utc),
          files AS (SELECT unnest(?::TIMESTAMP[]) AS start, unnest(range(?)) AS file),
-         planned AS (SELECT *, local - hour + utc AS planned FROM flights JOIN hours ON hour = date_trunc('hour', local)),
-         left_at AS (SELECT *, planned + to_minutes(coalesce(delay, 0)) AS left_at FROM planned),
-         arriving AS (SELECT *, left_at + CASE origin WHEN 'LGA' THEN ? ELSE to_hours(0) END AS arrival FROM left_at)
+         planned AS (
+             SELECT *, local - hour + utc AS planned FROM flights JOIN hours ON hour = date_trunc('hour', local)),
+         departed AS (SELECT *, planned + to_minutes(coalesce(delay, 0)) AS departure FROM planned),
+         arriving AS (
+             SELECT *, departure + CASE origin WHEN 'LGA' THEN ? ELSE to_hours(0) END AS arrival FROM departed)
     SELECT *, to_timestamp(epoch(arrival)) AS arrived,
            CASE WHEN delay IS NOT NULL THEN to_timestamp(epoch(planned)) END AS scheduled
     FROM arriving ASOF JOIN files ON arrival >= start

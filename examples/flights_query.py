@@ -14,7 +14,7 @@ from sparkjet import functions as J
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import DataStreamWriter
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from sparkjet.writer import StreamWriter
 

@@ -83,7 +83,7 @@ class AggregateOperation:
 
     def alias(self, name: str) -> Aggregate:
         """This operation as a result column called ``name``."""
-        return Aggregate(name, lambda _: self)
+        return Aggregate(name, lambda _: self, "an operation of the user's")
 
 
 @dataclass(frozen=True)
@@ -125,6 +125,8 @@ class Aggregate:
     Attributes:
         name: Name of the result column.
         resolve: The operation for given inputs.
+        computes: What is computed, whatever the result is called: a query that goes on from saved state must compute
+            the same.
 
     Raises:
         AnalysisError: By ``resolve``, where a column is missing or has a type that the aggregate does not take.
@@ -138,6 +140,10 @@ class Aggregate:
 
     name: str
     resolve: Callable[[Inputs], AggregateOperation]
+    computes: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "computes", self.computes or self.name)
 
     def alias(self, name: str) -> Aggregate:
         """The same aggregate with another name."""

@@ -79,6 +79,7 @@ class GroupedStream:
             window=self._window,
             keys=self._keys,
             order=self._order,
+            computes=tuple(aggregate.computes for aggregate in aggregates),
             results=tuple((aggregate.name, aggregate.resolve(inputs)) for aggregate in aggregates),
         )
         shape = pipeline.shape()

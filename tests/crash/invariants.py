@@ -77,9 +77,11 @@ def _partition(place: Place, job: Job, accepted: Sequence[dict[str, object]]) ->
 def _both_ways(directory: Path, read: object) -> Counter[Row]:
     """Rows of a directory, the same whether its files are listed or looked up in the manifest."""
     assert callable(read)
-    by_epoch = published(directory)
+    named = [file for files in published(directory).values() for file in files]
+    gone = [file for file in named if not file.is_file()]
+    assert not gone, f"the manifest names {gone[0]}, which is missing"
     plain: Counter[Row] = read(listed(directory))
-    by_manifest: Counter[Row] = read([file for files in by_epoch.values() for file in files])
+    by_manifest: Counter[Row] = read(named)
     assert plain == by_manifest, _difference("a plain listing", plain, by_manifest)
     return plain
 

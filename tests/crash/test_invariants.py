@@ -60,7 +60,7 @@ def _alter_a_total(place: Place) -> None:
 
 
 def _alter_the_judging_watermark(place: Place) -> None:
-    _rewrite(listed(place.late)[0], "* REPLACE (_watermark + INTERVAL 1 MICROSECOND AS _watermark)")
+    _rewrite(listed(place.late)[-1], "* REPLACE (_watermark + INTERVAL 1 MICROSECOND AS _watermark)")
 
 
 def _alter_the_reason(place: Place) -> None:

@@ -73,6 +73,7 @@ class Pipeline:
     window: Window
     keys: tuple[Key, ...]
     order: tuple[str, ...]
+    computes: tuple[str, ...]
     results: tuple[tuple[str, AggregateOperation], ...]
     finishing: Callable[[DataFrame], DataFrame] = _unchanged
 
@@ -95,7 +96,7 @@ class Pipeline:
             "event time": self.watermark.event_time,
             "substreams by": list(self.watermark.by),
             "keys": {key.name: key.type.simpleString() for key in self.keys},
-            "aggregates": [name for name, _ in self.results],
+            "aggregates": list(self.computes),
             "accumulators": self.accumulators.shape,
         }
 

@@ -59,10 +59,14 @@ def _take_over(parts: Parts, spark_directory: Path) -> tuple[int, Record]:
     while True:
         newest = parts.log.newest()
         slot, before = newest if newest is not None else (-1, None)
-        current = _newest_checkpoint(spark_directory)
-        if current is not None:
-            batch = before.spark.batch if before is not None and before.spark is not None else None
-            check_agreement(current, before.query if before is not None else None, batch)
+        try:
+            _check_checkpoint(spark_directory, before)
+        except (OSError, RecoveryError):
+            # A driver that is still running, or another successor, may have gone on between the two looks.
+            again = parts.log.newest()
+            if again is not None and again[0] != slot:
+                continue
+            raise
         fingerprint = parts.pipeline.fingerprint
         if before is None:
             record = _first(run, fingerprint, parts)
@@ -93,6 +97,17 @@ def _first(run: str, fingerprint: dict[str, Any], parts: Parts) -> Record:
         late={},
         null_timestamps={},
     )
+
+
+def _check_checkpoint(spark_directory: Path, record: Record | None) -> None:
+    current = _newest_checkpoint(spark_directory)
+    if current is None:
+        return
+    if record is None:
+        check_agreement(current, None, None, None)
+    else:
+        batch = record.spark.batch if record.spark is not None else None
+        check_agreement(current, record.query, batch, record.takeover)
 
 
 def _check_fingerprint(saved: dict[str, Any], current: dict[str, Any]) -> None:

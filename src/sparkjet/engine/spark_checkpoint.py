@@ -26,9 +26,11 @@ class SparkCheckpoint:
         self.directory = directory
 
     def query_id(self) -> str | None:
-        """The query id in ``metadata``, None if there is none yet."""
-        path = self.directory / "metadata"
-        return json.loads(path.read_text())["id"] if path.is_file() else None
+        """The query id in ``metadata``, None if there is none yet or a crash left half of the file."""
+        try:
+            return str(json.loads((self.directory / "metadata").read_text())["id"])
+        except (FileNotFoundError, ValueError, KeyError, TypeError):
+            return None
 
     def last(self, log: str) -> int | None:
         """The highest batch id in ``offsets`` or ``commits``."""
@@ -103,13 +105,14 @@ def same_offsets(position: SparkPosition, current: SparkCheckpoint) -> bool:
     return _offsets(recorded) == current.end_offsets(position.batch)
 
 
-def check_agreement(current: SparkCheckpoint, query: str | None, batch: int | None) -> None:
+def check_agreement(current: SparkCheckpoint, query: str | None, batch: int | None, takeover: int | None) -> None:
     """Refuse if Spark's checkpoint knows more than the record, or belongs to another query.
 
     Args:
         current: The newest run's checkpoint.
         query: The query's id in the record, None without a record.
         batch: The last batch in the record, None without one.
+        takeover: The record's takeover, None without a record.
 
     Raises:
         RecoveryError: If going on could lose or repeat rows.
@@ -126,6 +129,13 @@ def check_agreement(current: SparkCheckpoint, query: str | None, batch: int | No
         return
     if found is not None and found != query:
         message = f"{current.directory} belongs to query {found}, the snapshot store to {query}. Do not mix them."
+        raise RecoveryError(message)
+    if takeover is not None and int(current.directory.name) > takeover:
+        message = (
+            f"{current.directory} was made by takeover {int(current.directory.name)}, but the newest record is of takeover "
+            f"{takeover}: records are missing. Bring the newest snapshots/ back; going on would give names of "
+            "transactions away twice."
+        )
         raise RecoveryError(message)
     recorded = -1 if batch is None else batch
     if (commits is not None and commits > recorded) or (offsets is not None and offsets > recorded + 1):

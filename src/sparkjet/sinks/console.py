@@ -26,5 +26,5 @@ class ConsoleSink(OutboxSink):
     def publish(self, rows: DataFrame, epoch: int) -> None:
         """See :meth:`OutboxSink.publish`."""
         line = "-" * 43
-        print(f"{line}\nEpoch: {epoch}\n{line}")
+        print(f"{line}\nEpoch: {epoch}\n{line}")  # noqa: T201 - what this sink is for
         rows.show(self._rows, self._truncate)
