@@ -24,7 +24,7 @@ LGA_BEHIND = timedelta(hours=12)
 MIDNIGHT = datetime(2013, 1, 1)  # noqa: DTZ001 - times in DuckDB are UTC without saying so
 
 SCHEMA = "id BIGINT, origin STRING, carrier STRING, flight INT, dest STRING, scheduled TIMESTAMP, delay INT"
-"""What Spark reads: a unique id, the event time, the delay in minutes; a cancelled flight has neither of the last two."""
+"""What Spark reads: a unique id, the event time, the delay in minutes. A cancelled flight lacks the last two."""
 
 
 class NoFlightsError(Exception):
@@ -43,9 +43,9 @@ class Slices:
     """
 
     days: int = 365
-    backlog: int = 16
-    live_days: int = 8
-    live: int = 32
+    backlog: int = 12
+    live_days: int = 6
+    live: int = 24
 
     @property
     def files(self) -> int:
@@ -61,7 +61,7 @@ class Slices:
 
 
 WHOLE_YEAR = Slices()
-THREE_DAYS = Slices(days=3, backlog=0, live_days=3, live=12)
+TWO_DAYS = Slices(days=2, backlog=0, live_days=2, live=8)
 """A feed for trying out and for tests: live from the first minute."""
 
 

@@ -121,7 +121,7 @@ class Driver:
         """The reports of an event, once there is one of each query (None: any at all)."""
 
         def complete() -> bool:
-            return queries is None and bool(self._of(event)) or queries is not None and not missing()
+            return (queries is None and bool(self._of(event))) or (queries is not None and not missing())
 
         def missing() -> set[str]:
             return set(queries or ()) - {report["query"] for report in self._of(event)}

@@ -7,6 +7,7 @@ first window of its frame had been closed when its batch began.
 
 from __future__ import annotations
 
+import copy
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -47,10 +48,11 @@ class Rules:
 
 @dataclass
 class Replayed:
-    """Outcome of a replay: accepted events, and late rows as the late-rows sink must have them."""
+    """Outcome of a replay: accepted events, late rows as the late-rows sink must have them, how far time has come."""
 
     accepted: list[Event] = field(default_factory=list)
     late: Counter[Row] = field(default_factory=Counter)
+    highest: dict[str, int | None] = field(default_factory=dict)
     watermark: int | None = None
 
     def dropped(self, reason: str) -> dict[str, int]:
@@ -66,10 +68,11 @@ class Replayed:
         self.watermark = watermark if self.watermark is None else max(self.watermark, watermark)
 
 
-def replay(batches: Sequence[Sequence[Event]], rules: Rules, closings: Collection[int]) -> Replayed:
+def replay(
+    batches: Sequence[Sequence[Event]], rules: Rules, closings: Collection[int], before: Replayed | None = None
+) -> Replayed:
     """Judge the events one by one; after each number of batches in ``closings`` a run closed what was open."""
-    outcome = Replayed()
-    highest: dict[str, int | None] = dict.fromkeys(rules.listed)
+    outcome = Replayed(highest=dict.fromkeys(rules.listed)) if before is None else copy.deepcopy(before)
     for number, batch in enumerate(batches, 1):
         judged_by = outcome.watermark
         for event in batch:
@@ -81,10 +84,10 @@ def replay(batches: Sequence[Sequence[Event]], rules: Rules, closings: Collectio
                 outcome.late[_late_row(event, rules, judged_by, "late")] += 1
             else:
                 outcome.accepted.append(event)
-            before = highest.get(substream)
-            highest[substream] = time if before is None else max(before, time)
-        known = [time for time in highest.values() if time is not None]
-        if known and len(known) == len(highest):
+            highest = outcome.highest.get(substream)
+            outcome.highest[substream] = time if highest is None else max(highest, time)
+        known = [time for time in outcome.highest.values() if time is not None]
+        if known and len(known) == len(outcome.highest):
             outcome.advance((min(known) - rules.lag) // rules.step * rules.step)
         if number in closings and outcome.accepted:
             outcome.advance(max(rules.windows(event[rules.time])[-1] for event in outcome.accepted))

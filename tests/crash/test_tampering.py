@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from sparkjet import RecoveryError, Step, read_files
-from tests.crash.conftest import HALF, WHOLE
+from tests.crash.conftest import WHOLE
 from tests.crash.invariants import check, same_epochs
 from tests.crash.jobs import JOBS, Job, Place, skewed_query
 from tests.crash.readers import fingerprints, listed, newest_checkpoint, newest_record
@@ -61,7 +61,7 @@ def test_sparks_checkpoint_is_derived_and_may_be_deleted(
 
 
 @pytest.mark.parametrize(
-    "logs", [("offsets", "commits", "sources/0"), ("commits",), ("sources/0",)], ids=lambda logs: "+".join(logs)
+    "logs", [("offsets", "commits", "sources/0"), ("sources/0",)], ids=lambda logs: "+".join(logs)
 )
 def test_sparks_checkpoint_set_back_is_rebuilt_and_nothing_applied_twice(
     spark: SparkSession, half_done: Place, finished: Place, logs: Sequence[str]
@@ -70,7 +70,7 @@ def test_sparks_checkpoint_set_back_is_rebuilt_and_nothing_applied_twice(
     runs_on(spark, half_done, finished)
 
 
-@pytest.mark.parametrize("name", ["metadata", "offsets/3", "commits/3"])
+@pytest.mark.parametrize("name", ["metadata", "offsets/3"])
 def test_sparks_checkpoint_that_was_half_written_in_a_crash_is_rebuilt(
     spark: SparkSession, half_done: Place, finished: Place, name: str
 ) -> None:
@@ -171,11 +171,11 @@ def _other_aggregate(spark: SparkSession, place: Place, rules: Any) -> Any:
     return skewed_query(spark, place, rules, [J.count().alias("rows"), J.max("n").alias("total")])
 
 
-def _renamed(spark: SparkSession, place: Place, rules: Any) -> Any:
+def _in_another_order(spark: SparkSession, place: Place, rules: Any) -> Any:
     from sparkjet import functions as J
 
     return skewed_query(
-        spark, place, rules, [J.count().alias("rows"), J.sum("n").alias("sum"), J.avg("n").alias("mean")]
+        spark, place, rules, [J.sum("n").alias("total"), J.count().alias("rows"), J.avg("n").alias("mean")]
     )
 
 
@@ -183,11 +183,11 @@ def _renamed(spark: SparkSession, place: Place, rules: Any) -> Any:
     ("job", "match"),
     [
         (replace(SUMS, build=_other_aggregate), r"The query has changed .*aggregates were .*accumulators were"),
-        (replace(SUMS, build=_renamed), r"aggregates were \['rows', 'total', 'mean'\], are \['rows', 'sum', 'mean'\]"),
+        (replace(SUMS, build=_in_another_order), r"aggregates were .*accumulators were"),
         (replace(SUMS, rules=replace(SUMS.rules, keys=("key", "sub"))), r"keys were .*'key'.*, are .*'sub'"),
         (replace(SUMS, rules=replace(SUMS.rules, keys=())), r"keys were .*'key'.*, are \{\}"),
     ],
-    ids=["aggregate", "name", "another key", "no key"],
+    ids=["aggregate", "order", "another key", "no key"],
 )
 def test_a_query_whose_state_would_not_fit_is_refused(
     spark: SparkSession, half_done: Place, job: Job, match: str

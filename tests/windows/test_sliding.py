@@ -83,17 +83,24 @@ def _sorted(rows: Sequence[Row]) -> list[Row]:
     return sorted(rows, key=repr)
 
 
-def check_modes(spark: SparkSession, path: str, window: WindowGrid, batches: list[Batch], home: Path) -> None:
+def check_modes(
+    spark: SparkSession,
+    path: str,
+    window: WindowGrid,
+    batches: list[Batch],
+    home: Path,
+    modes: Sequence[str] = ("one batch", "many batches", "restarts"),
+) -> None:
     """Feed everything at once, batch by batch, and batch by batch with a restart after each."""
     aggregates, folds = [make() for make, _ in PATHS[path]], [fold for _, fold in PATHS[path]]
-    one_batch = [Batch([e for batch in batches for e in batch.events], None)]
-    for mode, (fed, restarts) in enumerate(((one_batch, False), (batches, False), (batches, True))):
+    for mode in modes:
+        fed = [Batch([e for batch in batches for e in batch.events], None)] if mode == "one batch" else batches
         expected, late = naive(fed, window, folds)
-        operator = OperatorRun(spark, window, aggregates, home / str(mode))
+        operator = OperatorRun(spark, window, aggregates, home / mode)
         assert operator.state.operator.path == (path if window.size > window.step else "recombine")
         for batch, rows in zip(fed, expected, strict=True):
             assert _sorted(operator.feed(batch)) == _sorted(rows)
-            if restarts:
+            if mode == "restarts":
                 operator.restart()
         assert operator.late == late
         assert operator.state.operator.segments == []

@@ -187,7 +187,7 @@ class Engine:
         self._reached(Step.COMMITTED)
         with progress.timed("clean"):
             self.state.operator.release()
-            for name in sorted(obsolete | self.state.obsolete):
+            for name in sorted(obsolete | (self.state.obsolete - record.names())):
                 parts.store.remove(name)
             self.state.obsolete.clear()
         self._reached(Step.CLEANED)

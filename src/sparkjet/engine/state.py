@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 class QueryState:
     """What an epoch reads and changes.
 
-    ``obsolete`` names deltas that a restore has replaced; they are removed once the next record is written.
+    ``obsolete`` names deltas that a restore has read or written; those that the next record does not name are removed
+    once it is written.
     """
 
     operator: SlidingWindows
@@ -97,7 +98,8 @@ class QueryState:
             if statistics is not None:
                 delta = self._save(name, partials, statistics, store)
                 segments.append(Segment(partials, statistics, delta))
-        self.obsolete = {delta.name for delta in saved.deltas}
+        # The new one too: merged away in the very next epoch, it would never have been in a record that lets go of it.
+        self.obsolete = {name, *(delta.name for delta in saved.deltas)}
         self.operator.restore(segments, closed)
 
     def _save(self, name: str, partials: DataFrame, statistics: SegmentStatistics, store: SnapshotStore) -> Delta:
