@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 from collections import deque
@@ -15,7 +16,7 @@ from sparkjet.engine.epoch import Engine, Parts, configure
 from sparkjet.engine.log import RecordLog
 from sparkjet.engine.outputs import Outputs
 from sparkjet.engine.recovery import recover
-from sparkjet.errors import SparkjetError
+from sparkjet.errors import FencedError, SparkjetError
 from sparkjet.sinks.outbox import OutboxSink
 from sparkjet.sinks.protocol import Guarantee
 from sparkjet.snapshots import DirectoryStore
@@ -221,7 +222,7 @@ class StreamingQuery:
             except _StoppedError:
                 raise
             except BaseException as error:
-                self._failure = error
+                self._fail(error)
                 raise
             finally:
                 self._epoch.release()
@@ -240,15 +241,30 @@ class StreamingQuery:
                 self._spark.awaitTermination()
             except Exception as error:  # noqa: BLE001 - whatever ended Spark's query is kept for the user
                 if not self._stopping.is_set() and self._failure is None:
-                    self._failure = error
+                    self._fail(error)
             if self._close_at_end and self._failure is None and not self._stopping.is_set():
                 with self._epoch:
                     if self._engine.close_windows():
                         self._note()
         except BaseException as error:  # noqa: BLE001 - kept: exception() and awaitTermination() raise it
-            self._failure = error
+            self._fail(error)
         finally:
             self._finished.set()
+
+    def _fail(self, error: BaseException) -> None:
+        """Keep what the query failed with.
+
+        A successor removes the checkpoint that Spark is still using here, so a driver that was taken over fails with
+        whatever missed its files first; what its user must know is that it was taken over.
+        """
+        if not isinstance(error, FencedError):
+            # The store may be what has failed.
+            with contextlib.suppress(OSError, SparkjetError):
+                fenced = self._engine.fenced()
+                if fenced is not None:
+                    fenced.__cause__ = error
+                    error = fenced
+        self._failure = error
 
     def _note(self) -> None:
         """Keep the progress of the epoch that has just ended."""

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from sparkjet.engine.spark_checkpoint import SparkCheckpoint
     from sparkjet.engine.state import QueryState
     from sparkjet.engine.steps import StepListener
+    from sparkjet.errors import FencedError
     from sparkjet.snapshots import SnapshotStore
 
 logger = logging.getLogger("sparkjet")
@@ -94,6 +95,10 @@ class Engine:
             return False
         self._run(None, None)
         return True
+
+    def fenced(self) -> FencedError | None:
+        """The error to end with if another driver has taken over, None if none has."""
+        return self._parts.log.fenced(self._slot, self.record)
 
     def _run(self, batch: DataFrame | None, batch_id: int | None) -> None:
         for attempt in range(ATTEMPTS):

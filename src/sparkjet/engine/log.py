@@ -36,14 +36,22 @@ class RecordLog:
             FencedError: If another driver has written this slot or a later one; nothing was decided.
         """
         if not self._store.put(slot, record.encode()) or self._superseded(slot):
-            message = (
-                f"Another driver has taken over query {record.query} (slot {slot} is not ours). "
-                "This one stops without committing or rolling back anything."
-            )
-            raise FencedError(message)
+            raise _fenced(record, slot)
         self._store.trim(slot - KEPT + 1)
+
+    def fenced(self, slot: int, record: Record) -> FencedError | None:
+        """What to tell a driver whose last record is ``record`` in ``slot`` if another one has taken over."""
+        newest = self.newest()
+        return None if newest is None or newest[1].run == record.run else _fenced(record, slot + 1)
 
     def _superseded(self, slot: int) -> bool:
         # A driver that slept so long that its next slot was written, superseded and trimmed finds the slot free:
         # only the later slots tell it that its decision is void.
         return self._store.slots()[-1] > slot
+
+
+def _fenced(record: Record, slot: int) -> FencedError:
+    return FencedError(
+        f"Another driver has taken over query {record.query} (slot {slot} is not ours). "
+        "This one stops without committing or rolling back anything."
+    )
