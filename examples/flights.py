@@ -76,26 +76,24 @@ def job(places: Places, slices: Slices, console: Console) -> bool:
     with Progress(*columns, TimeElapsedColumn(), console=console) as progress:
         feed = progress.add_task("Feed", total=None, phase="being written")
         write_feed(places.feed, slices)
-        progress.update(
-            feed,
-            total=slices.files,
-            completed=slices.files,
-            phase=f"LGA {LGA_BEHIND // timedelta(hours=1)} hours behind",
-        )
+        behind = f"LGA {LGA_BEHIND // timedelta(hours=1)} hours behind"
+        progress.update(feed, total=slices.files, completed=slices.files, phase=behind)
+
+        def doomed(step: str, epoch: int, kills: int) -> bool:
+            # Prepared: the epoch's files are written, and nothing is decided yet.
+            return kills == 0 and step == "prepared" and epoch >= slices.files // 2
+
+        ours = bar(progress, "sparkjet", slices.files)
+        theirs = bar(progress, "Spark's own withWatermark", slices.files)
         with ThreadPoolExecutor(1) as beside:
-            theirs = beside.submit(
-                run, "spark", places, bar(progress, "Spark's own withWatermark", slices.files), never
-            )
-            _, kills = run(
-                "sparkjet",
-                places,
-                bar(progress, "sparkjet", slices.files),
-                lambda step, epoch, kills: not kills and step == "prepared" and epoch >= slices.files // 2,
-            )
-            counted = theirs.result()[0].counts
+            other = beside.submit(run, "spark", places, theirs, never)
+            _, kills = run("sparkjet", places, ours, doomed)
+            counted = other.result()[0].counts
+
         comparing = progress.add_task("Comparison with DuckDB", total=1, phase="row by row")
         verdict = check(places.feed, places.out, places.late, LAG)
         progress.update(comparing, completed=1)
+
     problems = [*verdict.problems]
     if kills != 1:
         problems.append(f"the driver was to be killed once, and was {kills} times")

@@ -91,12 +91,13 @@ class Driver:
         """
         assert self.process.stdout is not None  # noqa: S101 - asked for in start
         # The JVM has inherited the pipe, so the pipe ends when both processes have.
-        for line in self.process.stdout:
-            message = _message(line)
-            self.jvm = message.get("jvm", self.jvm)
-            self.counts = message.get("counts", self.counts)
-            if "step" in message:
-                yield message["step"], message["epoch"]
+        with self.process.stdout as lines:
+            for line in lines:
+                message = _message(line)
+                self.jvm = message.get("jvm", self.jvm)
+                self.counts = message.get("counts", self.counts)
+                if "step" in message:
+                    yield message["step"], message["epoch"]
         if self.process.wait() and not self.killed:
             log = self.places.log(self.query)
             raise DriverError(

@@ -132,7 +132,7 @@ def check_agreement(current: SparkCheckpoint, query: str | None, batch: int | No
         raise RecoveryError(message)
     if takeover is not None and int(current.directory.name) > takeover:
         message = (
-            f"{current.directory} was made by takeover {int(current.directory.name)}, but the newest record is of takeover "
+            f"{current.directory} was made by a later takeover, but the newest record is of takeover "
             f"{takeover}: records are missing. Bring the newest snapshots/ back; going on would give names of "
             "transactions away twice."
         )

@@ -1,0 +1,90 @@
+"""Drivers of one query that live at the same time: whoever took over last goes on, the others say that they do not."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from sparkjet import FencedError, SystemClock
+from tests.crash.conftest import WHOLE
+from tests.crash.invariants import check, same_epochs
+from tests.crash.jobs import JOBS, Place
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SUMS = JOBS["sums"]
+PATIENCE = 300
+
+
+class StoppedClock(SystemClock):
+    """Holds whoever reads it until it is told to go on."""
+
+    def __init__(self) -> None:
+        self.read = threading.Event()
+        self.go_on = threading.Event()
+
+    def now(self) -> int:
+        self.read.set()
+        assert self.go_on.wait(PATIENCE)
+        return super().now()
+
+
+def test_a_running_query_is_told_that_it_was_taken_over(spark: SparkSession, half_done: Place) -> None:
+    running = SUMS.writer(spark, half_done, until_end=False).start()
+    SUMS.run(spark, half_done)
+    with pytest.raises(FencedError, match="Another driver has taken over query"):
+        running.awaitTermination(PATIENCE)
+    check(half_done, SUMS, batches=WHOLE, closings=[WHOLE], swept=False)
+
+
+def test_a_driver_that_was_overtaken_while_it_started_is_told_so(spark: SparkSession, half_done: Place) -> None:
+    """What it has yet to read was removed by its successor: that is no damage."""
+    clock = StoppedClock()
+    failures: list[BaseException] = []
+
+    def start() -> None:
+        try:
+            SUMS.writer(spark, half_done).clock(clock).start().awaitTermination()
+        except FencedError as error:
+            failures.append(error)
+
+    slow = threading.Thread(target=start)
+    slow.start()
+    assert clock.read.wait(PATIENCE)
+    SUMS.run(spark, half_done)
+    clock.go_on.set()
+    slow.join(PATIENCE)
+    assert [type(error) for error in failures] == [FencedError]
+    check(half_done, SUMS, batches=WHOLE, closings=[WHOLE], swept=False)
+    # And what the slow one has left is swept away by the next.
+    SUMS.run(spark, half_done)
+    check(half_done, SUMS, batches=WHOLE, closings=[WHOLE])
+
+
+def test_of_drivers_that_start_at_once_one_survives(
+    spark: SparkSession, half_done: Place, finished: Place
+) -> None:
+    together = threading.Barrier(3)
+    outcomes: list[str] = []
+
+    def start() -> None:
+        together.wait()
+        try:
+            SUMS.run(spark, half_done)
+        except FencedError:
+            outcomes.append("fenced")
+        else:
+            outcomes.append("done")
+
+    threads = [threading.Thread(target=start) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert sorted(outcomes) == ["done", "fenced", "fenced"]
+    SUMS.run(spark, half_done)
+    check(half_done, SUMS, batches=WHOLE, closings=[WHOLE])
+    same_epochs(half_done, finished, SUMS)

