@@ -49,24 +49,29 @@ def main() -> int:
     options = parser.parse_args()
     console = Console()
     try:
-        if options.directory is not None:
-            options.directory.mkdir(parents=True)
+        root = (options.directory or Path(tempfile.mkdtemp(prefix="sparkjet-flights-"))).absolute()
+        root.mkdir(parents=True, exist_ok=options.directory is None)
     except OSError as error:
-        console.print(f"flights: --directory {options.directory}: {error.strerror}; name a new directory.", style="red")
+        complain(f"flights: --directory {options.directory}: {error.strerror}. Name a new directory.")
         return 2
-    root = (options.directory or Path(tempfile.mkdtemp(prefix="sparkjet-flights-"))).absolute()
     good = False
     try:
         good = job(Places(root), TWO_DAYS if options.small else WHOLE_YEAR, console)
     except (NoFlightsError, DriverError) as error:
-        console.print(f"flights: {error}", style="red", markup=False, soft_wrap=True)
+        complain(f"flights: {error}")
     except KeyboardInterrupt:
-        console.print("flights: stopped.", style="red")
+        complain("flights: stopped.")
+    # What went wrong is to be looked at, unless nothing has begun.
     if options.directory is not None or options.keep or (not good and any(root.iterdir())):
         console.print(f"Everything is in {root}", soft_wrap=True)
     else:
         shutil.rmtree(root, ignore_errors=True)
     return 0 if good else 1
+
+
+def complain(text: str) -> None:
+    """Say what is wrong, as it is: no markup, no wrapping in the middle of a path."""
+    Console(stderr=True).print(text, style="red", markup=False, highlight=False, soft_wrap=True)
 
 
 def job(places: Places, slices: Slices, console: Console) -> bool:
@@ -99,7 +104,7 @@ def job(places: Places, slices: Slices, console: Console) -> bool:
         problems.append(f"the driver was to be killed once, and was {kills} times")
     console.print(results(verdict, kills), airports(verdict, counted))
     for problem in problems:
-        console.print(f"✗ {problem}", style="red", markup=False, soft_wrap=True)
+        complain(f"✗ {problem}")
     if not problems:
         console.print(f"✓ All as it must be, in {time.monotonic() - began:.0f} seconds.", style="green")
     return not problems

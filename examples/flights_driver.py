@@ -23,12 +23,9 @@ JVM_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 def main(query: str, root: Path) -> None:
     """Run one of the two queries in a directory that holds the feed, until the feed is used up."""
-    places = Places(root)
+    run = {"sparkjet": run_sparkjet, "spark": run_spark}[query]
     spark = session(root)
-    if query == "sparkjet":
-        run_sparkjet(spark, places)
-    else:
-        run_spark(spark, places)
+    run(spark, Places(root))
     spark.stop()
 
 

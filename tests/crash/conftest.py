@@ -55,5 +55,3 @@ def copied(place: Place, directory: Path) -> Place:
     copy = Place(directory / "query", place.feed)
     shutil.copytree(place.root, copy.root)
     return copy
-
-

@@ -83,7 +83,7 @@ class Driver:
             if query["block_at"] == "IDLE":
                 self._until_idle(running, query)
             running.awaitTermination()
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - whatever it was, the test must hear of it
             text = f"{type(error).__name__}: {error}"[:1500]
             self._report("ended", query=name, error=type(error).__name__, text=text)
         else:

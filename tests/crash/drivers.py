@@ -14,6 +14,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from typing_extensions import Self
+
 from tests.crash.jobs import JOBS, Job, Place
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -85,7 +87,7 @@ class Driver:
         self._reader = threading.Thread(target=self._read_reports, args=(reading,), daemon=True)
         self._reader.start()
 
-    def __enter__(self) -> Driver:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -137,6 +139,15 @@ class Driver:
         """Wait for queries to end; the name of the error that each ended with, None if all was well."""
         ended = self.wait("ended", [query.name for query in queries])
         return {report["query"]: report["text"] if report["error"] else None for report in ended}
+
+    def ended(self) -> list[str]:
+        """Names of the queries that have ended so far."""
+        with self._changed:
+            return [report["query"] for report in self._of("ended")]
+
+    def python_lives(self) -> bool:
+        """Whether Python has not ended yet."""
+        return self._process.poll() is None
 
     def forget(self) -> None:
         """Start counting reports anew, for queries that are started a second time."""

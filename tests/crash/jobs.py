@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from examples.flights_query import LAG
 from tests.crash.feeds import SCHEMA, SECOND, Event
 from tests.crash.replay import Compute, Rules
 
@@ -51,7 +53,7 @@ class Job:
         return replace(self, rules=replace(self.rules, size=size * SECOND, step=step * SECOND))
 
     def writer(self, spark: SparkSession, place: Place, *, until_end: bool = True, close: bool = True) -> StreamWriter:
-        """The query with its trigger: until the input is used up, with or without closing what is open, or running on."""
+        """The query with its trigger: until the input is used up, closing what is open or not, or running on."""
         writer = self.build(spark, place, self.rules)
         if until_end:
             return writer.option("closeWindowsAtEnd", close).trigger(availableNow=True)
@@ -150,7 +152,7 @@ JOBS = {
             Rules(
                 60 * _MINUTE,
                 10 * _MINUTE,
-                60 * _MINUTE,
+                LAG // timedelta(microseconds=1),
                 "scheduled",
                 "origin",
                 ("EWR", "JFK", "LGA"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,16 +10,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sparkjet import FencedError, Step
+from sparkjet import Step
 from sparkjet.engine.log import KEPT
 from tests.crash.drivers import Driver, Query
 from tests.crash.feeds import write_skewed
 from tests.crash.invariants import check
-from tests.crash.jobs import JOBS, Place
+from tests.crash.jobs import Place
 from tests.crash.readers import fingerprints, half_published, newest_checkpoint, newest_record
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    pass
 
 SEED = 2718
 STOPPED_IN = 3
@@ -73,7 +72,7 @@ def _write(root: Path, first: dict[str, int], upto: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def zombies(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Zombie]]:
+def zombies(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Zombie]:
     root = tmp_path_factory.mktemp("fencing")
     queries = [_query(root, pause, ("sums", "stacks")[i % 2]) for i, pause in enumerate(PAUSES)]
     found = {query.name: Zombie(query) for query in queries}
@@ -87,11 +86,11 @@ def zombies(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Zomb
         old.wait("reached", PAUSES)
         assert half_published(found["COMMITTING"].place, STOPPED_IN)
         old.suspend()
-        print(f"\nfencing: paused after {time.monotonic() - began:.0f} s", end=", ")
+        print(f"\nfencing: paused after {time.monotonic() - began:.0f} s", end=", ")  # noqa: T201 - figures
         _write(root, {"feed": SEEN, "short": STOPPED_IN}, THEN)
         successor.start(again)
         assert set(successor.results(again).values()) == {None}
-        print(f"succeeded after {time.monotonic() - began:.0f} s", end=", ")
+        print(f"succeeded after {time.monotonic() - began:.0f} s", end=", ")  # noqa: T201 - figures
         for zombie in found.values():
             zombie.judge(THEN, [THEN], swept=True)
             zombie.before = zombie.look()
@@ -103,7 +102,7 @@ def zombies(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Zomb
             zombie.after = zombie.look()
             zombie.judge(THEN, [THEN], swept=False)
         old.end()
-        print(f"fenced after {time.monotonic() - began:.0f} s", end=", ")
+        print(f"fenced after {time.monotonic() - began:.0f} s", end=", ")  # noqa: T201 - figures
         _write(root, {"feed": THEN, "short": THEN}, LAST)
         successor.forget()
         successor.start(again)
@@ -111,8 +110,8 @@ def zombies(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Zomb
         for zombie in found.values():
             zombie.judge(LAST, [THEN, LAST], swept=True)
         assert successor.end() == 0
-    print(f"third start done after {time.monotonic() - began:.0f} s")
-    yield found
+    print(f"third start done after {time.monotonic() - began:.0f} s")  # noqa: T201 - figures
+    return found
 
 
 pauses = pytest.mark.parametrize("pause", PAUSES)

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sparkjet import FencedError, SystemClock
+from sparkjet import FencedError, Step, SystemClock
 from tests.crash.conftest import WHOLE
 from tests.crash.invariants import check, same_epochs
 from tests.crash.jobs import JOBS, Place
+from tests.crash.readers import newest_record
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,9 +65,34 @@ def test_a_driver_that_was_overtaken_while_it_started_is_told_so(spark: SparkSes
     check(half_done, SUMS, batches=WHOLE, closings=[WHOLE])
 
 
-def test_of_drivers_that_start_at_once_one_survives(
+def test_a_query_that_spark_was_told_to_stop_closes_no_windows(
     spark: SparkSession, half_done: Place, finished: Place
 ) -> None:
+    """Its input is not used up: what is still to be read would be late."""
+    begun, stopped = threading.Event(), threading.Event()
+
+    def hold(step: Step, epoch: int) -> None:
+        if step is Step.CLEANED:
+            begun.set()
+            assert stopped.wait(PATIENCE)
+
+    query = SUMS.writer(spark, half_done).onEpochStep(hold).start()
+    assert begun.wait(PATIENCE)
+    (active,) = (each for each in spark.streams.active if each.id == query.id)
+    stopper = threading.Thread(target=active.stop)
+    stopper.start()
+    while active.isActive:
+        stopped.wait(0.02)
+    stopped.set()
+    stopper.join(PATIENCE)
+    query.awaitTermination(PATIENCE)
+    assert newest_record(half_done).kind != "closing"
+    SUMS.run(spark, half_done)
+    check(half_done, SUMS, batches=WHOLE, closings=[WHOLE])
+    same_epochs(half_done, finished, SUMS)
+
+
+def test_of_drivers_that_start_at_once_one_survives(spark: SparkSession, half_done: Place, finished: Place) -> None:
     together = threading.Barrier(3)
     outcomes: list[str] = []
 

@@ -85,12 +85,12 @@ class Crashes:
             for victim, driver in victims.items():
                 self._crash(victim, driver, successor)
             self._end(successor, [FILES])
-            print(f"\ncrashes: {len(self.crashes)} recovered after {time.monotonic() - began:.0f} s", end=" ")
+            print(f"\ncrashes: {len(self.crashes)} recovered after {time.monotonic() - began:.0f} s", end=" ")  # noqa: T201 - figures
             self._write(FILES, FILES + MORE)
             successor.start([*self.whole.values(), *map(self.query, self.crashes)])
             self._end(successor, [FILES, FILES + MORE])
             assert successor.end() == 0
-        print(f"and run again after {time.monotonic() - began:.0f} s")
+        print(f"and run again after {time.monotonic() - began:.0f} s")  # noqa: T201 - figures
 
     def _crash(self, victim: Victim, driver: Driver, successor: Driver) -> None:
         group = self._group(victim)

@@ -60,9 +60,7 @@ def test_sparks_checkpoint_is_derived_and_may_be_deleted(
     runs_on(spark, half_done, finished)
 
 
-@pytest.mark.parametrize(
-    "logs", [("offsets", "commits", "sources/0"), ("sources/0",)], ids=lambda logs: "+".join(logs)
-)
+@pytest.mark.parametrize("logs", [("offsets", "commits", "sources/0"), ("sources/0",)], ids="+".join)
 def test_sparks_checkpoint_set_back_is_rebuilt_and_nothing_applied_twice(
     spark: SparkSession, half_done: Place, finished: Place, logs: Sequence[str]
 ) -> None:
@@ -132,7 +130,7 @@ def _delta(place: Place) -> Path:
 def _blob(place: Place) -> Path:
     spark_position = newest_record(place).spark
     assert spark_position is not None
-    return place.home / "snapshots" / "blobs" / sorted(spark_position.sources.values())[0]
+    return place.home / "snapshots" / "blobs" / min(spark_position.sources.values())
 
 
 @pytest.mark.parametrize("entry", [_delta, _blob])
@@ -195,9 +193,7 @@ def test_a_query_whose_state_would_not_fit_is_refused(
     refuses(spark, half_done, match, job)
 
 
-def test_a_refused_start_can_be_followed_by_a_right_one(
-    spark: SparkSession, half_done: Place, finished: Place
-) -> None:
+def test_a_refused_start_can_be_followed_by_a_right_one(spark: SparkSession, half_done: Place, finished: Place) -> None:
     refuses(spark, half_done, "keys were", replace(SUMS, rules=replace(SUMS.rules, keys=())))
     runs_on(spark, half_done, finished)
     assert listed(half_done.out)

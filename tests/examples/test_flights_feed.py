@@ -133,7 +133,7 @@ def test_wall_clock_times_of_new_york(local: datetime, expected: datetime) -> No
 
 
 def test_a_missing_package_is_named_with_its_remedy() -> None:
-    with pytest.raises(NoFlightsError, match=r"no_such_flights is not installed.*make setup.*network"):
+    with pytest.raises(NoFlightsError, match=r"no_such_flights with the data is not installed.*make setup.*network"):
         flights_csv("no_such_flights")
 
 

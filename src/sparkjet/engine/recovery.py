@@ -34,6 +34,18 @@ def recover(parts: Parts, spark_directory: Path) -> tuple[Engine, SparkCheckpoin
         RecoveryError: If store and checkpoint disagree, the query's shape has changed, or entries are missing.
     """
     slot, record = _take_over(parts, spark_directory)
+    try:
+        return _prepared(parts, slot, record, spark_directory)
+    except Exception as error:
+        fenced = parts.log.fenced(slot, record)
+        if fenced is not None:
+            # What a driver misses that was itself taken over while it started was removed by its successor.
+            raise fenced from error
+        raise
+
+
+def _prepared(parts: Parts, slot: int, record: Record, spark_directory: Path) -> tuple[Engine, SparkCheckpoint]:
+    """Bring sinks, store, state and checkpoint to where the record says they are."""
     parts.outputs.decided(list(record.transactions))
     parts.outputs.settle()
     parts.outputs.roll_back_strays(record)

@@ -1,0 +1,125 @@
+"""The flights job killed at random moments, one to three times, by printed seeds."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from examples.flights_feed import Slices, write_feed
+from tests.crash.drivers import Driver, Query, Victim
+from tests.crash.invariants import check, same_epochs
+
+pytestmark = [pytest.mark.crash, pytest.mark.timeout(3600)]
+
+FEED = Slices(days=2, backlog=0, live_days=2, live=6)
+MOST_KILLS = 3
+LONGEST_DELAY = 12.0
+"""Seconds from the start of a driver's queries to the kill; less than all of them need side by side."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a seed says: how often the driver of its query is killed."""
+
+    seed: int
+
+    @property
+    def kills(self) -> int:
+        """One to three."""
+        return random.Random(self.seed).randint(1, MOST_KILLS)
+
+    def query(self, root: Path) -> Query:
+        """Its query, in directories of its own."""
+        return Query(f"seed-{self.seed}", "flights", str(root / f"seed-{self.seed}"), str(root / "feed"))
+
+
+def run(root: Path, seeds: Sequence[int]) -> dict[int, list[str]]:
+    """Kill and restart until every seed has had its kills, run to the end, and judge; verdicts by seed.
+
+    The queries of the seeds share drivers, as starting one costs more than a query does: the first kill is everybody's
+    first, the second that of those that have two, and so on. Moment and victim come from the first seed. The next
+    driver is ready when its predecessor is killed, and takes over while that is still dying.
+    """
+    write_feed(root / "feed", FEED)
+    chance = random.Random(seeds[0])
+    plans = [Plan(seed) for seed in seeds]
+    whole = Query("whole", "flights", str(root / "whole"), str(root / "feed"))
+    rounds = [[plan.query(root) for plan in plans if plan.kills >= n] for n in range(1, MOST_KILLS + 1)]
+    with ExitStack() as stack:
+        dying: list[tuple[Driver, Sequence[Query]]] = []
+        driver = stack.enter_context(Driver(root / "driver-1.log"))
+        for number, queries in enumerate(filter(None, rounds), 1):
+            following = stack.enter_context(Driver(root / f"driver-{number + 1}.log"))
+            following.wait("ready")
+            driver.start(queries)
+            _kill(driver, chance, number)
+            dying.append((driver, queries))
+            driver = following
+        queries = [whole, *(plan.query(root) for plan in plans)]
+        _to_the_end(driver, queries)
+        for dead, its in dying:
+            _is_gone(dead, its)
+        # Once more, to sweep away what the dying ones have left beside their successors.
+        driver.forget()
+        _to_the_end(driver, queries)
+        assert driver.end() == 0
+    verdicts: dict[int, list[str]] = {seed: [] for seed in seeds}
+    for plan in plans:
+        query = plan.query(root)
+        try:
+            check(query.place, query.rules, batches=FEED.files, closings=[FEED.files])
+            same_epochs(query.place, whole.place, query.rules)
+        except AssertionError as error:
+            verdicts[plan.seed].append(str(error))
+    print(f"seeds {list(seeds)}: kills {[plan.kills for plan in plans]}")  # noqa: T201
+    return verdicts
+
+
+def _kill(driver: Driver, chance: random.Random, number: int) -> None:
+    """Kill a driver at a random moment, be it while its queries recover."""
+    victim, delay = chance.choice(list(Victim)), chance.uniform(0.0, LONGEST_DELAY)
+    threading.Event().wait(delay)
+    reached = driver.ended()
+    driver.kill(victim)
+    print(f"\nkill {number}: {victim.value} after {delay:.1f} s, {len(reached)} queries had ended", end=" ")  # noqa: T201
+
+
+def _is_gone(driver: Driver, queries: Sequence[Query]) -> None:
+    """Python ends by itself when its JVM was killed, and the other way round."""
+    if driver.python_lives():
+        driver.results(queries)
+        driver.end()
+    driver.gone()
+
+
+def _to_the_end(driver: Driver, queries: Sequence[Query]) -> None:
+    driver.start(queries)
+    failed = {name: error for name, error in driver.results(queries).items() if error is not None}
+    assert not failed
+
+
+@pytest.fixture(scope="module")
+def five(tmp_path_factory: pytest.TempPathFactory) -> dict[int, list[str]]:
+    return run(tmp_path_factory.mktemp("random"), SEEDS)
+
+
+SEEDS = (5, 7, 8, 9, 10)
+"""One run with one kill, two with two, two with three."""
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_random_kills_lose_and_repeat_nothing(five: dict[int, list[str]], seed: int) -> None:
+    assert five[seed] == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("first", range(100, 150, 5))
+def test_fifty_runs_lose_and_repeat_nothing(tmp_path: Path, first: int) -> None:
+    verdicts = run(tmp_path, range(first, first + 5))
+    assert verdicts == {seed: [] for seed in verdicts}
