@@ -10,7 +10,7 @@ from the same files without a stream, and the two are compared row by row.
 
 Beside it the same feed runs, with the same delay, under Spark's own `withWatermark`. That has one watermark for all
 three: wherever a micro-batch is shorter than LGA is behind, it takes LGA's flights for late and drops them. Most of
-the year comes as a backlog in coarse files, so here that is the last week, which comes live.
+the year comes as a backlog in coarse files, so here that is the last six days, which come live.
 """
 
 from __future__ import annotations
