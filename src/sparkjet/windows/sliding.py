@@ -13,7 +13,7 @@ from sparkjet.time import MIN, WindowGrid
 from sparkjet.windows.accumulators import Accumulators
 from sparkjet.windows.deduct import DeductPath
 from sparkjet.windows.recombine import RecombinePath
-from sparkjet.windows.segments import Segment, mergeable
+from sparkjet.windows.segments import Segment, SegmentStatistics, mergeable
 from sparkjet.windows.spans import ClosingRange
 from sparkjet.windows.stacks import StacksPath
 
@@ -24,9 +24,8 @@ if TYPE_CHECKING:
 class SlidingWindows:
     """Frames in, windows out; Jet's sliding window operator with a state of DataFrames.
 
-    The driver calls, once per epoch and in this order, :meth:`append` with the epoch's partial rows, :meth:`close`
-    with the new watermark, and :meth:`release` once the rows that ``close`` returned are written. A partial row is
-    ``(keys…, frame, row_count, fields…)``, the frame named by its exclusive end.
+    A :class:`sparkjet.windows.operator.WindowOperator`. A partial row is ``(keys…, frame, row_count, fields…)``, the
+    frame named by its exclusive end.
 
     The path is chosen by the weakest aggregate: deduct where all can (counts, exact sums), two stacks where all
     accumulators are bounded, recombining the frames otherwise and for tumbling windows, where a window is one frame.
@@ -58,40 +57,40 @@ class SlidingWindows:
         """Which way windows are computed: ``deduct``, ``stacks`` or ``recombine``."""
         return self._path.name
 
+    @property
+    def settings(self) -> dict[str, int]:
+        """Length, step and offset."""
+        return {"size": self.window.size, "step": self.window.step, "offset": self.window.offset}
+
     def frame_of(self, time: Column) -> Column:
         """The frame (its exclusive end) that a time in microseconds belongs to."""
         return time - F.pmod(time - self.window.offset, F.lit(self.window.step)) + self.window.step
 
-    def is_late(self, frame: Column) -> Column:
-        """Whether the first window of a frame has been emitted already."""
-        return F.lit(False) if self.closed is None else frame <= self.closed
+    def bounds(self, time: Column) -> dict[str, Column]:  # noqa: ARG002 - the operator's protocol
+        """None: a frame says it all."""
+        return {}
+
+    def is_late(self, time: Column) -> Column:
+        """Whether the first window of a time's frame has been emitted already."""
+        return F.lit(False) if self.closed is None else self.frame_of(time) <= self.closed
 
     def append(self, segment: Segment) -> None:
-        """Take the partial rows of an epoch; none of their frames may be late."""
+        """Take the partial rows of an epoch, merging the newest segments when it is time."""
         self.segments.append(segment)
-
-    def merge(self) -> DataFrame | None:
-        """The newest segments as one DataFrame if it is time to merge them, for :meth:`merged`."""
         count = mergeable(self.segments)
         if not count:
-            return None
-        united = reduce(DataFrame.unionByName, [segment.partials for segment in self.segments[-count:]])
+            return
+        united = reduce(DataFrame.unionByName, [each.partials for each in self.segments[-count:]])
         live = united if self.closed is None else united.where(F.col("frame") > self.closed - self.window.size)
-        return self.accumulators.group(live, *self.keys, "frame").localCheckpoint()
-
-    def merged(self, segment: Segment | None) -> None:
-        """Put ``segment`` (None: nothing was alive) in the place of those that :meth:`merge` united."""
-        count = mergeable(self.segments)
+        merged = self.accumulators.group(live, *self.keys, "frame").localCheckpoint()
+        statistics = SegmentStatistics.measure(merged)
         self._garbage += self.segments[-count:]
         self.segments = self.segments[:-count]
-        if segment is not None:
-            self.segments.append(segment)
+        if statistics is not None:
+            self.segments.append(Segment(merged, statistics))
 
     def close(self, watermark: int) -> DataFrame | None:
-        """Final rows ``(keys…, start, end, results…)`` of the windows that end up to ``watermark``, None without any.
-
-        The operator has moved on when this returns, whether or not the rows are consumed: on a failure restore it.
-        """
+        """Final rows of the windows that end up to ``watermark``, None without any."""
         if watermark == MIN:
             return None
         upto = self.window.grid.floor_frame(watermark)
@@ -104,6 +103,23 @@ class SlidingWindows:
             return None
         windows = self._path.close(self._frames(), closing)
         self._drop_expired(upto)
+        return self._finished(windows)
+
+    def early(self) -> DataFrame | None:
+        """What the open windows hold so far, None if nothing is open; the state stays as it is."""
+        last = self.open_until
+        if last is None or (self.closed is not None and last <= self.closed):
+            return None
+        # Not on the operator's own path, whose running values must not move ahead of the watermark.
+        path = RecombinePath(self.window, self.keys, self.accumulators)
+        return self._finished(path.close(self._frames(), ClosingRange(self.closed, last, self.window.step)))
+
+    def skip_to(self, watermark: int) -> None:
+        """Count everything up to ``watermark`` as closed; nothing may be open up to there."""
+        upto = self.window.grid.floor_frame(watermark)
+        self.closed = upto if self.closed is None else max(self.closed, upto)
+
+    def _finished(self, windows: DataFrame) -> DataFrame:
         start = (F.col("end") - self.window.size).alias("start")
         return windows.select(*self.keys, start, "end", *self.accumulators.finish())
 
@@ -112,7 +128,7 @@ class SlidingWindows:
 
         One step longer than windows need them: the deduct path still has to take the frames out of its running value.
         """
-        last = self.last_end
+        last = self.open_until
         if last is not None and last <= upto:
             self._garbage += self.segments
             self.segments = []
@@ -122,7 +138,7 @@ class SlidingWindows:
         self.segments = [s for s in self.segments if s.statistics.high > upto - self.window.size]
 
     @property
-    def last_end(self) -> int | None:
+    def open_until(self) -> int | None:
         """End of the last window that holds anything, None without state."""
         if not self.segments:
             return None

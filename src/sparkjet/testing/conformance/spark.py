@@ -95,17 +95,12 @@ class SparkWindows:
         """Take the rows of one epoch, late ones out."""
         operator = self._operator
         rows = self._rows(events).withColumn("frame", operator.frame_of(F.col("time")))
-        late = operator.is_late(F.col("frame"))
+        late = operator.is_late(F.col("time"))
         self.late += rows.where(late).count()
         partials = operator.partitioned(rows.where(~late).groupBy(*_KEYS, "frame").agg(*self._aggregations))
         statistics = SegmentStatistics.measure(partials)
-        if statistics is None:
-            return
-        operator.append(Segment(partials, statistics))
-        merged = operator.merge()
-        if merged is not None:
-            measured = SegmentStatistics.measure(merged)
-            operator.merged(None if measured is None else Segment(merged, measured))
+        if statistics is not None:
+            operator.append(Segment(partials, statistics))
 
     def close(self, watermark: int) -> list[WindowRow]:
         """The rows of the windows that a watermark closes, ascending by their end."""
@@ -117,7 +112,7 @@ class SparkWindows:
 
     def finish(self) -> list[WindowRow]:
         """The rows of all windows that are open, ascending by their end."""
-        last = self._operator.last_end
+        last = self._operator.open_until
         return [] if last is None else self.close(last)
 
     def restore(self, window: WindowGrid) -> None:
@@ -141,7 +136,7 @@ class SparkWindows:
 
     def is_empty(self) -> bool:
         """Whether no window that is still open holds anything."""
-        last, closed = self._operator.last_end, self._operator.closed
+        last, closed = self._operator.open_until, self._operator.closed
         return last is None or (closed is not None and last <= closed)
 
     def dispose(self) -> None:
