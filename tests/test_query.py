@@ -80,7 +80,7 @@ def test_keys_nulls_late_rows_and_progress(spark: SparkSession, feed: Feed, tmp_
     assert progress["nullTimestamps"]["total"] == 3
     assert progress["substreams"]["a"]["lateRows"] == 2
     assert progress["substreams"]["c"] == {
-        "watermark": None, "idle": False, "holdsWatermark": False, "lateRows": 0, "nullTimestamps": 2,
+        "watermark": None, "idle": False, "holdsWatermark": False, "caughtUp": None, "lateRows": 0, "nullTimestamps": 2,
     }  # fmt: skip
     assert progress["snapshot"] == {"deltas": 0, "entries": 0}
     third = query.recentProgress[2]

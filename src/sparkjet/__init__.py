@@ -13,6 +13,7 @@ from sparkjet.errors import (
 )
 from sparkjet.query import StreamingQuery
 from sparkjet.reading import read_files
+from sparkjet.starting import start
 from sparkjet.stream import Stream, stream
 from sparkjet.time import (
     PolicySettings,
@@ -28,7 +29,7 @@ from sparkjet.time import (
     no_throttling,
     with_fixed_lag,
 )
-from sparkjet.windows.window import window
+from sparkjet.windows import session_window, window
 
 __all__ = [
     "Aggregate",
@@ -57,6 +58,8 @@ __all__ = [
     "limiting_timestamp_and_wall_clock_lag",
     "no_throttling",
     "read_files",
+    "session_window",
+    "start",
     "stream",
     "window",
     "with_fixed_lag",

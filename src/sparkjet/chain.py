@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NoReturn
 
 from typing_extensions import Self
@@ -22,16 +22,28 @@ Transformation = Callable[["DataFrame"], "DataFrame"]
 class Steps:
     """A DataFrame and the transformations that each batch of it goes through.
 
-    ``shape`` is the same chain applied to ``source``: for its schema and for errors, never executed.
+    Attributes:
+        source: The streaming DataFrame, or the results of windows.
+        shape: The same chain applied to ``source``: for its schema and for errors, never executed.
+        transformations: The chain.
+        keeps_rows: Whether no row is filtered out on the way.
+        passes: How often a batch is read by the chain.
     """
 
     source: DataFrame
     shape: DataFrame
     transformations: tuple[Transformation, ...] = ()
+    keeps_rows: bool = True
+    passes: int = 1
 
-    def then(self, transformation: Transformation) -> Steps:
+    def then(self, transformation: Transformation, *, keeps_rows: bool = True) -> Steps:
         """The chain with one more link; Spark's analysis errors are raised here."""
-        return Steps(self.source, transformation(self.shape), (*self.transformations, transformation))
+        return replace(
+            self,
+            shape=transformation(self.shape),
+            transformations=(*self.transformations, transformation),
+            keeps_rows=self.keeps_rows and keeps_rows,
+        )
 
     def apply(self, frame: DataFrame) -> DataFrame:
         """Run the chain on a batch."""
@@ -69,7 +81,7 @@ class Selectable:
 
     def where(self, condition: Column | str) -> Self:
         """Keep rows, as ``DataFrame.where``; rows that are filtered out still move the watermark."""
-        return self._with(self._steps.then(lambda frame: frame.where(condition)))
+        return self._with(self._steps.then(lambda frame: frame.where(condition), keeps_rows=False))
 
     def filter(self, condition: Column | str) -> Self:
         """Same as :meth:`where`."""

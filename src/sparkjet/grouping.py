@@ -12,34 +12,48 @@ from typing_extensions import Self
 from sparkjet.aggregate import Aggregate, AggregateOperation, Inputs, as_aggregate
 from sparkjet.chain import Selectable, Steps
 from sparkjet.columns import HIDDEN, TIME
-from sparkjet.engine.pipeline import Key, Pipeline, Watermark
+from sparkjet.engine.plan import Rows
+from sparkjet.engine.stage import Key, Stage
 from sparkjet.errors import AnalysisError
 from sparkjet.functions import count
-from sparkjet.windows.window import Window
+from sparkjet.windows import SessionWindow, Window
 from sparkjet.writer import StreamWriter
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
+    from sparkjet.engine.inputs import Input
+
 
 class GroupedStream:
-    """A stream grouped by a window and keys, waiting for its aggregates; made by ``Stream.groupBy``."""
+    """A stream grouped by a window and keys, waiting for its aggregates; made by ``groupBy``."""
 
-    def __init__(self, steps: Steps, watermark: Watermark, columns: Sequence[Window | Column | str]) -> None:
-        windows = [column for column in columns if isinstance(column, Window)]
+    def __init__(
+        self,
+        steps: Steps,
+        inputs: tuple[Input, ...],
+        parent: Stage | None,
+        event_time: str,
+        columns: Sequence[Window | SessionWindow | Column | str],
+    ) -> None:
+        windows = [column for column in columns if isinstance(column, Window | SessionWindow)]
         if len(windows) != 1:
-            message = f"groupBy: expected exactly one sj.window(…), got {len(windows)}: without one no result is final."
+            message = (
+                "groupBy: expected exactly one sj.window(…) or sj.session_window(…), "
+                f"got {len(windows)}: without one no result is final."
+            )
             raise AnalysisError(message)
         self._window = windows[0]
-        if self._window.time_column != watermark.event_time:
+        if self._window.time_column != event_time:
             message = (
-                f"window: the column {self._window.time_column!r} has no watermark, which is on "
-                f"{watermark.event_time!r}. Use that column in both places."
+                f"{self._window.name}: the column {self._window.time_column!r} has no watermark, which is on "
+                f"{event_time!r}. Use that column in both places."
             )
             raise AnalysisError(message)
         self._steps = steps
-        self._watermark = watermark
-        columns_only = [column for column in columns if not isinstance(column, Window)]
+        self._inputs = inputs
+        self._parent = parent
+        columns_only = [column for column in columns if not isinstance(column, Window | SessionWindow)]
         fields = steps.shape.select(*columns_only).schema.fields if columns_only else []
         if len(fields) != len(columns_only):
             message = "groupBy: name each key column by itself; one of the columns stands for several."
@@ -53,7 +67,8 @@ class GroupedStream:
             for field, column in zip(fields, columns_only, strict=True)
         )
         names = iter(key.name for key in self._keys)
-        self._order = tuple(self._window.name if isinstance(c, Window) else next(names) for c in columns)
+        order = (self._window.name if isinstance(c, Window | SessionWindow) else next(names) for c in columns)
+        self._order = tuple(order)
 
     def agg(self, *exprs: Aggregate | AggregateOperation) -> WindowedStream:
         """Compute aggregates of :mod:`sparkjet.functions` or your own, as ``GroupedData.agg``.
@@ -73,17 +88,18 @@ class GroupedStream:
             message = f"agg: two columns of the result are named {twice[0]!r}. Rename one with alias(…)."
             raise AnalysisError(message)
         inputs = Inputs(self._steps.shape.drop(*HIDDEN[1:]), F.col(TIME))
-        pipeline = Pipeline(
+        stage = Stage(
             steps=self._steps,
-            watermark=self._watermark,
+            inputs=self._inputs,
+            parent=self._parent,
             window=self._window,
             keys=self._keys,
             order=self._order,
             computes=tuple(aggregate.computes for aggregate in aggregates),
             results=tuple((aggregate.name, aggregate.resolve(inputs)) for aggregate in aggregates),
         )
-        shape = pipeline.shape()
-        return WindowedStream(pipeline, Steps(shape, shape))
+        shape = stage.shape()
+        return WindowedStream(stage, Steps(shape, shape))
 
     def count(self) -> WindowedStream:
         """Number of rows in each window, in a column ``count``, as ``GroupedData.count``."""
@@ -93,18 +109,58 @@ class GroupedStream:
 class WindowedStream(Selectable):
     """Final rows of windows: the window, the keys and the aggregates.
 
-    ``select``, ``where``, ``withColumn`` and ``drop`` shape the rows that the sink gets; they do not change what is
-    computed.
+    ``select``, ``where``, ``withColumn`` and ``drop`` shape the rows; they do not change what is computed.
     """
 
-    def __init__(self, pipeline: Pipeline, steps: Steps) -> None:
+    def __init__(self, stage: Stage, steps: Steps) -> None:
         super().__init__(steps)
-        self._pipeline = pipeline
+        self._stage = stage
 
     def _with(self, steps: Steps) -> Self:
-        return type(self)(self._pipeline, steps)
+        return type(self)(self._stage, steps)
+
+    def groupBy(self, *cols: Window | SessionWindow | Column | str) -> GroupedStream:
+        """Aggregate these rows again, in longer windows: count per minute, then the highest count per hour.
+
+        The window names this one's window column, as in Spark: ``sj.window("window", "1 hour")``. The time of a row
+        is the last microsecond of its window; nothing is ever late here, because the watermark is the same.
+
+        Raises:
+            AnalysisError: Without exactly one window, or with columns that cannot be keys.
+        """
+        return GroupedStream(self._steps, self._stage.inputs, self._stage, self._stage.window.name, cols)
+
+    @property
+    def lateRows(self) -> LateStream:
+        """The rows that these windows do not count: late, or without an event time.
+
+        Raises:
+            AnalysisError: On windows over windows, where nothing can be late.
+        """
+        shape = self._stage.late_shape()
+        return LateStream(self._stage, Steps(shape, shape))
 
     @property
     def writeStream(self) -> StreamWriter:
         """The way to a sink, as ``DataFrame.writeStream``."""
-        return StreamWriter(self._pipeline, self._steps)
+        return StreamWriter(self._stage, self._steps, Rows.RESULTS)
+
+
+class LateStream(Selectable):
+    """Rows that a window dropped, as they came, with ``_substream``, ``_watermark`` and ``_reason``.
+
+    ``_watermark`` is the one that judged them, ``_reason`` is ``late`` or ``null_timestamp``. Deliver them with
+    ``sj.start(result.writeStream…, lateRows=result.lateRows.writeStream…)``.
+    """
+
+    def __init__(self, stage: Stage, steps: Steps) -> None:
+        super().__init__(steps)
+        self._stage = stage
+
+    def _with(self, steps: Steps) -> Self:
+        return type(self)(self._stage, steps)
+
+    @property
+    def writeStream(self) -> StreamWriter:
+        """The way to a sink, as ``DataFrame.writeStream``."""
+        return StreamWriter(self._stage, self._steps, Rows.LATE)

@@ -10,10 +10,15 @@ QUERY_OPTIONS: Mapping[str, str] = {
     "checkpointLocation": "Directory of the query's snapshots and of Spark's derived checkpoint.",
     "processingGuarantee": "exactly-once (default), at-least-once or none.",
     "closeWindowsAtEnd": "With trigger(availableNow=True): also emit the windows that are still open at the end.",
-    "lateRowsPath": "Directory that late rows and rows without event time are delivered to, as Parquet files.",
     "statePartitions": "Number of partitions of the state; by default the cluster's parallelism.",
 }
-"""Options of every sink."""
+"""Options of the query as a whole."""
+
+OUTPUT_OPTIONS: Mapping[str, str] = {
+    "lateRowsPath": "Directory that late rows and rows without event time are delivered to, as Parquet files.",
+    "earlyResultsPeriod": 'With outputMode("update"): how often rows of open windows come; by default every batch.',
+}
+"""Options of every output."""
 
 FILE_OPTIONS: Mapping[str, str] = {
     "path": "Output directory.",
@@ -64,7 +69,7 @@ class Options:
         Raises:
             AnalysisError: Naming the option and the nearest known one.
         """
-        known = [*QUERY_OPTIONS, *SINK_OPTIONS[sink]]
+        known = [*QUERY_OPTIONS, *OUTPUT_OPTIONS, *SINK_OPTIONS[sink]]
         lowered = {name.lower() for name in known}
         for lower, (name, _) in self._given.items():
             if lower not in lowered:

@@ -7,20 +7,10 @@ import json
 import logging
 import threading
 from collections import deque
-from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import SparkSession
-
-from sparkjet.engine.epoch import Engine, Parts, configure
-from sparkjet.engine.log import RecordLog
-from sparkjet.engine.outputs import Outputs
-from sparkjet.engine.recovery import recover
+from sparkjet.engine.caught_up import caught_up
 from sparkjet.errors import FencedError, SparkjetError
-from sparkjet.sinks.outbox import OutboxSink
-from sparkjet.sinks.protocol import Guarantee
-from sparkjet.snapshots import DirectoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,10 +18,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery as SparkQuery
 
-    from sparkjet.clock import Clock
-    from sparkjet.engine.pipeline import Pipeline
-    from sparkjet.engine.steps import StepListener
-    from sparkjet.sinks.protocol import Sink
+    from sparkjet.engine.epoch import Engine
+    from sparkjet.engine.plan import Plan
+    from sparkjet.ticker import Ticker
 
 logger = logging.getLogger("sparkjet")
 
@@ -42,78 +31,16 @@ class _StoppedError(SparkjetError):
     """The query is being stopped; the batch that Spark has just planned is not run."""
 
 
-@dataclass(frozen=True)
-class Trigger:
-    """When micro-batches run."""
-
-    processing_time: str | None = None
-    available_now: bool = False
-
-
-@dataclass(frozen=True)
-class Launch:
-    """A checked query on its way to running."""
-
-    pipeline: Pipeline
-    sinks: Mapping[str, Sink]
-    home: Path
-    guarantee: Guarantee
-    partitions: int
-    trigger: Trigger
-    close_at_end: bool
-    name: str | None
-    clock: Clock
-    listener: StepListener
-
-    def start(self) -> StreamingQuery:
-        """Recover and start; see :meth:`sparkjet.writer.StreamWriter.start`."""
-        store = DirectoryStore(self.home / "snapshots")
-        store.open("checkpointLocation")
-        session = _own_session(self.pipeline.steps.source.sparkSession)
-        configure(session, self.partitions)
-        for sink in self.sinks.values():
-            if isinstance(sink, OutboxSink):
-                sink.attach(self.home / "snapshots" / "outbox", session)
-        parts = Parts(
-            pipeline=self.pipeline,
-            guarantee=self.guarantee,
-            partitions=self.partitions,
-            session=session,
-            store=store,
-            log=RecordLog(store),
-            outputs=Outputs(self.sinks),
-            clock=self.clock,
-            listener=self.listener,
-        )
-        engine, checkpoint = recover(parts, self.home / "spark")
-        query = StreamingQuery(engine, self._guarantees(), close_at_end=self.close_at_end)
-        writer = self.pipeline.steps.source.writeStream.foreachBatch(query._run_batch)  # noqa: SLF001
-        writer = writer.option("checkpointLocation", f"file:{checkpoint.directory}")
-        if self.name is not None:
-            writer = writer.queryName(self.name)
-        if self.trigger.available_now:
-            writer = writer.trigger(availableNow=True)
-        elif self.trigger.processing_time is not None:
-            writer = writer.trigger(processingTime=self.trigger.processing_time)
-        fenced = engine.fenced()
-        if fenced is not None:
-            # Spark ends a running query when one of the same id starts: that must not be our successor's.
-            raise fenced
-        query._attach(writer.start())  # noqa: SLF001
-        return query
-
-    def _guarantees(self) -> dict[str, str]:
-        """What each sink gives: its own promise or the query's, whichever is weaker."""
-        order = list(Guarantee)
-        return {name: max(self.guarantee, sink.guarantee, key=order.index).value for name, sink in self.sinks.items()}
-
-
 class StreamingQuery:
     """A started query. Thread-safe; every method runs on the driver."""
 
-    def __init__(self, engine: Engine, guarantees: Mapping[str, str], *, close_at_end: bool) -> None:
+    def __init__(
+        self, engine: Engine, plan: Plan, guarantees: Mapping[str, str], *, close_at_end: bool, ticker: Ticker | None
+    ) -> None:
         self._engine = engine
+        self._plan = plan
         self._close_at_end = close_at_end
+        self._ticker = ticker
         self._guarantees = dict(guarantees)
         self._spark: SparkQuery
         self._epoch = threading.Lock()
@@ -185,8 +112,30 @@ class StreamingQuery:
         return self._failure
 
     def processAllAvailable(self) -> None:
-        """Wait until all input that is there now has been processed and committed. For tests."""
+        """Wait until all input that is there now has been processed and committed. For tests.
+
+        Then the clock is looked at once more, so that a test which sets it need not wait for the next tick.
+        """
         self._spark.processAllAvailable()
+        if self._ticker is not None:
+            with self._epoch:
+                self._tick()
+        if self._failure is not None:
+            raise self._failure
+
+    def retireSubstream(self, substream: str) -> None:
+        """Stop waiting for a substream that will have no more data, e.g. of a partition that was removed.
+
+        Windows that only waited for it are emitted at once. If it comes back it is a new substream; rows that are
+        late by then are counted as late.
+
+        Raises:
+            AnalysisError: There is no such substream; the message names the nearest.
+        """
+        with self._epoch:
+            self._refuse_if_stopping()
+            self._engine.retire(substream)
+            self._note()
 
     def explain(self, extended: bool = False) -> None:
         """Print Spark's plan of the last batch's source."""
@@ -215,6 +164,8 @@ class StreamingQuery:
     def _attach(self, spark_query: SparkQuery) -> None:
         self._spark = spark_query
         threading.Thread(target=self._supervise, name=f"sparkjet-{self.id}", daemon=True).start()
+        if self._ticker is not None:
+            self._ticker.start(self.id, self._tick_between_epochs)
 
     def _run_batch(self, batch: DataFrame, batch_id: int) -> None:
         """Called by Spark in the query's thread."""
@@ -224,7 +175,7 @@ class StreamingQuery:
         else:
             try:
                 self._refuse_if_stopping()
-                if self._engine.run_batch(batch, batch_id):
+                if self._engine.run_batch(batch, batch_id, self._caught_up(batch_id)):
                     self._note()
             except _StoppedError:
                 raise
@@ -242,6 +193,44 @@ class StreamingQuery:
             message = "The query is being stopped."
             raise _StoppedError(message)
 
+    def _tick_between_epochs(self) -> None:
+        """Called by the ticker; while an epoch runs the clock is looked at there."""
+        if self._epoch.acquire(blocking=False):
+            try:
+                self._tick()
+            finally:
+                self._epoch.release()
+
+    def _tick(self) -> None:
+        """Run an epoch without a batch if the clock makes one due; holds the lock."""
+        if self._stopping.is_set() or self._finished.is_set() or self._failure is not None or not self._spark.isActive:
+            return
+        try:
+            if self._engine.tick(self._caught_up(None)):
+                self._note()
+        except BaseException as error:  # noqa: BLE001 - kept: exception() and awaitTermination() raise it
+            self._fail(error)
+            # Between epochs, as we hold the lock; the supervisor then ends.
+            self._spark.stop()
+
+    def _caught_up(self, batch_id: int | None) -> dict[str, bool | None]:
+        """What Spark's newest progress says of the substreams.
+
+        Only between epochs, and once it tells of the last batch: otherwise a source that can tell counts as having
+        more to read, unless the substream is idle already.
+        """
+        substreams = self._engine.state.tracker.progress()
+        newest = self._spark.lastProgress
+        if newest is None:
+            return {}
+        told = json.loads(newest.json)
+        answers = caught_up(self._plan.inputs, told["sources"], [substream.id for substream in substreams])
+        position = self._engine.record.spark
+        if batch_id is not None or position is None or told["batchId"] < position.batch:
+            idle = {substream.id: substream.idle for substream in substreams}
+            return {name: None if answer is None else idle[name] for name, answer in answers.items()}
+        return answers
+
     def _supervise(self) -> None:
         try:
             try:
@@ -256,6 +245,8 @@ class StreamingQuery:
         except BaseException as error:  # noqa: BLE001 - kept: exception() and awaitTermination() raise it
             self._fail(error)
         finally:
+            if self._ticker is not None:
+                self._ticker.stop()
             self._finished.set()
 
     def _used_up(self) -> bool:
@@ -289,8 +280,3 @@ class StreamingQuery:
         """Keep the progress of the epoch that has just ended."""
         engine = self._engine
         self._progress.append(engine.progress.describe(engine.record, engine.state))
-
-
-def _own_session(session: SparkSession) -> SparkSession:
-    """A session with the user's settings, so that ours do not change the user's."""
-    return SparkSession(session.sparkContext, session._jsparkSession.cloneSession())

@@ -11,18 +11,19 @@ from typing_extensions import Self
 
 from sparkjet.chain import Selectable, Steps
 from sparkjet.columns import SUBSTREAM, TIME, quoted, substream_id
-from sparkjet.engine.inspection import check_source
-from sparkjet.engine.pipeline import Watermark
+from sparkjet.engine.inputs import Input, Watermark
+from sparkjet.engine.inspection import check_source, streaming_sources
 from sparkjet.errors import AnalysisError, nearest
 from sparkjet.grouping import GroupedStream
 from sparkjet.time import limiting_lag, parse_duration
-from sparkjet.windows.window import Window
+from sparkjet.union import united
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from sparkjet.time import PolicySettings, Throttle
     from sparkjet.time.durations import Duration
+    from sparkjet.windows import SessionWindow, Window
 
 
 class Stream(Selectable):
@@ -32,12 +33,23 @@ class Stream(Selectable):
     a new object and only describe the query; nothing runs before ``writeStream…start()``.
     """
 
-    def __init__(self, steps: Steps, watermark: Watermark | None = None) -> None:
+    def __init__(
+        self, steps: Steps, inputs: tuple[Input, ...] = (), event_time: str = "", name: str | None = None
+    ) -> None:
         super().__init__(steps)
-        self._watermark = watermark
+        self._inputs = inputs
+        self._event_time = event_time
+        self._name = name
 
     def _with(self, steps: Steps) -> Self:
-        return type(self)(steps, self._watermark)
+        return type(self)(steps, self._inputs, self._event_time, self._name)
+
+    def alias(self, alias: str) -> Stream:
+        """Name the stream, as ``DataFrame.alias``: its substreams are called ``<alias>/…`` once it is in a union."""
+        if not alias or "/" in alias:
+            message = f"alias: {alias!r} must be a name without a slash."
+            raise AnalysisError(message)
+        return Stream(self._steps, self._inputs, self._event_time, alias)
 
     def withWatermark(
         self,
@@ -46,7 +58,9 @@ class Stream(Selectable):
         *,
         by: str | Sequence[str] = (),
         substreams: Sequence[str] = (),
+        discover: Duration | None = None,
         idleTimeout: Duration | None = None,
+        substreamTimeout: Duration | None = None,
         throttle: Throttle | None = None,
     ) -> Stream:
         """Say which column is the event time and how far it may be out of order, as ``DataFrame.withWatermark``.
@@ -61,15 +75,19 @@ class Stream(Selectable):
                 name. Without it all rows are one substream.
             substreams: Names of substreams to wait for from the start. One that is not listed and appears late may
                 find its first rows late.
-            idleTimeout: Processing time after which a substream without rows no longer holds the watermark. None:
-                never.
-            throttle: When the watermark may move; by default in steps of the window's slide.
+            discover: Processing time from the query's first start in which no window is closed, so that substreams
+                nobody listed can show up first.
+            idleTimeout: Processing time after which a substream without rows no longer holds the watermark, if its
+                source does not know of more to read. None: never.
+            substreamTimeout: Processing time after which a substream without rows is taken to be gone for good; see
+                also :meth:`StreamingQuery.retireSubstream`. None: never.
+            throttle: When the watermark may move; by default in steps of the windows' slides.
 
         Raises:
             AnalysisError: Wrong column, type, policy or duration, naming it and what would be right.
         """
-        if self._watermark is not None:
-            message = f"withWatermark({eventTime!r}): this stream already has one, on {self._watermark.event_time!r}."
+        if self._inputs:
+            message = f"withWatermark({eventTime!r}): this stream already has one, on {self._event_time!r}."
             raise AnalysisError(message)
         columns = (by,) if isinstance(by, str) else tuple(by)
         for option, name in [("eventTime", eventTime), *(("by", name) for name in columns)]:
@@ -91,23 +109,63 @@ class Stream(Selectable):
             policy=limiting_lag(policy) if not hasattr(policy, "create") else policy,
             by=columns,
             substreams=tuple(str(name) for name in substreams),
-            idle_timeout=None if idleTimeout is None else parse_duration(idleTimeout, "idleTimeout", minimum=1),
+            discover=_optional(discover, "discover"),
+            idle_timeout=_optional(idleTimeout, "idleTimeout"),
+            substream_timeout=_optional(substreamTimeout, "substreamTimeout"),
             throttle=throttle,
         )
         hidden = {TIME: F.unix_micros(quoted(eventTime)), SUBSTREAM: substream_id(columns)}
         source = self._steps.shape.withColumns(hidden)
-        return Stream(Steps(source, source), settings)
+        each = Input("", settings, streaming_sources(source))
+        return Stream(Steps(source, source), (each,), eventTime, self._name)
 
-    def groupBy(self, *cols: Window | Column | str) -> GroupedStream:
-        """Group by one ``sj.window`` and any number of key columns, as ``DataFrame.groupBy``.
+    def union(self, other: Stream) -> Stream:
+        """The rows of both streams, column by column, as ``DataFrame.union``; each keeps its own watermark policy.
+
+        The watermark is the least of all substreams of all inputs. Substreams are then called ``1/…`` and ``2/…``, or
+        by the streams' :meth:`alias`. Windows name this stream's event-time column.
+
+        A ``where`` before the union costs: the batch is then held in memory and read once for each side. After the
+        union it costs nothing.
+
+        Raises:
+            AnalysisError: Something else than a stream with a watermark, or other columns.
+        """
+        if not isinstance(other, Stream):
+            message = f"union: expected a stream, got {type(other).__name__}. Start it with sj.stream(…)."
+            raise AnalysisError(message)
+        if not self._inputs or not other._inputs:
+            message = "union: each stream needs a watermark of its own; call withWatermark(…) before union(…)."
+            raise AnalysisError(message)
+        if len(self.columns) != len(other.columns):
+            message = f"union: the columns {self.columns} and {other.columns} do not match one by one."
+            raise AnalysisError(message)
+        names = (self._name or "1", other._name or "2")
+        if names[0] == names[1]:
+            message = f"union: both streams are called {names[0]!r}. Give one another alias(…)."
+            raise AnalysisError(message)
+        pairs = [(names[0], each) for each in self._inputs] + [(names[1], each) for each in other._inputs]
+        inputs = tuple(each.below(f"{name}/") for name, each in pairs)
+        return Stream(united(self._steps, other._steps, names), inputs, self._event_time)
+
+    def unionByName(self, other: Stream) -> Stream:
+        """The rows of both streams, column by name, as ``DataFrame.unionByName``; see :meth:`union`."""
+        missing = sorted(set(self.columns) ^ set(other.columns))
+        if missing:
+            message = f"unionByName: only one of the two streams has a column {missing[0]!r}."
+            raise AnalysisError(message)
+        return self.union(other.select(*(quoted(name) for name in self.columns)))
+
+    def groupBy(self, *cols: Window | SessionWindow | Column | str) -> GroupedStream:
+        """Group by one ``sj.window`` or ``sj.session_window`` and any number of key columns, as ``DataFrame.groupBy``.
 
         Raises:
             AnalysisError: Without a watermark, without exactly one window, or with columns that cannot be keys.
         """
-        if self._watermark is None:
+        if not self._inputs:
             message = 'groupBy: a window needs a watermark; call withWatermark("<event time>", "<lag>") first.'
             raise AnalysisError(message)
-        return GroupedStream(self._steps, self._watermark, cols)
+        return GroupedStream(self._steps, self._inputs, None, self._event_time, cols)
 
 
 def stream(df: DataFrame) -> Stream:
@@ -122,3 +180,7 @@ def stream(df: DataFrame) -> Stream:
     """
     check_source(df)
     return Stream(Steps(df, df))
+
+
+def _optional(duration: Duration | None, option: str) -> int | None:
+    return None if duration is None else parse_duration(duration, option, minimum=1)

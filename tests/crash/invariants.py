@@ -45,10 +45,10 @@ def check(place: Place, job: Job, *, batches: int, closings: Collection[int], sw
     _partition(place, job, expected.accepted)
 
     record = newest_record(place)
-    assert record.late == expected.dropped("late")
-    assert record.null_timestamps == expected.dropped("null_timestamp")
-    assert record.windows is not None
-    assert not record.windows.deltas, f"state is left: {record.windows.deltas}"
+    (stage,) = record.stages.values()
+    assert stage.late == expected.dropped("late")
+    assert stage.null_timestamps == expected.dropped("null_timestamp")
+    assert not stage.deltas, f"state is left: {stage.deltas}"
     if swept:
         assert strays(place) == []
 

@@ -15,7 +15,7 @@ from sparkjet.snapshots import DirectoryStore
 
 def record(epoch: int, takeover: int) -> Record:
     """A record that only says who decided what."""
-    return Record("epoch", "query", takeover, f"run {takeover}", epoch, {}, 0, {}, None, None, [], {}, {})
+    return Record("epoch", "query", takeover, f"run {takeover}", epoch, {}, 0, {}, {}, {}, None, [])
 
 
 @pytest.fixture

@@ -37,11 +37,10 @@ def record(epoch: int, *, takeover: int = 0) -> Record:
         fingerprint={"keys": {"k": "string"}},
         clock=-5,
         watermarks={"emitted": -(2**63)},
-        windows=None,
+        stages={},
+        early_at={},
         spark=None,
         transactions=[],
-        late={"a": 1},
-        null_timestamps={},
     )
 
 

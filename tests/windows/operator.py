@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 from pyspark.sql import functions as F
 
 from sparkjet.aggregate import Aggregate, Inputs
 from sparkjet.engine.aggregation import Aggregation
-from sparkjet.engine.record import Record
-from sparkjet.engine.state import QueryState
+from sparkjet.engine.record import WindowState
+from sparkjet.engine.stage_state import StageState
 from sparkjet.snapshots import DirectoryStore
-from sparkjet.time import MIN, SubstreamTracker, WindowGrid, limiting_lag
+from sparkjet.time import MIN, WindowGrid
 from sparkjet.windows import Accumulators, SegmentStatistics, SlidingWindows
 from tests.windows.model import Batch, Row
 
@@ -45,42 +46,28 @@ class OperatorRun:
         self._epoch += 1
         events = self._spark.createDataFrame([(e.key, e.time, e.value) for e in batch.events], SCHEMA)
         framed = events.withColumn("frame", operator.frame_of(F.col("time")))
-        self.late += framed.where(operator.is_late(F.col("frame"))).count()
-        accepted = framed.where(~operator.is_late(F.col("frame")))
+        self.late += framed.where(operator.is_late(F.col("time"))).count()
+        accepted = framed.where(~operator.is_late(F.col("time")))
         grouped = accepted.groupBy(F.col("key").alias("key0"), "frame", F.lit(None).cast("string").alias("dropped"))
         table = operator.partitioned(grouped.agg(*Accumulators.aggregations(self._results)))
         outcome = Aggregation(table, SegmentStatistics.measure(table))
-        self.state.append(outcome, f"000000-{self._epoch:09d}-0", self._store)
-        watermark = operator.last_end if batch.watermark is None else batch.watermark
+        self.state.append(outcome)
+        watermark = operator.open_until if batch.watermark is None else batch.watermark
         windows = operator.close(MIN if watermark is None else watermark)
+        self.state.save(f"000000-{self._epoch:09d}-0", self._store)
         rows = [] if windows is None else [(r[0], r[1], r[2], tuple(r[3:])) for r in windows.collect()]
         operator.release()
         return rows
 
     def restart(self, window: WindowGrid | None = None) -> None:
         """Throw the state away and restore it from the store, into another window if given."""
-        record = Record(
-            kind="epoch",
-            query="q",
-            takeover=0,
-            run="r",
-            epoch=self._epoch,
-            fingerprint={},
-            clock=0,
-            watermarks=self.state.tracker.snapshot(),
-            windows=self.state.window_state(),
-            spark=None,
-            transactions=[],
-            late={},
-            null_timestamps={},
-        )
         before = self.state.operator
-        self.state = self._new(window if window is not None else before.window)
-        copied = Record.decode(record.encode(), "record")
-        self.state.restore(copied, self._spark, self._store, f"000000-{self._epoch:09d}-moved")
+        saved = msgspec.json.decode(msgspec.json.encode(self.state.snapshot()), type=WindowState)
+        self.state = self._new(window if window is not None else self._window)
+        self.state.restore(saved, self._spark, self._store, f"000000-{self._epoch:09d}-moved")
         before.restore([], None)
         before.release()
 
-    def _new(self, window: WindowGrid) -> QueryState:
-        operator = SlidingWindows(window, ["key0"], self._accumulators, PARTITIONS)
-        return QueryState(operator, SubstreamTracker(limiting_lag(0)))
+    def _new(self, window: WindowGrid) -> StageState:
+        self._window = window
+        return StageState(SlidingWindows(window, ["key0"], self._accumulators, PARTITIONS))

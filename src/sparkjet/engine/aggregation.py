@@ -9,34 +9,33 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from sparkjet.columns import SUBSTREAM, TIME
-from sparkjet.engine.pipeline import DROPPED, LATE
+from sparkjet.engine.stage import LATE, dropped_rows
 from sparkjet.windows import SegmentStatistics
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, Observation
 
-    from sparkjet.engine.pipeline import Pipeline
-    from sparkjet.windows import SlidingWindows
+    from sparkjet.engine.plan import Plan
+    from sparkjet.engine.stage import Stage
+    from sparkjet.windows import WindowOperator
 
 
 @dataclass
 class Aggregation:
-    """Outcome of stage 1.
+    """Outcome of stage 1 for one window.
 
     Attributes:
         table: Partial rows and counts of dropped rows in one local checkpoint.
         statistics: Of the partial rows; None if every row was dropped.
         accepted: Number of accepted rows.
-        highest: Highest event time of each substream that had one.
         late: Late rows by substream.
         null_timestamps: Rows without an event time by substream.
-        rows: The batch's rows with their verdict, held until :meth:`release`; None unless late rows are delivered.
+        rows: The rows with their verdict, held until :meth:`release`; None unless late rows are delivered.
     """
 
     table: DataFrame
     statistics: SegmentStatistics | None = None
     accepted: int = 0
-    highest: dict[str, int] = field(default_factory=dict)
     late: Counter[str] = field(default_factory=Counter)
     null_timestamps: Counter[str] = field(default_factory=Counter)
     rows: DataFrame | None = None
@@ -51,53 +50,69 @@ class Aggregation:
         """Whether any row was dropped."""
         return bool(self.late or self.null_timestamps)
 
-    def late_rows(self, watermark: int | None) -> DataFrame:
-        """The dropped rows as they came, with substream, the watermark that judged them, and the reason."""
-        assert self.rows is not None  # noqa: S101 - only called where late rows are delivered
-        judged_by = F.lit(None).cast("timestamp") if watermark is None else F.timestamp_micros(F.lit(watermark))
-        return (
-            self.rows.where(F.col(DROPPED).isNotNull())
-            .withColumns(
-                {
-                    "_substream": F.col(SUBSTREAM),
-                    "_watermark": judged_by,
-                    "_reason": F.substring_index(DROPPED, ":", 1),
-                }
-            )
-            .drop(DROPPED, TIME, SUBSTREAM)
-        )
+    def late_rows(self, watermark: int | None) -> DataFrame | None:
+        """The dropped rows as they came, None if there are none."""
+        return None if self.rows is None or not self.dropped else dropped_rows(self.rows, watermark)
 
     def release(self) -> None:
-        """Let the batch's rows go."""
+        """Let the rows go."""
         if self.rows is not None:
             self.rows.unpersist()
 
 
-def aggregate(
-    batch: DataFrame, pipeline: Pipeline, operator: SlidingWindows, known: list[str], *, keep_rows: bool
-) -> Aggregation:
-    """Run stage 1 on a batch, as one Spark job over the source (two where a substream is new).
+class ObservedBatch:
+    """A batch on its way through the first stages; ``rows`` may be read as often as the plan says, at one scan.
 
-    The driver calls it with the names of the substreams it knows. Late is what the operator's state at the start of
-    the epoch says, so that a re-run judges each row the same way.
+    Args:
+        batch: The batch as Spark gives it to ``foreachBatch``.
+        plan: The query's plan.
+        known: Full names of the substreams that the tracker knows.
     """
-    observed, observation = pipeline.observe(batch, known)
-    rows = pipeline.rows(observed, operator)
-    if keep_rows:
-        rows = rows.persist()
-    try:
-        outcome = Aggregation(operator.partitioned(pipeline.partials(rows, operator)))
-        highest = observation.get
-        _count(outcome)
-        times = {name: highest.get(f"max{i}") for i, name in enumerate(known)}
-        new = sorted(highest.get("new") or [])
+
+    def __init__(self, batch: DataFrame, plan: Plan, known: list[str]) -> None:
+        self._batch = batch
+        self._known = known
+        self.rows: DataFrame
+        self._observation: Observation
+        self.rows, self._observation = plan.observe(batch, known)
+        self._held = plan.passes > 1
+        if self._held:
+            # The source would be read, and a user's Python function run, once for every branch and result.
+            self.rows = self.rows.persist()
+
+    def highest(self) -> dict[str, int]:
+        """Highest event time of each substream that had one, once a job has read the rows."""
+        observed = self._observation.get
+        times = {name: observed.get(f"max{i}") for i, name in enumerate(self._known)}
+        new = sorted(observed.get("new") or [])
         if new:
-            times |= _highest_of(batch, new)
+            # A second look at the batch, in the epochs in which a substream appears that nobody knew.
+            batch = self.rows if self._held else self._batch
+            chosen = batch.where(F.col(SUBSTREAM).isin(*new)).groupBy(SUBSTREAM).agg(F.max(TIME))
+            times |= {row[0]: row[1] for row in chosen.collect()}
+        return {name: time for name, time in times.items() if time is not None}
+
+    def release(self) -> None:
+        """Let the rows go."""
+        if self._held:
+            self.rows.unpersist()
+
+
+def aggregate(rows: DataFrame, stage: Stage, operator: WindowOperator, *, keep_rows: bool) -> Aggregation:
+    """Run stage 1 of one window as one Spark job over its rows.
+
+    Late is what the operator's state at the start of the epoch says, so that a re-run judges each row the same way.
+    """
+    judged = stage.judged(rows, operator)
+    if keep_rows:
+        judged = judged.persist()
+    try:
+        outcome = Aggregation(operator.partitioned(stage.partials(judged, operator)))
+        _count(outcome)
     except BaseException:
-        rows.unpersist()
+        judged.unpersist()
         raise
-    outcome.highest = {name: timestamp for name, timestamp in times.items() if timestamp is not None}
-    outcome.rows = rows if keep_rows else None
+    outcome.rows = judged if keep_rows else None
     return outcome
 
 
@@ -111,9 +126,3 @@ def _count(outcome: Aggregation) -> None:
         else:
             reason, _, substream = dropped.partition(":")
             (outcome.late if reason == LATE else outcome.null_timestamps)[substream] += events
-
-
-def _highest_of(batch: DataFrame, substreams: list[str]) -> dict[str, int]:
-    """Highest event time of substreams nobody knew: a second look at the batch, in the epochs in which one appears."""
-    chosen = batch.where(F.col(SUBSTREAM).isin(*substreams)).groupBy(SUBSTREAM).agg(F.max(TIME))
-    return {row[0]: row[1] for row in chosen.collect()}

@@ -1,14 +1,19 @@
-"""The epoch: one micro-batch from Spark's offsets to committed sinks."""
+"""The epoch: from a micro-batch, a tick of the clock or the end of the input to committed sinks."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from sparkjet.engine.aggregation import Aggregation, aggregate
+import msgspec
+
+from sparkjet.engine.aggregation import ObservedBatch, aggregate
+from sparkjet.engine.plan import Rows
 from sparkjet.engine.progress import EpochProgress
 from sparkjet.engine.record import Record
+from sparkjet.engine.results import Results
 from sparkjet.engine.spark_checkpoint import same_offsets
 from sparkjet.engine.steps import Step
 from sparkjet.errors import RecoveryError
@@ -21,7 +26,7 @@ if TYPE_CHECKING:
     from sparkjet.clock import Clock
     from sparkjet.engine.log import RecordLog
     from sparkjet.engine.outputs import Outputs
-    from sparkjet.engine.pipeline import Pipeline
+    from sparkjet.engine.plan import Plan
     from sparkjet.engine.record import Prepared
     from sparkjet.engine.spark_checkpoint import SparkCheckpoint
     from sparkjet.engine.state import QueryState
@@ -31,17 +36,18 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("sparkjet")
 
-RESULTS = "results"
-LATE_ROWS = "late"
 ATTEMPTS = 3
 LOST_STATE = "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"
+
+CaughtUp = Mapping[str, bool | None]
+"""By full name of a substream: whether it has been read to its end, None where its source cannot tell."""
 
 
 @dataclass(frozen=True)
 class Parts:
     """What an engine is built from: the query, its settings and the services it uses."""
 
-    pipeline: Pipeline
+    plan: Plan
     guarantee: Guarantee
     partitions: int
     session: SparkSession
@@ -50,6 +56,25 @@ class Parts:
     outputs: Outputs
     clock: Clock
     listener: StepListener
+
+
+@dataclass(frozen=True)
+class Work:
+    """What an epoch has to do; the same for every attempt at it.
+
+    Attributes:
+        kind: ``epoch``, ``tick`` or ``closing``, as the record says it.
+        now: The clock reading that every policy gets.
+        batch: The micro-batch, None where nothing has arrived.
+        batch_id: Spark's number of it.
+        caught_up: What the sources say.
+    """
+
+    kind: str
+    now: int
+    batch: DataFrame | None = None
+    batch_id: int | None = None
+    caught_up: CaughtUp | None = None
 
 
 class Engine:
@@ -66,7 +91,7 @@ class Engine:
         self.state = state
         self.progress = EpochProgress(epoch=record.epoch)
 
-    def run_batch(self, batch: DataFrame, batch_id: int) -> bool:
+    def run_batch(self, batch: DataFrame, batch_id: int, caught_up: CaughtUp | None = None) -> bool:
         """Run a micro-batch of Spark's as one epoch; the body of ``foreachBatch``.
 
         A batch that is in the record already is skipped, if it ends at the same offsets: the answer is then False.
@@ -86,96 +111,139 @@ class Engine:
             )
             raise RecoveryError(message)
         configure(batch.sparkSession, self._parts.partitions)
-        self._run(batch, batch_id)
+        self._run(Work("epoch", self._now(), batch, batch_id, caught_up))
         return True
+
+    def tick(self, caught_up: CaughtUp | None = None) -> bool:
+        """Let the clock do what it does on a quiet stream, as an epoch without a batch; False if nothing is due.
+
+        The policies are polled in either case, as some of them need to be.
+        """
+        now, tracker = self._now(), self.state.tracker
+        before = tracker.snapshot()
+        moved = tracker.advance(now, caught_up).watermark is not None
+        if not moved and not self._early_due(now, batch=False):
+            return False
+        tracker.restore(before)
+        self._run(Work("tick", now, caught_up=caught_up))
+        return True
+
+    def retire(self, substream: str) -> None:
+        """Stop waiting for a substream that will have no more data, and record that.
+
+        Raises:
+            AnalysisError: There is no such substream.
+        """
+        now = self._now()
+        self.state.tracker.retire(substream, now)
+        self._run(Work("tick", now))
 
     def close_windows(self) -> bool:
         """Emit what is still open, as an epoch of its own without a batch; False if nothing is open."""
-        if self.state.operator.last_end is None:
+        if not any(stage.is_open for stage in self.state.stages.values()):
             return False
-        self._run(None, None)
+        self._run(Work("closing", self._now()))
         return True
 
     def fenced(self) -> FencedError | None:
         """The error to end with if another driver has taken over, None if none has."""
         return self._parts.log.fenced(self._slot, self.record)
 
-    def _run(self, batch: DataFrame | None, batch_id: int | None) -> None:
+    def _run(self, work: Work) -> None:
+        tracked = self.state.tracker.snapshot()
         for attempt in range(ATTEMPTS):
             try:
-                self._epoch(batch, batch_id, attempt)
+                self._epoch(work, attempt)
             except Exception as error:
                 undecided = self.record.epoch < self.progress.epoch
                 if LOST_STATE not in str(error) or not undecided or attempt == ATTEMPTS - 1:
                     raise
                 logger.warning("epoch %d: state was lost with an executor, restoring it", self.progress.epoch)
-                self.state.operator.release()
+                self.state.release()
                 name = f"{self._transaction(attempt)}-moved"
                 self.state.restore(self.record, self._parts.session, self._parts.store, name)
+                # Not the record's: the policies may have been polled since, and must not hear of anything twice.
+                self.state.tracker.restore(tracked)
             else:
                 return
 
-    def _epoch(self, batch: DataFrame | None, batch_id: int | None, attempt: int) -> None:
-        parts, operator, tracker = self._parts, self.state.operator, self.state.tracker
-        progress = self.progress = EpochProgress(epoch=self.record.epoch + 1, batch=batch_id)
+    def _epoch(self, work: Work, attempt: int) -> None:
+        parts, tracker = self._parts, self.state.tracker
+        progress = self.progress = EpochProgress(epoch=self.record.epoch + 1, batch=work.batch_id)
         transaction = self._transaction(attempt)
         self._reached(Step.BEGIN)
         with progress.timed("settle"):
             parts.outputs.settle()
-        now = max(parts.clock.now(), self.record.clock)
         judged_by = None if tracker.watermark == MIN else tracker.watermark
-        outcome: Aggregation | None = None
-        if batch is not None:
-            with progress.timed("aggregate"):
-                known = [substream.id for substream in tracker.progress()]
-                keep = LATE_ROWS in parts.outputs.sinks
-                outcome = aggregate(batch, parts.pipeline, operator, known, keep_rows=keep)
-                self._count(outcome, now)
+        results = Results(parts.plan, self.state)
         try:
+            if work.batch is not None:
+                with progress.timed("aggregate"):
+                    self._aggregate(work.batch, work.now, results)
             self._reached(Step.AGGREGATED)
-            if outcome is not None:
-                tracker.advance(now)
-                with progress.timed("save"):
-                    self.state.append(outcome, str(transaction), parts.store)
-            else:
-                tracker.force(operator.last_end or MIN)
+            with progress.timed("windows"):
+                if work.kind == "closing":
+                    results.close_all()
+                else:
+                    tracker.advance(work.now, work.caught_up)
+                    results.close(tracker.watermark)
+            with progress.timed("save"):
+                for name, stage in self.state.stages.items():
+                    stage.save(f"{transaction}-{name}", parts.store)
             self._reached(Step.SAVED)
             with progress.timed("prepare"):
-                prepared = self._prepare(operator.close(tracker.watermark), outcome, transaction, judged_by)
+                early = self._early_due(work.now, batch=work.batch is not None)
+                prepared = self._prepare(results, early, transaction, judged_by)
+                self.state.early_at |= dict.fromkeys(early, work.now)
             self._reached(Step.PREPARED)
         finally:
-            if outcome is not None:
-                outcome.release()
-        self._decide(prepared, now, batch_id)
+            results.release()
+        self._decide(prepared, work)
 
-    def _count(self, outcome: Aggregation, now: int) -> None:
-        for name, timestamp in outcome.highest.items():
-            self.state.tracker.report(name, timestamp, now)
-        self.progress.accepted = outcome.accepted
-        self.progress.late, self.progress.null_timestamps = dict(outcome.late), dict(outcome.null_timestamps)
-        self.state.late += outcome.late
-        self.state.null_timestamps += outcome.null_timestamps
-        if outcome.dropped:
-            logger.warning(
-                "epoch %d dropped late rows %s and rows without event time %s",
-                self.progress.epoch,
-                self.progress.late,
-                self.progress.null_timestamps,
+    def _aggregate(self, batch: DataFrame, now: int, results: Results) -> None:
+        """Stage 1 of every window that reads the input, and what each substream has come to."""
+        plan = self._parts.plan
+        observed = ObservedBatch(batch, plan, [substream.id for substream in self.state.tracker.progress()])
+        try:
+            for name in plan.roots:
+                operator = self.state.stages[name].operator
+                keep = plan.delivers_late_rows(name)
+                results.accept(name, aggregate(observed.rows, plan.stages[name], operator, keep_rows=keep))
+            for substream, timestamp in observed.highest().items():
+                self.state.tracker.report(substream, timestamp, now)
+        finally:
+            observed.release()
+        self.progress.count(results.outcomes.values())
+
+    def _early_due(self, now: int, *, batch: bool) -> list[str]:
+        """Names of the outputs that early rows are due for."""
+        due = []
+        for output in self._parts.plan.outputs:
+            period = output.early_period
+            if period is None:
+                continue
+            since = now - self.state.early_at.setdefault(output.name, now)
+            stage = next(
+                state for name, state in self.state.stages.items() if self._parts.plan.stages[name] is output.stage
             )
+            if stage.is_open and (batch if period == 0 else since >= period):
+                due.append(output.name)
+        return due
 
     def _prepare(
-        self, windows: DataFrame | None, outcome: Aggregation | None, transaction: TransactionId, judged_by: int | None
+        self, results: Results, early: list[str], transaction: TransactionId, judged_by: int | None
     ) -> list[Prepared]:
-        outputs, pipeline = self._parts.outputs, self._parts.pipeline
         prepared: list[Prepared] = []
-        if windows is not None:
-            prepared += outputs.prepare(RESULTS, pipeline.finishing(pipeline.output(windows)), transaction)
-        if outcome is not None and outcome.rows is not None and outcome.dropped:
-            rows = outcome.late_rows(judged_by)
-            prepared += outputs.prepare(LATE_ROWS, rows, replace(transaction, sink=LATE_ROWS))
+        for output in self._parts.plan.outputs:
+            if output.rows is Rows.LATE:
+                rows = results.late_rows(output, judged_by)
+            else:
+                rows = results.rows(output, early=output.name in early)
+            if rows is not None:
+                prepared += self._parts.outputs.prepare(output.name, rows, replace(transaction, sink=output.name))
         return prepared
 
-    def _decide(self, prepared: list[Prepared], now: int, batch_id: int | None) -> None:
+    def _decide(self, prepared: list[Prepared], work: Work) -> None:
         """Record, commit and clean up; a sink that promises less is committed before the record or not recorded."""
         parts, progress = self._parts, self.progress
         if parts.guarantee is Guarantee.AT_LEAST_ONCE:
@@ -183,7 +251,7 @@ class Engine:
             prepared = []
         recorded = prepared if parts.guarantee is Guarantee.EXACTLY_ONCE else []
         with progress.timed("record"):
-            record = self._next_record(recorded, now, batch_id)
+            record = self._next_record(recorded, work)
             parts.log.append(self._slot + 1, record)
         obsolete = self.record.names() - record.names()
         self._slot, self.record = self._slot + 1, record
@@ -191,10 +259,9 @@ class Engine:
         self._commit(prepared)
         self._reached(Step.COMMITTED)
         with progress.timed("clean"):
-            self.state.operator.release()
-            for name in sorted(obsolete | (self.state.obsolete - record.names())):
+            self.state.release()
+            for name in sorted(obsolete | (self.state.take_obsolete() - record.names())):
                 parts.store.remove(name)
-            self.state.obsolete.clear()
         self._reached(Step.CLEANED)
 
     def _commit(self, prepared: list[Prepared]) -> None:
@@ -202,29 +269,27 @@ class Engine:
             self._parts.outputs.decided(prepared)
             self._parts.outputs.settle(lambda: self._reached(Step.COMMITTING))
 
-    def _next_record(self, transactions: list[Prepared], now: int, batch_id: int | None) -> Record:
+    def _next_record(self, transactions: list[Prepared], work: Work) -> Record:
         position = self.record.spark
-        if batch_id is not None:
+        if work.batch_id is not None:
             prefix = f"{self.record.takeover:06d}-{self.progress.epoch:09d}"
-            position = self._checkpoint.capture(batch_id, position, self._parts.store, prefix)
-        return Record(
-            kind="closing" if batch_id is None else "epoch",
-            query=self.record.query,
-            takeover=self.record.takeover,
-            run=self.record.run,
+            position = self._checkpoint.capture(work.batch_id, position, self._parts.store, prefix)
+        record = msgspec.structs.replace(
+            self.record,
+            kind=work.kind,
             epoch=self.progress.epoch,
-            fingerprint=self.record.fingerprint,
-            clock=now,
-            watermarks=self.state.tracker.snapshot(),
-            windows=self.state.window_state(),
+            clock=work.now,
             spark=position,
             transactions=transactions,
-            late=dict(self.state.late),
-            null_timestamps=dict(self.state.null_timestamps),
         )
+        return self.state.saved_into(record)
+
+    def _now(self) -> int:
+        # A machine whose clock was set back must not take time back from the policies.
+        return max(self._parts.clock.now(), self.record.clock)
 
     def _transaction(self, attempt: int) -> TransactionId:
-        return TransactionId(self.record.query, RESULTS, self.record.takeover, self.record.epoch + 1, attempt)
+        return TransactionId(self.record.query, "", self.record.takeover, self.record.epoch + 1, attempt)
 
     def _reached(self, step: Step) -> None:
         self._parts.listener(step, self.progress.epoch)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -46,16 +47,33 @@ def check_source(df: object) -> None:
     _check_plan(df._jdf.queryExecution().analyzed())
 
 
+def streaming_sources(df: DataFrame) -> int:
+    """Number of Spark's sources that a streaming DataFrame reads."""
+    return sum(_children(node) == [] for node in _streaming_nodes(df._jdf.queryExecution().analyzed()))
+
+
+def generates_rows(df: DataFrame) -> bool:
+    """Whether a DataFrame makes several rows, or none, of one (``explode`` and its like)."""
+    return any(node.nodeName() == "Generate" for node in _streaming_nodes(df._jdf.queryExecution().analyzed()))
+
+
 def _check_plan(plan: Any) -> None:
-    if not plan.isStreaming():
-        return
-    name = plan.nodeName()
-    children = [plan.children().apply(i) for i in range(plan.children().size())]
-    reason = REFUSED.get(name)
-    if name == "Join" and all(child.isStreaming() for child in children):
-        reason = "a stream-stream join: its state would live outside the snapshot"
-    if reason is not None:
-        message = f"stream: the DataFrame contains {reason}. Call sj.stream(…) before it."
-        raise AnalysisError(message)
-    for child in children:
-        _check_plan(child)
+    for node in _streaming_nodes(plan):
+        reason = REFUSED.get(node.nodeName())
+        if node.nodeName() == "Join" and all(child.isStreaming() for child in _children(node)):
+            reason = "a stream-stream join: its state would live outside the snapshot"
+        if reason is not None:
+            message = f"stream: the DataFrame contains {reason}. Call sj.stream(…) before it."
+            raise AnalysisError(message)
+
+
+def _streaming_nodes(plan: Any) -> Iterator[Any]:
+    """The nodes of a logical plan that rows of the stream go through, from the top."""
+    if plan.isStreaming():
+        yield plan
+        for child in _children(plan):
+            yield from _streaming_nodes(child)
+
+
+def _children(plan: Any) -> list[Any]:
+    return [plan.children().apply(i) for i in range(plan.children().size())]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -11,8 +13,11 @@ from typing import TYPE_CHECKING, Any
 from sparkjet.time import MIN
 
 if TYPE_CHECKING:
+    from sparkjet.engine.aggregation import Aggregation
     from sparkjet.engine.record import Record
     from sparkjet.engine.state import QueryState
+
+logger = logging.getLogger("sparkjet")
 
 
 @dataclass
@@ -22,9 +27,23 @@ class EpochProgress:
     epoch: int = 0
     batch: int | None = None
     accepted: int = 0
-    late: dict[str, int] = field(default_factory=dict)
-    null_timestamps: dict[str, int] = field(default_factory=dict)
+    late: Counter[str] = field(default_factory=Counter)
+    null_timestamps: Counter[str] = field(default_factory=Counter)
     durations: dict[str, float] = field(default_factory=dict)
+
+    def count(self, outcomes: Iterable[Aggregation]) -> None:
+        """Take note of what stage 1 accepted and dropped, and log what was dropped."""
+        for outcome in outcomes:
+            self.accepted += outcome.accepted
+            self.late += outcome.late
+            self.null_timestamps += outcome.null_timestamps
+        if self.late or self.null_timestamps:
+            logger.warning(
+                "epoch %d dropped late rows %s and rows without event time %s",
+                self.epoch,
+                dict(self.late),
+                dict(self.null_timestamps),
+            )
 
     @contextmanager
     def timed(self, step: str) -> Iterator[None]:
@@ -37,8 +56,9 @@ class EpochProgress:
 
     def describe(self, record: Record, state: QueryState) -> dict[str, Any]:
         """The keys that we add to Spark's progress; times are microseconds since the epoch, null before the first."""
-        deltas = record.windows.deltas if record.windows is not None else []
+        deltas = [delta for stage in record.stages.values() for delta in stage.deltas]
         tracked = {substream.id: substream for substream in state.tracker.progress()}
+        late, null_timestamps = state.late, state.null_timestamps
         return {
             "batchId": self.batch,
             "watermark": _known(state.tracker.watermark),
@@ -47,14 +67,15 @@ class EpochProgress:
                     "watermark": _known(tracked[name].watermark) if name in tracked else None,
                     "idle": name in tracked and tracked[name].idle,
                     "holdsWatermark": name in tracked and tracked[name].holds,
-                    "lateRows": state.late[name],
-                    "nullTimestamps": state.null_timestamps[name],
+                    "caughtUp": tracked[name].caught_up if name in tracked else None,
+                    "lateRows": late[name],
+                    "nullTimestamps": null_timestamps[name],
                 }
-                for name in sorted(tracked.keys() | state.late.keys() | state.null_timestamps.keys())
+                for name in sorted(tracked.keys() | late.keys() | null_timestamps.keys())
             },
             "acceptedRows": self.accepted,
-            "lateRows": {"epoch": sum(self.late.values()), "total": state.late.total()},
-            "nullTimestamps": {"epoch": sum(self.null_timestamps.values()), "total": state.null_timestamps.total()},
+            "lateRows": {"epoch": self.late.total(), "total": late.total()},
+            "nullTimestamps": {"epoch": self.null_timestamps.total(), "total": null_timestamps.total()},
             "epoch": {
                 "number": self.epoch,
                 "durationMs": {step: round(seconds * 1000) for step, seconds in self.durations.items()},

@@ -9,17 +9,20 @@ import msgspec
 from sparkjet.errors import RecoveryError
 from sparkjet.snapshots.store import Delta
 
-FORMAT = 1
+FORMAT = 2
 
 
 class WindowState(msgspec.Struct, frozen=True):
-    """State of the window operator: its grid, the last closed window's end and the deltas that hold its frames."""
+    """State of one stage: its window, what it has closed, the deltas that hold its partial rows, and its counters.
 
-    size: int
-    step: int
-    offset: int
+    ``late`` and ``null_timestamps`` count the rows that it dropped, by substream, since the query's first start.
+    """
+
+    settings: dict[str, int | None]
     closed: int | None
     deltas: list[Delta]
+    late: dict[str, int]
+    null_timestamps: dict[str, int]
 
 
 class SparkPosition(msgspec.Struct, frozen=True):
@@ -46,6 +49,7 @@ class Record(msgspec.Struct, frozen=True):
 
     ``transactions`` are decided: they will be committed, by this driver or a later one. ``clock`` is the highest
     clock reading any policy has seen, so that a machine whose clock was set back does not take time back.
+    ``early_at`` says when each output last had early rows.
     """
 
     kind: str
@@ -56,11 +60,10 @@ class Record(msgspec.Struct, frozen=True):
     fingerprint: dict[str, Any]
     clock: int
     watermarks: dict[str, Any]
-    windows: WindowState | None
+    stages: dict[str, WindowState]
+    early_at: dict[str, int]
     spark: SparkPosition | None
     transactions: list[Prepared]
-    late: dict[str, int]
-    null_timestamps: dict[str, int]
     format: int = FORMAT
 
     def encode(self) -> bytes:
@@ -69,7 +72,7 @@ class Record(msgspec.Struct, frozen=True):
 
     def names(self) -> set[str]:
         """Deltas and blobs that must stay in the store while this record may be read."""
-        deltas = {delta.name for delta in self.windows.deltas} if self.windows is not None else set()
+        deltas = {delta.name for stage in self.stages.values() for delta in stage.deltas}
         return deltas | (set(self.spark.sources.values()) if self.spark is not None else set())
 
     @staticmethod

@@ -50,11 +50,12 @@ def _prepared(parts: Parts, slot: int, record: Record, spark_directory: Path) ->
     parts.outputs.settle()
     parts.outputs.roll_back_strays(record)
     _remove_leftovers(parts, record)
-    state = QueryState(parts.pipeline.operator(parts.partitions), parts.pipeline.tracker())
+    state = QueryState.of(parts.plan, parts.partitions)
     state.restore(record, parts.session, parts.store, f"{record.takeover:06d}-{record.epoch:09d}-moved")
     now = max(parts.clock.now(), record.clock)
-    for substream in parts.pipeline.watermark.awaited:
-        state.tracker.add(substream, now)
+    for each in parts.plan.inputs:
+        for substream in each.awaited:
+            state.tracker.add(substream, now)
     state.tracker.resume(now)
     checkpoint = SparkCheckpoint(spark_directory / f"{record.takeover:06d}")
     checkpoint.rebuild(record.query, record.spark, parts.store)
@@ -79,7 +80,7 @@ def _take_over(parts: Parts, spark_directory: Path) -> tuple[int, Record]:
             if again is not None and again[0] != slot:
                 continue
             raise
-        fingerprint = parts.pipeline.fingerprint
+        fingerprint = parts.plan.fingerprint
         if before is None:
             record = _first(run, fingerprint, parts)
         else:
@@ -102,12 +103,11 @@ def _first(run: str, fingerprint: dict[str, Any], parts: Parts) -> Record:
         epoch=0,
         fingerprint=fingerprint,
         clock=parts.clock.now(),
-        watermarks=parts.pipeline.tracker().snapshot(),
-        windows=None,
+        watermarks=parts.plan.tracker().snapshot(),
+        stages={},
+        early_at={},
         spark=None,
         transactions=[],
-        late={},
-        null_timestamps={},
     )
 
 

@@ -1,119 +1,89 @@
-"""The live state of a query: operator, watermarks and counters, restored from a record and saved into the next."""
+"""The live state of a query: windows, watermarks and counters, restored from a record and saved into the next."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import reduce
 from typing import TYPE_CHECKING
 
-from pyspark.sql import DataFrame
+import msgspec
 
-from sparkjet.engine.record import Record, WindowState
-from sparkjet.errors import RecoveryError
-from sparkjet.snapshots.store import Delta
-from sparkjet.time import SubstreamTracker, WindowGrid
-from sparkjet.windows import Segment, SegmentStatistics, SlidingWindows
-from sparkjet.windows.segments import release
+from sparkjet.engine.stage_state import StageState
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from sparkjet.engine.aggregation import Aggregation
+    from sparkjet.engine.plan import Plan
+    from sparkjet.engine.record import Record
     from sparkjet.snapshots import SnapshotStore
+    from sparkjet.time import InputTracker
 
 
 @dataclass
 class QueryState:
     """What an epoch reads and changes.
 
-    ``obsolete`` names deltas that a restore has read or written; those that the next record does not name are removed
-    once it is written.
+    Attributes:
+        tracker: The watermarks of all inputs.
+        stages: State of each stage by its name.
+        early_at: When each output last had early rows.
     """
 
-    operator: SlidingWindows
-    tracker: SubstreamTracker
-    late: Counter[str] = field(default_factory=Counter)
-    null_timestamps: Counter[str] = field(default_factory=Counter)
-    obsolete: set[str] = field(default_factory=set)
+    tracker: InputTracker
+    stages: Mapping[str, StageState]
+    early_at: dict[str, int] = field(default_factory=dict)
 
-    def window_state(self) -> WindowState:
-        """The operator's state as the record names it: its grid and the deltas behind its segments."""
-        grid = self.operator.window
-        deltas = [segment.stored for segment in self.operator.segments if isinstance(segment.stored, Delta)]
-        return WindowState(grid.size, grid.step, grid.offset, self.operator.closed, deltas)
+    @staticmethod
+    def of(plan: Plan, partitions: int) -> QueryState:
+        """The state of a query that has seen nothing."""
+        stages = {name: StageState(stage.operator(partitions)) for name, stage in plan.stages.items()}
+        return QueryState(plan.tracker(), stages)
 
-    def append(self, outcome: Aggregation, name: str, store: SnapshotStore) -> None:
-        """Add an epoch's partial rows to the operator and the store, merging the newest segments when it is time.
+    @property
+    def late(self) -> Counter[str]:
+        """Late rows by substream since the query's first start, over all windows."""
+        return sum((stage.late for stage in self.stages.values()), Counter())
 
-        What is stored is the merged segment if there is one: the store then holds what memory holds.
-        """
-        if outcome.statistics is None:
-            release(outcome.table)
-            return
-        self.operator.append(Segment(outcome.partials, outcome.statistics, None, outcome.table))
-        merged = self.operator.merge()
-        if merged is None:
-            newest = self.operator.segments[-1]
-            newest.stored = self._save(f"{name}-delta", newest.partials, newest.statistics, store)
-            return
-        statistics = SegmentStatistics.measure(merged)
-        if statistics is None:
-            self.operator.merged(None)
-            return
-        delta = self._save(f"{name}-merged", merged, statistics, store)
-        self.operator.merged(Segment(merged, statistics, delta))
+    @property
+    def null_timestamps(self) -> Counter[str]:
+        """Rows without event time by substream since the query's first start, over all windows."""
+        return sum((stage.null_timestamps for stage in self.stages.values()), Counter())
+
+    def saved_into(self, record: Record) -> Record:
+        """The record with this state in it."""
+        return msgspec.structs.replace(
+            record,
+            watermarks=self.tracker.snapshot(),
+            stages={name: stage.snapshot() for name, stage in self.stages.items()},
+            early_at=dict(self.early_at),
+        )
 
     def restore(self, record: Record, session: SparkSession, store: SnapshotStore, name: str) -> None:
         """Become what the record says, forgetting everything since.
 
-        Where the window's length or step has changed since, the frames are moved to the new grid and stored again
-        under ``name``, as one delta.
+        Args:
+            record: The newest record.
+            session: The query's session.
+            store: Where the deltas are.
+            name: What deltas are called that have to be written anew, because a window has changed.
 
         Raises:
             RecoveryError: If entries are missing.
         """
         self.tracker.restore(record.watermarks)
-        self.late = Counter(record.late)
-        self.null_timestamps = Counter(record.null_timestamps)
-        self.obsolete = set()
-        saved = record.windows
-        if saved is None:
-            self.operator.restore([], None)
-            return
-        grid = WindowGrid(saved.size, saved.step, saved.offset)
-        if grid == self.operator.window:
-            segments = [self._load(delta, session, store) for delta in saved.deltas]
-            self.operator.restore(segments, saved.closed)
-            return
-        closed = self.operator.realigned_end(grid, saved.closed)
-        segments = []
-        if saved.deltas:
-            loaded = [self._load(delta, session, store) for delta in saved.deltas]
-            united = reduce(DataFrame.unionByName, [segment.partials for segment in loaded])
-            partials = self.operator.partitioned(self.operator.realigned(united, grid, saved.closed))
-            for segment in loaded:
-                segment.release()
-            statistics = SegmentStatistics.measure(partials)
-            if statistics is not None:
-                delta = self._save(name, partials, statistics, store)
-                segments.append(Segment(partials, statistics, delta))
-        # The new one too: merged away in the very next epoch, it would never have been in a record that lets go of it.
-        self.obsolete = {name, *(delta.name for delta in saved.deltas)}
-        self.operator.restore(segments, closed)
+        self.early_at = dict(record.early_at)
+        for stage, state in self.stages.items():
+            state.restore(record.stages.get(stage), session, store, f"{name}-{stage}")
 
-    def _save(self, name: str, partials: DataFrame, statistics: SegmentStatistics, store: SnapshotStore) -> Delta:
-        files = store.write_delta(name, partials)
-        return Delta(name, files, statistics.rows, statistics.low, statistics.high)
+    def take_obsolete(self) -> set[str]:
+        """Names of deltas that a restore has read or written and that a record may let go of, once."""
+        names = {name for stage in self.stages.values() for name in stage.obsolete}
+        for stage in self.stages.values():
+            stage.obsolete = set()
+        return names
 
-    def _load(self, delta: Delta, session: SparkSession, store: SnapshotStore) -> Segment:
-        partials = self.operator.partitioned(store.read_delta(session, delta))
-        found = SegmentStatistics.measure(partials)
-        if found is None or found.rows != delta.rows:
-            rows = 0 if found is None else found.rows
-            message = (
-                f"Delta {delta.name} should hold {delta.rows} entries, but {rows} were found: the snapshot is damaged. "
-                "Bring the files back, or start anew with another checkpointLocation."
-            )
-            raise RecoveryError(message)
-        return Segment(partials, found, delta)
+    def release(self) -> None:
+        """Free state that nothing reads any more."""
+        for stage in self.stages.values():
+            stage.operator.release()

@@ -1,0 +1,69 @@
+"""Whether substreams have been read to their end, as far as Spark's progress tells."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sparkjet.engine.inputs import Input
+
+
+def caught_up(
+    inputs: Sequence[Input], sources: Sequence[dict[str, Any]], substreams: Collection[str]
+) -> dict[str, bool | None]:
+    """For each substream: True at the end of its source, False if there is more, None where the source cannot tell.
+
+    A source's offsets may be those of its partitions (``{"topic": {"0": 17}}``): a substream called ``0`` or
+    ``topic/0`` is then judged by those, any other one by all of them.
+
+    Args:
+        inputs: The query's inputs, in the order of Spark's sources.
+        sources: ``sources`` of Spark's progress.
+        substreams: Full names.
+
+    >>> from sparkjet.engine.inputs import Input, Watermark
+    >>> from sparkjet.time import limiting_lag
+    >>> one = Input("", Watermark("ts", limiting_lag(0)), sources=1)
+    >>> progress = {"endOffset": {"clicks": {"0": 5, "1": 7}}, "latestOffset": {"clicks": {"0": 9, "1": 7}}}
+    >>> caught_up([one], [progress], ["0", "clicks/1", "other"])
+    {'0': False, 'clicks/1': True, 'other': False}
+    """
+    if len(sources) != sum(each.sources for each in inputs):
+        # One source that two inputs read is one in the progress.
+        return dict.fromkeys(substreams)
+    answers: dict[str, bool | None] = {}
+    position = 0
+    for each in inputs:
+        own = sources[position : position + each.sources]
+        position += each.sources
+        for full_name in substreams:
+            if full_name.startswith(each.prefix):
+                name = full_name.removeprefix(each.prefix)
+                answers[full_name] = _all(_at_end(name, s.get("endOffset"), s.get("latestOffset")) for s in own)
+    return answers
+
+
+def _all(answers: Any) -> bool | None:
+    found = list(answers)
+    if False in found:
+        return False
+    return None if None in found else True
+
+
+def _at_end(name: str, end: object, latest: object) -> bool | None:
+    if end is None or latest is None:
+        return None
+    ends, latests = _leaves(end), _leaves(latest)
+    paths = ends.keys() | latests.keys()
+    own = {path for path in paths if path == name or path.endswith(f"/{name}")}
+    return all(ends.get(path) == latests.get(path) for path in own or paths)
+
+
+def _leaves(offset: object, path: str = "") -> dict[str, object]:
+    if not isinstance(offset, dict):
+        return {path: offset}
+    leaves: dict[str, object] = {}
+    for key, value in offset.items():
+        leaves |= _leaves(value, f"{path}/{key}" if path else str(key))
+    return leaves

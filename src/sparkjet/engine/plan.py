@@ -1,0 +1,156 @@
+"""The plan of a query: one input DataFrame, the stages over it, and the outputs of those."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import Observation
+from pyspark.sql import functions as F
+
+from sparkjet.columns import SUBSTREAM, TIME
+from sparkjet.engine.inputs import tracker_of
+from sparkjet.errors import AnalysisError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from sparkjet.engine.inputs import Input
+    from sparkjet.engine.stage import Stage
+    from sparkjet.sinks.protocol import Sink
+    from sparkjet.time import InputTracker
+
+IS_EARLY = "is_early"
+
+
+class Rows(Enum):
+    """Which rows of a stage an output gets."""
+
+    RESULTS = "results"
+    LATE = "late"
+
+
+@dataclass(frozen=True)
+class Output:
+    """Rows of a stage on their way to a sink.
+
+    Attributes:
+        name: What the record calls it; the same in every run.
+        stage: The stage.
+        rows: Which of its rows.
+        finishing: The user's transformations of them.
+        sink: Where they go.
+        early_period: How often early rows come, in microseconds; 0 in update mode without a period (every epoch),
+            None where only final rows are wanted.
+    """
+
+    name: str
+    stage: Stage
+    rows: Rows
+    finishing: Callable[[DataFrame], DataFrame]
+    sink: Sink
+    early_period: int | None = None
+
+    def finished(self, rows: DataFrame, *, early: bool = False) -> DataFrame:
+        """The rows as the sink gets them."""
+        finished = self.finishing(rows)
+        return finished if self.early_period is None else finished.withColumn(IS_EARLY, F.lit(early))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a query computes; pure description, made by :func:`plan_of`.
+
+    Attributes:
+        source: The streaming DataFrame that Spark runs, with the hidden columns.
+        passes: How often a batch of it is read.
+        inputs: The inputs united in it.
+        stages: By name, each after its parent.
+        outputs: In the order in which they are written.
+    """
+
+    source: DataFrame
+    passes: int
+    inputs: tuple[Input, ...]
+    stages: Mapping[str, Stage]
+    outputs: tuple[Output, ...]
+
+    @property
+    def roots(self) -> list[str]:
+        """Names of the stages that aggregate the input."""
+        return [name for name, stage in self.stages.items() if stage.parent is None]
+
+    @property
+    def uses_clock(self) -> bool:
+        """Whether an epoch can be due while nothing arrives."""
+        return any(each.watermark.uses_clock for each in self.inputs) or any(
+            output.early_period is not None for output in self.outputs
+        )
+
+    @property
+    def fingerprint(self) -> dict[str, Any]:
+        """What must not change between two runs, because the saved state would no longer fit."""
+        described: dict[str, Any] = {
+            "inputs": {each.prefix: [each.watermark.event_time, *each.watermark.by] for each in self.inputs}
+        }
+        for name, stage in self.stages.items():
+            parent = next((other for other, each in self.stages.items() if each is stage.parent), None)
+            described[name] = {"reads": parent, **stage.fingerprint}
+        return described
+
+    def consumers(self, name: str) -> int:
+        """How many outputs and stages read a stage's final rows."""
+        stage = self.stages[name]
+        outputs = sum(output.stage is stage and output.rows is Rows.RESULTS for output in self.outputs)
+        return outputs + sum(other.parent is stage for other in self.stages.values())
+
+    def delivers_late_rows(self, name: str) -> bool:
+        """Whether somebody wants the rows that a stage drops."""
+        return any(output.stage is self.stages[name] and output.rows is Rows.LATE for output in self.outputs)
+
+    def tracker(self) -> InputTracker:
+        """A new watermark tracker."""
+        return tracker_of(self.inputs, [stage.grid for stage in self.stages.values()])
+
+    def observe(self, batch: DataFrame, substreams: Sequence[str]) -> tuple[DataFrame, Observation]:
+        """The batch with an observation of its highest event times, below the user's filters.
+
+        Below, because a filter must not stall the watermark. Only maxima and sets are observed: a retried stage may
+        report twice, which changes neither.
+        """
+        observation = Observation()
+        metrics = [
+            F.max(F.when(F.col(SUBSTREAM) == name, F.col(TIME))).alias(f"max{i}") for i, name in enumerate(substreams)
+        ]
+        unknown = ~F.col(SUBSTREAM).isin(*substreams) if substreams else F.lit(True)
+        metrics.append(F.collect_set(F.when(unknown & F.col(TIME).isNotNull(), F.col(SUBSTREAM))).alias("new"))
+        return batch.observe(observation, *metrics), observation
+
+
+def plan_of(outputs: Sequence[Output]) -> Plan:
+    """The plan behind some outputs.
+
+    Raises:
+        AnalysisError: They do not all come from one ``withWatermark`` or ``union``.
+    """
+    stages: list[Stage] = []
+    for output in outputs:
+        stages += [stage for stage in output.stage.lineage if stage not in stages]
+    root = stages[0]
+    for stage in stages:
+        if stage.parent is None and stage.steps.source is not root.steps.source:
+            message = (
+                "start: the results come from different inputs. One query reads one input once: derive all results "
+                "from the same stream object (what withWatermark(…) or union(…) returned), or start two queries."
+            )
+            raise AnalysisError(message)
+    return Plan(
+        source=root.steps.source,
+        passes=max(stage.steps.passes for stage in stages if stage.parent is None)
+        * sum(stage.parent is None for stage in stages),
+        inputs=root.inputs,
+        stages={f"stage{i}": stage for i, stage in enumerate(stages)},
+        outputs=tuple(outputs),
+    )

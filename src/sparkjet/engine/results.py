@@ -1,0 +1,100 @@
+"""What an epoch has computed: stage by stage, from partial rows to the rows that each output gets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sparkjet.engine.aggregation import aggregate
+from sparkjet.time import MIN
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from sparkjet.engine.aggregation import Aggregation
+    from sparkjet.engine.plan import Output, Plan
+    from sparkjet.engine.stage import Stage
+    from sparkjet.engine.state import QueryState
+
+
+class Results:
+    """The rows of one epoch; made at its beginning, released at its end whatever happens.
+
+    The driver calls :meth:`accept` for each stage that reads the input, then one of :meth:`close` and
+    :meth:`close_all`, then takes the rows.
+    """
+
+    def __init__(self, plan: Plan, state: QueryState) -> None:
+        self._plan = plan
+        self._state = state
+        self._rows: dict[str, DataFrame | None] = {}
+        self._held: list[DataFrame] = []
+        self.outcomes: dict[str, Aggregation] = {}
+
+    def accept(self, name: str, outcome: Aggregation) -> None:
+        """Hand the partial rows of a stage to its operator."""
+        self.outcomes[name] = outcome
+        self._state.stages[name].append(outcome)
+
+    def close(self, watermark: int) -> None:
+        """Close windows up to the watermark, each stage's results going into the stages that read them."""
+        for name, stage in self._plan.stages.items():
+            self._feed(name, stage)
+            self._close(name, stage, watermark - stage.lag if watermark > MIN else MIN)
+
+    def close_all(self) -> None:
+        """Close whatever is open, and raise the watermark so far that nothing of it can be opened again."""
+        highest = self._state.tracker.watermark
+        for name, stage in self._plan.stages.items():
+            self._feed(name, stage)
+            until = self._state.stages[name].operator.open_until
+            if until is not None:
+                highest = max(highest, until + stage.lag)
+            self._close(name, stage, MIN if until is None else until)
+        self._state.tracker.force(highest)
+        for name, stage in self._plan.stages.items():
+            self._state.stages[name].operator.skip_to(highest - stage.lag)
+
+    def rows(self, output: Output, *, early: bool) -> DataFrame | None:
+        """The final rows for an output, with early ones of what is still open if wanted; None if there are none."""
+        name = self._name(output.stage)
+        final = self._rows[name]
+        rows = None if final is None else output.finished(final)
+        if early:
+            windows = self._state.stages[name].operator.early()
+            if windows is not None:
+                added = output.finished(output.stage.output(windows), early=True)
+                rows = added if rows is None else rows.unionByName(added)
+        return rows
+
+    def late_rows(self, output: Output, watermark: int | None) -> DataFrame | None:
+        """The rows that a stage dropped, judged by ``watermark``; None if there are none."""
+        outcome = self.outcomes.get(self._name(output.stage))
+        rows = None if outcome is None else outcome.late_rows(watermark)
+        return None if rows is None else output.finished(rows)
+
+    def release(self) -> None:
+        """Let go of everything that was held in memory for this epoch."""
+        for outcome in self.outcomes.values():
+            outcome.release()
+        for rows in self._held:
+            rows.unpersist()
+
+    def _feed(self, name: str, stage: Stage) -> None:
+        """Aggregate what the stage above has just emitted."""
+        if stage.parent is None:
+            return
+        rows = self._rows[self._name(stage.parent)]
+        if rows is not None:
+            self.accept(name, aggregate(rows, stage, self._state.stages[name].operator, keep_rows=False))
+
+    def _close(self, name: str, stage: Stage, watermark: int) -> None:
+        windows = self._state.stages[name].operator.close(watermark)
+        rows = None if windows is None else stage.output(windows)
+        if rows is not None and self._plan.consumers(name) > 1:
+            # Each consumer would compute the windows again.
+            rows = rows.persist()
+            self._held.append(rows)
+        self._rows[name] = rows
+
+    def _name(self, stage: Stage) -> str:
+        return next(name for name, each in self._plan.stages.items() if each is stage)

@@ -1,0 +1,92 @@
+"""The launch of a checked query: recovery, then Spark's own query around our epochs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
+
+from sparkjet.engine.epoch import Parts, configure
+from sparkjet.engine.log import RecordLog
+from sparkjet.engine.outputs import Outputs
+from sparkjet.engine.recovery import recover
+from sparkjet.query import StreamingQuery
+from sparkjet.sinks.outbox import OutboxSink
+from sparkjet.sinks.protocol import Guarantee
+from sparkjet.snapshots import DirectoryStore
+from sparkjet.ticker import Ticker, tick_interval
+
+if TYPE_CHECKING:
+    from sparkjet.clock import Clock
+    from sparkjet.engine.plan import Plan
+    from sparkjet.engine.steps import StepListener
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A checked query on its way to running; ``trigger`` is as Spark's ``trigger`` takes it."""
+
+    plan: Plan
+    home: Path
+    guarantee: Guarantee
+    partitions: int
+    trigger: Mapping[str, str | bool]
+    close_at_end: bool
+    name: str | None
+    clock: Clock
+    listener: StepListener
+
+    def start(self) -> StreamingQuery:
+        """Recover and start; see :func:`sparkjet.start`."""
+        store = DirectoryStore(self.home / "snapshots")
+        store.open("checkpointLocation")
+        session = _own_session(self.plan.source.sparkSession)
+        configure(session, self.partitions)
+        sinks = {output.name: output.sink for output in self.plan.outputs}
+        for sink in sinks.values():
+            if isinstance(sink, OutboxSink):
+                sink.attach(self.home / "snapshots" / "outbox", session)
+        parts = Parts(
+            plan=self.plan,
+            guarantee=self.guarantee,
+            partitions=self.partitions,
+            session=session,
+            store=store,
+            log=RecordLog(store),
+            outputs=Outputs(sinks),
+            clock=self.clock,
+            listener=self.listener,
+        )
+        engine, checkpoint = recover(parts, self.home / "spark")
+        # With availableNow the input decides when the query ends, not the clock.
+        ticking = self.plan.uses_clock and "availableNow" not in self.trigger
+        ticker = Ticker(tick_interval(self.trigger.get("processingTime"))) if ticking else None
+        query = StreamingQuery(engine, self.plan, self._guarantees(), close_at_end=self.close_at_end, ticker=ticker)
+        writer = self.plan.source.writeStream.foreachBatch(query._run_batch)  # noqa: SLF001
+        writer = writer.option("checkpointLocation", f"file:{checkpoint.directory}")
+        if self.name is not None:
+            writer = writer.queryName(self.name)
+        if self.trigger:
+            writer = writer.trigger(**self.trigger)  # type: ignore[arg-type]
+        fenced = engine.fenced()
+        if fenced is not None:
+            # Spark ends a running query when one of the same id starts: that must not be our successor's.
+            raise fenced
+        query._attach(writer.start())  # noqa: SLF001
+        return query
+
+    def _guarantees(self) -> dict[str, str]:
+        """What each sink gives: its own promise or the query's, whichever is weaker."""
+        order = list(Guarantee)
+        return {
+            output.name: max(self.guarantee, output.sink.guarantee, key=order.index).value
+            for output in self.plan.outputs
+        }
+
+
+def _own_session(session: SparkSession) -> SparkSession:
+    """A session with the user's settings, so that ours do not change the user's."""
+    return SparkSession(session.sparkContext, session._jsparkSession.cloneSession())

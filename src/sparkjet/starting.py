@@ -1,0 +1,172 @@
+"""The start of a query: one or several outputs of one input, with one record."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from sparkjet.clock import SystemClock
+from sparkjet.engine.plan import Output, Plan, Rows, plan_of
+from sparkjet.errors import AnalysisError
+from sparkjet.launch import Launch
+from sparkjet.options import QUERY_OPTIONS, Options
+from sparkjet.paths import local_path
+from sparkjet.sinks.files import FilesSink
+from sparkjet.sinks.protocol import Guarantee
+
+if TYPE_CHECKING:
+    from sparkjet.engine.stage import Stage
+    from sparkjet.engine.steps import Step
+    from sparkjet.query import StreamingQuery
+    from sparkjet.writer import StreamWriter
+
+logger = logging.getLogger("sparkjet")
+
+_T = TypeVar("_T")
+
+
+def start(
+    *writers: StreamWriter,
+    lateRows: StreamWriter | Sequence[StreamWriter] = (),
+    queryName: str | None = None,
+    checkpointLocation: str | None = None,
+) -> StreamingQuery:
+    """Start one query with several results of one input: one pass over it, one record, one decision for all sinks.
+
+    Settings of the whole query (trigger, guarantee, clock …) may be given at any of the writers; where two of them
+    differ the start is refused.
+
+    Args:
+        writers: Results on their way to sinks, ``result.writeStream.format(…)…``, all from the same stream.
+        lateRows: Outputs of dropped rows, ``result.lateRows.writeStream.format(…)…``.
+        queryName: Name of the query.
+        checkpointLocation: The query's home, as the option of the same name.
+
+    Raises:
+        AnalysisError: If anything is set wrongly; nothing has been started or changed.
+        RecoveryError: If the stored state cannot be continued safely.
+    """
+    late = (lateRows,) if not isinstance(lateRows, Sequence) else tuple(lateRows)
+    _check_kinds(writers, late)
+    every = (*writers, *late)
+    if checkpointLocation is not None:
+        writers[0].option("checkpointLocation", checkpointLocation)
+    options = _common_options(every)
+    trigger = _only("trigger", [writer.chosen_trigger for writer in every]) or {}
+    close_at_end = options.flag("closeWindowsAtEnd")
+    if close_at_end and not trigger.get("availableNow"):
+        message = "closeWindowsAtEnd needs trigger(availableNow=True): other queries have no end."
+        raise AnalysisError(message)
+    guarantee = Guarantee(options.choice("processingGuarantee", tuple(g.value for g in Guarantee), "exactly-once"))
+    plan = plan_of(_outputs(writers, late))
+    name = queryName if queryName is not None else _only("queryName", [writer.name for writer in writers[:1]])
+    _warn(plan, name, guarantee)
+    home = _home(plan, options, name, needs_one=any(writer.keeps_files for writer in every))
+    return Launch(
+        plan=plan,
+        home=local_path(home, "checkpointLocation"),
+        guarantee=guarantee,
+        partitions=options.number("statePartitions", default=plan.source.sparkSession.sparkContext.defaultParallelism),
+        trigger=trigger,
+        close_at_end=close_at_end,
+        name=name,
+        clock=_only("clock", [writer.chosen_clock for writer in every]) or SystemClock(),
+        listener=_only("onEpochStep", [writer.listener for writer in every]) or _unheard,
+    ).start()
+
+
+def _check_kinds(writers: Sequence[StreamWriter], late: Sequence[StreamWriter]) -> None:
+    if not writers:
+        message = "start: give at least one writer, e.g. result.writeStream.format(…)."
+        raise AnalysisError(message)
+    for writer in writers:
+        if writer.rows is not Rows.RESULTS:
+            message = "start: a writer of late rows goes into lateRows=…"
+            raise AnalysisError(message)
+    for writer in late:
+        if writer.rows is not Rows.LATE:
+            message = "start: lateRows=… takes writers of late rows: result.lateRows.writeStream…"
+            raise AnalysisError(message)
+
+
+def _common_options(writers: Sequence[StreamWriter]) -> Options:
+    common: dict[str, str] = {}
+    for option in QUERY_OPTIONS:
+        found = _only(option, [Options(writer.settings).get(option) for writer in writers])
+        if found is not None:
+            common[option] = found
+    return Options(common)
+
+
+def _only(name: str, given: Sequence[_T | None]) -> _T | None:
+    """The one value that was given, None if there is none.
+
+    Raises:
+        AnalysisError: Two outputs of one query were given different ones.
+    """
+    values = [value for value in given if value is not None]
+    if any(value != values[0] for value in values):
+        message = f"start: the outputs of one query have different settings of {name}: {values}. Give it once."
+        raise AnalysisError(message)
+    return values[0] if values else None
+
+
+def _outputs(writers: Sequence[StreamWriter], late: Sequence[StreamWriter]) -> list[Output]:
+    outputs = [writer.output(name) for writer, name in zip(writers, _names("results", len(writers)), strict=True)]
+    paths = [(writer, Options(writer.settings).get("lateRowsPath")) for writer in writers]
+    dropped: list[Callable[[str], Output]] = [writer.output for writer in late]
+    dropped += [partial(_late_files, writer.stage, path) for writer, path in paths if path is not None]
+    outputs += [make(name) for make, name in zip(dropped, _names("late", len(dropped)), strict=True)]
+    directories = [output.sink.directory for output in outputs if isinstance(output.sink, FilesSink)]
+    for directory in directories:
+        if directories.count(directory) > 1:
+            message = f"start: two outputs write to {directory}. Give each a directory of its own."
+            raise AnalysisError(message)
+    return outputs
+
+
+def _late_files(stage: Stage, path: str, name: str) -> Output:
+    sink = FilesSink(local_path(path, "lateRowsPath"), option="lateRowsPath")
+    sink.check(stage.late_shape().schema)
+    return Output(name, stage, Rows.LATE, lambda rows: rows, sink)
+
+
+def _names(kind: str, count: int) -> list[str]:
+    return [kind] if count == 1 else [f"{kind}{number}" for number in range(1, count + 1)]
+
+
+def _home(plan: Plan, options: Options, name: str | None, *, needs_one: bool) -> str:
+    """The query's directory: as given, else below Spark's default, else temporary where losing it is no harm."""
+    given = options.get("checkpointLocation")
+    if given is not None:
+        return given
+    default = plan.source.sparkSession.conf.get("spark.sql.streaming.checkpointLocation", None)
+    if default is not None and name is not None:
+        return f"{default.rstrip('/')}/{name}"
+    if needs_one:
+        message = 'start: format("files") needs option("checkpointLocation", "…"), the home of the query\'s state.'
+        raise AnalysisError(message)
+    return tempfile.mkdtemp(prefix="sparkjet-")
+
+
+def _warn(plan: Plan, name: str | None, guarantee: Guarantee) -> None:
+    for output in plan.outputs:
+        if guarantee is Guarantee.EXACTLY_ONCE and output.sink.guarantee is not Guarantee.EXACTLY_ONCE:
+            promise = output.sink.guarantee.value
+            logger.warning("sink %r of query %s gives %s, not exactly-once", output.name, name or "", promise)
+    for each in plan.inputs:
+        watermark = each.watermark
+        if watermark.by and not watermark.substreams and watermark.discover is None:
+            logger.warning(
+                "query %s: substreams by %s are not waited for before their first row, which may be late. List them "
+                'with substreams=[…] or wait for them with discover="2 minutes".',
+                name or "",
+                ", ".join(watermark.by),
+            )
+
+
+def _unheard(step: Step, epoch: int) -> None:
+    """Nobody listens to the steps."""
