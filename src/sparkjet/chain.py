@@ -45,9 +45,9 @@ class Steps:
             keeps_rows=self.keeps_rows and keeps_rows,
         )
 
-    def apply(self, frame: DataFrame) -> DataFrame:
-        """Run the chain on a batch."""
-        for transformation in self.transformations:
+    def apply(self, frame: DataFrame, after: int = 0, upto: int | None = None) -> DataFrame:
+        """Run the chain, or its links from number ``after`` up to number ``upto``, on a batch."""
+        for transformation in self.transformations[after:upto]:
             frame = transformation(frame)
         return frame
 

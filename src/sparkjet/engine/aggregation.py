@@ -63,6 +63,8 @@ class Aggregation:
 class ObservedBatch:
     """A batch on its way through the first stages; ``rows`` may be read as often as the plan says, at one scan.
 
+    They have gone through the transformations that all these stages share.
+
     Args:
         batch: The batch as Spark gives it to ``foreachBatch``.
         plan: The query's plan.
@@ -76,6 +78,7 @@ class ObservedBatch:
         self._observation: Observation
         self.rows, self._observation = plan.observe(batch, known)
         self._held = plan.passes > 1
+        self.rows = plan.stages[plan.roots[0]].steps.apply(self.rows, upto=plan.shared)
         if self._held:
             # The source would be read, and a user's Python function run, once for every branch and result.
             self.rows = self.rows.persist()
@@ -87,8 +90,7 @@ class ObservedBatch:
         new = sorted(observed.get("new") or [])
         if new:
             # A second look at the batch, in the epochs in which a substream appears that nobody knew.
-            batch = self.rows if self._held else self._batch
-            chosen = batch.where(F.col(SUBSTREAM).isin(*new)).groupBy(SUBSTREAM).agg(F.max(TIME))
+            chosen = self._batch.where(F.col(SUBSTREAM).isin(*new)).groupBy(SUBSTREAM).agg(F.max(TIME))
             times |= {row[0]: row[1] for row in chosen.collect()}
         return {name: time for name, time in times.items() if time is not None}
 
@@ -98,12 +100,21 @@ class ObservedBatch:
             self.rows.unpersist()
 
 
-def aggregate(rows: DataFrame, stage: Stage, operator: WindowOperator, *, keep_rows: bool) -> Aggregation:
+def aggregate(
+    rows: DataFrame, stage: Stage, operator: WindowOperator, *, shared: int = 0, keep_rows: bool = False
+) -> Aggregation:
     """Run stage 1 of one window as one Spark job over its rows.
 
     Late is what the operator's state at the start of the epoch says, so that a re-run judges each row the same way.
+
+    Args:
+        rows: What the stage reads.
+        stage: The stage.
+        operator: Its operator.
+        shared: How many of the stage's transformations the rows have gone through already.
+        keep_rows: Whether the dropped rows are wanted.
     """
-    judged = stage.judged(rows, operator)
+    judged = stage.judged(rows, operator, shared)
     if keep_rows:
         judged = judged.persist()
     try:

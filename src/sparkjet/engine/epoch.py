@@ -208,7 +208,9 @@ class Engine:
             for name in plan.roots:
                 operator = self.state.stages[name].operator
                 keep = plan.delivers_late_rows(name)
-                results.accept(name, aggregate(observed.rows, plan.stages[name], operator, keep_rows=keep))
+                stage = plan.stages[name]
+                outcome = aggregate(observed.rows, stage, operator, shared=plan.shared, keep_rows=keep)
+                results.accept(name, outcome)
             for substream, timestamp in observed.highest().items():
                 self.state.tracker.report(substream, timestamp, now)
         finally:

@@ -17,6 +17,7 @@ from sparkjet.errors import AnalysisError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from sparkjet.chain import Steps
     from sparkjet.engine.inputs import Input
     from sparkjet.engine.stage import Stage
     from sparkjet.sinks.protocol import Sink
@@ -66,6 +67,7 @@ class Plan:
     Attributes:
         source: The streaming DataFrame that Spark runs, with the hidden columns.
         passes: How often a batch of it is read.
+        shared: Number of transformations that all stages which read it begin with.
         inputs: The inputs united in it.
         stages: By name, each after its parent.
         outputs: In the order in which they are written.
@@ -73,6 +75,7 @@ class Plan:
 
     source: DataFrame
     passes: int
+    shared: int
     inputs: tuple[Input, ...]
     stages: Mapping[str, Stage]
     outputs: tuple[Output, ...]
@@ -146,11 +149,22 @@ def plan_of(outputs: Sequence[Output]) -> Plan:
                 "from the same stream object (what withWatermark(…) or union(…) returned), or start two queries."
             )
             raise AnalysisError(message)
+    chains = [stage.steps for stage in stages if stage.parent is None]
+    branched = max(chain.passes for chain in chains)
     return Plan(
         source=root.steps.source,
-        passes=max(stage.steps.passes for stage in stages if stage.parent is None)
-        * sum(stage.parent is None for stage in stages),
+        passes=branched * len(chains),
+        shared=0 if len(chains) == 1 or branched > 1 else _shared(chains),
         inputs=root.inputs,
         stages={f"stage{i}": stage for i, stage in enumerate(stages)},
         outputs=tuple(outputs),
     )
+
+
+def _shared(chains: Sequence[Steps]) -> int:
+    count = 0
+    for links in zip(*(chain.transformations for chain in chains), strict=False):
+        if any(link is not links[0] for link in links):
+            break
+        count += 1
+    return count

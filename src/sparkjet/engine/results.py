@@ -85,7 +85,7 @@ class Results:
             return
         rows = self._rows[self._name(stage.parent)]
         if rows is not None:
-            self.accept(name, aggregate(rows, stage, self._state.stages[name].operator, keep_rows=False))
+            self.accept(name, aggregate(rows, stage, self._state.stages[name].operator))
 
     def _close(self, name: str, stage: Stage, watermark: int) -> None:
         windows = self._state.stages[name].operator.close(watermark)

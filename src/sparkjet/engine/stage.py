@@ -119,11 +119,11 @@ class Stage:
             return SessionWindows(gap, longest, self.key_names, self.accumulators, partitions)
         return SlidingWindows(self.window.grid, self.key_names, self.accumulators, partitions)
 
-    def judged(self, rows: DataFrame, operator: WindowOperator) -> DataFrame:
-        """The rows after the user's transformations, with why they are dropped, if so."""
+    def judged(self, rows: DataFrame, operator: WindowOperator, shared: int) -> DataFrame:
+        """The rows after the user's transformations but the first few, with why they are dropped, if so."""
         reason = F.when(F.col(TIME).isNull(), NULL_TIMESTAMP).when(operator.is_late(F.col(TIME)), LATE)
         dropped = F.concat_ws(":", reason, F.col(SUBSTREAM))
-        return self.steps.apply(rows).withColumn(DROPPED, F.when(reason.isNotNull(), dropped))
+        return self.steps.apply(rows, after=shared).withColumn(DROPPED, F.when(reason.isNotNull(), dropped))
 
     def partials(self, judged: DataFrame, operator: WindowOperator) -> DataFrame:
         """Partial rows of the accepted rows, and one row per reason and substream of the dropped ones.
