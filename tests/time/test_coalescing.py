@@ -139,8 +139,8 @@ def test_a_task_for_each_substream_coalesced_is_one_tracker(
             outputs.append(coalescer.idle(task))
         outputs.append(coalescer.poll())
         # A task looks at its own clock only when it is polled.
-        polled = [name, *(progress.id for progress in whole.progress() if progress.idle)]
-        advance = whole.advance(now, caught_up=polled)
+        noticed = {progress.id: progress.idle or progress.id == name for progress in whole.progress()}
+        advance = whole.advance(now, caught_up=noticed)
         expected = [advance.watermark, IDLE if advance.went_idle else None]
         assert [each for each in outputs if each is not None] == [each for each in expected if each is not None]
 
@@ -161,6 +161,16 @@ def test_a_single_input_passes_through() -> None:
     assert [coalescer.watermark(0, 5), coalescer.idle(0), coalescer.idle(0)] == [5, IDLE, IDLE]
     assert coalescer.done(0) is None
     assert coalescer.coalesced == 5
+
+
+def test_what_was_forced_is_passed_on_no_more() -> None:
+    coalescer = WatermarkCoalescer(2)
+    coalescer.watermark(0, 10)
+    coalescer.force(20)
+    coalescer.force(15)
+    assert coalescer.coalesced == 20
+    assert [coalescer.watermark(1, 12), coalescer.watermark(0, 30), coalescer.watermark(1, 25)] == [None, None, 25]
+    assert coalescer.top == 30
 
 
 def test_no_inputs_say_nothing() -> None:

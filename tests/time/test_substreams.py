@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -22,16 +21,16 @@ from sparkjet.time import (
     limiting_real_time_lag,
 )
 from tests.time.laws import PASSING, POLICIES, TIMES, law, through_json
+from tests.time.model import SETTINGS, TIMEOUTS, Epoch, Settings, model, scripts
 
 NAMES = st.sampled_from(["a", "b", "c"])
-TIMEOUTS = st.one_of(st.none(), st.integers(1, 15))
 STEPS = st.lists(
     st.tuples(
         PASSING,
         st.one_of(
             st.tuples(st.just("report"), NAMES, TIMES),
             st.tuples(st.just("add"), NAMES, st.none()),
-            st.tuples(st.just("remove"), NAMES, st.none()),
+            st.tuples(st.just("retire"), NAMES, st.none()),
             st.tuples(st.just("poll"), NAMES, st.none()),
         ),
     ),
@@ -50,49 +49,22 @@ def act(tracker: SubstreamTracker, now: int, step: tuple[str, str, Any]) -> Adva
         tracker.report(name, time, now)
     elif action == "add":
         tracker.add(name, now)
-    elif action == "remove" and name in known(tracker):
-        tracker.remove(name, now)
+    elif action == "retire" and name in known(tracker):
+        tracker.retire(name, now)
     return tracker.advance(now)
 
 
-@dataclass
-class Oracle:
-    """The rule for a fixed lag and no throttling, without any state that could go wrong."""
-
-    lag: int
-    timeout: int | None
-    heard: dict[str, int] = field(default_factory=dict)
-    highest: dict[str, int] = field(default_factory=dict)
-    emitted: int = MIN
-    top: int = MIN
-
-    def act(self, now: int, step: tuple[str, str, Any]) -> int:
-        action, name, time = step
-        if action == "report":
-            self.heard[name] = now
-            self.highest[name] = max(self.highest.get(name, MIN), time)
-        elif action == "add":
-            self.heard.setdefault(name, now)
-        elif action == "remove":
-            self.heard.pop(name, None)
-            self.highest.pop(name, None)
-        live = [name for name, heard in self.heard.items() if self.timeout is None or now < heard + self.timeout]
-        behind = [self.highest[name] - self.lag if name in self.highest else MIN for name in live]
-        self.top = max([self.top, *behind])
-        self.emitted = max(self.emitted, min(behind, default=self.top))
-        return self.emitted
-
-
 @law
-@given(st.integers(0, 5), TIMEOUTS, STEPS)
-def test_the_watermark_is_the_least_of_the_live_ones(lag: int, timeout: int | None, steps: list[Any]) -> None:
-    tracker, oracle = SubstreamTracker(limiting_lag(lag), idle_timeout=timeout), Oracle(lag, timeout)
+@given(SETTINGS, scripts(["a", "b", "c"]))
+def test_the_watermark_is_the_least_of_the_live_ones(settings: Settings, script: list[Epoch]) -> None:
+    tracker, oracle = settings.tracker(), model({"": settings})
     now = 0
-    for passing, step in steps:
-        now += passing
-        act(tracker, now, step)
-        assert tracker.watermark == oracle.act(now, step)
-        assert known(tracker) == list(oracle.heard)
+    for epoch in script:
+        expected = oracle.run(epoch, now)
+        advance, now = epoch.run(tracker, now)
+        assert advance == expected
+        assert tracker.watermark == oracle.watermark
+        assert tracker.progress() == oracle.progress()
 
 
 @law
@@ -211,8 +183,8 @@ def test_a_late_comer_is_added_by_its_first_report_and_holds() -> None:
     tracker.report("a", 20, 1)
     assert tracker.advance(1) == Advance()
     assert tracker.progress() == [
-        SubstreamProgress("a", 20, idle=False, holds=False, last_data_at=1),
-        SubstreamProgress("b", 2, idle=False, holds=True, last_data_at=1),
+        SubstreamProgress("a", 20, idle=False, holds=False, last_data_at=1, caught_up=None),
+        SubstreamProgress("b", 2, idle=False, holds=True, last_data_at=1, caught_up=None),
     ]
 
 
@@ -221,7 +193,7 @@ def test_without_a_timeout_a_silent_substream_is_waited_for() -> None:
     tracker.add("silent", 0)
     tracker.report("a", 10, 0)
     assert tracker.advance(10**15) == Advance()
-    tracker.remove("silent", 10**15)
+    tracker.retire("silent", 10**15)
     assert tracker.advance(10**15) == Advance(10)
 
 
@@ -229,12 +201,38 @@ def test_who_is_not_caught_up_is_not_idle() -> None:
     tracker = SubstreamTracker(limiting_lag(0), idle_timeout=5)
     tracker.add("b", 0)
     tracker.report("a", 10, 9)
-    assert tracker.advance(9, caught_up=["a"]) == Advance()
-    assert tracker.advance(9, caught_up=["a", "b"]) == Advance(10)
-    assert [p.id for p in tracker.progress() if p.idle] == ["b"]
+    assert tracker.advance(9, caught_up={"a": True, "b": False}) == Advance()
+    assert [p.caught_up for p in tracker.progress()] == [False, True]
+    assert tracker.advance(9, caught_up={"b": True}) == Advance(10)
+    assert [(p.id, p.idle, p.caught_up) for p in tracker.progress()] == [("b", True, True), ("a", False, None)]
     # New data of b is known of, but not read: it is waited for again.
     tracker.report("a", 20, 10)
-    assert tracker.advance(10, caught_up=["a"]) == Advance()
+    assert tracker.advance(10, caught_up={"b": False}) == Advance()
+
+
+@pytest.mark.parametrize("said", [{}, {"a": None}, None])
+def test_where_the_source_cannot_tell_the_timeout_alone_decides(said: dict[str, bool | None] | None) -> None:
+    tracker = SubstreamTracker(limiting_lag(0), idle_timeout=5)
+    tracker.report("a", 10, 0)
+    assert tracker.advance(4, caught_up=said) == Advance(10)
+    assert tracker.advance(5, caught_up=said) == Advance(None, went_idle=True)
+    assert [p.caught_up for p in tracker.progress()] == [None]
+
+
+def test_caught_up_is_not_idle_before_the_timeout() -> None:
+    tracker = SubstreamTracker(limiting_lag(0), idle_timeout=5)
+    tracker.report("a", 10, 0)
+    assert not tracker.advance(4, caught_up={"a": True}).went_idle
+    assert not tracker.idle
+    assert tracker.advance(5, caught_up={"a": True}).went_idle
+    assert tracker.idle
+    tracker.report("a", 10, 5)
+    assert not tracker.idle
+
+
+def test_what_the_source_said_of_others_is_ignored() -> None:
+    tracker = SubstreamTracker(limiting_lag(0))
+    assert tracker.advance(0, caught_up={"unknown": False}) == Advance(None, went_idle=True)
 
 
 def test_the_cap_bounds_this_call_only() -> None:
@@ -339,7 +337,7 @@ def test_settings_and_names_that_are_wrong_are_refused() -> None:
     tracker = SubstreamTracker(limiting_lag(0), idle_timeout="5 seconds")
     tracker.add("trades-1", 0)
     with pytest.raises(AnalysisError, match="trades-1"):
-        tracker.remove("trades-2", 0)
+        tracker.retire("trades-2", 0)
     with pytest.raises(AnalysisError, match="trades-1"):
         tracker.reinstate("trade-1", 0)
 
@@ -387,7 +385,15 @@ def test_what_is_no_snapshot_changes_nothing() -> None:
     before = tracker.snapshot()
     damaged = through_json(before)
     damaged["substreams"]["a"]["watermark"] = "10"
-    for broken in (None, {}, {**before, "emitted": None}, {**before, "substreams": {1: {}}}, damaged):
+    for broken in (
+        None,
+        {},
+        damaged,
+        {**before, "output": {**before["output"], "emitted": None}},
+        {**before, "substreams": {1: {}}},
+        {**before, "retired": [1]},
+        {**before, "started": "0"},
+    ):
         with pytest.raises(RecoveryError):
             tracker.restore(broken)
     assert tracker.snapshot() == before

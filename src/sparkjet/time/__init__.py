@@ -7,6 +7,8 @@ from sparkjet.time.coalescing import IDLE, Signal, WatermarkCoalescer, Watermark
 from sparkjet.time.durations import Duration, parse_duration
 from sparkjet.time.frames import MAX, MIN, FrameGrid, WindowGrid, clamp
 from sparkjet.time.history import TimestampHistory
+from sparkjet.time.inputs import InputTracker
+from sparkjet.time.output import Advance
 from sparkjet.time.policies import (
     LimitingLag,
     LimitingLagAndDelay,
@@ -25,7 +27,7 @@ from sparkjet.time.policies import (
 )
 from sparkjet.time.states import Json
 from sparkjet.time.substream import SubstreamProgress
-from sparkjet.time.substreams import Advance, SubstreamTracker
+from sparkjet.time.substreams import SubstreamTracker
 from sparkjet.time.throttling import (
     EmitByFrame,
     EmitByMinStep,
@@ -45,6 +47,7 @@ __all__ = [
     "EmitByFrame",
     "EmitByMinStep",
     "FrameGrid",
+    "InputTracker",
     "Json",
     "LimitingLag",
     "LimitingLagAndDelay",

@@ -57,7 +57,7 @@ class WatermarkCoalescer:
 
     @property
     def coalesced(self) -> int:
-        """The last watermark passed on, MIN if there was none."""
+        """The last watermark passed on or forced, MIN if there was none."""
         return self._emitted
 
     @property
@@ -107,6 +107,10 @@ class WatermarkCoalescer:
         """Ask for what could not be said at once: the IDLE that follows the highest watermark."""
         pending, self._idle_pending = self._idle_pending, False
         return IDLE if pending else None
+
+    def force(self, watermark: int) -> None:
+        """Count a watermark as passed on, because windows up to it were closed; only higher ones follow."""
+        self._emitted = max(self._emitted, watermark)
 
     def snapshot(self) -> Json:
         """All state."""

@@ -18,6 +18,7 @@ class SubstreamProgress:
 
     ``watermark`` is MIN before the first, ``last_data_at`` the clock reading of the last report (None: never), and
     ``holds`` whether no other active substream is further behind: it is one of those that everybody waits for.
+    ``caught_up`` is what the source last said of it, None where it cannot tell.
     """
 
     id: str
@@ -25,6 +26,7 @@ class SubstreamProgress:
     idle: bool
     holds: bool
     last_data_at: int | None
+    caught_up: bool | None
 
 
 class Substream:
@@ -47,6 +49,7 @@ class Substream:
         self.watermark = MIN
         self.silent_since = now
         self.last_data_at: int | None = None
+        self.caught_up: bool | None = None
         self.idle = False
 
     def report(self, timestamp: int, now: int) -> None:
@@ -62,7 +65,7 @@ class Substream:
 
     def progress(self, name: str, *, holds: bool) -> SubstreamProgress:
         """What to say of this substream."""
-        return SubstreamProgress(name, self.watermark, self.idle, holds, self.last_data_at)
+        return SubstreamProgress(name, self.watermark, self.idle, holds, self.last_data_at, self.caught_up)
 
     def snapshot(self) -> Json:
         """Everything but the settings, whose type is noted to know the policy's snapshot by."""
@@ -70,6 +73,7 @@ class Substream:
             "watermark": self.watermark,
             "silent_since": self.silent_since,
             "last_data_at": self.last_data_at,
+            "caught_up": self.caught_up,
             "idle": self.idle,
             "policy_type": type(self._settings).__qualname__,
             "policy": self._policy.snapshot(),
@@ -87,6 +91,7 @@ class Substream:
         substream = Substream(policy, entry(snapshot, "silent_since", int, "a substream"))
         substream.watermark = entry(snapshot, "watermark", int, "a substream")
         substream.last_data_at = optional_entry(snapshot, "last_data_at", int, "a substream")
+        substream.caught_up = optional_entry(snapshot, "caught_up", bool, "a substream")
         substream.idle = entry(snapshot, "idle", bool, "a substream")
         if entry(snapshot, "policy_type", str, "a substream") == type(policy).__qualname__:
             # A policy written by a user may have nothing to save and say so with None.

@@ -2,39 +2,28 @@
 
 This is Jet's ``EventTimeMapper`` for a whole query: one policy for each substream (a Kafka partition, say), the least
 of the active ones' watermarks, throttled. Two defaults of Jet that lose data are not taken over: nothing is idle unless
-the user set a timeout, and what was emitted is never taken back, not even by a restart.
+the user set a timeout, and what was emitted is never taken back, not even by a restart. Discovery and retirement after
+a silence are not Jet's.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sparkjet.errors import AnalysisError, RecoveryError, nearest
 from sparkjet.time.durations import Duration, parse_duration
 from sparkjet.time.frames import MAX, MIN
-from sparkjet.time.states import Json, entry
+from sparkjet.time.output import Advance, Output
+from sparkjet.time.states import Json, entries, entry, optional_entry
 from sparkjet.time.substream import Substream, SubstreamProgress
 from sparkjet.time.throttling import NoThrottling, Throttle
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Mapping
 
     from sparkjet.time.policies import PolicySettings
 
 _OWNER = "the substreams"
-
-
-@dataclass(frozen=True)
-class Advance:
-    """Answer of :meth:`SubstreamTracker.advance`.
-
-    ``watermark`` is the one to emit now, None if there is nothing new. ``went_idle`` is true once at each transition to
-    having no active substream at all; the watermark that comes with it is the highest that any substream had.
-    """
-
-    watermark: int | None = None
-    went_idle: bool = False
 
 
 class SubstreamTracker:
@@ -47,9 +36,12 @@ class SubstreamTracker:
         policy: Settings of the policies.
         throttle: Which watermarks are worth emitting.
         idle_timeout: Silence after which a substream is not waited for; None waits for ever.
+        discover: Time from the first clock reading of all runs in which nothing is emitted, so that substreams that
+            nobody listed can show up before their first rows would be late.
+        substream_timeout: Silence after which a substream is retired.
 
     Raises:
-        AnalysisError: The timeout is no positive duration.
+        AnalysisError: One of these times is no positive duration.
 
     >>> from sparkjet.time import limiting_lag
     >>> tracker = SubstreamTracker(limiting_lag(3))
@@ -63,76 +55,97 @@ class SubstreamTracker:
     """
 
     def __init__(
-        self, policy: PolicySettings, throttle: Throttle | None = None, idle_timeout: Duration | None = None
+        self,
+        policy: PolicySettings,
+        throttle: Throttle | None = None,
+        idle_timeout: Duration | None = None,
+        *,
+        discover: Duration | None = None,
+        substream_timeout: Duration | None = None,
     ) -> None:
         self._policy = policy
         self._throttle = NoThrottling() if throttle is None else throttle
-        self._idle_timeout = None if idle_timeout is None else parse_duration(idle_timeout, "idleTimeout", minimum=1)
+        self._output = Output(self._throttle)
+        self._idle_timeout = _optional_time(idle_timeout, "idleTimeout")
+        self._discover = _optional_time(discover, "discover")
+        self._substream_timeout = _optional_time(substream_timeout, "substreamTimeout")
         self._substreams: dict[str, Substream] = {}
-        self._emitted = MIN
-        self._top = MIN
-        self._all_idle = False
+        # A dict for its order; a name stays until there is data of it again.
+        self._retired: dict[str, None] = {}
+        self._started: int | None = None
         self._now = MIN
 
     @property
     def watermark(self) -> int:
         """The last watermark emitted or forced, MIN if there was none."""
-        return self._emitted
+        return self._output.emitted
+
+    @property
+    def idle(self) -> bool:
+        """Whether the last :meth:`advance` left nobody to wait for and there has been no data since."""
+        return self._output.idle
+
+    def discovering(self, now: int) -> bool:
+        """Whether nothing is emitted at that time yet, because unknown substreams may show up."""
+        if self._discover is None:
+            return False
+        return self._started is None or max(self._now, now) < self._started + self._discover
 
     def add(self, substream: str, now: int) -> None:
-        """Wait for a substream from now on: it has no watermark until it has data. A known one stays as it is."""
+        """Wait for a substream from now on: it has no watermark until it has data.
+
+        A known one stays as it is, and so does a retired one: after a restart the user's list may still name it.
+        """
         now = self._clock(now)
-        if substream not in self._substreams:
+        if substream not in self._substreams and substream not in self._retired:
             self._substreams[substream] = Substream(self._policy, now)
 
-    def remove(self, substream: str, now: int) -> None:
+    def retire(self, substream: str, now: int) -> None:
         """Forget a substream that will have no more data; the next :meth:`advance` no longer waits for it.
+
+        Its name is remembered, and data of it make it a new substream. A retired one stays as it is.
 
         Raises:
             AnalysisError: There is no such substream.
         """
         self._clock(now)
+        if substream in self._retired:
+            return
         self._known(substream)
-        del self._substreams[substream]
+        self._forget(substream)
 
     def report(self, substream: str, timestamp: int, now: int) -> None:
-        """Take note of a substream's (highest) timestamp; an unknown substream is added."""
+        """Take note of a substream's (highest) timestamp; an unknown or retired substream is added."""
+        self._retired.pop(substream, None)
         self.add(substream, now)
         self._substreams[substream].report(timestamp, self._clock(now))
-        self._all_idle = False
+        self._output.idle = False
 
-    def advance(self, now: int, cap: int = MAX, caught_up: Collection[str] | None = None) -> Advance:
-        """Poll every active substream and decide what to emit.
+    def advance(self, now: int, cap: int = MAX, caught_up: Mapping[str, bool | None] | None = None) -> Advance:
+        """Retire whoever was silent for too long, poll every active substream and decide what to emit.
 
         Args:
             now: The clock.
             cap: No substream's watermark is moved above it in this call, so that a policy driven by the clock does not
                 make the very events late that are being read.
-            caught_up: The substreams known to have been read to their end; no other one is idle, however long it has
-                been silent. None: the source cannot tell.
+            caught_up: Whether a substream has been read to its end: one that has not is never idle, however long it
+                has been silent. Of those that are missing or None the source cannot tell; the timeout alone decides.
 
         Raises:
             AnalysisError: A throttle of the user's answered more than the ideal watermark.
         """
         now = self._clock(now)
-        ideal: int | None = None
-        for name, substream in self._substreams.items():
-            substream.idle = self._is_idle(substream, now, caught_up is None or name in caught_up)
-            if substream.idle:
-                continue
-            watermark = substream.poll(now, cap)
-            self._top = max(self._top, watermark)
-            ideal = watermark if ideal is None else min(ideal, watermark)
-        went_idle = ideal is None and not self._all_idle
-        self._all_idle = ideal is None
-        if ideal is None:
-            # Whichever substream turned idle last must not decide how far the watermark gets.
-            ideal = self._top
-        return Advance(self._emit(ideal) if went_idle or not self._all_idle else None, went_idle)
+        self._retire_silent(now)
+        ideal = self._poll(now, cap, caught_up or {})
+        if self.discovering(now):
+            # Said now, nobody would say it when it becomes true; and the highest watermark would stay behind.
+            self._output.idle = False
+            return Advance()
+        return self._output.offer(ideal)
 
     def force(self, watermark: int) -> None:
         """Raise the watermark because windows up to it were closed at the end; it never goes back below."""
-        self._emitted = max(self._emitted, watermark)
+        self._output.force(watermark)
 
     def reinstate(self, substream: str, watermark: int) -> None:
         """Give a substream the watermark that an older run saved for it (Jet's ``restoreWatermark``).
@@ -163,9 +176,9 @@ class SubstreamTracker:
         """Everything but the settings: substreams with their policies, what was emitted, the last clock reading."""
         return {
             "substreams": {name: substream.snapshot() for name, substream in self._substreams.items()},
-            "emitted": self._emitted,
-            "top": self._top,
-            "all_idle": self._all_idle,
+            "retired": list(self._retired),
+            "output": self._output.snapshot(),
+            "started": self._started,
             "now": self._now,
         }
 
@@ -181,35 +194,53 @@ class SubstreamTracker:
         if not all(isinstance(name, str) for name in saved):
             raise RecoveryError(f"snapshot of {_OWNER}: an id is no string: {list(saved)}")
         substreams = {name: Substream.restored(self._policy, each) for name, each in saved.items()}
-        emitted, top, now = (entry(snapshot, name, int, _OWNER) for name in ("emitted", "top", "now"))
-        self._all_idle = entry(snapshot, "all_idle", bool, _OWNER)
-        self._substreams, self._emitted, self._top, self._now = substreams, emitted, top, now
+        retired = dict.fromkeys(entries(snapshot, "retired", str, _OWNER))
+        output = Output.restored(self._throttle, entry(snapshot, "output", dict, _OWNER))
+        started, now = optional_entry(snapshot, "started", int, _OWNER), entry(snapshot, "now", int, _OWNER)
+        self._substreams, self._retired, self._output = substreams, retired, output
+        self._started, self._now = started, now
 
     def _clock(self, now: int) -> int:
         # A clock set back would otherwise make a substream idle later than promised, or a lull last longer.
         self._now = max(self._now, now)
+        if self._started is None:
+            self._started = self._now
         return self._now
 
-    def _is_idle(self, substream: Substream, now: int, caught_up: bool) -> bool:
-        if self._idle_timeout is None or not caught_up:
+    def _retire_silent(self, now: int) -> None:
+        if self._substream_timeout is None:
+            return
+        for name, substream in list(self._substreams.items()):
+            if substream.silent_since + self._substream_timeout <= now:
+                self._forget(name)
+
+    def _forget(self, name: str) -> None:
+        del self._substreams[name]
+        self._retired[name] = None
+
+    def _poll(self, now: int, cap: int, caught_up: Mapping[str, bool | None]) -> int | None:
+        """The least watermark of the active substreams, None if there is none."""
+        least: int | None = None
+        for name, substream in self._substreams.items():
+            substream.caught_up = caught_up.get(name)
+            substream.idle = self._is_idle(substream, now)
+            if substream.idle:
+                continue
+            watermark = substream.poll(now, cap)
+            self._output.observe(watermark)
+            least = watermark if least is None else min(least, watermark)
+        return least
+
+    def _is_idle(self, substream: Substream, now: int) -> bool:
+        if self._idle_timeout is None or substream.caught_up is False:
             return False
         return substream.silent_since + self._idle_timeout <= now
-
-    def _emit(self, ideal: int) -> int | None:
-        if ideal <= self._emitted:
-            return None
-        answer = self._throttle.throttle(ideal, self._emitted)
-        if answer > ideal:
-            raise AnalysisError(
-                f"{self._throttle!r} answered {answer} for the ideal watermark {ideal}: rows on time would be dropped; "
-                f"a throttle must answer at most the ideal watermark"
-            )
-        if answer <= self._emitted:
-            return None
-        self._emitted = answer
-        return answer
 
     def _known(self, substream: str) -> Substream:
         if substream not in self._substreams:
             raise AnalysisError(f"no substream {substream!r}: {nearest(substream, self._substreams)}")
         return self._substreams[substream]
+
+
+def _optional_time(value: Duration | None, option: str) -> int | None:
+    return None if value is None else parse_duration(value, option, minimum=1)

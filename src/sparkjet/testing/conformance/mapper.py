@@ -56,7 +56,7 @@ class _Mapper:
         if operation.name == "rem":
             name = self.name(operation.take(1)[0])
             self.names.remove(name)
-            self.tracker.remove(name, now)
+            self.tracker.retire(name, now)
             return self.advance(now)
         if operation.name == "restore":
             place, watermark = operation.take(2)

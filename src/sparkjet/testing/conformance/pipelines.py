@@ -75,14 +75,14 @@ class _Pipeline:
         if step.substream not in self._substreams():
             raise NotationError(f"substream {step.substream} is done already")
         if step.event == "done":
-            self.tracker.remove(step.substream, step.now)
+            self.tracker.retire(step.substream, step.now)
         elif step.event != "idle":
             # The rows of an epoch are judged by the watermark before it.
             self.driver.accept([Event(self.key, integer(step.event), Fraction(1))])
             self.tracker.report(step.substream, integer(step.event), step.now)
         # One substream a task: a task notices that its substream is idle only when it is polled itself.
-        idle = [progress.id for progress in self.tracker.progress() if progress.idle]
-        advance = self.tracker.advance(step.now, caught_up=[step.substream, *idle])
+        noticed = {each.id: each.idle or each.id == step.substream for each in self.tracker.progress()}
+        advance = self.tracker.advance(step.now, caught_up=noticed)
         output: list[Output] = []
         if advance.watermark is not None:
             output += [*self.driver.close(advance.watermark), watermark(advance.watermark)]

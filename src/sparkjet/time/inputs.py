@@ -1,0 +1,209 @@
+"""The watermark of a query of several inputs, each made of substreams with settings of its own.
+
+A union in Jet: every input has its mapper (:class:`SubstreamTracker`), and where they meet a coalescer waits for the
+least of those that are not idle. The name of an input is the prefix of its substreams' full names, which are the only
+ones used here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from sparkjet.errors import AnalysisError, RecoveryError, nearest
+from sparkjet.time.coalescing import IDLE, WatermarkCoalescer
+from sparkjet.time.frames import MIN
+from sparkjet.time.output import Advance
+from sparkjet.time.states import Json, entry
+from sparkjet.time.substreams import SubstreamTracker
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sparkjet.time.substream import SubstreamProgress
+
+_OWNER = "the inputs"
+
+
+class InputTracker:
+    """Tracks the inputs of a query on the driver; in an epoch the engine reports, then advances once.
+
+    Clock readings are arguments; one below an earlier one, of whatever input or run, counts as the earlier one. A
+    single input, named with the empty string, has the watermark of its tracker.
+
+    Args:
+        trackers: A new tracker for each input.
+
+    Raises:
+        AnalysisError: There is no input, or a substream's name could be of two.
+
+    >>> from sparkjet.time import limiting_lag
+    >>> orders, trades = SubstreamTracker(limiting_lag(0)), SubstreamTracker(limiting_lag(5), idle_timeout=9)
+    >>> inputs = InputTracker({"orders/": orders, "trades/": trades})
+    >>> inputs.report("orders/a", 20, now=1); inputs.report("trades/a", 20, now=1)
+    >>> inputs.advance(now=1).watermark, [p.id for p in inputs.progress() if p.holds]
+    (15, ['trades/a'])
+    >>> inputs.advance(now=10).watermark
+    20
+    """
+
+    def __init__(self, trackers: Mapping[str, SubstreamTracker]) -> None:
+        if not trackers:
+            raise AnalysisError("a query without inputs has no watermark; give it at least one")
+        for shorter, longer in pairwise(sorted(trackers)):
+            if longer.startswith(shorter):
+                raise AnalysisError(
+                    f"inputs {shorter!r} and {longer!r}: a substream {longer!r} could be of either; "
+                    f"no input's prefix may begin with another's"
+                )
+        self._trackers = dict(trackers)
+        # By name: the same inputs in another order must find their own state after a restart.
+        self._places = {prefix: place for place, prefix in enumerate(sorted(trackers))}
+        self._coalescer = WatermarkCoalescer(len(trackers))
+        self._now = MIN
+
+    @property
+    def watermark(self) -> int:
+        """The last watermark emitted or forced, MIN if there was none."""
+        return self._coalescer.coalesced
+
+    def discovering(self, now: int) -> bool:
+        """Whether an input, and with it the query, emits nothing new yet because substreams may show up."""
+        return any(tracker.discovering(max(self._now, now)) for tracker in self._trackers.values())
+
+    def add(self, substream: str, now: int) -> None:
+        """Wait for a substream from now on, as :meth:`SubstreamTracker.add` does.
+
+        Raises:
+            AnalysisError: It belongs to no input.
+        """
+        prefix, name = self._split(substream)
+        self._trackers[prefix].add(name, self._clock(now))
+
+    def retire(self, substream: str, now: int) -> None:
+        """Forget a substream, as :meth:`SubstreamTracker.retire` does.
+
+        Raises:
+            AnalysisError: There is no such substream.
+        """
+        prefix, name = self._split(substream)
+        try:
+            self._trackers[prefix].retire(name, self._clock(now))
+        except AnalysisError as error:
+            # The tracker's own message would name substreams without their input, and only those of this one.
+            known = [progress.id for progress in self.progress()]
+            raise AnalysisError(f"no substream {substream!r}: {nearest(substream, known)}") from error
+
+    def report(self, substream: str, timestamp: int, now: int) -> None:
+        """Take note of a substream's (highest) timestamp; its input is waited for again if it was idle.
+
+        Raises:
+            AnalysisError: It belongs to no input.
+        """
+        prefix, name = self._split(substream)
+        self._trackers[prefix].report(name, timestamp, self._clock(now))
+        self._coalescer.event(self._places[prefix])
+
+    def advance(self, now: int, caught_up: Mapping[str, bool | None] | None = None) -> Advance:
+        """Advance every input and decide what to emit; the query goes idle when its last active input does.
+
+        Args:
+            now: The clock.
+            caught_up: Of each substream, as for :meth:`SubstreamTracker.advance`.
+
+        Raises:
+            AnalysisError: A throttle answered too much, or ``caught_up`` names a substream of no input.
+        """
+        now = self._clock(now)
+        said: dict[str, dict[str, bool | None]] = {prefix: {} for prefix in self._trackers}
+        for substream, value in (caught_up or {}).items():
+            prefix, name = self._split(substream)
+            said[prefix][name] = value
+        advances = {prefix: tracker.advance(now, caught_up=said[prefix]) for prefix, tracker in self._trackers.items()}
+        for prefix, tracker in self._trackers.items():
+            # Before anything is released: whoever is waited for without data, a new substream say, holds as well.
+            if not tracker.idle:
+                self._coalescer.event(self._places[prefix])
+        answers = [
+            self._coalescer.watermark(self._places[prefix], advance.watermark)
+            for prefix, advance in advances.items()
+            if advance.watermark is not None
+        ]
+        # After the watermarks: an input that goes idle last must not release less than the others have reached.
+        answers += [self._coalescer.idle(self._places[prefix]) for prefix, each in advances.items() if each.went_idle]
+        answers.append(self._coalescer.poll())
+        return Advance(max((each for each in answers if isinstance(each, int)), default=None), IDLE in answers)
+
+    def force(self, watermark: int) -> None:
+        """Raise the watermark of the query and of every input, as :meth:`SubstreamTracker.force` does."""
+        for tracker in self._trackers.values():
+            tracker.force(watermark)
+        self._coalescer.force(watermark)
+
+    def resume(self, now: int) -> None:
+        """Count silence anew from ``now``: after a restart nobody could have heard a substream while we were down."""
+        now = self._clock(now)
+        for tracker in self._trackers.values():
+            tracker.resume(now)
+
+    def progress(self) -> list[SubstreamProgress]:
+        """What a query's progress says of each substream; those hold that are the least of all inputs' active ones."""
+        found = [(prefix, each) for prefix, tracker in self._trackers.items() for each in tracker.progress()]
+        least = min((each.watermark for _, each in found if not each.idle), default=None)
+        return [
+            replace(each, id=prefix + each.id, holds=not each.idle and each.watermark == least)
+            for prefix, each in found
+        ]
+
+    def snapshot(self) -> Json:
+        """Everything but the settings."""
+        return {
+            "inputs": {prefix: tracker.snapshot() for prefix, tracker in self._trackers.items()},
+            "coalescer": self._coalescer.snapshot(),
+            "now": self._now,
+        }
+
+    def restore(self, snapshot: Json) -> None:
+        """Become exactly what a snapshot described, forgetting everything since; settings may have changed.
+
+        After a restart follow it by :meth:`add` for each substream that the user lists, and :meth:`resume`.
+
+        Raises:
+            RecoveryError: It is the snapshot of other inputs, or of something else; nothing has changed.
+        """
+        saved = entry(snapshot, "inputs", dict, _OWNER)
+        if saved.keys() != self._trackers.keys():
+            appeared = sorted(self._trackers.keys() - saved.keys())
+            disappeared = sorted(map(str, saved.keys() - self._trackers.keys()))
+            raise RecoveryError(
+                f"the query has other inputs than its snapshot: appeared {appeared}, disappeared {disappeared}; "
+                f"run it with the inputs it had, or start anew with another checkpointLocation"
+            )
+        now = entry(snapshot, "now", int, _OWNER)
+        before = self.snapshot()
+        try:
+            self._assume(snapshot)
+        except Exception:
+            self._assume(before)
+            raise
+        self._now = now
+
+    def _assume(self, snapshot: Json) -> None:
+        for prefix, tracker in self._trackers.items():
+            tracker.restore(snapshot["inputs"][prefix])
+        self._coalescer.restore(entry(snapshot, "coalescer", dict, _OWNER))
+
+    def _clock(self, now: int) -> int:
+        # Inputs with a last reading each would disagree on who has been silent for how long.
+        self._now = max(self._now, now)
+        return self._now
+
+    def _split(self, substream: str) -> tuple[str, str]:
+        for prefix in self._trackers:
+            if substream.startswith(prefix):
+                return prefix, substream.removeprefix(prefix)
+        raise AnalysisError(
+            f"substream {substream!r} is of no input: its name must begin with an input's prefix; "
+            f"{nearest(substream, self._trackers)}"
+        )
