@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from matplotlib.figure import Figure
 
 from sparkjet.errors import AnalysisError
-from sparkjet.plotting import Arrival, Replay, Silence, Step, plot_watermark, replay
+from sparkjet.plotting import plot_watermark
+from sparkjet.replay import Arrival, Replay, Silence, Step, replay
 from sparkjet.time import (
     FrameGrid,
     PolicySettings,
