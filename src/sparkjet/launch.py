@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
-from sparkjet.engine.epoch import Parts, configure
 from sparkjet.engine.log import RecordLog
 from sparkjet.engine.outputs import Outputs
+from sparkjet.engine.parts import Parts, configure
 from sparkjet.engine.recovery import recover
 from sparkjet.query import StreamingQuery
 from sparkjet.sinks.outbox import OutboxSink

@@ -131,8 +131,9 @@ class Stream(Selectable):
         Raises:
             AnalysisError: Something else than a stream with a watermark, or other columns.
         """
-        if not isinstance(other, Stream):
-            message = f"union: expected a stream, got {type(other).__name__}. Start it with sj.stream(…)."
+        given: object = other
+        if not isinstance(given, Stream):
+            message = f"union: expected a stream, got {type(given).__name__}. Start it with sj.stream(…)."
             raise AnalysisError(message)
         if not self._inputs or not other._inputs:
             message = "union: each stream needs a watermark of its own; call withWatermark(…) before union(…)."

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from sparkjet.engine.aggregation import ObservedBatch, aggregate
+from sparkjet.engine.parts import CaughtUp, Parts, Work, configure
 from sparkjet.engine.plan import Rows
 from sparkjet.engine.progress import EpochProgress
-from sparkjet.engine.record import Record
 from sparkjet.engine.results import Results
 from sparkjet.engine.spark_checkpoint import same_offsets
 from sparkjet.engine.steps import Step
@@ -21,60 +20,17 @@ from sparkjet.sinks.protocol import Guarantee, TransactionId
 from sparkjet.time import MIN
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
-    from sparkjet.clock import Clock
-    from sparkjet.engine.log import RecordLog
-    from sparkjet.engine.outputs import Outputs
-    from sparkjet.engine.plan import Plan
-    from sparkjet.engine.record import Prepared
+    from sparkjet.engine.record import Prepared, Record
     from sparkjet.engine.spark_checkpoint import SparkCheckpoint
     from sparkjet.engine.state import QueryState
-    from sparkjet.engine.steps import StepListener
     from sparkjet.errors import FencedError
-    from sparkjet.snapshots import SnapshotStore
 
 logger = logging.getLogger("sparkjet")
 
 ATTEMPTS = 3
 LOST_STATE = "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"
-
-CaughtUp = Mapping[str, bool | None]
-"""By full name of a substream: whether it has been read to its end, None where its source cannot tell."""
-
-
-@dataclass(frozen=True)
-class Parts:
-    """What an engine is built from: the query, its settings and the services it uses."""
-
-    plan: Plan
-    guarantee: Guarantee
-    partitions: int
-    session: SparkSession
-    store: SnapshotStore
-    log: RecordLog
-    outputs: Outputs
-    clock: Clock
-    listener: StepListener
-
-
-@dataclass(frozen=True)
-class Work:
-    """What an epoch has to do; the same for every attempt at it.
-
-    Attributes:
-        kind: ``epoch``, ``tick`` or ``closing``, as the record says it.
-        now: The clock reading that every policy gets.
-        batch: The micro-batch, None where nothing has arrived.
-        batch_id: Spark's number of it.
-        caught_up: What the sources say.
-    """
-
-    kind: str
-    now: int
-    batch: DataFrame | None = None
-    batch_id: int | None = None
-    caught_up: CaughtUp | None = None
 
 
 class Engine:
@@ -295,11 +251,3 @@ class Engine:
 
     def _reached(self, step: Step) -> None:
         self._parts.listener(step, self.progress.epoch)
-
-
-def configure(session: SparkSession, partitions: int) -> None:
-    """Settings of the query's own session that keep the state where it is: hash-partitioned, read without a shuffle."""
-    session.conf.set("spark.sql.adaptive.enabled", "false")
-    session.conf.set("spark.sql.shuffle.partitions", str(partitions))
-    # Sketches and structs would fall back to sorting at 128 groups a task, which every window exceeds.
-    session.conf.set("spark.sql.objectHashAggregate.sortBased.fallbackThreshold", "10000")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from sparkjet.engine.epoch import Engine, Parts
+from sparkjet.engine.epoch import Engine
 from sparkjet.engine.record import Record
 from sparkjet.engine.spark_checkpoint import SparkCheckpoint, check_agreement
 from sparkjet.engine.state import QueryState
@@ -19,6 +19,8 @@ from sparkjet.errors import FencedError, RecoveryError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from sparkjet.engine.parts import Parts
 
 logger = logging.getLogger("sparkjet")
 

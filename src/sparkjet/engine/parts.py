@@ -1,0 +1,63 @@
+"""What the engine is built from and what it is given to do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from sparkjet.clock import Clock
+    from sparkjet.engine.log import RecordLog
+    from sparkjet.engine.outputs import Outputs
+    from sparkjet.engine.plan import Plan
+    from sparkjet.engine.steps import StepListener
+    from sparkjet.sinks.protocol import Guarantee
+    from sparkjet.snapshots import SnapshotStore
+
+CaughtUp = Mapping[str, bool | None]
+"""By full name of a substream: whether it has been read to its end, None where its source cannot tell."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What an engine is built from: the query, its settings and the services it uses."""
+
+    plan: Plan
+    guarantee: Guarantee
+    partitions: int
+    session: SparkSession
+    store: SnapshotStore
+    log: RecordLog
+    outputs: Outputs
+    clock: Clock
+    listener: StepListener
+
+
+@dataclass(frozen=True)
+class Work:
+    """What an epoch has to do; the same for every attempt at it.
+
+    Attributes:
+        kind: ``epoch``, ``tick`` or ``closing``, as the record says it.
+        now: The clock reading that every policy gets.
+        batch: The micro-batch, None where nothing has arrived.
+        batch_id: Spark's number of it.
+        caught_up: What the sources say.
+    """
+
+    kind: str
+    now: int
+    batch: DataFrame | None = None
+    batch_id: int | None = None
+    caught_up: CaughtUp | None = None
+
+
+def configure(session: SparkSession, partitions: int) -> None:
+    """Settings of the query's own session that keep the state where it is: hash-partitioned, read without a shuffle."""
+    session.conf.set("spark.sql.adaptive.enabled", "false")
+    session.conf.set("spark.sql.shuffle.partitions", str(partitions))
+    # Sketches and structs would fall back to sorting at 128 groups a task, which every window exceeds.
+    session.conf.set("spark.sql.objectHashAggregate.sortBased.fallbackThreshold", "10000")
