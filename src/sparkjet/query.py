@@ -205,6 +205,9 @@ class StreamingQuery:
         """Run an epoch without a batch if the clock makes one due; holds the lock."""
         if self._stopping.is_set() or self._finished.is_set() or self._failure is not None or not self._spark.isActive:
             return
+        if self._spark.lastProgress is None:
+            # Spark has not looked at the sources yet: what has piled up there must not find its windows closed.
+            return
         try:
             if self._engine.tick(self._caught_up(None)):
                 self._note()

@@ -397,3 +397,15 @@ def test_what_is_no_snapshot_changes_nothing() -> None:
         with pytest.raises(RecoveryError):
             tracker.restore(broken)
     assert tracker.snapshot() == before
+
+
+def test_a_lull_is_counted_from_the_restart_and_not_from_the_last_event_before_it() -> None:
+    tracker = SubstreamTracker(limiting_lag_and_lull(2, 3))
+    tracker.report("a", 12, now=0)
+    assert tracker.advance(now=0).watermark == 10
+    again = SubstreamTracker(limiting_lag_and_lull(2, 3))
+    again.restore(tracker.snapshot())
+    again.resume(now=3600)
+    assert again.advance(now=3600).watermark is None
+    assert again.advance(now=3603).watermark is None
+    assert again.advance(now=3604).watermark == 11

@@ -32,6 +32,7 @@ class WatermarkPolicy(Protocol):
 
     In an epoch the engine calls :meth:`report` at most once, with the substream's highest timestamp of the batch, and
     then :meth:`current` once unless the substream is idle. The clock readings never go back, not even over a restart.
+    A policy that measures silence may have a method ``resume(now)``, which is called after a restart.
     """
 
     def report(self, timestamp: int, now: int) -> None:

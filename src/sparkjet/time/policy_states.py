@@ -94,6 +94,11 @@ class LagAndLullPolicy:
             self._watermark = clamp(self._watermark + past)
         return self._watermark
 
+    def resume(self, now: int) -> None:
+        """Count a lull from ``now``: while we were down nobody could have heard an event."""
+        if self._lull_at is not None:
+            self._lull_at = max(self._lull_at, now + self._lull)
+
     def snapshot(self) -> Json:
         """Watermark, and the clock reading from which it moves on."""
         return {"watermark": self._watermark, "lull_at": self._lull_at}

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from sparkjet.time.frames import MIN
 from sparkjet.time.states import Json, entry, optional_entry
 
 if TYPE_CHECKING:
     from sparkjet.time.policies import PolicySettings
+
+
+@runtime_checkable
+class ResumablePolicy(Protocol):
+    """A policy that measures silence, and is told when a query goes on after it was down."""
+
+    def resume(self, now: int) -> None:
+        """Count silence from ``now``; called on the driver once per start, after ``restore``."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -62,6 +71,12 @@ class Substream:
         """The watermark: what the policy says, at most ``cap``, and never less than before."""
         self.watermark = max(self.watermark, min(self._policy.current(now), cap))
         return self.watermark
+
+    def resume(self, now: int) -> None:
+        """Count silence from ``now``, after a restart."""
+        self.silent_since = now
+        if isinstance(self._policy, ResumablePolicy):
+            self._policy.resume(now)
 
     def progress(self, name: str, *, holds: bool) -> SubstreamProgress:
         """What to say of this substream."""

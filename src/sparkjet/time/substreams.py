@@ -162,7 +162,7 @@ class SubstreamTracker:
         """Count silence anew from ``now``: after a restart nobody could have heard a substream while we were down."""
         now = self._clock(now)
         for substream in self._substreams.values():
-            substream.silent_since = now
+            substream.resume(now)
 
     def progress(self) -> list[SubstreamProgress]:
         """What a query's progress says of each substream, in the order in which they were added."""
