@@ -1,7 +1,22 @@
 """Window operators: partial rows by frame in, final rows by window out, all as DataFrames."""
 
 from sparkjet.windows.accumulators import Accumulators
+from sparkjet.windows.operator import WindowOperator
 from sparkjet.windows.segments import Segment, SegmentStatistics
+from sparkjet.windows.session_window import SessionWindow, session_window
+from sparkjet.windows.sessions import SessionWindows
 from sparkjet.windows.sliding import SlidingWindows
+from sparkjet.windows.window import Window, window
 
-__all__ = ["Accumulators", "Segment", "SegmentStatistics", "SlidingWindows"]
+__all__ = [
+    "Accumulators",
+    "Segment",
+    "SegmentStatistics",
+    "SessionWindow",
+    "SessionWindows",
+    "SlidingWindows",
+    "Window",
+    "WindowOperator",
+    "session_window",
+    "window",
+]

@@ -63,9 +63,24 @@ class Accumulators:
         """Whether no accumulator grows with its input."""
         return all(op.bounded for _, op in self.results)
 
-    def group(self, partials: DataFrame, *by: str) -> DataFrame:
-        """Combine the partial rows that agree in ``by``: one row each with the same fields."""
-        native = [F.sum(ROW_COUNT).alias(ROW_COUNT)]
+    def empty(self) -> dict[str, Column]:
+        """The fields of no row at all."""
+        fields = {ROW_COUNT: F.lit(0).cast("long")}
+        for position, (_, operation) in enumerate(self.results):
+            for field, column in operation.create.items():
+                fields[_flat(position, field)] = column.cast(self._types[_flat(position, field)])
+        return fields
+
+    def group(self, partials: DataFrame, *by: str, beside: Mapping[str, Column] | None = None) -> DataFrame:
+        """Combine the partial rows that agree in ``by``: one row each with the same fields.
+
+        Args:
+            partials: Rows with the fields.
+            by: Names of the columns that make a group.
+            beside: Further aggregate Columns by name, which stand before the fields in the result.
+        """
+        extra = beside or {}
+        native = [*(column.alias(name) for name, column in extra.items()), F.sum(ROW_COUNT).alias(ROW_COUNT)]
         folded: dict[int, AggregateOperation] = {}
         for position, (_, operation) in enumerate(self.results):
             if operation.combine_group is None:
@@ -80,7 +95,7 @@ class Accumulators:
             return grouped
         for position, operation in folded.items():
             grouped = grouped.withColumn(_flat(position, "all"), self._fold(position, operation))
-        columns = [F.col(name) for name in (*by, ROW_COUNT)]
+        columns = [F.col(name) for name in (*by, *extra, ROW_COUNT)]
         for position, (_, operation) in enumerate(self.results):
             for field in operation.create:
                 flat = _flat(position, field)

@@ -1,0 +1,215 @@
+"""Session windows: the operator with its state, a log-structured store of the open sessions of each key."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from sparkjet.time import MAX, MIN
+from sparkjet.windows.accumulators import ROW_COUNT, Accumulators
+from sparkjet.windows.islands import KEY_HASH, VERSION, Islands, boxed
+from sparkjet.windows.segments import Segment, SegmentStatistics, mergeable, release
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+
+class SessionWindows:
+    """Mini-sessions in, sessions out; Jet's session operator with a state that is cheap to touch.
+
+    A :class:`sparkjet.windows.operator.WindowOperator`. A partial row is ``(keys…, frame, start, end, row_count,
+    fields…)`` with what :meth:`bounds` says of the events of one frame. A session spans from its first event to its
+    last plus the gap, and closes when a watermark is above its end.
+
+    The state is a few segments of rows ``(key_hash, keys…, version, start, end, due, row_count, fields…)``. An epoch
+    writes one new segment with all open sessions of the keys that had events, under a higher version of the key, and
+    leaves the others alone. A row counts if no newer version of its key is there and it is not due: what a watermark
+    closes needs no mark, the watermark is the mark. The epoch reads only the rows of the keys that had events or that
+    have something to close, by a hash join that neither shuffles nor sorts the state.
+
+    Args:
+        gap: Silence after which a session is over, in microseconds, at least 1.
+        max_duration: Sessions longer than this are cut into pieces; None if they are not.
+        keys: Names of the key columns, at least one.
+        accumulators: The aggregates' fields.
+        partitions: Number of partitions of the state, hash-partitioned by the keys.
+    """
+
+    path = "sessions"
+
+    def __init__(
+        self, gap: int, max_duration: int | None, keys: Sequence[str], accumulators: Accumulators, partitions: int
+    ) -> None:
+        self.gap = gap
+        self.max_duration = max_duration
+        self.keys = tuple(keys)
+        self.accumulators = accumulators
+        self.partitions = partitions
+        self.segments: list[Segment] = []
+        """Open sessions; ``low`` and ``high`` of the statistics are the least ``due`` and the greatest ``end``."""
+        self.closed: int | None = None
+        self._pending: list[Segment] = []
+        self._garbage: list[Segment] = []
+        self._islands = Islands(keys, accumulators, max_duration)
+        self._columns = (KEY_HASH, *self.keys, VERSION, "start", "end", "due", *accumulators.fields)
+
+    @property
+    def settings(self) -> dict[str, int | None]:
+        """The gap and the maximum."""
+        return {"gap": self.gap, "max_duration": self.max_duration}
+
+    @property
+    def open_until(self) -> int | None:
+        """The least watermark that leaves nothing open, None if nothing is."""
+        ends = [segment.statistics.high for segment in self.segments]
+        for segment in self._pending:
+            row = segment.partials.agg(F.max("end")).head()
+            ends += [] if row is None or row[0] is None else [row[0]]
+        return min(max(ends) + 1, MAX) if ends else None
+
+    def frame_of(self, time: Column) -> Column:
+        """The slice whose events are in one session whatever comes: one gap of time, with a maximum one instant.
+
+        The cuts of a session depend on its first event, so they need the single times until that is final.
+        """
+        if self.max_duration is not None:
+            return time
+        # Below MIN the arithmetic would overflow, and fail the query; nothing is less than a gap away from MIN twice.
+        return F.when(time < MIN + self.gap, MIN).otherwise(time - F.pmod(time, F.lit(self.gap)))
+
+    def bounds(self, time: Column) -> dict[str, Column]:
+        """The first event, and the last plus the gap."""
+        last = F.max(time)
+        return {"start": F.min(time), "end": F.when(last > MAX - self.gap, MAX).otherwise(last + self.gap)}
+
+    def is_late(self, time: Column) -> Column:
+        """Whether a time is below the watermark of the last :meth:`close`."""
+        return F.lit(False) if self.closed is None else boxed(time) < boxed(self.closed)
+
+    def partitioned(self, partials: DataFrame) -> DataFrame:
+        """Partial rows or stored rows, hash-partitioned by the keys and held in the executors."""
+        # Strings that a collation holds equal differ in their bytes, and would be hashed apart.
+        plain = [key for key in self.keys if "collate" not in partials.schema[key].dataType.simpleString()]
+        hashed = F.xxhash64(*plain) if plain else F.lit(0).cast("long")
+        return partials.withColumn(KEY_HASH, hashed).repartition(self.partitions, KEY_HASH).localCheckpoint()
+
+    def append(self, segment: Segment) -> None:
+        """Take the partial rows of an epoch, which become state at the next :meth:`close`."""
+        self._pending.append(segment)
+
+    def close(self, watermark: int) -> DataFrame | None:
+        """Final rows of the sessions that end below ``watermark``, None without any."""
+        reached = watermark if self.closed is None else max(watermark, self.closed)
+        if not self._pending and all(segment.statistics.low >= reached for segment in self.segments):
+            self._move_to(reached)
+            return None
+        found = self._touched(reached).localCheckpoint()
+        rows, low, high, closing = found.agg(
+            F.count_if("kept"),
+            F.min(F.when(F.col("kept"), F.when(F.col("closing"), F.col("end")).otherwise(F.col("due")))),
+            F.max(F.when(F.col("kept"), F.col("end"))),
+            F.count_if(F.col("closing") & (F.col(ROW_COUNT) > 0)),
+        ).collect()[0]
+        statistics = SegmentStatistics(rows, low, high) if rows else SegmentStatistics(0, reached, reached)
+        segment = Segment(self._kept(found), statistics, None, found)
+        self._garbage += self._pending
+        self._pending = []
+        (self.segments if rows else self._garbage).append(segment)
+        self._move_to(reached)
+        self._merge()
+        return self._results(found.where("closing")) if closing else None
+
+    def early(self) -> DataFrame | None:
+        """What the open sessions or pieces hold so far, None if nothing is open; the state stays as it is."""
+        rows = [self._live(segment).drop("due") for segment in self.segments] + self._new()
+        return self._results(self._islands.sessions(reduce(DataFrame.union, rows), None)) if rows else None
+
+    def skip_to(self, watermark: int) -> None:
+        """Count everything up to ``watermark`` as closed; nothing may be open up to there."""
+        self._move_to(watermark if self.closed is None else max(self.closed, watermark))
+
+    def release(self) -> None:
+        """Free state that nothing reads any more."""
+        for segment in self._garbage:
+            segment.release()
+        self._garbage.clear()
+
+    def restore(self, segments: Sequence[Segment], closed: int | None) -> None:
+        """Replace the state by that of a snapshot taken with the same settings."""
+        self._garbage += self._pending + self.segments
+        self._pending = []
+        self.segments = list(segments)
+        self.closed = closed
+
+    def _touched(self, watermark: int) -> DataFrame:
+        """Sessions of the keys that have pending rows or something that is due, marked ``closing`` and ``kept``."""
+        due = boxed(F.col("due"))
+        # As what is looked for, not as a semi-join: Spark would push that below the union and look again per segment.
+        hashes = [segment.partials.select(KEY_HASH) for segment in self._pending]
+        hashes += [
+            self._live(segment).where(due < boxed(watermark)).select(KEY_HASH)
+            for segment in self.segments
+            if segment.statistics.low < watermark
+        ]
+        wanted = reduce(DataFrame.union, hashes).select(F.col(KEY_HASH).alias("wanted")).distinct()
+        rows = self._new()
+        if self.segments:
+            live = reduce(DataFrame.union, [self._live(segment) for segment in self.segments]).drop("due")
+            rows.append(live.join(wanted.hint("shuffle_hash"), F.col(KEY_HASH) == F.col("wanted")).drop("wanted"))
+        found = self._islands.sessions(reduce(DataFrame.union, rows), watermark)
+        closing = due < boxed(watermark)
+        if self.max_duration is None:
+            kept = F.col("fresh") & ~closing
+        else:
+            kept = ~closing | (boxed(F.col("end")) >= boxed(watermark))
+        return found.withColumns({"closing": closing, "kept": kept}).where("closing OR kept")
+
+    def _live(self, segment: Segment) -> DataFrame:
+        """The rows of a segment that no watermark has closed; newer versions may have replaced them."""
+        closed = MIN if self.closed is None else self.closed
+        return segment.partials.where(boxed(F.col("due")) >= boxed(closed)).select(*self._columns)
+
+    def _new(self) -> list[DataFrame]:
+        version = F.lit(None).cast("long").alias(VERSION)
+        columns: list[Column | str] = [KEY_HASH, *self.keys, version, "start", "end", *self.accumulators.fields]
+        return [segment.partials.select(*columns) for segment in self._pending]
+
+    def _kept(self, found: DataFrame) -> DataFrame:
+        """What becomes state: the open rows, and a remnant of each piece that is closed but for its last gap."""
+        kept = found.where("kept")
+        if self.max_duration is not None:
+            closing = F.col("closing")
+            remnant = {"start": F.col("due"), "due": F.col("end"), **self.accumulators.empty()}
+            kept = kept.withColumns(
+                {name: F.when(closing, new).otherwise(F.col(name)) for name, new in remnant.items()}
+            )
+        return kept.select(*self._columns)
+
+    def _results(self, sessions: DataFrame) -> DataFrame:
+        columns: list[Column | str] = [*self.keys, "start", F.col("due").alias("end"), *self.accumulators.finish()]
+        return sessions.where(F.col(ROW_COUNT) > 0).select(*columns)
+
+    def _move_to(self, watermark: int) -> None:
+        self.closed = None if watermark == MIN else watermark
+        self._garbage += [segment for segment in self.segments if segment.statistics.high < watermark]
+        self.segments = [segment for segment in self.segments if segment.statistics.high >= watermark]
+
+    def _merge(self) -> None:
+        count = mergeable(self.segments)
+        if not count:
+            return
+        merging = self.segments[-count:]
+        united = reduce(DataFrame.union, [segment.partials for segment in merging])
+        live = united.where(boxed(F.col("due")) >= boxed(MIN if self.closed is None else self.closed))
+        merged = self._islands.newest(live).select(*self._columns).localCheckpoint()
+        rows, low, high = merged.agg(F.count(F.lit(1)), F.min("due"), F.max("end")).collect()[0]
+        self._garbage += merging
+        self.segments = self.segments[:-count]
+        if rows:
+            self.segments.append(Segment(merged, SegmentStatistics(rows, low, high)))
+        else:
+            release(merged)
