@@ -1,0 +1,152 @@
+"""The real engine, store and record behind static batches, without Spark's streaming around it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F
+
+import sparkjet as sj
+from sparkjet.columns import SUBSTREAM, TIME
+from sparkjet.engine.log import RecordLog
+from sparkjet.engine.outputs import Outputs
+from sparkjet.engine.parts import Parts, configure
+from sparkjet.engine.plan import Output, plan_of
+from sparkjet.engine.recovery import recover
+from sparkjet.sinks.protocol import Guarantee
+from sparkjet.snapshots import DirectoryStore
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from sparkjet.engine.epoch import Engine
+    from sparkjet.engine.plan import Plan
+    from sparkjet.engine.steps import Step
+    from sparkjet.grouping import LateStream, WindowedStream
+    from sparkjet.sinks.protocol import Handle, TransactionId
+
+PARTITIONS = 2
+SCHEMA = "key string, value long, time long, substream string"
+
+
+@dataclass(frozen=True)
+class Event:
+    """A row of an input: the full name of its substream, its key, time in microseconds and value."""
+
+    substream: str
+    key: str | None
+    time: int
+    value: int = 1
+
+
+@dataclass
+class Collected:
+    """A sink that keeps what was committed, by epoch."""
+
+    committed: dict[int, list[tuple[Any, ...]]] = field(default_factory=dict)
+    guarantee: Guarantee = Guarantee.EXACTLY_ONCE
+    prepared: dict[str, tuple[int, list[tuple[Any, ...]]]] = field(default_factory=dict)
+
+    def check(self, schema: StructType) -> None:
+        """Everything fits."""
+
+    def prepare(self, rows: DataFrame, transaction: TransactionId) -> Handle | None:
+        """Keep the rows by the transaction's name."""
+        found = [tuple(row) for row in rows.collect()]
+        if not found:
+            return None
+        self.prepared[str(transaction)] = (transaction.epoch, found)
+        return {"transaction": str(transaction)}
+
+    def commit(self, handle: Handle, between: Callable[[], None]) -> None:
+        """Show the rows."""
+        between()
+        epoch, rows = self.prepared[handle["transaction"]]
+        self.committed[epoch] = rows
+
+    def roll_back_strays(self, query: str, takeover: int, keep: Sequence[Handle]) -> None:
+        """Nothing can see them."""
+
+
+def source(spark: SparkSession) -> DataFrame:
+    """A streaming DataFrame with the columns of the batches; it is never started."""
+    empty = spark.readStream.format("rate").load()
+    return empty.select(
+        F.lit("").alias("key"), F.col("value"), F.col("timestamp").alias("ts"), F.lit("").alias("substream")
+    )
+
+
+class EngineRun:
+    """Feeds batches to the engine of a query, with or without a restart between them.
+
+    Args:
+        spark: The session.
+        home: Directory of the store and of what stands for Spark's checkpoint.
+        results: What the query computes; each gets a :class:`Collected` sink.
+        listener: As in ``writeStream.onEpochStep``.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        home: Path,
+        results: Sequence[WindowedStream | LateStream],
+        listener: Callable[[Step, int], None] = lambda step, epoch: None,  # noqa: ARG005 - the shape of a listener
+    ) -> None:
+        self._spark = spark
+        self._home = home
+        self.clock = sj.ManualClock()
+        self.sinks = [Collected() for _ in results]
+        outputs = []
+        for number, (result, sink) in enumerate(zip(results, self.sinks, strict=True)):
+            writer = result.writeStream
+            outputs.append(Output(f"out{number}", writer.stage, writer.rows, writer._finished, sink))
+        self.plan: Plan = plan_of(outputs)
+        self._listener = listener
+        self._batch = -1
+        self.engine: Engine
+        self.restart()
+
+    def restart(self) -> None:
+        """Throw the engine away and recover another one from the store."""
+        if hasattr(self, "engine"):
+            for stage in self.engine.state.stages.values():
+                stage.operator.restore([], None)
+                stage.operator.release()
+        store = DirectoryStore(self._home / "snapshots")
+        store.open("checkpointLocation")
+        configure(self._spark, PARTITIONS)
+        parts = Parts(
+            plan=self.plan,
+            guarantee=Guarantee.EXACTLY_ONCE,
+            partitions=PARTITIONS,
+            session=self._spark,
+            store=store,
+            log=RecordLog(store),
+            outputs=Outputs({output.name: output.sink for output in self.plan.outputs}),
+            clock=self.clock,
+            listener=self._listener,
+        )
+        self.engine, self._checkpoint = recover(parts, self._home / "spark")
+
+    def feed(self, events: Sequence[Event]) -> None:
+        """Run a batch as one epoch."""
+        self._batch += 1
+        directory = self._checkpoint.directory
+        for log, number in (("offsets", self._batch), ("commits", self._batch - 1)):
+            if number >= 0:
+                (directory / log).mkdir(exist_ok=True)
+                (directory / log / str(number)).write_text(f"v1\n{{}}\n{number}")
+        rows = [(event.key, event.value, event.time, event.substream) for event in events]
+        table = self._spark.createDataFrame(rows, SCHEMA)
+        hidden = {TIME: F.col("time"), SUBSTREAM: F.col("substream"), "ts": F.timestamp_micros("time")}
+        self.engine.run_batch(table.withColumns(hidden).select(*self.plan.source.columns), self._batch)
+
+    @property
+    def watermark(self) -> int:
+        """The query's watermark."""
+        return self.engine.state.tracker.watermark
