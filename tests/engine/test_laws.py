@@ -217,10 +217,12 @@ FIXED = [
     Epoch([Event("a", "y", 43), Event("b", "x", 20, 4), Event("a", "x", 55)], 33),
 ]
 """Disorder, a late event, a substream that appears, an empty epoch, a jump."""
+ON_THE_EDGE = [Epoch([Event("a", "x", 4)] * 2, 0), Epoch([Event("a", "y", 12)] * 2, 1), Epoch([Event("a", "y", 30)], 2)]
+"""A session that ends at the watermark stays open: its result must not be late for the next level."""
 
 
-def fixed(case: Case) -> list[Epoch]:
-    """The fixed epochs with the case's inputs, in turn."""
+def fixed(case: Case, epochs: Sequence[Epoch]) -> list[Epoch]:
+    """The epochs with the case's inputs, in turn."""
     prefixes = list(case.policies)
     return [
         replace(
@@ -230,7 +232,7 @@ def fixed(case: Case) -> list[Epoch]:
                 for number, event in enumerate(epoch.events)
             ],
         )
-        for epoch in FIXED
+        for epoch in epochs
     ]
 
 
@@ -240,7 +242,8 @@ def test_the_engine_equals_the_naive_model(
 ) -> None:
     case = CASES[name]
 
-    @example(epochs=fixed(case))
+    @example(epochs=fixed(case, FIXED))
+    @example(epochs=fixed(case, ON_THE_EDGE))
     @_law(1)
     @given(epochs=runs(list(case.policies)))
     def law(epochs: list[Epoch]) -> None:
