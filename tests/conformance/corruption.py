@@ -11,11 +11,12 @@ from sparkjet.testing.conformance import Case, read_cases
 
 CASES = read_cases((Path(__file__).parent / "cases.md").read_text(encoding="utf-8"))
 
-_NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?|MIN\d*|MAX")
+_NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?|(?:MIN|MAX)(?:[+-]?\d+)?")
 _EXPECTED = {
     # What stands between the parentheses after an arrow.
     "FR": (3, re.compile(r"->\(([^)]*)\)")),
     "SW": (3, re.compile(r"(.+)")),
+    "SES": (3, re.compile(r"(.+)")),
     "E2E": (3, re.compile(r"(.+)")),
     "MAP": (2, re.compile(r"->\s*(.*?)(?=<br>|$)")),
     "COA": (2, re.compile(r"->\s*(.*?)(?=<br>|$)")),
@@ -25,6 +26,8 @@ _EXPECTED = {
 def corruptions(case: Case) -> Iterator[Case]:
     """The same row with another expectation; for every number, and every output that is no number, one row."""
     position, expected = _EXPECTED.get(case.group) or _policy_script(case)
+    if case.group == "FR" and "prose" in case.cells[1]:
+        expected = re.compile(r"\)=([^,;]+)")
     text = case.cells[position]
     for span in expected.finditer(text):
         start, end = span.span(1)
@@ -32,7 +35,7 @@ def corruptions(case: Case) -> Iterator[Case]:
             cells = list(case.cells)
             cells[position] = text[:start] + falsified + text[end:]
             yield replace(case, cells=tuple(cells))
-    if case.group in {"SW", "E2E"} and "late=" not in text:
+    if case.group in {"SW", "SES", "E2E"} and "late=" not in text:
         yield replace(case, cells=(*case.cells[:3], f"{text} ; late=1", *case.cells[4:]))
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 
+from sparkjet.testing.conformance.verdicts import NotationError
 from sparkjet.testing.conformance.window_rows import WindowRow
 from sparkjet.testing.conformance.window_setups import Aggregate
 from sparkjet.testing.conformance.windows import Event
@@ -42,7 +44,12 @@ class ModelWindows:
         self.frames = {}
         return rows
 
-    def restore(self, window: WindowGrid) -> None:
+    def early(self) -> list[WindowRow]:
+        last = max((self.window.last_end(frame) for frame in self.frames), default=MIN)
+        return [replace(row, kind="early") for row in self._emit(last)]
+
+    def restore(self, window: WindowGrid | None) -> None:
+        window = self.window if window is None else window
         if self.next != MIN:
             self.next = window.grid.higher_frame(self.next - 1)
         frames, self.frames = self.frames, {}
@@ -68,29 +75,98 @@ class ModelWindows:
             for frame in range(self.window.oldest_frame_needed(end), end + 1, self.window.step):
                 for key, some in self.frames.get(frame, {}).items():
                     values.setdefault(key, []).extend(some)
-            rows += [WindowRow(self.window.start(end), end, key, self._result(some)) for key, some in values.items()]
+            start = self.window.start(end)
+            rows += [WindowRow(start, end, key, result(self.aggregate, some)) for key, some in values.items()]
         return rows
 
-    def _result(self, values: list[Fraction]) -> Fraction:
-        match self.aggregate.function:
-            case "SUM":
-                return sum(values, Fraction(0))
-            case "CNT":
-                return Fraction(len(values))
-            case "AVG":
-                return sum(values, Fraction(0)) / len(values)
-            case "MAX":
-                return max(values)
-            case _:
-                return min(values)
+
+class ModelSessions:
+    """Every open event; sessions are looked for anew whenever they are asked for."""
+
+    def __init__(self, gap: int, aggregate: Aggregate) -> None:
+        self.gap = gap
+        self.aggregate = aggregate
+        self.events: list[Event] = []
+        self.closed = MIN
+        self.late = 0
+        self.disposed = False
+
+    def accept(self, events: Sequence[Event]) -> None:
+        self.late += sum(event.time < self.closed for event in events)
+        self.events += [event for event in events if event.time >= self.closed]
+
+    def close(self, watermark: int) -> list[WindowRow]:
+        self.closed = max(self.closed, watermark)
+        done = [session for session in self._sessions() if session[-1].time + self.gap < self.closed]
+        self.events = [event for event in self.events if not any(event in session for session in done)]
+        return self._rows(done, "r")
+
+    def early(self) -> list[WindowRow]:
+        return self._rows(self._sessions(), "early")
+
+    def finish(self) -> list[WindowRow]:
+        rows = self._rows(self._sessions(), "r")
+        self.events = []
+        return rows
+
+    def restore(self, window: WindowGrid | None) -> None:
+        if window is not None:
+            raise NotationError("sessions")
+
+    def is_empty(self) -> bool:
+        return not self.events
+
+    def dispose(self) -> None:
+        self.disposed = True
+
+    def _sessions(self) -> list[list[Event]]:
+        sessions: list[list[Event]] = []
+        for event in sorted(self.events, key=lambda event: (event.key, event.time)):
+            last = sessions[-1][-1] if sessions else None
+            if last is None or last.key != event.key or last.time + self.gap <= event.time:
+                sessions.append([])
+            sessions[-1].append(event)
+        return sessions
+
+    def _rows(self, sessions: list[list[Event]], kind: str) -> list[WindowRow]:
+        return [
+            WindowRow(
+                each[0].time,
+                each[-1].time + self.gap,
+                each[0].key,
+                result(self.aggregate, [e.value for e in each]),
+                kind,
+            )
+            for each in sessions
+        ]
+
+
+def result(aggregate: Aggregate, values: list[Fraction]) -> Fraction:
+    match aggregate.function:
+        case "SUM":
+            return sum(values, Fraction(0))
+        case "CNT":
+            return Fraction(len(values))
+        case "AVG":
+            return sum(values, Fraction(0)) / len(values)
+        case "MAX":
+            return max(values)
+        case _:
+            return min(values)
 
 
 class ModelDrivers:
     """Makes model operators and remembers them."""
 
     def __init__(self) -> None:
-        self.opened: list[ModelWindows] = []
+        self.opened: list[ModelWindows | ModelSessions] = []
 
     def open(self, window: WindowGrid, aggregate: Aggregate) -> ModelWindows:
-        self.opened.append(ModelWindows(window, aggregate))
-        return self.opened[-1]
+        opened = ModelWindows(window, aggregate)
+        self.opened.append(opened)
+        return opened
+
+    def open_sessions(self, gap: int, aggregate: Aggregate) -> ModelSessions:
+        opened = ModelSessions(gap, aggregate)
+        self.opened.append(opened)
+        return opened

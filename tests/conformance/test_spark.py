@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sparkjet.testing.conformance import Case, Outcome, run_case
+from sparkjet.testing.conformance import Case, Outcome, read_cases, run_case, run_cases
 from sparkjet.testing.conformance.spark import SparkWindowDrivers
 from sparkjet.testing.conformance.window_rows import WindowRow
 from sparkjet.testing.conformance.window_setups import Aggregate
@@ -16,11 +16,7 @@ from tests.conformance.corruption import CASES, corruptions
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-DRIVEN = [
-    case
-    for case in CASES
-    if case.group in {"SW", "E2E"} and "early" not in case.cells[2] and "session" not in case.cells[1]
-]
+DRIVEN = [case for case in CASES if case.group in {"SW", "SES", "E2E"}]
 
 
 class Recorded:
@@ -46,7 +42,11 @@ class Recorded:
         self.answers.append(self.driver.finish())
         return self.answers[-1]
 
-    def restore(self, window: WindowGrid) -> None:
+    def early(self) -> list[WindowRow]:
+        self.answers.append(self.driver.early())
+        return self.answers[-1]
+
+    def restore(self, window: WindowGrid | None) -> None:
         self.driver.restore(window)
 
     def is_empty(self) -> bool:
@@ -73,7 +73,10 @@ class Replayed:
     def finish(self) -> list[WindowRow]:
         return next(self.answers)
 
-    def restore(self, window: WindowGrid) -> None: ...
+    def early(self) -> list[WindowRow]:
+        return next(self.answers)
+
+    def restore(self, window: WindowGrid | None) -> None: ...
 
     def is_empty(self) -> bool:
         return self.empty
@@ -90,12 +93,19 @@ class RecordingDrivers:
         self.recorded = Recorded(self.drivers.open(window, aggregate))
         return self.recorded
 
+    def open_sessions(self, gap: int, aggregate: Aggregate) -> Recorded:
+        self.recorded = Recorded(self.drivers.open_sessions(gap, aggregate))
+        return self.recorded
+
 
 class ReplayingDrivers:
     def __init__(self, recorded: Recorded) -> None:
         self.recorded = recorded
 
     def open(self, window: WindowGrid, aggregate: Aggregate) -> Replayed:
+        return Replayed(self.recorded)
+
+    def open_sessions(self, gap: int, aggregate: Aggregate) -> Replayed:
         return Replayed(self.recorded)
 
 
@@ -113,6 +123,15 @@ def test_the_operator_passes_and_nothing_else_does(case: Case, drivers: SparkWin
     for falsified in corruptions(case):
         judged = run_case(falsified, ReplayingDrivers(recording.recorded))
         assert judged.outcome is Outcome.FAILED, falsified.cells
+
+
+def test_early_rows_of_sessions_change_nothing_also_over_a_restore(drivers: SparkWindowDrivers) -> None:
+    text = """
+    ## SES. Early rows (3.0+)
+    | X | session(10) CNT | e(k,0) early early early w(11) | early(0,10,k,1) early(0,10,k,1) early(0,10,k,1) r(0,10,k,1) w(11) |
+    | Y | session(10) CNT | e(k,0) restore early e(k,5) w(9) restore early w(16) end | early(0,10,k,1) w(9) early(0,15,k,2) r(0,15,k,2) w(16) |
+    """  # noqa: E501 - a row is a line
+    assert [str(judged) for judged in run_cases(read_cases(text), drivers)] == ["X passed", "Y passed"]
 
 
 def test_a_session_that_was_given_is_left_running(spark: SparkSession) -> None:

@@ -1,4 +1,4 @@
-"""Group SES: session windows, read in full so that a row out of order fails, but not judged."""
+"""Group SES: session windows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def run_sessions(case: Case, drivers: WindowDrivers) -> None:
 
     Raises:
         NotationError: The row cannot be read, or is not about sessions.
-        SkippedError: It can be read.
+        MismatchError: The sessions are others.
     """
     if window_setup(case.setup).session is None:
         raise NotationError(f"not a session: {case.setup}")

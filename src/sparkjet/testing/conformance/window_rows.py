@@ -51,13 +51,18 @@ class Outputs:
     items: tuple[Output, ...]
     late: int
 
-    def require(self, items: Sequence[Output], late: int) -> None:
+    def require(self, items: Sequence[Output], late: int, *, any_order: bool = False) -> None:
         """Compare with what came out; the rows of one window may be in any order.
+
+        Args:
+            items: What came out.
+            late: How many items were late.
+            any_order: Whether all rows between two watermarks may be in any order.
 
         Raises:
             MismatchError: Something else came out.
         """
-        pairs = zip_longest(_ordered(self.items), _ordered(items))
+        pairs = zip_longest(_ordered(self.items, any_order), _ordered(items, any_order))
         for position, (expected, actual) in enumerate(pairs, start=1):
             if not _same(expected, actual):
                 raise MismatchError(f"output {position}: expected {expected or 'no more'}, got {actual or 'no more'}")
@@ -102,11 +107,21 @@ def _output(token: str) -> Output:
     return WindowRow(integer(start), integer(end), key, value(result), output.name, decimals)
 
 
-def _ordered(items: Iterable[Output]) -> list[Output]:
+def _ordered(items: Iterable[Output], any_order: bool) -> list[Output]:
     ordered: list[Output] = []
-    for _, run in groupby(items, lambda item: item.end if isinstance(item, WindowRow) else None):
-        ordered += sorted(run, key=lambda item: item.key if isinstance(item, WindowRow) else "")
+    for _, run in groupby(items, lambda item: _place(item, any_order)):
+        ordered += sorted(run, key=_within)
     return ordered
+
+
+def _within(item: Output) -> tuple[str, int, int, str]:
+    return (item.key, item.start, item.end, item.kind) if isinstance(item, WindowRow) else ("", 0, 0, "")
+
+
+def _place(item: Output, any_order: bool) -> int | None:
+    if not isinstance(item, WindowRow):
+        return None
+    return 0 if any_order else item.end
 
 
 def _same(expected: Output | None, actual: Output | None) -> bool:

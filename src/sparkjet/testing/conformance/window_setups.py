@@ -59,6 +59,8 @@ def window_setup(text: str) -> WindowSetup:
     offset = _offset(rest)
     if aggregate is None or (window is None) == (session is None):
         raise NotationError(f"one window and one aggregate are needed: {text}")
+    if session is not None and (session < 1 or offset is not None):
+        raise NotationError(f"a session has a timeout of at least 1 and nothing else: {text}")
     return WindowSetup(None if window is None else _grid(window, offset), session, aggregate)
 
 

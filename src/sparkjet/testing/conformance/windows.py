@@ -1,4 +1,4 @@
-"""Group SW: sliding and tumbling windows, fed epoch by epoch, also over a restore."""
+"""Groups SW and SES: windows fed epoch by epoch, also over a restore."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Protocol
 
 from sparkjet.testing.conformance.notation import call, integer, tokens, value
-from sparkjet.testing.conformance.verdicts import MismatchError, NotationError, SkippedError
+from sparkjet.testing.conformance.verdicts import MismatchError, NotationError
 from sparkjet.testing.conformance.window_rows import Output, WindowRow, read_outputs, watermark
 from sparkjet.testing.conformance.window_setups import Aggregate, WindowSetup, window_grid, window_setup
 
@@ -53,12 +53,16 @@ class WindowDriver(Protocol):
         """The rows of the windows that a watermark closes, ascending by their end."""
         ...
 
+    def early(self) -> list[WindowRow]:
+        """Rows of kind ``early`` of the windows that are open, ascending by their end; nothing changes."""
+        ...
+
     def finish(self) -> list[WindowRow]:
         """The rows of all windows that are open, after which nothing may be left; ascending by their end."""
         ...
 
-    def restore(self, window: WindowGrid) -> None:
-        """Save the state, throw the operator away, and load the state into a new one of that window."""
+    def restore(self, window: WindowGrid | None) -> None:
+        """Save the state, throw the operator away, and load the state into a new one, of that window if given."""
         ...
 
     def is_empty(self) -> bool:
@@ -77,6 +81,10 @@ class WindowDrivers(Protocol):
         """An operator without state, its rows grouped by one key."""
         ...
 
+    def open_sessions(self, gap: int, aggregate: Aggregate) -> WindowDriver:
+        """A session operator without state, its rows grouped by one key."""
+        ...
+
 
 def run_windows(case: Case, drivers: WindowDrivers) -> None:
     """Judge a row of the groups SW and SES.
@@ -84,21 +92,24 @@ def run_windows(case: Case, drivers: WindowDrivers) -> None:
     Raises:
         NotationError: The row cannot be read.
         MismatchError: The windows put out something else.
-        SkippedError: It is about sessions or early results.
     """
     setup = window_setup(case.setup)
     steps = [_step(token) for token in tokens(case.cell(2, "the input"))]
     expected = read_outputs(case.cell(3, "the expected output"))
     aggregate, steps = _fed(setup, steps)
-    if setup.window is None:
-        raise SkippedError("session windows have no operator that this runner can drive")
-    if any(isinstance(step, Step) and step.kind == "early" for step in steps):
-        raise SkippedError("early results need a running query and its timer")
-    driver = drivers.open(setup.window, aggregate)
+    driver = open_driver(setup, aggregate, drivers)
     try:
-        expected.require(_run(driver, setup.window, steps), driver.late)
+        expected.require(_run(driver, steps), driver.late, any_order=setup.session is not None)
     finally:
         driver.dispose()
+
+
+def open_driver(setup: WindowSetup, aggregate: Aggregate, drivers: WindowDrivers) -> WindowDriver:
+    """An operator for the window of a setup."""
+    if setup.window is not None:
+        return drivers.open(setup.window, aggregate)
+    assert setup.session is not None  # noqa: S101 - a setup has one of the two
+    return drivers.open_sessions(setup.session, aggregate)
 
 
 def finish(driver: WindowDriver) -> list[WindowRow]:
@@ -113,7 +124,7 @@ def finish(driver: WindowDriver) -> list[WindowRow]:
     return rows
 
 
-def _run(driver: WindowDriver, window: WindowGrid, steps: Sequence[Event | Step]) -> list[Output]:
+def _run(driver: WindowDriver, steps: Sequence[Event | Step]) -> list[Output]:
     output: list[Output] = []
     epoch: list[Event] = []
     for step in [*steps, Step("over")]:
@@ -125,9 +136,10 @@ def _run(driver: WindowDriver, window: WindowGrid, steps: Sequence[Event | Step]
             epoch = []
         if step.kind == "w":
             output += [*driver.close(step.time), watermark(step.time)]
+        elif step.kind == "early":
+            output += driver.early()
         elif step.kind == "restore":
-            window = step.window or window
-            driver.restore(window)
+            driver.restore(step.window)
         elif step.kind == "end":
             output += finish(driver)
     return output
