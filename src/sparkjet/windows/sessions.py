@@ -166,7 +166,8 @@ class SessionWindows:
             kept = F.col("fresh") & ~closing
         else:
             kept = ~closing | (boxed(F.col("end")) >= boxed(watermark))
-        return found.withColumns({"closing": closing, "kept": kept}).where("closing OR kept")
+        marks = (closing.alias("closing"), kept.alias("kept"))
+        return found.select(*self._columns, *marks).where("closing OR kept")
 
     def _live(self, segment: Segment) -> DataFrame:
         """The rows of a segment that no watermark has closed; newer versions may have replaced them."""
@@ -205,11 +206,13 @@ class SessionWindows:
         merging = self.segments[-count:]
         united = reduce(DataFrame.union, [segment.partials for segment in merging])
         live = united.where(boxed(F.col("due")) >= boxed(MIN if self.closed is None else self.closed))
-        merged = self._islands.newest(live).select(*self._columns).localCheckpoint()
+        marks = {"closing": F.lit(False), "kept": F.lit(True)}
+        # With the columns of an epoch's segment: what differs would be read by different code, to be compiled again.
+        merged = self._islands.newest(live).select(*self._columns).withColumns(marks).localCheckpoint()
         rows, low, high = merged.agg(F.count(F.lit(1)), F.min("due"), F.max("end")).collect()[0]
         self._garbage += merging
         self.segments = self.segments[:-count]
         if rows:
-            self.segments.append(Segment(merged, SegmentStatistics(rows, low, high)))
+            self.segments.append(Segment(self._kept(merged), SegmentStatistics(rows, low, high), None, merged))
         else:
             release(merged)

@@ -1,0 +1,127 @@
+"""What an epoch of sessions costs that touches 1,000 open ones, of 10,000 and of 1,000,000.
+
+Run by hand: ``python benchmarks/sessions.py [ROUNDS]``. Both sizes take turns in one warm driver, and only the session
+operator is measured: its partial rows are made beforehand. An epoch extends 900 sessions, opens 100, and moves the
+watermark past a few hundred. The state that an epoch may touch is spread evenly over event time.
+"""
+
+# ruff: noqa: INP001, T201 - a script that talks to the terminal
+from __future__ import annotations
+
+import os
+import statistics
+import sys
+import time
+from dataclasses import dataclass
+
+os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from sparkjet import functions as J
+from sparkjet.aggregate import Inputs
+from sparkjet.time import MIN
+from sparkjet.windows import Accumulators, Segment, SegmentStatistics, SessionWindows
+
+GAP = 1_000_000
+PARTITIONS = 2
+SIZES = (10_000, 1_000_000)
+WARM_UP = 8
+TOUCHED = 1_000
+CLOSED = 300
+
+
+@dataclass
+class Feed:
+    """A session operator with ``size`` open sessions, whose ends are a hundredth of the gap apart."""
+
+    session: SparkSession
+    size: int
+
+    def __post_init__(self) -> None:
+        shape = self.session.range(0).select(
+            F.lit("").alias("key0"), F.col("id").alias("time"), F.col("id").alias("value")
+        )
+        inputs = Inputs(shape, F.col("time"))
+        self.results = [("result0", J.count().resolve(inputs)), ("result1", J.sum("value").resolve(inputs))]
+        partials = shape.groupBy().agg(*Accumulators.aggregations(self.results))
+        self.operator = SessionWindows(GAP, None, ["key0"], Accumulators(self.results, partials.schema), PARTITIONS)
+        self.epoch = 0
+        self.watermark = 0
+        ids = self.session.range(self.size)
+        self.step = GAP // 100
+        self.feed(ids.select(F.col("id").alias("number"), (F.col("id") * self.step).alias("time")), MIN)
+
+    def feed(self, events: DataFrame, watermark: int) -> tuple[float, int]:
+        """One epoch: the seconds that it takes from its partial rows to its results, and how many there are."""
+        operator = self.operator
+        rows = events.select(F.concat(F.lit("key-"), "number").alias("key0"), "time", F.lit(1).alias("value"))
+        grouped = rows.groupBy("key0", operator.frame_of(F.col("time")).alias("frame"))
+        bounds = [column.alias(name) for name, column in operator.bounds(F.col("time")).items()]
+        partials = operator.partitioned(grouped.agg(*bounds, *Accumulators.aggregations(self.results)))
+        measured = SegmentStatistics.measure(partials)
+        started = time.perf_counter()
+        if measured is not None:
+            operator.append(Segment(partials, measured))
+        windows = operator.close(watermark)
+        closed = 0 if windows is None else windows.count()
+        operator.release()
+        return time.perf_counter() - started, closed
+
+    def touch(self) -> tuple[float, int]:
+        """An epoch that extends 900 sessions, opens 100 and closes a few hundred."""
+        self.epoch += 1
+        self.watermark += CLOSED * self.step
+        first = self.epoch * CLOSED + 1_000
+        stride = max(1, (self.size - SIZES[0]) // TOUCHED)
+        old = self.session.range(TOUCHED * 9 // 10).select((F.col("id") * stride + first).alias("number"))
+        extending = old.select("number", (F.col("number") * self.step + GAP // 2).alias("time"))
+        fresh = self.session.range(TOUCHED // 10).select(
+            (F.col("id") + self.size + self.epoch * TOUCHED).alias("number"),
+            (F.col("id") * self.step + self.size * self.step).alias("time"),
+        )
+        return self.feed(extending.union(fresh), self.watermark + GAP)
+
+
+def main(rounds: int) -> None:
+    """Measure and print."""
+    session = (
+        SparkSession.builder.master("local[2]")
+        .appName("sparkjet-benchmark")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.memory", "4g")
+        .config("spark.sql.adaptive.enabled", "false")
+        .config("spark.sql.shuffle.partitions", str(PARTITIONS))
+        .config("spark.python.sql.dataFrameDebugging.enabled", "false")
+        .config("spark.ui.enabled", "false")
+        # Otherwise one segment more renumbers the stages of the plan, and all its code is compiled again.
+        .config("spark.sql.codegen.useIdInClassName", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("ERROR")
+    compiled = session._jvm.org.apache.spark.metrics.source.CodegenMetrics.METRIC_COMPILATION_TIME()
+    feeds = [Feed(session, size) for size in SIZES]
+    seconds: dict[int, list[float]] = {size: [] for size in SIZES}
+    for round_ in range(WARM_UP + rounds):
+        for feed in feeds:
+            before = compiled.getCount()
+            taken, closed = feed.touch()
+            segments = [segment.statistics.rows for segment in feed.operator.segments]
+            classes = compiled.getCount() - before
+            print(
+                f"{round_:3} {feed.size:9,} open {taken:7.3f} s, {closed} closed, {classes} compiled, rows {segments}"
+            )
+            if round_ >= WARM_UP:
+                seconds[feed.size].append(taken)
+    medians = [statistics.median(seconds[size]) for size in SIZES]
+    for size, median in zip(SIZES, medians, strict=True):
+        print(f"{size:9,} open: median {median:.3f} s over {rounds} epochs")
+    print(f"ratio {medians[1] / medians[0]:.2f}")
+    session.stop()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 9)

@@ -1,0 +1,98 @@
+"""The real session operator behind the batches of the naive one, with or without a restart after each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from sparkjet.aggregate import Aggregate, Inputs
+from sparkjet.time import MIN
+from sparkjet.windows import Accumulators, Segment, SegmentStatistics, SessionWindows
+from sparkjet.windows.segments import release
+from tests.windows.model import Batch, Row
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+SCHEMA = "key string, time long, value long"
+PARTITIONS = 2
+
+
+def session_of(spark: SparkSession) -> SparkSession:
+    """A session like an epoch's: partitionings are kept only without adaptive execution."""
+    session = spark.newSession()
+    session.conf.set("spark.sql.adaptive.enabled", "false")
+    session.conf.set("spark.sql.shuffle.partitions", str(PARTITIONS))
+    return session
+
+
+class SessionRun:
+    """Feeds batches to a session operator: stage 1, append, close, and snapshots in Parquet."""
+
+    def __init__(
+        self, session: SparkSession, gap: int, max_duration: int | None, aggregates: Sequence[Aggregate]
+    ) -> None:
+        self._session = session
+        inputs = Inputs(session.createDataFrame([], SCHEMA), F.col("time"))
+        self._results = [(f"result{i}", aggregate.resolve(inputs)) for i, aggregate in enumerate(aggregates)]
+        partials = inputs.frame.groupBy().agg(*Accumulators.aggregations(self._results))
+        self._accumulators = Accumulators(self._results, partials.schema)
+        self._restarts = 0
+        self.late = 0
+        self.operator = self._new(gap, max_duration)
+
+    def feed(self, batch: Batch) -> list[Row]:
+        """One epoch: the final rows it emits."""
+        self.append(batch)
+        watermark = self.operator.open_until if batch.watermark is None else batch.watermark
+        rows = self.rows(self.operator.close(MIN if watermark is None else watermark))
+        self.operator.release()
+        return rows
+
+    def append(self, batch: Batch) -> None:
+        """Stage 1 of an epoch."""
+        operator = self.operator
+        events = self._session.createDataFrame([(e.key, e.time, e.value) for e in batch.events], SCHEMA)
+        judged = events.withColumn("late", operator.is_late(F.col("time")))
+        self.late += judged.where("late").count()
+        grouped = judged.where("NOT late").groupBy("key", operator.frame_of(F.col("time")).alias("frame"))
+        bounds = [column.alias(name) for name, column in operator.bounds(F.col("time")).items()]
+        partials = operator.partitioned(grouped.agg(*bounds, *Accumulators.aggregations(self._results)))
+        statistics = SegmentStatistics.measure(partials)
+        if statistics is None:
+            release(partials)
+        else:
+            operator.append(Segment(partials, statistics))
+
+    def restart(self, home: Path) -> None:
+        """Throw the operator away and go on with another one that reads what this one wrote."""
+        before = self.operator
+        self.operator = self._new(before.gap, before.max_duration)
+        assert self.operator.settings == before.settings
+        segments = []
+        for number, segment in enumerate(before.segments):
+            path = str(home / f"{self._restarts}-{number}")
+            segment.partials.write.parquet(path)
+            partials = self.operator.partitioned(self._session.read.parquet(path))
+            assert partials.count() == segment.statistics.rows
+            segments.append(Segment(partials, segment.statistics))
+        self.operator.restore(segments, before.closed)
+        self._restarts += 1
+        before.restore([], None)
+        before.release()
+
+    def discard(self) -> None:
+        """Free what the operator holds."""
+        self.operator.restore([], None)
+        self.operator.release()
+
+    @staticmethod
+    def rows(windows: DataFrame | None) -> list[Row]:
+        """Result rows as the model writes them."""
+        return [] if windows is None else [(r[0], r[1], r[2], tuple(r[3:])) for r in windows.collect()]
+
+    def _new(self, gap: int, max_duration: int | None) -> SessionWindows:
+        return SessionWindows(gap, max_duration, ["key"], self._accumulators, PARTITIONS)

@@ -1,0 +1,260 @@
+"""Session windows equal the naive ones, in one batch, in many, and with a restart after each."""
+
+from __future__ import annotations
+
+from itertools import permutations
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from pyspark.sql import functions as F
+
+from sparkjet import functions as J
+from sparkjet.aggregate import Aggregate, Inputs
+from sparkjet.time import MAX, MIN
+from sparkjet.windows import Accumulators, Segment, SegmentStatistics, SessionWindows
+from tests.windows.model import Batch, Event, Fold, Row
+from tests.windows.session_model import naive, sessions
+from tests.windows.session_run import SessionRun, session_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LIMITS = {"unlimited": False, "limited": True}
+FOLDS: list[Fold] = [
+    len,
+    lambda events: sum(event.value for event in events),
+    lambda events: sorted((event.value for event in events), reverse=True)[:2],
+    lambda events: [value for _, value in sorted((event.time, event.value) for event in events)],
+]
+
+Run = tuple[int, int, list[Batch]]
+
+EXAMPLE: Run = (
+    10,
+    7,
+    [
+        Batch([Event("a", 20, 1), Event("a", 41, 2), Event("b", 0, 3), Event(None, -15, 4), Event("b", 10, 5)], -10),
+        Batch([Event("a", 12, 6), Event(None, -11, 7), Event(None, -10, 8), Event("b", 9, 9)], 12),
+        Batch([Event("a", 30, 1), Event("a", 33, 2), Event("b", 12, 3), Event("b", 11, 4), Event(None, 12, 5)], 12),
+        Batch([], 19),
+        Batch([Event("b", 19, 1), Event("a", 19, 1), Event("a", 26, 9), Event("c", 60, 1)], 20),
+        Batch([Event("b", 25, 1), Event("c", 69, 1), Event("c", 51, 1)], 51),
+        Batch([Event("a", 51, 2), Event("a", 60, 2), Event("c", 52, 0), Event("c", 50, 0)], 57),
+        Batch([Event("c", 79, 7), Event("c", 58, 7)], 77),
+        Batch([], None),
+    ],
+)
+"""Touching, bridging, moving left, negative times, a null key, late by one, a session that outlives its pieces."""
+
+events = st.builds(Event, key=st.sampled_from(["a", "b", None]), time=st.integers(-40, 60), value=st.integers(-9, 9))
+
+
+def _aggregates() -> list[Aggregate]:
+    return [J.count(), J.sum("value"), J.top_n("value", 2), J.collect_list("value")]
+
+
+@st.composite
+def runs(draw: st.DrawFn) -> Run:
+    """A gap, a longest piece, and batches that move on, with some late events; the last one closes all."""
+    batches = []
+    watermark = -45
+    for _ in range(draw(st.integers(2, 5))):
+        watermark += draw(st.integers(0, 30))
+        batches.append(Batch(draw(st.lists(events, max_size=20)), watermark))
+    return draw(st.integers(1, 12)), draw(st.integers(1, 30)), [*batches, Batch([], None)]
+
+
+def _sorted(rows: list[Row]) -> list[Row]:
+    return sorted(rows, key=repr)
+
+
+def check_modes(session: SparkSession, run: Run, home: Path, *, limited: bool) -> None:
+    """Feed everything at once, batch by batch, and batch by batch with a restart after each."""
+    gap, longest, batches = run
+    max_duration = longest if limited else None
+    for mode in ("one batch", "many batches", "restarts"):
+        fed = [Batch([e for batch in batches for e in batch.events], None)] if mode == "one batch" else batches
+        expected, late = naive(fed, gap, max_duration, FOLDS)
+        held = len(session.sparkContext._jsc.getPersistentRDDs())
+        operator = SessionRun(session, gap, max_duration, _aggregates())
+        for batch, rows in zip(fed, expected, strict=True):
+            assert _sorted(operator.feed(batch)) == _sorted(rows), (mode, batch)
+            if mode == "restarts":
+                (home / mode).mkdir(exist_ok=True)
+                operator.restart(home / mode)
+        assert operator.late == late
+        assert operator.operator.segments == []
+        assert operator.operator.open_until is None
+        assert len(session.sparkContext._jsc.getPersistentRDDs()) == held
+
+
+def _law(examples: int) -> settings:
+    return settings(
+        max_examples=examples,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        suppress_health_check=[HealthCheck.function_scoped_fixture],
+    )
+
+
+@pytest.fixture(scope="module")
+def session(spark: SparkSession) -> SparkSession:
+    return session_of(spark)
+
+
+@pytest.mark.parametrize("limited", LIMITS.values(), ids=list(LIMITS))
+@example(run=EXAMPLE)
+@_law(1)
+@given(run=runs())
+def test_sessions_equal_the_naive_ones(
+    session: SparkSession, limited: bool, run: Run, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    check_modes(session, run, tmp_path_factory.mktemp("sessions"), limited=limited)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("limited", LIMITS.values(), ids=list(LIMITS))
+@_law(40)
+@given(run=runs())
+def test_sessions_equal_the_naive_ones_over_many_runs(
+    session: SparkSession, limited: bool, run: Run, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    check_modes(session, run, tmp_path_factory.mktemp("sessions"), limited=limited)
+
+
+@pytest.mark.parametrize("limited", LIMITS.values(), ids=list(LIMITS))
+def test_early_rows_are_the_open_sessions_and_change_nothing(session: SparkSession, limited: bool) -> None:
+    gap, longest, batches = EXAMPLE
+    max_duration = longest if limited else None
+    run = SessionRun(session, gap, max_duration, _aggregates()[:2])
+    assert run.operator.early() is None
+    accepted: list[Event] = []
+    for batch in batches[:4]:
+        closed = run.operator.closed
+        accepted += [event for event in batch.events if closed is None or event.time >= closed]
+        run.append(batch)
+        early = run.rows(run.operator.early())
+        found = sessions(accepted, gap, max_duration, FOLDS[:2])
+        assert _sorted(early) == _sorted([row for row in found if closed is None or row[2] >= closed])
+        assert batch.watermark is not None
+        final = run.rows(run.operator.close(batch.watermark))
+        assert _sorted(final) == _sorted([row for row in early if row[2] < batch.watermark])
+        run.operator.release()
+    for _ in range(2):
+        assert _sorted(run.rows(run.operator.early())) == _sorted([row for row in early if row not in final])
+    run.discard()
+
+
+def test_n02_every_order_gives_the_same_sessions(session: SparkSession) -> None:
+    times = (35, 12, 40, 1, 30, 6)
+    orders = list(permutations(times))
+    run = SessionRun(session, 10, None, [J.count()])
+    for place in range(len(times)):
+        run.append(Batch([Event(str(key), order[place], 1) for key, order in enumerate(orders)], None))
+        # Nothing closes, but what has come becomes state, and the next place meets it there.
+        assert run.operator.close(0) is None
+        run.operator.release()
+    rows = run.rows(run.operator.close(100))
+    expected = [(str(key), start, end, (3,)) for key in range(len(orders)) for start, end in ((1, 22), (30, 50))]
+    assert _sorted(rows) == _sorted(expected)
+    assert run.operator.segments == []
+    run.discard()
+
+
+def test_pieces_do_not_depend_on_the_order_of_arrival(session: SparkSession) -> None:
+    arrivals = [Event("a", time, time) for time in (1, 4, 8, 9, 13, 17, 30, 36, 38)]
+    expected = sessions(arrivals, 7, 5, FOLDS[:2])
+    for order in (arrivals, arrivals[::-1], arrivals[4:] + arrivals[:4]):
+        run = SessionRun(session, 7, 5, _aggregates()[:2])
+        # Below the first event: the start may still move, whatever comes.
+        rows = [row for first in range(0, len(order), 4) for row in run.feed(Batch(order[first : first + 4], -1))]
+        assert rows == []
+        assert _sorted(run.feed(Batch([], None))) == _sorted(expected)
+
+
+def test_a_session_that_outlives_its_pieces_keeps_its_cuts_and_little_state(session: SparkSession) -> None:
+    gap, longest = 100, 7
+    batches = [Batch([Event("a", time, 1), Event("a", time + 9, 1)], time) for time in range(3, 300, 33)]
+    batches.append(Batch([], None))
+    expected, late = naive(batches, gap, longest, FOLDS[:1])
+    run = SessionRun(session, gap, longest, _aggregates()[:1])
+    for batch, rows in zip(batches, expected, strict=True):
+        assert _sorted(run.feed(batch)) == _sorted(rows)
+        assert max((segment.statistics.rows for segment in run.operator.segments), default=0) <= 6
+    assert (run.late, late) == (0, 0)
+
+
+def test_neither_blocks_nor_segments_pile_up(session: SparkSession) -> None:
+    held = session.sparkContext._jsc.getPersistentRDDs
+    before = len(held())
+    run = SessionRun(session, 10, None, [J.count()])
+    most = 0
+    for epoch in range(12):
+        rows = run.feed(Batch([Event(key, 10 * epoch, 1) for key in ("stays", f"{epoch}")], 10 * epoch))
+        assert len(rows) == (0 if epoch < 2 else 2)
+        assert len(run.operator.segments) <= 3
+        most = max(most, len(held()) - before)
+    assert most <= 3
+    run.feed(Batch([], None))
+    assert (run.operator.segments, len(held())) == ([], before)
+
+
+def test_the_state_is_neither_shuffled_nor_sorted_and_watermarks_compile_nothing(session: SparkSession) -> None:
+    run = SessionRun(session, 10, None, [J.count()])
+    run.feed(Batch([Event(str(key), key, 1) for key in range(100)], 1))
+    run.append(Batch([Event("50", 55, 1)], None))
+    execution = run.operator._touched(20)._jdf.queryExecution()
+    plan = execution.executedPlan().toString()
+    assert "Exchange" not in plan
+    assert plan.index("Sort") < plan.index("ShuffledHashJoin")
+    assert plan.count("Sort ") == 1
+    assert "BuildRight" in plan
+    others = run.operator._touched(31)._jdf.queryExecution()
+    codes, other_codes = ([each._2() for each in _items(e.debug().codegenToSeq())] for e in (execution, others))
+    assert codes == other_codes
+    run.discard()
+
+
+def _items(sequence: Any) -> list[Any]:
+    return [sequence.apply(index) for index in range(sequence.size())]
+
+
+def test_at_the_limits_of_64_bits_nothing_overflows(session: SparkSession) -> None:
+    run = SessionRun(session, MAX, None, [J.count()])
+    times = (MIN, MIN + 1, -1, 0, MAX - 1, MAX)
+    assert run.feed(Batch([Event(str(time), time, 1) for time in times], MIN)) == []
+    rows = run.rows(run.operator.early())
+    assert _sorted(rows) == _sorted([(str(time), time, min(time + MAX, MAX), (1,)) for time in times])
+    assert run.operator.open_until == MAX
+    assert len(run.feed(Batch([], None))) == 3
+    run.discard()
+
+
+def test_late_is_what_is_below_the_watermark(session: SparkSession) -> None:
+    run = SessionRun(session, 10, None, [J.count()])
+    run.operator.skip_to(5)
+    run.operator.skip_to(4)
+    assert run.feed(Batch([Event("a", 4, 1), Event("a", 5, 1)], 3)) == []
+    assert (run.late, run.operator.closed) == (1, 5)
+    assert run.feed(Batch([], 16)) == [("a", 5, 15, (1,))]
+
+
+def test_keys_that_a_collation_holds_equal_are_one_key(session: SparkSession) -> None:
+    shape = session.createDataFrame([], "key string collate UTF8_LCASE, time long")
+    results = [("result", J.count().resolve(Inputs(shape, F.col("time"))))]
+    partials = shape.groupBy().agg(*Accumulators.aggregations(results))
+    operator = SessionWindows(10, None, ["key"], Accumulators(results, partials.schema), 2)
+    for key, time in (("A", 1), ("a", 5)):
+        row = f"'{key}' COLLATE UTF8_LCASE AS key, {time}L AS frame, {time}L AS start, {time + 10}L AS end"
+        partial = session.sql(f"SELECT {row}, 1L AS row_count, 1L AS acc0_count")
+        operator.append(Segment(operator.partitioned(partial), SegmentStatistics(1, time, time)))
+        assert operator.close(0) is None
+    closed = operator.close(100)
+    assert closed is not None
+    assert [tuple(row)[1:] for row in closed.collect()] == [(1, 15, 2)]
+    operator.release()
