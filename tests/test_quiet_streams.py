@@ -156,7 +156,7 @@ def test_a_retired_substream_holds_nothing_even_after_a_restart(quiet: Quiet) ->
     quiet.feed.add(*rows([1, 25], p="a", v=1), *rows([3], p="b", v=1))
     query = quiet.start(by="p", substreams=["a", "b", "c"])
     query.processAllAvailable()
-    with pytest.raises(sj.AnalysisError, match="'cc'.*\"c\""):
+    with pytest.raises(sj.AnalysisError, match=r"'cc'.*\"c\""):
         query.retireSubstream("cc")
     query.retireSubstream("c")
     query.retireSubstream("b")
@@ -213,12 +213,12 @@ class _EveryThird:
         self.reports = 0
         self.watermark = -(2**63)
 
-    def report(self, timestamp: int, now: int) -> None:  # noqa: ARG002 - the policy protocol
+    def report(self, timestamp: int, now: int) -> None:
         self.reports += 1
         if self.reports % 3 == 0:
             self.watermark = max(self.watermark, timestamp)
 
-    def current(self, now: int) -> int:  # noqa: ARG002 - the policy protocol
+    def current(self, now: int) -> int:
         return self.watermark
 
     def snapshot(self) -> dict[str, int]:

@@ -48,8 +48,10 @@ def test_results_late_rows_and_chained_windows_of_one_input(spark: SparkSession,
 
     stream = sj.stream(given.read(spark)).withWatermark("ts", "0 seconds").withColumn("v", counted("v"))
     tens = stream.groupBy(sj.window("ts", "10 seconds"), "k").agg(J.count().alias("n"), J.sum("v").alias("total"))
-    longer = tens.where("n > 0").groupBy(sj.window("window", "30 seconds", startTime="20 seconds"), "k").agg(J.max("n").alias("most"))
-    longest = longer.groupBy(sj.window("window", "1 minute", startTime="20 seconds").alias("minute")).agg(J.sum("most").alias("s"))
+    half_minute = sj.window("window", "30 seconds", startTime="20 seconds")
+    longer = tens.where("n > 0").groupBy(half_minute, "k").agg(J.max("n").alias("most"))
+    minute = sj.window("window", "1 minute", startTime="20 seconds").alias("minute")
+    longest = longer.groupBy(minute).agg(J.sum("most").alias("s"))
     other = stream.where("k = 'b'").groupBy(sj.window("ts", "20 seconds", "10 seconds")).agg(J.sum("v").alias("sum"))
     query = sj.start(
         files(tens.writeStream, tmp_path / "tens").option("closeWindowsAtEnd", True),
@@ -92,7 +94,7 @@ def test_a_second_run_goes_on_at_every_level(spark: SparkSession, tmp_path: Path
 
 
 @pytest.mark.parametrize("filtered", [False, True])
-def test_a_union_waits_for_the_least_of_all_inputs(spark: SparkSession, tmp_path: Path, filtered: bool) -> None:  # noqa: FBT001
+def test_a_union_waits_for_the_least_of_all_inputs(spark: SparkSession, tmp_path: Path, filtered: bool) -> None:
     left, right = feed(tmp_path, "left"), feed(tmp_path, "right")
     left.add(*rows([0, 5], p="x", v=1))
     left.add(*rows([40], p="x", v=1), *rows([35], p="y", v=7))

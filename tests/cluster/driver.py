@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -13,6 +14,7 @@ from pyspark.sql import functions as F
 
 import sparkjet as sj
 from sparkjet import functions as J
+from sparkjet.time import MIN
 from tests.feed import Feed
 from tests.windows.test_sliding import EXAMPLE, PATHS, check_modes
 
@@ -77,20 +79,55 @@ def query(spark: SparkSession, home: Path, fault: str) -> None:
             os.kill(jvm, signal.SIGKILL)
             os.kill(os.getpid(), signal.SIGKILL)
 
-    stream = sj.stream(Feed(home / "in").read(spark)).withWatermark("ts", "10 seconds", by="p", substreams=["a", "b"])
+    stream = sj.stream(Feed(home / "in").read(spark)).withWatermark("ts", Counting(), by="p", substreams=["a", "b"])
     grouped = stream.groupBy(sj.window("ts", "30 seconds", "10 seconds"), "k")
     result = grouped.agg(J.count().alias("n"), J.avg(F.col("v").cast("double")).alias("mean"))
-    (
+    visits = stream.groupBy(sj.session_window("ts", "15 seconds"), "k").agg(J.count().alias("n"))
+    sj.start(
         result.writeStream.format("files")
         .option("path", home / "out")
         .option("lateRowsPath", home / "late")
-        .option("checkpointLocation", home / "ck")
         .option("closeWindowsAtEnd", True)
         .trigger(availableNow=True)
-        .onEpochStep(strike)
-        .start()
-        .awaitTermination()
-    )
+        .clock(sj.ManualClock(1))
+        .onEpochStep(strike),
+        visits.writeStream.format("files").option("path", home / "visits"),
+        checkpointLocation=str(home / "ck"),
+    ).awaitTermination()
+
+
+@dataclass(frozen=True)
+class Counting:
+    """A policy with a lag of ten seconds that also counts what it is told."""
+
+    def create(self) -> sj.WatermarkPolicy:
+        """A policy that has seen nothing yet."""
+        return CountingPolicy()
+
+
+class CountingPolicy:
+    """State of :class:`Counting`."""
+
+    def __init__(self) -> None:
+        self._state = {"watermark": MIN, "reports": 0, "polls": 0}
+
+    def report(self, timestamp: int, now: int) -> None:
+        """Count the report."""
+        self._state["reports"] += 1
+        self._state["watermark"] = max(self._state["watermark"], timestamp - 10_000_000)
+
+    def current(self, now: int) -> int:
+        """Count the poll."""
+        self._state["polls"] += 1
+        return self._state["watermark"]
+
+    def snapshot(self) -> dict[str, int]:
+        """All state."""
+        return dict(self._state)
+
+    def restore(self, snapshot: dict[str, int]) -> None:
+        """Become what a snapshot described."""
+        self._state = dict(snapshot)
 
 
 if __name__ == "__main__":

@@ -7,10 +7,13 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
 
+from sparkjet.engine.log import RecordLog
+from sparkjet.snapshots import DirectoryStore
 from tests.feed import Feed, rows
 
 ROOT = Path(__file__).parents[2]
@@ -48,8 +51,15 @@ def output(home: Path) -> dict[str, list[str]]:
     with duckdb.connect() as db:
         return {
             folder: sorted(map(repr, db.read_parquet(f"{home / folder}/*.parquet").fetchall()))
-            for folder in ("out", "late")
+            for folder in ("out", "late", "visits")
         }
+
+
+def watermarks(home: Path) -> dict[str, Any]:
+    """What the newest record says of the policies."""
+    newest = RecordLog(DirectoryStore(home / "ck" / "snapshots")).newest()
+    assert newest is not None
+    return newest[1].watermarks
 
 
 def test_losing_an_executor_or_the_driver_changes_nothing(tmp_path: Path) -> None:
@@ -68,3 +78,5 @@ def test_losing_an_executor_or_the_driver_changes_nothing(tmp_path: Path) -> Non
     assert len(undisturbed["late"]) >= 6
     assert output(homes["executor"]) == undisturbed
     assert output(homes["driver"]) == undisturbed
+    # An epoch that is run again in the same process tells no policy anything twice.
+    assert watermarks(homes["executor"]) == watermarks(homes["none"])

@@ -77,8 +77,12 @@ class Driver:
         place = Place(Path(query["root"]), Path(query["feed"]))
         started = time.monotonic()
         try:
-            writer = job.writer(self._spark, place, until_end=query["until_end"])
-            running = writer.onEpochStep(lambda step, epoch: self._reached(query, step, epoch)).start()
+            running = job.start(
+                self._spark,
+                place,
+                lambda step, epoch: self._reached(query, step, epoch),
+                until_end=query["until_end"],
+            )
             self._report("started", query=name)
             if query["block_at"] == "IDLE":
                 self._until_idle(running, query)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Sequence
+from functools import partial
 from pathlib import Path
 
 from tests.crash.jobs import Job, Place
@@ -16,7 +17,7 @@ from tests.crash.readers import (
     result_rows,
     strays,
 )
-from tests.crash.replay import Row, batch_result, replay
+from tests.crash.replay import Row, replay
 
 
 def check(place: Place, job: Job, *, batches: int, closings: Collection[int], swept: bool = True) -> None:
@@ -38,26 +39,29 @@ def check(place: Place, job: Job, *, batches: int, closings: Collection[int], sw
 
     late = _both_ways(place.late, lambda files: late_rows(files, rules))
     assert late == expected.late, _difference("late rows", late, expected.late)
-    found = _both_ways(place.out, lambda files: result_rows(files, rules))
-    whole = batch_result(expected.accepted, rules)
-    assert found == whole, _difference("results", found, whole)
-    assert max(found.values(), default=1) == 1
+    for output, whole in rules.results(expected.accepted).items():
+        found = _both_ways(place.root / output, lambda files, output=output: result_rows(files, rules, output))
+        assert found == whole, _difference(output, found, whole)
+        assert max(found.values(), default=1) == 1
     _partition(place, job, expected.accepted)
 
     record = newest_record(place)
-    (stage,) = record.stages.values()
-    assert stage.late == expected.dropped("late")
-    assert stage.null_timestamps == expected.dropped("null_timestamp")
-    assert not stage.deltas, f"state is left: {stage.deltas}"
+    first = record.stages["stage0"]
+    assert first.late == expected.dropped("late")
+    assert first.null_timestamps == expected.dropped("null_timestamp")
+    for name, stage in record.stages.items():
+        assert not stage.deltas, f"state is left: {name}: {stage.deltas}"
+        assert stage is first or not (stage.late or stage.null_timestamps)
     if swept:
         assert strays(place) == []
 
 
 def same_epochs(place: Place, other: Place, job: Job) -> None:
     """Assert that two queries published the same rows in the same epochs."""
-    for mine, theirs, read in ((place.out, other.out, result_rows), (place.late, other.late, late_rows)):
-        ours = {epoch: read(files, job.rules) for epoch, files in published(mine).items()}
-        assert ours == {epoch: read(files, job.rules) for epoch, files in published(theirs).items()}
+    outputs = {output: partial(result_rows, output=output) for output in job.rules.outputs}
+    for output, read in {**outputs, "late": late_rows}.items():
+        ours = {epoch: read(files, job.rules) for epoch, files in published(place.root / output).items()}
+        assert ours == {epoch: read(files, job.rules) for epoch, files in published(other.root / output).items()}
 
 
 def _partition(place: Place, job: Job, accepted: Sequence[dict[str, object]]) -> None:

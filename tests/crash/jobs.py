@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING
 
 from examples.flights_query import LAG
 from tests.crash.feeds import SCHEMA, SECOND, Event
-from tests.crash.replay import Compute, Rules
+from tests.crash.replay import RESULTS, Compute, Rules
+from tests.crash.visits import BUSY, VisitRules
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from sparkjet import Stream, StreamingQuery
     from sparkjet.aggregate import Aggregate
+    from sparkjet.engine.steps import StepListener
     from sparkjet.writer import StreamWriter
 
 
@@ -33,7 +36,7 @@ class Place:
 
     @property
     def out(self) -> Path:
-        return self.root / "out"
+        return self.root / RESULTS
 
     @property
     def late(self) -> Path:
@@ -42,45 +45,92 @@ class Place:
 
 @dataclass(frozen=True)
 class Job:
-    """A query over a feed; ``build`` makes it up to the trigger, in a process with a session."""
+    """A query over a feed; ``build`` makes its outputs up to the trigger, in a process with a session."""
 
     name: str
     rules: Rules
-    build: Callable[[SparkSession, Place, Rules], StreamWriter]
+    build: Callable[[SparkSession, Place, Rules], list[StreamWriter]]
 
     def with_window(self, size: int, step: int) -> Job:
         """The same query with another window, in seconds."""
         return replace(self, rules=replace(self.rules, size=size * SECOND, step=step * SECOND))
 
-    def writer(self, spark: SparkSession, place: Place, *, until_end: bool = True, close: bool = True) -> StreamWriter:
-        """The query with its trigger: until the input is used up, closing what is open or not, or running on."""
-        writer = self.build(spark, place, self.rules)
+    def writers(
+        self, spark: SparkSession, place: Place, *, until_end: bool = True, close: bool = True
+    ) -> list[StreamWriter]:
+        """Its outputs with the trigger: until the input is used up, closing what is open or not, or running on."""
+        writers = self.build(spark, place, self.rules)
         if until_end:
-            return writer.option("closeWindowsAtEnd", close).trigger(availableNow=True)
-        return writer.trigger(processingTime="100 milliseconds")
+            writers[0].option("closeWindowsAtEnd", close).trigger(availableNow=True)
+        else:
+            writers[0].trigger(processingTime="100 milliseconds")
+        return writers
+
+    def writer(self, spark: SparkSession, place: Place, *, until_end: bool = True) -> StreamWriter:
+        """The output of a query that has one."""
+        (writer,) = self.writers(spark, place, until_end=until_end)
+        return writer
+
+    def start(
+        self, spark: SparkSession, place: Place, listener: StepListener, *, until_end: bool = True
+    ) -> StreamingQuery:
+        """Start it with a listener of its steps."""
+        import sparkjet as sj
+
+        writers = self.writers(spark, place, until_end=until_end)
+        writers[0].onEpochStep(listener)
+        return sj.start(*writers)
 
     def run(self, spark: SparkSession, place: Place, *, close: bool = True) -> None:
         """Run it in this process until its input is used up."""
-        self.writer(spark, place, close=close).start().awaitTermination()
+        import sparkjet as sj
+
+        sj.start(*self.writers(spark, place, close=close)).awaitTermination()
 
 
-def skewed_query(spark: SparkSession, place: Place, rules: Rules, aggregates: Sequence[Aggregate]) -> StreamWriter:
-    """A query over a feed of :func:`tests.crash.feeds.write_skewed`."""
+def skewed_stream(spark: SparkSession, place: Place, rules: Rules) -> Stream:
+    """A feed of :func:`tests.crash.feeds.write_skewed`."""
     from pyspark.sql import functions as F
 
     import sparkjet as sj
 
     source = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).json(f"file:{place.feed}")
     events = sj.stream(source.withColumn("ts", F.timestamp_micros("ts")))
-    timed = events.withWatermark("ts", f"{rules.lag} microseconds", by="sub", substreams=rules.listed)
+    return events.withWatermark("ts", f"{rules.lag} microseconds", by="sub", substreams=rules.listed)
+
+
+def skewed_query(
+    spark: SparkSession, place: Place, rules: Rules, aggregates: Sequence[Aggregate]
+) -> list[StreamWriter]:
+    """A query of one window over that feed."""
+    import sparkjet as sj
+
+    timed = skewed_stream(spark, place, rules)
     window = sj.window("ts", f"{rules.size} microseconds", f"{rules.step} microseconds")
     results = timed.groupBy(window, *rules.keys).agg(*aggregates)
-    return results.writeStream.format("files").options(
-        path=place.out, checkpointLocation=place.home, lateRowsPath=place.late, statePartitions=2
+    writer = results.writeStream.format("files").option("path", place.out)
+    return [writer.options(checkpointLocation=place.home, lateRowsPath=place.late, statePartitions=2)]
+
+
+def _visits(spark: SparkSession, place: Place, rules: Rules) -> list[StreamWriter]:
+    """Sessions, windows over them, and the late rows: three outputs of one pass."""
+    import sparkjet as sj
+    from sparkjet import functions as J
+
+    assert isinstance(rules, VisitRules)
+    timed = skewed_stream(spark, place, rules)
+    sessions = timed.groupBy(sj.session_window("ts", rules.gap), *rules.keys).agg(
+        J.count().alias("rows"), J.max("d").alias("high"), J.sum("n").alias("total")
     )
+    busy = sessions.groupBy(sj.window("session_window", rules.size), *rules.keys).agg(
+        J.count().alias("sessions"), J.max("rows").alias("longest")
+    )
+    writer = sessions.writeStream.format("files").option("path", place.out)
+    writer.options(checkpointLocation=place.home, lateRowsPath=place.late, statePartitions=2)
+    return [writer, busy.writeStream.format("files").option("path", place.root / BUSY)]
 
 
-def _sums(spark: SparkSession, place: Place, rules: Rules) -> StreamWriter:
+def _sums(spark: SparkSession, place: Place, rules: Rules) -> list[StreamWriter]:
     from sparkjet import functions as J
 
     return skewed_query(
@@ -88,7 +138,7 @@ def _sums(spark: SparkSession, place: Place, rules: Rules) -> StreamWriter:
     )
 
 
-def _stacks(spark: SparkSession, place: Place, rules: Rules) -> StreamWriter:
+def _stacks(spark: SparkSession, place: Place, rules: Rules) -> list[StreamWriter]:
     from sparkjet import functions as J
 
     return skewed_query(
@@ -96,10 +146,10 @@ def _stacks(spark: SparkSession, place: Place, rules: Rules) -> StreamWriter:
     )
 
 
-def _flights(spark: SparkSession, place: Place, rules: Rules) -> StreamWriter:
+def _flights(spark: SparkSession, place: Place, rules: Rules) -> list[StreamWriter]:
     from examples.flights_query import build
 
-    return build(spark, place.feed, place.out, place.home, place.late).option("statePartitions", 2)
+    return [build(spark, place.feed, place.out, place.home, place.late).option("statePartitions", 2)]
 
 
 def _mean(column: str) -> Compute:
@@ -145,6 +195,23 @@ JOBS = {
             "stacks",
             Rules(_MINUTE, _MINUTE // 3, _MINUTE // 2, "ts", "sub", (), ("key",), _SKEWED, _EXTREMES),
             _stacks,
+        ),
+        # Sessions, and windows over them.
+        Job(
+            "visits",
+            VisitRules(
+                size=5 * _MINUTE,
+                step=_MINUTE // 600,
+                lag=_MINUTE // 2,
+                time="ts",
+                by="sub",
+                listed=("a", "b", "c"),
+                keys=("key",),
+                columns=_SKEWED,
+                aggregates={"rows": len, "high": _of(max, "d"), "total": _of(sum, "n")},
+                gap=_MINUTE // 6,
+            ),
+            _visits,
         ),
         # The main job itself, on a smaller feed.
         Job(

@@ -17,7 +17,7 @@ from sparkjet.sinks.manifest import HIDDEN, Manifest
 from sparkjet.snapshots import DirectoryStore
 from tests.crash.feeds import Event, read_events
 from tests.crash.jobs import Place
-from tests.crash.replay import Row, Rules
+from tests.crash.replay import RESULTS, Row, Rules
 
 
 def listed(directory: Path) -> list[Path]:
@@ -36,10 +36,11 @@ def published(directory: Path) -> dict[int, list[Path]]:
     return found
 
 
-def result_rows(files: Sequence[Path], rules: Rules) -> Counter[Row]:
-    """Rows of the results, as :func:`tests.crash.replay.batch_result` writes them."""
-    columns = ['epoch_us("window"."start")', 'epoch_us("window"."end")', *(f'"{key}"' for key in rules.keys)]
-    return _rows(files, [*columns, *(f'"{name}"' for name in rules.aggregates)])
+def result_rows(files: Sequence[Path], rules: Rules, output: str = RESULTS) -> Counter[Row]:
+    """Rows of an output, as :meth:`tests.crash.replay.Rules.results` has them."""
+    window, *others = rules.outputs[output]
+    columns = [f'epoch_us("{window}"."start")', f'epoch_us("{window}"."end")']
+    return _rows(files, [*columns, *(f'"{name}"' for name in others)])
 
 
 def late_rows(files: Sequence[Path], rules: Rules) -> Counter[Row]:
@@ -76,7 +77,7 @@ def recorded_batches(place: Place, rules: Rules) -> list[list[Event]]:
 
 def strays(place: Place) -> list[str]:
     """What should be gone once a query has come to its end: prepared files, deltas and blobs that no record names."""
-    staged = [path for out in (place.out, place.late) for path in (out / HIDDEN).glob("*/*/staging/*")]
+    staged = list(place.root.glob(f"*/{HIDDEN}/*/*/staging/*"))
     kept = newest_record(place).names()
     stored = [path for folder in ("state", "blobs") for path in (place.home / "snapshots" / folder).iterdir()]
     return sorted(str(path.relative_to(place.root)) for path in staged + stored if path.name not in kept)

@@ -17,6 +17,8 @@ from tests.crash.feeds import Event
 
 Row = tuple[Any, ...]
 Compute = Callable[[Sequence[Event]], Any]
+RESULTS = "out"
+"""Name of the directory of a query's first output."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,23 @@ class Rules:
         """Ends of all windows that a timestamp is in."""
         frame = self.frame(timestamp)
         return range(frame, frame + self.size, self.step)
+
+    @property
+    def outputs(self) -> dict[str, list[str]]:
+        """Columns of each output by its directory, the window's first."""
+        return {RESULTS: ["window", *self.keys, *self.aggregates]}
+
+    def is_late(self, timestamp: int, watermark: int) -> bool:
+        """Whether the first window of a timestamp's frame has been closed."""
+        return self.frame(timestamp) <= watermark
+
+    def closed_at(self, accepted: Sequence[Event]) -> int:
+        """The watermark that leaves nothing open."""
+        return max(self.windows(event[self.time])[-1] for event in accepted)
+
+    def results(self, accepted: Sequence[Event]) -> dict[str, Counter[Row]]:
+        """What each output must have of the accepted events."""
+        return {RESULTS: batch_result(accepted, self)}
 
 
 @dataclass
@@ -80,7 +99,7 @@ def replay(
             if time is None:
                 outcome.late[_late_row(event, rules, judged_by, "null_timestamp")] += 1
                 continue
-            if judged_by is not None and rules.frame(time) <= judged_by:
+            if judged_by is not None and rules.is_late(time, judged_by):
                 outcome.late[_late_row(event, rules, judged_by, "late")] += 1
             else:
                 outcome.accepted.append(event)
@@ -90,7 +109,7 @@ def replay(
         if known and len(known) == len(outcome.highest):
             outcome.advance((min(known) - rules.lag) // rules.step * rules.step)
         if number in closings and outcome.accepted:
-            outcome.advance(max(rules.windows(event[rules.time])[-1] for event in outcome.accepted))
+            outcome.advance(rules.closed_at(outcome.accepted))
     return outcome
 
 

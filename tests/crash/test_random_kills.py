@@ -1,4 +1,4 @@
-"""The flights job killed at random moments, one to three times, by printed seeds."""
+"""The flights job, and sessions with windows over them, killed at random moments by printed seeds."""
 
 from __future__ import annotations
 
@@ -13,11 +13,14 @@ import pytest
 
 from examples.flights_feed import Slices, write_feed
 from tests.crash.drivers import Driver, Query, Victim
+from tests.crash.feeds import write_skewed
 from tests.crash.invariants import check, same_epochs
 
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(3600)]
 
-FEED = Slices(days=2, backlog=0, live_days=2, live=6)
+FLIGHTS = Slices(days=2, backlog=0, live_days=2, live=6)
+FILES = {"flights": FLIGHTS.files, "visits": 6}
+"""Number of files in the feed of each job."""
 MOST_KILLS = 3
 LONGEST_DELAY = 12.0
 """Seconds from the start of a driver's queries to the kill; less than all of them need side by side."""
@@ -27,6 +30,7 @@ LONGEST_DELAY = 12.0
 class Plan:
     """What a seed says: how often the driver of its query is killed."""
 
+    job: str
     seed: int
 
     @property
@@ -36,20 +40,22 @@ class Plan:
 
     def query(self, root: Path) -> Query:
         """Its query, in directories of its own."""
-        return Query(f"seed-{self.seed}", "flights", str(root / f"seed-{self.seed}"), str(root / "feed"))
+        name = f"{self.job}-{self.seed}"
+        return Query(name, self.job, str(root / name), str(root / f"{self.job}-feed"))
 
 
-def run(root: Path, seeds: Sequence[int]) -> dict[int, list[str]]:
-    """Kill and restart until every seed has had its kills, run to the end, and judge; verdicts by seed.
+def run(root: Path, jobs: Sequence[str], seeds: Sequence[int]) -> dict[tuple[str, int], list[str]]:
+    """Kill and restart until every seed has had its kills, run to the end, and judge; verdicts by job and seed.
 
     The queries of the seeds share drivers, as starting one costs more than a query does: the first kill is everybody's
     first, the second that of those that have two, and so on. Moment and victim come from the first seed. The next
     driver is ready when its predecessor is killed, and takes over while that is still dying.
     """
-    write_feed(root / "feed", FEED)
+    write_feed(root / "flights-feed", FLIGHTS)
+    write_skewed(root / "visits-feed", seeds[0], 0, FILES["visits"])
     chance = random.Random(seeds[0])
-    plans = [Plan(seed) for seed in seeds]
-    whole = Query("whole", "flights", str(root / "whole"), str(root / "feed"))
+    plans = [Plan(job, seed) for job in jobs for seed in seeds]
+    whole = {job: Query(f"whole-{job}", job, str(root / f"whole-{job}"), str(root / f"{job}-feed")) for job in jobs}
     rounds = [[plan.query(root) for plan in plans if plan.kills >= n] for n in range(1, MOST_KILLS + 1)]
     with ExitStack() as stack:
         dying: list[tuple[Driver, Sequence[Query]]] = []
@@ -61,7 +67,7 @@ def run(root: Path, seeds: Sequence[int]) -> dict[int, list[str]]:
             _kill(driver, chance, number)
             dying.append((driver, queries))
             driver = following
-        queries = [whole, *(plan.query(root) for plan in plans)]
+        queries = [*whole.values(), *(plan.query(root) for plan in plans)]
         _to_the_end(driver, queries)
         for dead, its in dying:
             _is_gone(dead, its)
@@ -69,15 +75,15 @@ def run(root: Path, seeds: Sequence[int]) -> dict[int, list[str]]:
         driver.forget()
         _to_the_end(driver, queries)
         assert driver.end() == 0
-    verdicts: dict[int, list[str]] = {seed: [] for seed in seeds}
+    verdicts: dict[tuple[str, int], list[str]] = {(plan.job, plan.seed): [] for plan in plans}
     for plan in plans:
         query = plan.query(root)
         try:
-            check(query.place, query.rules, batches=FEED.files, closings=[FEED.files])
-            same_epochs(query.place, whole.place, query.rules)
+            check(query.place, query.rules, batches=FILES[plan.job], closings=[FILES[plan.job]])
+            same_epochs(query.place, whole[plan.job].place, query.rules)
         except AssertionError as error:
-            verdicts[plan.seed].append(str(error))
-    print(f"seeds {list(seeds)}: kills {[plan.kills for plan in plans]}")  # noqa: T201
+            verdicts[plan.job, plan.seed].append(str(error))
+    print(f"{list(jobs)}, seeds {list(seeds)}: kills {[plan.kills for plan in plans[: len(seeds)]]}")  # noqa: T201
     return verdicts
 
 
@@ -105,8 +111,8 @@ def _to_the_end(driver: Driver, queries: Sequence[Query]) -> None:
 
 
 @pytest.fixture(scope="module")
-def five(tmp_path_factory: pytest.TempPathFactory) -> dict[int, list[str]]:
-    return run(tmp_path_factory.mktemp("random"), SEEDS)
+def five(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int], list[str]]:
+    return run(tmp_path_factory.mktemp("random"), list(FILES), SEEDS)
 
 
 SEEDS = (5, 7, 8, 9, 10)
@@ -114,12 +120,16 @@ SEEDS = (5, 7, 8, 9, 10)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_random_kills_lose_and_repeat_nothing(five: dict[int, list[str]], seed: int) -> None:
-    assert five[seed] == []
+@pytest.mark.parametrize("job", FILES)
+def test_random_kills_lose_and_repeat_nothing(five: dict[tuple[str, int], list[str]], job: str, seed: int) -> None:
+    assert five[job, seed] == []
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("first", range(100, 150, 5))
-def test_fifty_runs_lose_and_repeat_nothing(tmp_path: Path, first: int) -> None:
-    verdicts = run(tmp_path, range(first, first + 5))
+@pytest.mark.parametrize(
+    ("job", "first"),
+    [("flights", first) for first in range(100, 150, 5)] + [("visits", first) for first in range(200, 230, 5)],
+)
+def test_many_runs_lose_and_repeat_nothing(tmp_path: Path, job: str, first: int) -> None:
+    verdicts = run(tmp_path, [job], range(first, first + 5))
     assert verdicts == {seed: [] for seed in verdicts}

@@ -22,7 +22,7 @@ SEED = 20130101
 FILES, MORE = 4, 1
 KILLED_IN = 3
 """Epoch of the crash; the closing epoch comes after one for each file."""
-JOBS = ("sums", "stacks")
+JOBS = ("sums", "stacks", "visits")
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def _rotated() -> list[Crash]:
 def _product() -> list[Crash]:
     """Every step of a batch's epoch and of the closing one with every victim; the jobs take turns."""
     return [
-        Crash(step, victim, closing, JOBS[(i + j + closing) % 2])
+        Crash(step, victim, closing, JOBS[(i + j + closing) % len(JOBS)])
         for i, step in enumerate(Step)
         for j, victim in enumerate(Victim)
         for closing in (False, True)

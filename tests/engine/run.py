@@ -88,6 +88,7 @@ class EngineRun:
         home: Directory of the store and of what stands for Spark's checkpoint.
         results: What the query computes; each gets a :class:`Collected` sink.
         listener: As in ``writeStream.onEpochStep``.
+        guarantee: The query's.
     """
 
     def __init__(
@@ -95,10 +96,12 @@ class EngineRun:
         spark: SparkSession,
         home: Path,
         results: Sequence[WindowedStream | LateStream],
-        listener: Callable[[Step, int], None] = lambda step, epoch: None,  # noqa: ARG005 - the shape of a listener
+        listener: Callable[[Step, int], None] = lambda step, epoch: None,
+        guarantee: Guarantee = Guarantee.EXACTLY_ONCE,
     ) -> None:
         self._spark = spark
         self._home = home
+        self._guarantee = guarantee
         self.clock = sj.ManualClock()
         self.sinks = [Collected() for _ in results]
         outputs = []
@@ -107,7 +110,7 @@ class EngineRun:
             outputs.append(Output(f"out{number}", writer.stage, writer.rows, writer._finished, sink))
         self.plan: Plan = plan_of(outputs)
         self._listener = listener
-        self._batch = -1
+        self._batch: int
         self.engine: Engine
         self.restart()
 
@@ -122,7 +125,7 @@ class EngineRun:
         configure(self._spark, PARTITIONS)
         parts = Parts(
             plan=self.plan,
-            guarantee=Guarantee.EXACTLY_ONCE,
+            guarantee=self._guarantee,
             partitions=PARTITIONS,
             session=self._spark,
             store=store,
@@ -134,8 +137,9 @@ class EngineRun:
         self.engine, self._checkpoint = recover(parts, self._home / "spark")
 
     def feed(self, events: Sequence[Event]) -> None:
-        """Run a batch as one epoch."""
-        self._batch += 1
+        """Run a batch as one epoch; a batch that no record has is the next one again, as Spark replays it."""
+        position = self.engine.record.spark
+        self._batch = 0 if position is None else position.batch + 1
         directory = self._checkpoint.directory
         for log, number in (("offsets", self._batch), ("commits", self._batch - 1)):
             if number >= 0:
@@ -145,6 +149,10 @@ class EngineRun:
         table = self._spark.createDataFrame(rows, SCHEMA)
         hidden = {TIME: F.col("time"), SUBSTREAM: F.col("substream"), "ts": F.timestamp_micros("time")}
         self.engine.run_batch(table.withColumns(hidden).select(*self.plan.source.columns), self._batch)
+
+    def rows(self, sink: int = 0) -> list[tuple[Any, ...]]:
+        """Everything that a sink has committed, in the order of the epochs."""
+        return [row for epoch in sorted(self.sinks[sink].committed) for row in self.sinks[sink].committed[epoch]]
 
     @property
     def watermark(self) -> int:

@@ -1,0 +1,115 @@
+"""Jet's pitfalls at its snapshot barriers (the BAR cases), shown not to occur: a batch boundary is an aligned barrier.
+
+No counterpart: B03, B04, B06 (a queue that has ended is not waited for: batches have no queues; a substream that has
+ended is retired, see tests/time/test_retirement.py), B07, B08 (coalescing, see the COA cases).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import sparkjet as sj
+from sparkjet import functions as J
+from sparkjet.sinks.protocol import Guarantee
+from sparkjet.time import MIN
+from tests.engine.run import EngineRun, Event, source
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from sparkjet.grouping import WindowedStream
+
+AFTER_THE_BATCH = pytest.mark.parametrize(
+    ("guarantee", "step"),
+    [
+        (Guarantee.AT_LEAST_ONCE, sj.Step.AGGREGATED),
+        (Guarantee.AT_LEAST_ONCE, sj.Step.PREPARED),
+        (Guarantee.EXACTLY_ONCE, sj.Step.SAVED),
+    ],
+)
+"""Where the next batch has been consumed but not decided."""
+
+
+class Crash(Exception):  # noqa: N818 - it is not an error of anybody's
+    """The driver dies here."""
+
+
+class Fault:
+    """Crashes once at a step of an epoch."""
+
+    def __init__(self, at: sj.Step, epoch: int) -> None:
+        self._at = (at, epoch)
+
+    def __call__(self, step: sj.Step, epoch: int) -> None:
+        if (step, epoch) == self._at:
+            self._at = (sj.Step.CLEANED, -1)
+            raise Crash
+
+
+def pairs(spark: SparkSession) -> WindowedStream:
+    """An operator that needs both halves: a session and what is in it."""
+    stream = sj.stream(source(spark)).withWatermark("ts", 0, by="substream", substreams=["a", "b"])
+    return stream.groupBy(sj.session_window("ts", 10), "key").agg(J.collect_list("value").alias("found"))
+
+
+@AFTER_THE_BATCH
+def test_b11_both_halves_of_a_pair_meet_after_a_crash(
+    spark: SparkSession, tmp_path: Path, guarantee: Guarantee, step: sj.Step
+) -> None:
+    run = EngineRun(spark.newSession(), tmp_path, [pairs(spark)], Fault(step, 2), guarantee)
+    run.feed([Event("a", "k", 1, 1), Event("b", "other", 1)])
+    with pytest.raises(Crash):
+        run.feed([Event("b", "k", 2, 2)])
+    run.restart()
+    run.feed([Event("b", "k", 2, 2)])
+    run.feed([Event("a", "end", 100), Event("b", "end", 100)])
+    assert [row[2] for row in run.rows() if row[1] == "k"] == [[1, 2]]
+
+
+def test_b01_b02_b09_no_row_from_behind_the_barrier_is_in_the_saved_state(spark: SparkSession, tmp_path: Path) -> None:
+    fault = Fault(sj.Step.SAVED, 2)
+    run = EngineRun(spark.newSession(), tmp_path, [pairs(spark)], fault, Guarantee.AT_LEAST_ONCE)
+    run.feed([Event("a", "k", 1, 1), Event("b", "k", 2, 2)])
+    with pytest.raises(Crash):
+        run.feed([Event("a", "k", 3, 3), Event("b", "k", 4, 4)])
+    run.restart()
+    (stage,) = run.engine.state.stages.values()
+    early = stage.operator.early()
+    assert early is not None
+    assert [row["result0"] for row in early.collect()] == [[1, 2]]
+
+
+@AFTER_THE_BATCH
+def test_b05_the_watermark_belongs_to_the_epoch_and_never_goes_back(
+    spark: SparkSession, tmp_path: Path, guarantee: Guarantee, step: sj.Step
+) -> None:
+    run = EngineRun(spark.newSession(), tmp_path, [pairs(spark)], Fault(step, 2), guarantee)
+    assert run.watermark == MIN
+    run.feed([Event("a", "k", 20), Event("b", "k", 30)])
+    assert run.watermark == 20
+    with pytest.raises(Crash):
+        run.feed([Event("a", "k", 50), Event("b", "k", 60)])
+    run.restart()
+    # What the lost epoch had come to is forgotten with it; what was decided is not.
+    assert run.watermark == 20
+    run.feed([Event("a", "k", 19), Event("b", "k", 20)])
+    assert run.watermark == 20
+    assert run.engine.state.late == {"a": 1}
+    run.feed([Event("a", "k", 55), Event("b", "k", 60)])
+    run.restart()
+    run.feed([Event("a", "k", 1), Event("b", "k", 2)])
+    assert run.watermark == 55
+
+
+def test_b10_a_query_that_is_stopped_has_decided_everything_it_has_read(spark: SparkSession, tmp_path: Path) -> None:
+    run = EngineRun(spark.newSession(), tmp_path, [pairs(spark)])
+    run.feed([Event("a", "k", 1, 1)])
+    run.restart()
+    # Substream b has not come to the barrier's time: its end must not release what waits for it.
+    assert run.rows() == []
+    run.feed([Event("b", "k", 3, 2)])
+    run.feed([Event("a", "end", 100), Event("b", "end", 100)])
+    assert [row[2] for row in run.rows()] == [[1, 2]]
