@@ -151,7 +151,7 @@ class SessionWindows:
         # As what is looked for, not as a semi-join: Spark would push that below the union and look again per segment.
         hashes = [segment.partials.select(KEY_HASH) for segment in self._pending]
         hashes += [
-            self._live(segment).where(due < boxed(watermark)).select(KEY_HASH)
+            segment.partials.where((due < boxed(watermark)) & self._is_live()).select(KEY_HASH)
             for segment in self.segments
             if segment.statistics.low < watermark
         ]
@@ -171,8 +171,10 @@ class SessionWindows:
 
     def _live(self, segment: Segment) -> DataFrame:
         """The rows of a segment that no watermark has closed; newer versions may have replaced them."""
-        closed = MIN if self.closed is None else self.closed
-        return segment.partials.where(boxed(F.col("due")) >= boxed(closed)).select(*self._columns)
+        return segment.partials.where(self._is_live()).select(*self._columns)
+
+    def _is_live(self) -> Column:
+        return boxed(F.col("due")) >= boxed(MIN if self.closed is None else self.closed)
 
     def _new(self) -> list[DataFrame]:
         version = F.lit(None).cast("long").alias(VERSION)
@@ -205,7 +207,7 @@ class SessionWindows:
             return
         merging = self.segments[-count:]
         united = reduce(DataFrame.union, [segment.partials for segment in merging])
-        live = united.where(boxed(F.col("due")) >= boxed(MIN if self.closed is None else self.closed))
+        live = united.where(self._is_live())
         marks = {"closing": F.lit(False), "kept": F.lit(True)}
         # With the columns of an epoch's segment: what differs would be read by different code, to be compiled again.
         merged = self._islands.newest(live).select(*self._columns).withColumns(marks).localCheckpoint()
