@@ -19,10 +19,11 @@ from pyspark.sql import functions as F
 
 import sparkjet as sj
 from sparkjet import functions as J
-from sparkjet.columns import SUBSTREAM, TIME
-from sparkjet.engine.aggregation import ObservedBatch, aggregate
+from sparkjet.columns import KEPT, ONLY_SUBSTREAM, SUBSTREAM, TIME
+from sparkjet.engine.aggregation import InputBatch, aggregate
 from sparkjet.engine.parts import configure
 from sparkjet.engine.plan import Output, Plan, Rows, plan_of
+from sparkjet.engine.stage import Seen
 from sparkjet.sinks.console import ConsoleSink
 from sparkjet.windows.segments import release
 
@@ -43,7 +44,7 @@ def plan(session: SparkSession) -> Plan:
 def batch(session: SparkSession, substreams: int) -> DataFrame:
     """Rows of all substreams, mixed within each task."""
     rows = session.range(ROWS).withColumnRenamed("id", "value")
-    name = F.lit("0") if substreams == 1 else (F.col("value") % substreams).cast("string")
+    name = F.lit(ONLY_SUBSTREAM) if substreams == 1 else (F.col("value") % substreams).cast("string")
     return rows.select(
         F.timestamp_micros("value").alias("ts"),
         "value",
@@ -53,19 +54,25 @@ def batch(session: SparkSession, substreams: int) -> DataFrame:
     )
 
 
-def stage_one(query: Plan, rows: DataFrame, substreams: int, *, observed: bool) -> float:
-    """Seconds of stage 1, with the watermark or, for comparison, without."""
+def stage_one(query: Plan, rows: DataFrame, substreams: int, seen: Seen) -> float:
+    """Seconds of stage 1, with what it tells of event time or, for comparison, without."""
     stage = query.stages["stage0"]
     operator = stage.operator(2)
     started = time.perf_counter()
-    seen = ObservedBatch(rows, query, [str(number) for number in range(substreams)])
-    outcome = aggregate(seen.rows if observed else rows, stage, operator)
-    found = len(seen.highest()) if observed else substreams
+    if seen is Seen.NOTHING:
+        shaped = stage.steps.apply(rows).withColumn(KEPT, F.lit(True))
+    else:
+        shaped = InputBatch(rows, query).rows(stage)
+    outcome = aggregate(shaped, stage, operator, seen)
     taken = time.perf_counter() - started
-    if (found, outcome.accepted) != (substreams, ROWS // 2):
-        sys.exit(f"wrong result: {found} substreams, {outcome.accepted} rows")
+    if outcome.accepted != ROWS // 2 or (seen is not Seen.NOTHING and len(outcome.highest) != substreams):
+        sys.exit(f"wrong result: {len(outcome.highest)} substreams, {outcome.accepted} rows")
     release(outcome.table)
     return taken
+
+
+def _told(substreams: int) -> Seen:
+    return Seen.ALL if substreams == 1 else Seen.EACH
 
 
 def main(rounds: int) -> None:
@@ -84,16 +91,16 @@ def main(rounds: int) -> None:
     session.sparkContext.setLogLevel("ERROR")
     configure(session, 2)
     query = plan(session)
-    seconds: dict[tuple[int, bool], list[float]] = {}
+    seconds: dict[tuple[int, Seen], list[float]] = {}
     for round_ in range(WARM_UP + rounds):
         for count in COUNTS:
             rows = batch(session, count)
-            for observed in (False, True):
-                taken = stage_one(query, rows, count, observed=observed)
+            for seen in (Seen.NOTHING, _told(count)):
+                taken = stage_one(query, rows, count, seen)
                 if round_ >= WARM_UP:
-                    seconds.setdefault((count, observed), []).append(taken)
+                    seconds.setdefault((count, seen), []).append(taken)
     for count in COUNTS:
-        without, following = (statistics.median(seconds[count, observed]) for observed in (False, True))
+        without, following = (statistics.median(seconds[count, seen]) for seen in (Seen.NOTHING, _told(count)))
         print(
             f"{count:4} substreams: {without:.3f} s without, {following:.3f} s with the watermark "
             f"({following / without:.2f} x), {ROWS / following / 1e6:.1f} M rows/s"

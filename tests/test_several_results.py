@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 
 import sparkjet as sj
 from sparkjet import functions as J
+from sparkjet.engine.plan import plan_of
 from tests.feed import START, Feed, rows
 
 if TYPE_CHECKING:
@@ -137,21 +138,44 @@ def test_a_union_of_unions_by_name(spark: SparkSession, tmp_path: Path) -> None:
     assert sorted(progress["substreams"]) == ["1/all", "2/1/all", "2/2/all"]
 
 
-def test_a_guarded_division_and_a_python_function_see_no_filtered_row(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("python", [False, True])
+def test_what_follows_a_filter_sees_none_of_the_rows_that_it_drops(
+    spark: SparkSession, tmp_path: Path, python: bool
+) -> None:
     given = feed(tmp_path)
-    given.add(*rows([0, 1], v=2), *rows([25], v=0))
+    given.add(*rows([0, 1], k="x", v=2), *rows([3], k="x", v=4), *rows([25], v=0), *rows([None], v=0))
 
     def check_positive(value: int) -> int:
         assert value > 0
         return value
 
-    positive = F.udf(check_positive, "long", useArrow=False)
+    positive = F.udf(check_positive, "long", useArrow=False) if python else F.col
     stream = sj.stream(given.read(spark)).withWatermark("ts", "0 seconds")
     kept = stream.where("v <> 0").withColumn("v", positive("v")).withColumn("half", F.expr("10 div v"))
-    result = kept.groupBy(sj.window("ts", "10 seconds")).agg(J.sum("half").alias("halves"))
-    result.writeStream.format("memory").queryName("guarded").trigger(availableNow=True).start().awaitTermination()
-    # The row that closes the window is one that the filter drops.
-    assert spans(spark.table("guarded"), "halves") == [(0, 10, 10)]
+    # Each of these fails on a row that the filters before it drop.
+    strict = F.when(F.col("v") == 2, 1).otherwise(F.raise_error("dropped"))
+    ones = kept.where("10 div v > 2").select("*", strict.alias("one"), "v").where(strict == 1).drop("k")
+    result = ones.groupBy(sj.window("ts", "10 seconds")).agg(J.sum("half").alias("halves"), J.sum("one").alias("ones"))
+    writer = result.writeStream.format("memory").queryName(f"guarded_{python}").trigger(availableNow=True)
+    assert plan_of([writer.output("results")]).held is python
+    query = writer.start()
+    query.awaitTermination()
+    # The row that closes the window is one that the filter drops; dropped rows are neither late nor without a time.
+    assert spans(spark.table(f"guarded_{python}"), "halves", "ones") == [(0, 10, 10, 2)]
+    progress = query.lastProgress
+    assert progress is not None
+    assert progress["nullTimestamps"]["total"] == 0
+    assert progress["acceptedRows"] == 2
+
+
+def test_exploded_rows_do_not_stall_the_watermark(spark: SparkSession, tmp_path: Path) -> None:
+    given = feed(tmp_path)
+    given.add(*rows([0, 1], v=2), *rows([25], v=0))
+    stream = sj.stream(given.read(spark)).withWatermark("ts", "0 seconds")
+    repeated = stream.select("ts", F.explode(F.array_repeat("v", F.col("v").cast("int"))).alias("w"))
+    result = repeated.groupBy(sj.window("ts", "10 seconds")).agg(J.sum("w").alias("total"))
+    result.writeStream.format("memory").queryName("exploded").trigger(availableNow=True).start().awaitTermination()
+    assert spans(spark.table("exploded"), "total") == [(0, 10, 8)]
 
 
 def test_early_rows_come_with_each_batch_and_do_not_change_the_final_ones(spark: SparkSession, tmp_path: Path) -> None:

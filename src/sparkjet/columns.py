@@ -14,7 +14,11 @@ TIME = "_sparkjet_time"
 """Event time in microseconds since the epoch, null where the event has none."""
 SUBSTREAM = "_sparkjet_substream"
 """Name of the event's substream."""
-HIDDEN = (TIME, SUBSTREAM)
+KEPT = "_sparkjet_kept"
+"""Whether the user's filters let the row through; those that they drop travel on for the watermark's sake."""
+CARRIED = (TIME, SUBSTREAM)
+"""Hidden columns of every row of a stream."""
+HIDDEN = (*CARRIED, KEPT)
 ONLY_SUBSTREAM = "all"
 """Name of the single substream of a stream without ``by``."""
 
@@ -41,11 +45,16 @@ def substream_id(by: Sequence[str]) -> Column:
     return parts[0] if len(parts) == 1 else F.concat_ws("/", *parts)
 
 
+def is_star(column: Column | str) -> bool:
+    """Whether a column of a ``select`` means all of them."""
+    return str(column) in {"*", "Column<'*'>", "Column<'unresolvedstar()'>"}
+
+
 def select_visible(frame: DataFrame, columns: Sequence[Column | str]) -> DataFrame:
     """``frame.select(columns)`` that keeps the hidden columns and lets ``*`` mean the visible ones."""
     chosen: list[Column | str] = []
     for column in columns:
-        if str(column) in {"*", "Column<'*'>", "Column<'unresolvedstar()'>"}:
+        if is_star(column):
             chosen += [quoted(name) for name in visible(frame)]
         else:
             chosen.append(column)

@@ -10,12 +10,13 @@ from pyspark.sql.types import MapType, VariantType
 from typing_extensions import Self
 
 from sparkjet.aggregate import Aggregate, AggregateOperation, Inputs, as_aggregate
-from sparkjet.chain import Selectable, Steps
 from sparkjet.columns import HIDDEN, TIME
 from sparkjet.engine.plan import Rows
 from sparkjet.engine.stage import Key, Stage
 from sparkjet.errors import AnalysisError
 from sparkjet.functions import count
+from sparkjet.selectable import Selectable
+from sparkjet.steps import Steps
 from sparkjet.windows import SessionWindow, Window
 from sparkjet.writer import StreamWriter
 
@@ -116,8 +117,8 @@ class WindowedStream(Selectable):
         super().__init__(steps)
         self._stage = stage
 
-    def _with(self, steps: Steps) -> Self:
-        return type(self)(self._stage, steps)
+    def _with(self, chain: Steps) -> Self:
+        return type(self)(self._stage, chain)
 
     def groupBy(self, *cols: Window | SessionWindow | Column | str) -> GroupedStream:
         """Aggregate these rows again, in longer windows: count per minute, then the highest count per hour.
@@ -157,8 +158,8 @@ class LateStream(Selectable):
         super().__init__(steps)
         self._stage = stage
 
-    def _with(self, steps: Steps) -> Self:
-        return type(self)(self._stage, steps)
+    def _with(self, chain: Steps) -> Self:
+        return type(self)(self._stage, chain)
 
     @property
     def writeStream(self) -> StreamWriter:

@@ -9,12 +9,13 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import TimestampType
 from typing_extensions import Self
 
-from sparkjet.chain import Selectable, Steps
 from sparkjet.columns import SUBSTREAM, TIME, quoted, substream_id
 from sparkjet.engine.inputs import Input, Watermark
 from sparkjet.engine.inspection import check_source, streaming_sources
 from sparkjet.errors import AnalysisError, nearest
 from sparkjet.grouping import GroupedStream
+from sparkjet.selectable import Selectable
+from sparkjet.steps import Steps
 from sparkjet.time import limiting_lag, parse_duration
 from sparkjet.union import united
 
@@ -41,8 +42,8 @@ class Stream(Selectable):
         self._event_time = event_time
         self._name = name
 
-    def _with(self, steps: Steps) -> Self:
-        return type(self)(steps, self._inputs, self._event_time, self._name)
+    def _with(self, chain: Steps) -> Self:
+        return type(self)(chain, self._inputs, self._event_time, self._name)
 
     def alias(self, alias: str) -> Stream:
         """Name the stream, as ``DataFrame.alias``: its substreams are called ``<alias>/…`` once it is in a union."""

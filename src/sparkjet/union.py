@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from sparkjet.chain import Steps
-from sparkjet.columns import HIDDEN, SUBSTREAM, quoted, visible
-from sparkjet.engine.inspection import generates_rows
+from sparkjet.columns import CARRIED, SUBSTREAM, quoted, visible
+from sparkjet.steps import Link, Steps
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -22,7 +21,7 @@ def united(left: Steps, right: Steps, names: tuple[str, str]) -> Steps:
     Two sides that keep all their rows are united before Spark runs them, as the watermark sees every row even after
     their transformations. Otherwise the rows travel side by side and are transformed batch by batch.
     """
-    if all(steps.keeps_rows and steps.passes == 1 and not generates_rows(steps.shape) for steps in (left, right)):
+    if all(steps.keeps_rows and steps.passes == 1 for steps in (left, right)):
         sides = [_prefixed(steps.apply(steps.source), name) for steps, name in zip((left, right), names, strict=True)]
         source = _aligned(sides[0], sides[0]).union(_aligned(sides[1], sides[0]))
         return Steps(source, source)
@@ -31,13 +30,14 @@ def united(left: Steps, right: Steps, names: tuple[str, str]) -> Steps:
 
     def expand(batch: DataFrame) -> DataFrame:
         rows = [
-            steps.apply(batch.where(F.col(_SIDE) == side).select(f"row{side}.*", *HIDDEN))
+            steps.apply(batch.where(F.col(_SIDE) == side).select(f"row{side}.*", *CARRIED))
             for side, steps in enumerate((left, right))
         ]
         return _aligned(rows[0], rows[0]).union(_aligned(rows[1], rows[0]))
 
     source = tagged[0].union(tagged[1])
-    return Steps(source, expand(source), (expand,), keeps_rows=False, passes=left.passes + right.passes)
+    link = Link(expand, None, filters=True)
+    return Steps(source, expand(source), (link,), keeps_rows=False, markable=False, passes=left.passes + right.passes)
 
 
 def _prefixed(source: DataFrame, name: str) -> DataFrame:
@@ -49,12 +49,12 @@ def _tagged(source: DataFrame, side: int, sources: list[DataFrame]) -> DataFrame
     structs = []
     for number, each in enumerate(sources):
         row = F.struct(*(F.col(quoted(name)) for name in visible(each)))
-        absent = F.lit(None).cast(each.drop(*HIDDEN).schema)
+        absent = F.lit(None).cast(each.drop(*CARRIED).schema)
         structs.append((row if number == side else absent).alias(f"row{number}"))
-    return source.select(F.lit(side).alias(_SIDE), *structs, *HIDDEN)
+    return source.select(F.lit(side).alias(_SIDE), *structs, *CARRIED)
 
 
 def _aligned(rows: DataFrame, like: DataFrame) -> DataFrame:
     """The visible columns under the names of ``like``, then the hidden ones, as a union by position needs them."""
     named = zip(visible(rows), visible(like), strict=True)
-    return rows.select(*(F.col(quoted(name)).alias(other) for name, other in named), *HIDDEN)
+    return rows.select(*(F.col(quoted(name)).alias(other) for name, other in named), *CARRIED)

@@ -22,11 +22,11 @@ from sparkjet.time import parse_duration
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from sparkjet.chain import Steps
     from sparkjet.engine.stage import Stage
     from sparkjet.engine.steps import StepListener
     from sparkjet.query import StreamingQuery
     from sparkjet.sinks.protocol import Sink
+    from sparkjet.steps import Steps
 
 _SPARK_FORMATS = {"parquet": "parquet", "json": "json", "csv": "csv"}
 

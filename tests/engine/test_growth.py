@@ -23,11 +23,12 @@ BOUNDED_BY_SPARK = {
 
 def measure(query: sj.StreamingQuery, spark: SparkSession, home: Path) -> dict[str, int]:
     """Numbers that must not grow."""
-    operator = query._engine.state.operator
-    plans = [segment.partials._jdf.queryExecution().analyzed().toString() for segment in operator.segments]
+    stages = query._engine.state.stages.values()
+    segments = [segment for stage in stages for segment in stage.operator.segments]
+    plans = [segment.partials._jdf.queryExecution().analyzed().toString() for segment in segments]
     numbers = {
         "persisted RDDs": spark.sparkContext._jsc.getPersistentRDDs().size(),
-        "segments": len(operator.segments),
+        "segments": len(segments),
         "plan size": sum(map(len, plans)),
     }
     for name, folder in {"store": "ck/snapshots", "spark": "ck/spark", "staging": "out/_sparkjet"}.items():
@@ -44,6 +45,7 @@ def grow(spark: SparkSession, home: Path, epochs: int) -> list[dict[str, int]]:
         feed.add(*rows([epoch * 10, epoch * 10 + 3], k="a", v=epoch), *rows([epoch * 10 + 7], k=f"k{epoch % 5}", v=1))
     stream = sj.stream(feed.read(spark)).withWatermark("ts", "5 seconds")
     result = stream.groupBy(sj.window("ts", "60 seconds", "10 seconds"), "k").agg(J.count().alias("n"), J.sum("v"))
+    visits = stream.groupBy(sj.session_window("ts", "25 seconds"), "k").agg(J.count().alias("n"))
     numbers: list[dict[str, int]] = []
     writer = (
         result.writeStream.format("files")
@@ -58,7 +60,9 @@ def grow(spark: SparkSession, home: Path, epochs: int) -> list[dict[str, int]]:
         if step is sj.Step.CLEANED and started and epoch % 5 == 0:
             numbers.append(measure(started[0], spark, home))
 
-    started.append(writer.onEpochStep(look).start())
+    started.append(
+        sj.start(writer.onEpochStep(look), visits.writeStream.format("files").option("path", home / "visits"))
+    )
     started[0].awaitTermination()
     assert sj.read_files(str(home / "out")).where("n > 0").count() > epochs
     return numbers

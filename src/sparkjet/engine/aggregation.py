@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from sparkjet.columns import SUBSTREAM, TIME
-from sparkjet.engine.stage import LATE, dropped_rows
+from sparkjet.columns import KEPT, ONLY_SUBSTREAM, SUBSTREAM, TIME
+from sparkjet.engine.stage import LATE, SEEN, Seen, dropped_rows
 from sparkjet.windows import SegmentStatistics
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Observation
+    from pyspark.sql import DataFrame
 
     from sparkjet.engine.plan import Plan
     from sparkjet.engine.stage import Stage
@@ -30,6 +31,7 @@ class Aggregation:
         accepted: Number of accepted rows.
         late: Late rows by substream.
         null_timestamps: Rows without an event time by substream.
+        highest: Highest event time by substream, null for the only one; what the plan's ``seen`` asks for.
         rows: The rows with their verdict, held until :meth:`release`; None unless late rows are delivered.
     """
 
@@ -38,12 +40,13 @@ class Aggregation:
     accepted: int = 0
     late: Counter[str] = field(default_factory=Counter)
     null_timestamps: Counter[str] = field(default_factory=Counter)
+    highest: dict[str, int] = field(default_factory=dict)
     rows: DataFrame | None = None
 
     @property
     def partials(self) -> DataFrame:
         """The partial rows of the accepted rows, partitioned as the state is."""
-        return self.table.where("dropped IS NULL").drop("dropped")
+        return self.table.where("dropped IS NULL").drop("dropped", "substream", "highest")
 
     @property
     def dropped(self) -> bool:
@@ -60,66 +63,63 @@ class Aggregation:
             self.rows.unpersist()
 
 
-class ObservedBatch:
-    """A batch on its way through the first stages; ``rows`` may be read as often as the plan says, at one scan.
+class InputBatch:
+    """A batch on its way through the first stages, read from its source once.
 
-    They have gone through the transformations that all these stages share.
+    Where one stage reads it, and the rows that its filters drop can travel on marked, stage 1 itself tells how far
+    each substream has come. Otherwise the batch is held in memory and looked at once more.
 
     Args:
         batch: The batch as Spark gives it to ``foreachBatch``.
         plan: The query's plan.
-        known: Full names of the substreams that the tracker knows.
     """
 
-    def __init__(self, batch: DataFrame, plan: Plan, known: list[str]) -> None:
+    def __init__(self, batch: DataFrame, plan: Plan) -> None:
+        self._plan = plan
         self._batch = batch
-        self._known = known
-        self.rows: DataFrame
-        self._observation: Observation
-        self.rows, self._observation = plan.observe(batch, known)
-        self._held = plan.passes > 1
-        self.rows = plan.stages[plan.roots[0]].steps.apply(self.rows, upto=plan.shared)
-        if self._held:
+        if plan.held:
             # The source would be read, and a user's Python function run, once for every branch and result.
-            self.rows = self.rows.persist()
+            self._batch = plan.stages[plan.roots[0]].steps.apply(batch, upto=plan.shared).persist()
 
-    def highest(self) -> dict[str, int]:
-        """Highest event time of each substream that had one, once a job has read the rows."""
-        observed = self._observation.get
-        times = {name: observed.get(f"max{i}") for i, name in enumerate(self._known)}
-        new = sorted(observed.get("new") or [])
-        if new:
-            # A second look at the batch, in the epochs in which a substream appears that nobody knew.
-            chosen = self._batch.where(F.col(SUBSTREAM).isin(*new)).groupBy(SUBSTREAM).agg(F.max(TIME))
-            times |= {row[0]: row[1] for row in chosen.collect()}
-        return {name: time for name, time in times.items() if time is not None}
+    def rows(self, stage: Stage) -> DataFrame:
+        """The rows as a stage aggregates them."""
+        if self._plan.held:
+            return stage.steps.apply(self._batch, after=self._plan.shared).withColumn(KEPT, F.lit(True))
+        return stage.steps.marked(self._batch)
+
+    def highest(self, outcomes: Iterable[Aggregation]) -> dict[str, int]:
+        """Highest event time of each substream that had one, whatever the user's filters drop."""
+        if self._plan.held:
+            found = self._batch.where(F.col(TIME).isNotNull()).groupBy(SUBSTREAM).agg(F.max(TIME)).collect()
+            return {row[0]: row[1] for row in found}
+        return {name: time for outcome in outcomes for name, time in outcome.highest.items()}
 
     def release(self) -> None:
         """Let the rows go."""
-        if self._held:
-            self.rows.unpersist()
+        if self._plan.held:
+            self._batch.unpersist()
 
 
 def aggregate(
-    rows: DataFrame, stage: Stage, operator: WindowOperator, *, shared: int = 0, keep_rows: bool = False
+    rows: DataFrame, stage: Stage, operator: WindowOperator, seen: Seen = Seen.NOTHING, *, keep_rows: bool = False
 ) -> Aggregation:
     """Run stage 1 of one window as one Spark job over its rows.
 
     Late is what the operator's state at the start of the epoch says, so that a re-run judges each row the same way.
 
     Args:
-        rows: What the stage reads.
+        rows: What has gone through the stage's transformations, with ``KEPT``.
         stage: The stage.
         operator: Its operator.
-        shared: How many of the stage's transformations the rows have gone through already.
+        seen: What to tell of event time.
         keep_rows: Whether the dropped rows are wanted.
     """
-    judged = stage.judged(rows, operator, shared)
+    judged = stage.judged(rows, operator)
     if keep_rows:
         judged = judged.persist()
     try:
-        outcome = Aggregation(operator.partitioned(stage.partials(judged, operator)))
-        _count(outcome)
+        outcome = Aggregation(operator.partitioned(stage.partials(judged, operator, seen)))
+        _count(outcome, seen)
     except BaseException:
         judged.unpersist()
         raise
@@ -127,13 +127,17 @@ def aggregate(
     return outcome
 
 
-def _count(outcome: Aggregation) -> None:
+def _count(outcome: Aggregation, seen: Seen) -> None:
     # From the aggregated table: an accumulator or an observation counts the rows of a retried task twice.
-    totals = outcome.table.groupBy("dropped").agg(F.count(F.lit(1)), F.min("frame"), F.max("frame"), F.sum("row_count"))
-    for dropped, rows, low, high, events in totals.collect():
+    totals = outcome.table.groupBy("dropped", "substream").agg(
+        F.count(F.lit(1)), F.min("frame"), F.max("frame"), F.sum("row_count"), F.max("highest")
+    )
+    for dropped, substream, rows, low, high, events, highest in totals.collect():
         if dropped is None:
             outcome.statistics = SegmentStatistics(rows, low, high)
             outcome.accepted = events
-        else:
-            reason, _, substream = dropped.partition(":")
-            (outcome.late if reason == LATE else outcome.null_timestamps)[substream] += events
+        elif dropped != SEEN:
+            (outcome.late if dropped == LATE else outcome.null_timestamps)[substream] += events
+        if highest is not None and (seen is Seen.ALL or (seen is Seen.EACH and dropped == SEEN)):
+            name = ONLY_SUBSTREAM if substream is None else substream
+            outcome.highest[name] = max(highest, outcome.highest.get(name, highest))

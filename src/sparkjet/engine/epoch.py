@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from sparkjet.engine.aggregation import ObservedBatch, aggregate
+from sparkjet.engine.aggregation import InputBatch, aggregate
 from sparkjet.engine.parts import CaughtUp, Parts, Work, configure
 from sparkjet.engine.plan import Rows
 from sparkjet.engine.progress import EpochProgress
@@ -159,18 +159,16 @@ class Engine:
     def _aggregate(self, batch: DataFrame, now: int, results: Results) -> None:
         """Stage 1 of every window that reads the input, and what each substream has come to."""
         plan = self._parts.plan
-        observed = ObservedBatch(batch, plan, [substream.id for substream in self.state.tracker.progress()])
+        arrived = InputBatch(batch, plan)
         try:
             for name in plan.roots:
-                operator = self.state.stages[name].operator
+                stage, operator = plan.stages[name], self.state.stages[name].operator
                 keep = plan.delivers_late_rows(name)
-                stage = plan.stages[name]
-                outcome = aggregate(observed.rows, stage, operator, shared=plan.shared, keep_rows=keep)
-                results.accept(name, outcome)
-            for substream, timestamp in observed.highest().items():
+                results.accept(name, aggregate(arrived.rows(stage), stage, operator, plan.seen, keep_rows=keep))
+            for substream, timestamp in arrived.highest(results.outcomes.values()).items():
                 self.state.tracker.report(substream, timestamp, now)
         finally:
-            observed.release()
+            arrived.release()
         self.progress.count(results.outcomes.values())
 
     def _early_due(self, now: int, *, batch: bool) -> list[str]:

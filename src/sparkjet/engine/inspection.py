@@ -52,9 +52,21 @@ def streaming_sources(df: DataFrame) -> int:
     return sum(_children(node) == [] for node in _streaming_nodes(df._jdf.queryExecution().analyzed()))
 
 
-def generates_rows(df: DataFrame) -> bool:
-    """Whether a DataFrame makes several rows, or none, of one (``explode`` and its like)."""
-    return any(node.nodeName() == "Generate" for node in _streaming_nodes(df._jdf.queryExecution().analyzed()))
+def adds_rows(before: DataFrame, after: DataFrame) -> bool:
+    """Whether a transformation makes several rows, or none, of one (``explode`` and its like)."""
+    return _generators(after) > _generators(before)
+
+
+def calls_python(df: DataFrame) -> bool:
+    """Whether the last transformation of a DataFrame calls a Python function."""
+    jvm: Any = df.sparkSession._jvm
+    pattern = jvm.org.apache.spark.sql.catalyst.trees.TreePattern.PYTHON_UDF()
+    expressions = df._jdf.queryExecution().analyzed().expressions()
+    return any(expressions.apply(i).containsPattern(pattern) for i in range(expressions.size()))
+
+
+def _generators(df: DataFrame) -> int:
+    return sum(node.nodeName() == "Generate" for node in _streaming_nodes(df._jdf.queryExecution().analyzed()))
 
 
 def _check_plan(plan: Any) -> None:

@@ -61,3 +61,5 @@ def configure(session: SparkSession, partitions: int) -> None:
     session.conf.set("spark.sql.shuffle.partitions", str(partitions))
     # Sketches and structs would fall back to sorting at 128 groups a task, which every window exceeds.
     session.conf.set("spark.sql.objectHashAggregate.sortBased.fallbackThreshold", "10000")
+    # Otherwise a plan with one segment more has other class names in its generated code, and is compiled again.
+    session.conf.set("spark.sql.codegen.useIdInClassName", "false")

@@ -7,20 +7,19 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
-from sparkjet.columns import SUBSTREAM, TIME
 from sparkjet.engine.inputs import tracker_of
+from sparkjet.engine.stage import Seen
 from sparkjet.errors import AnalysisError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from sparkjet.chain import Steps
     from sparkjet.engine.inputs import Input
     from sparkjet.engine.stage import Stage
     from sparkjet.sinks.protocol import Sink
+    from sparkjet.steps import Steps
     from sparkjet.time import InputTracker
 
 IS_EARLY = "is_early"
@@ -66,15 +65,15 @@ class Plan:
 
     Attributes:
         source: The streaming DataFrame that Spark runs, with the hidden columns.
-        passes: How often a batch of it is read.
-        shared: Number of transformations that all stages which read it begin with.
+        held: Whether a batch of it is held in memory, as it is read more than once.
+        shared: Number of transformations that all stages which read it begin with; they come before it is held.
         inputs: The inputs united in it.
         stages: By name, each after its parent.
         outputs: In the order in which they are written.
     """
 
     source: DataFrame
-    passes: int
+    held: bool
     shared: int
     inputs: tuple[Input, ...]
     stages: Mapping[str, Stage]
@@ -84,6 +83,13 @@ class Plan:
     def roots(self) -> list[str]:
         """Names of the stages that aggregate the input."""
         return [name for name, stage in self.stages.items() if stage.parent is None]
+
+    @property
+    def seen(self) -> Seen:
+        """What stage 1 has to tell of event time."""
+        if self.held:
+            return Seen.NOTHING
+        return Seen.EACH if len(self.inputs) > 1 or self.inputs[0].watermark.by else Seen.ALL
 
     @property
     def uses_clock(self) -> bool:
@@ -117,20 +123,6 @@ class Plan:
         """A new watermark tracker."""
         return tracker_of(self.inputs, [stage.grid for stage in self.stages.values()])
 
-    def observe(self, batch: DataFrame, substreams: Sequence[str]) -> tuple[DataFrame, Observation]:
-        """The batch with an observation of its highest event times, below the user's filters.
-
-        Below, because a filter must not stall the watermark. Only maxima and sets are observed: a retried stage may
-        report twice, which changes neither.
-        """
-        observation = Observation()
-        metrics = [
-            F.max(F.when(F.col(SUBSTREAM) == name, F.col(TIME))).alias(f"max{i}") for i, name in enumerate(substreams)
-        ]
-        unknown = ~F.col(SUBSTREAM).isin(*substreams) if substreams else F.lit(True)
-        metrics.append(F.collect_set(F.when(unknown & F.col(TIME).isNotNull(), F.col(SUBSTREAM))).alias("new"))
-        return batch.observe(observation, *metrics), observation
-
 
 def plan_of(outputs: Sequence[Output]) -> Plan:
     """The plan behind some outputs.
@@ -150,11 +142,11 @@ def plan_of(outputs: Sequence[Output]) -> Plan:
             )
             raise AnalysisError(message)
     chains = [stage.steps for stage in stages if stage.parent is None]
-    branched = max(chain.passes for chain in chains)
+    held = len(chains) > 1 or not chains[0].markable
     return Plan(
         source=root.steps.source,
-        passes=branched * len(chains),
-        shared=0 if len(chains) == 1 or branched > 1 else _shared(chains),
+        held=held,
+        shared=_shared(chains) if held else 0,
         inputs=root.inputs,
         stages={f"stage{i}": stage for i, stage in enumerate(stages)},
         outputs=tuple(outputs),
@@ -163,8 +155,9 @@ def plan_of(outputs: Sequence[Output]) -> Plan:
 
 def _shared(chains: Sequence[Steps]) -> int:
     count = 0
-    for links in zip(*(chain.transformations for chain in chains), strict=False):
-        if any(link is not links[0] for link in links):
+    for links in zip(*(chain.links for chain in chains), strict=False):
+        # Below a filter, as the highest event times are those of all rows.
+        if links[0].filters or any(link is not links[0] for link in links):
             break
         count += 1
     return count

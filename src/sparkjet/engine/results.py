@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyspark.sql import functions as F
+
+from sparkjet.columns import KEPT
 from sparkjet.engine.aggregation import aggregate
 from sparkjet.time import MIN
 
@@ -85,7 +88,8 @@ class Results:
             return
         rows = self._rows[self._name(stage.parent)]
         if rows is not None:
-            self.accept(name, aggregate(rows, stage, self._state.stages[name].operator))
+            shaped = stage.steps.apply(rows).withColumn(KEPT, F.lit(True))
+            self.accept(name, aggregate(shaped, stage, self._state.stages[name].operator))
 
     def _close(self, name: str, stage: Stage, watermark: int) -> None:
         windows = self._state.stages[name].operator.close(watermark)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from sparkjet.columns import HIDDEN, ONLY_SUBSTREAM, SUBSTREAM, TIME, quoted
+from sparkjet.columns import HIDDEN, KEPT, ONLY_SUBSTREAM, SUBSTREAM, TIME, quoted
 from sparkjet.errors import AnalysisError
 from sparkjet.windows import Accumulators, SessionWindow, SessionWindows, SlidingWindows
 
@@ -18,19 +19,38 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
     from sparkjet.aggregate import AggregateOperation
-    from sparkjet.chain import Steps
     from sparkjet.engine.inputs import Input
+    from sparkjet.steps import Steps
     from sparkjet.windows import Window, WindowOperator
 
-FRAME = "_sparkjet_frame"
 DROPPED = "_sparkjet_dropped"
-"""Why a row was not accepted and of which substream it is, ``reason:substream``; null for accepted rows."""
+"""Why a row is not accepted, null for those that are."""
+FRAME = "_sparkjet_frame"
+HIGHEST = "_sparkjet_highest"
+COPY = "_sparkjet_copy"
+"""Whether a row is only there to tell how far its substream has come."""
+SEEN = "seen"
 LATE = "late"
 NULL_TIMESTAMP = "null_timestamp"
 LATE_COLUMNS = ("_substream", "_watermark", "_reason")
 """What is added to the rows that are dropped."""
 _NO_KEY = "key0"
 _SESSION_GRAIN = 100
+
+
+class Seen(Enum):
+    """What stage 1 tells of event time, beside the partial rows.
+
+    EACH costs a second row for each row of the batch, whatever the number of substreams: one maximum for each of
+    them would cost a comparison per row and substream, and the substream in the group key a partial row per key,
+    frame and substream.
+    """
+
+    NOTHING = "nothing"
+    ALL = "all"
+    """The highest time of all rows, which are of one substream."""
+    EACH = "each"
+    """The highest time of each substream."""
 
 
 @dataclass(frozen=True)
@@ -119,30 +139,42 @@ class Stage:
             return SessionWindows(gap, longest, self.key_names, self.accumulators, partitions)
         return SlidingWindows(self.window.grid, self.key_names, self.accumulators, partitions)
 
-    def judged(self, rows: DataFrame, operator: WindowOperator, shared: int) -> DataFrame:
-        """The rows after the user's transformations but the first few, with why they are dropped, if so."""
+    def judged(self, rows: DataFrame, operator: WindowOperator) -> DataFrame:
+        """Rows that have gone through the user's transformations, with why they are dropped, if so."""
         reason = F.when(F.col(TIME).isNull(), NULL_TIMESTAMP).when(operator.is_late(F.col(TIME)), LATE)
-        dropped = F.concat_ws(":", reason, F.col(SUBSTREAM))
-        return self.steps.apply(rows, after=shared).withColumn(DROPPED, F.when(reason.isNotNull(), dropped))
+        return rows.withColumn(DROPPED, reason)
 
-    def partials(self, judged: DataFrame, operator: WindowOperator) -> DataFrame:
-        """Partial rows of the accepted rows, and one row per reason and substream of the dropped ones.
+    def partials(self, judged: DataFrame, operator: WindowOperator, seen: Seen) -> DataFrame:
+        """Partial rows of the accepted rows, and one row per reason and substream of the others.
 
-        One pass does both: the key, the frame and the columns of a dropped row are nulled, so that it is counted
-        without being aggregated (a late row must not overflow a sum that it is not part of).
+        One pass does both: the key, the frame and the columns of a row that is not accepted are nulled, so that it is
+        counted without being aggregated (a late row must not overflow a sum that it is not part of).
         """
-        kept = F.col(DROPPED).isNull()
+        if seen is Seen.EACH:
+            copies = judged.withColumn(COPY, F.explode(F.array(F.lit(False), F.lit(True))))
+            rows, copy = copies.where(F.col(COPY) | F.col(KEPT)), F.col(COPY)
+        else:
+            rows, copy = judged, ~F.col(KEPT)
+        kept = F.col(KEPT) & F.col(DROPPED).isNull() & ~copy
         keys = [key.column for key in self.keys] or [F.lit(0)]
-        visible = [name for name in judged.columns if name != DROPPED]
-        nulled = judged.select(
+        visible = [name for name in judged.columns if name not in {DROPPED, KEPT, SUBSTREAM}]
+        nulled = rows.select(
             *(F.when(kept, F.col(quoted(name))).alias(name) for name in visible),
             F.when(kept, operator.frame_of(F.col(TIME))).alias(FRAME),
-            DROPPED,
+            F.when(copy, SEEN).otherwise(F.col(DROPPED)).alias(DROPPED),
+            F.when(~kept, F.col(SUBSTREAM)).alias(SUBSTREAM),
+            F.col(TIME).alias(HIGHEST),
         )
-        named = [F.when(kept, key).alias(name) for name, key in zip(self.key_names, keys, strict=True)]
-        named += [F.col(FRAME).alias("frame"), F.col(DROPPED).alias("dropped")]
+        # Keys are computed from the nulled columns, and nulled again, as one may turn a null into something else.
+        named = [F.when(F.col(FRAME).isNotNull(), key).alias(name) for name, key in self._named(keys)]
+        labels = {FRAME: "frame", DROPPED: "dropped", SUBSTREAM: "substream"}
+        grouped = nulled.groupBy(*named, *(F.col(hidden).alias(name) for hidden, name in labels.items()))
         bounds = [column.alias(name) for name, column in operator.bounds(F.col(TIME)).items()]
-        return nulled.groupBy(*named).agg(*bounds, *Accumulators.aggregations(self.accumulators.results))
+        aggregations = Accumulators.aggregations(self.accumulators.results)
+        return grouped.agg(F.max(HIGHEST).alias("highest"), *bounds, *aggregations)
+
+    def _named(self, keys: list[Column]) -> list[tuple[str, Column]]:
+        return list(zip(self.key_names, keys, strict=True))
 
     def output(self, windows: DataFrame) -> DataFrame:
         """Result rows under the user's names, the window as a struct of two timestamps, and their event time."""
@@ -156,7 +188,7 @@ class Stage:
     def shape(self) -> DataFrame:
         """A DataFrame with the schema of the results, for analysis only."""
         keys = [key.column for key in self.keys] or [F.lit(0)]
-        named = [key.alias(name) for name, key in zip(self.key_names, keys, strict=True)]
+        named = [key.alias(name) for name, key in self._named(keys)]
         grouped = self.steps.shape.groupBy(*named).agg(*Accumulators.aggregations(self.accumulators.results))
         bounds = (F.lit(0).cast("long").alias(bound) for bound in ("start", "end"))
         return self.output(grouped.select(*self.key_names, *bounds, *self.accumulators.finish()))
@@ -174,11 +206,11 @@ class Stage:
         if taken:
             message = f"late rows: the column {taken[0]!r} exists already and is added to late rows. Rename yours."
             raise AnalysisError(message)
-        return dropped_rows(self.steps.shape.withColumn(DROPPED, F.lit(LATE)), None)
+        return dropped_rows(self.steps.shape.withColumns({DROPPED: F.lit(LATE), KEPT: F.lit(True)}), None)
 
 
 def dropped_rows(judged: DataFrame, watermark: int | None) -> DataFrame:
     """The dropped rows as they came, with substream, the watermark that judged them, and the reason."""
     judged_by = F.lit(None).cast("timestamp") if watermark is None else F.timestamp_micros(F.lit(watermark))
-    added = zip(LATE_COLUMNS, (F.col(SUBSTREAM), judged_by, F.substring_index(DROPPED, ":", 1)), strict=True)
-    return judged.where(F.col(DROPPED).isNotNull()).withColumns(dict(added)).drop(DROPPED, *HIDDEN)
+    added = zip(LATE_COLUMNS, (F.col(SUBSTREAM), judged_by, F.col(DROPPED)), strict=True)
+    return judged.where(F.col(KEPT) & F.col(DROPPED).isNotNull()).withColumns(dict(added)).drop(DROPPED, *HIDDEN)
