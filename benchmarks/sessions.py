@@ -5,7 +5,6 @@ operator is measured: its partial rows are made beforehand. An epoch extends 900
 watermark past a few hundred. The state that an epoch may touch is spread evenly over event time.
 """
 
-# ruff: noqa: INP001, T201 - a script that talks to the terminal
 from __future__ import annotations
 
 import os

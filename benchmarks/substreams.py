@@ -4,7 +4,6 @@ Run by hand: ``python benchmarks/substreams.py [ROUNDS]``. Stage 1 of a simple w
 over 4 million generated rows, half of which a filter drops; the numbers of substreams take turns in one warm driver.
 """
 
-# ruff: noqa: INP001, T201 - a script that talks to the terminal
 from __future__ import annotations
 
 import os
