@@ -15,6 +15,7 @@ from sparkjet import functions as J
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from sparkjet.grouping import WindowedStream
     from sparkjet.stream import Stream
     from sparkjet.writer import StreamWriter
 
@@ -199,3 +200,51 @@ def test_a_query_without_a_home_is_refused(watermarked: Stream, tmp_path: Path) 
         result.writeStream.format("memory").start()
     with pytest.raises(sj.AnalysisError, match="choose a sink"):
         result.writeStream.start()
+
+
+@pytest.mark.parametrize(
+    ("start", "named"),
+    [
+        (lambda r, s: sj.start(), "at least one writer"),
+        (lambda r, s: sj.start(r.lateRows.writeStream.format("console")), "lateRows="),
+        (lambda r, s: sj.start(table(r, "a"), lateRows=table(r, "b")), "result.lateRows.writeStream"),
+        (lambda r, s: sj.start(table(r, "a"), table(r, "a")), "two outputs write to the table a"),
+        (lambda r, s: sj.start(table(r, "a"), table(other(s), "b")), "different inputs"),
+        (
+            lambda r, s: sj.start(
+                table(r, "a").option("statePartitions", 1), table(r, "b").option("statePartitions", 2)
+            ),
+            "different settings of statePartitions",
+        ),
+        (lambda r, s: sj.start(table(r, "a").option("earlyResultsPeriod", "1 second")), 'outputMode\\("update"\\)'),
+        (lambda r, s: sj.start(table(r, "a").outputMode("update").option("earlyResultsPeriod", "soon")), "soon"),
+        (lambda r, s: sj.start(table(r.withColumn("is_early", F.lit(1)), "a").outputMode("update")), "is_early"),
+        (lambda r, s: r.groupBy(sj.window("window", "1 hour")).count().lateRows, "never late for the next one"),
+        (lambda r, s: r.groupBy(sj.window("ts", "1 hour")), "which is on 'window'"),
+        (lambda r, s: s.union(s.drop("k")), "do not match"),
+        (lambda r, s: s.unionByName(s.withColumnRenamed("k", "j")), "has no 'withColumnRenamed'"),
+        (lambda r, s: s.unionByName(s.withColumn("extra", F.lit(1))), "'extra'"),
+        (lambda r, s: s.alias("a").union(s.alias("a")), "both streams are called 'a'"),
+        (lambda r, s: s.alias("a/b"), "without a slash"),
+        (lambda r, s: s.union(r), "expected a stream, got WindowedStream"),
+        (lambda r, s: s.groupBy(sj.session_window("ts", F.col("k"))), "gap"),
+        (lambda r, s: s.groupBy(sj.session_window("ts", "0 seconds")), "gapDuration"),
+        (lambda r, s: s.groupBy(sj.session_window("ts", "1 second"), sj.window("ts", "1 second")), "exactly one"),
+    ],
+)
+def test_wrong_plans_are_refused(
+    watermarked: Stream, start: Callable[[WindowedStream, Stream], object], named: str
+) -> None:
+    result = watermarked.groupBy(sj.window("ts", "1 minute")).count()
+    with pytest.raises((sj.AnalysisError, AttributeError), match=named):
+        start(result, watermarked)
+
+
+def table(result: WindowedStream, name: str) -> StreamWriter:
+    """A result on its way to a table of memory."""
+    return result.writeStream.format("memory").queryName(name)
+
+
+def other(stream: Stream) -> WindowedStream:
+    """A result of another stream."""
+    return stream.alias("b").union(stream.alias("c")).groupBy(sj.window("ts", "1 minute")).count()

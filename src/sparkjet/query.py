@@ -9,8 +9,8 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from sparkjet.engine.caught_up import caught_up
-from sparkjet.errors import FencedError, SparkjetError
+from sparkjet.engine.caught_up import caught_up_by
+from sparkjet.errors import AnalysisError, FencedError, SparkjetError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,6 +44,7 @@ class StreamingQuery:
         self._guarantees = dict(guarantees)
         self._spark: SparkQuery
         self._epoch = threading.Lock()
+        self._attached = threading.Event()
         self._stopping = threading.Event()
         self._finished = threading.Event()
         self._failure: BaseException | None = None
@@ -133,8 +134,17 @@ class StreamingQuery:
             AnalysisError: There is no such substream; the message names the nearest.
         """
         with self._epoch:
+            if self._finished.is_set() or self._failure is not None:
+                message = f"retireSubstream({substream!r}): the query has ended."
+                raise AnalysisError(message)
             self._refuse_if_stopping()
-            self._engine.retire(substream)
+            try:
+                self._engine.retire(substream)
+            except AnalysisError:
+                raise
+            except BaseException as error:
+                self._end(error)
+                raise
             self._note()
 
     def explain(self, extended: bool = False) -> None:
@@ -163,6 +173,7 @@ class StreamingQuery:
 
     def _attach(self, spark_query: SparkQuery) -> None:
         self._spark = spark_query
+        self._attached.set()
         threading.Thread(target=self._supervise, name=f"sparkjet-{self.id}", daemon=True).start()
         if self._ticker is not None:
             self._ticker.start(self.id, self._tick_between_epochs)
@@ -212,27 +223,24 @@ class StreamingQuery:
             if self._engine.tick(self._caught_up(None)):
                 self._note()
         except BaseException as error:  # noqa: BLE001 - kept: exception() and awaitTermination() raise it
-            self._fail(error)
-            # Between epochs, as we hold the lock; the supervisor then ends.
-            self._spark.stop()
+            self._end(error)
+
+    def _end(self, error: BaseException) -> None:
+        """End the query with an error between two batches; holds the lock."""
+        self._fail(error)
+        self._spark.stop()
 
     def _caught_up(self, batch_id: int | None) -> dict[str, bool | None]:
-        """What Spark's newest progress says of the substreams.
-
-        Only between epochs, and once it tells of the last batch: otherwise a source that can tell counts as having
-        more to read, unless the substream is idle already.
-        """
-        substreams = self._engine.state.tracker.progress()
+        """What Spark's newest progress says of the substreams."""
+        if not self._attached.is_set():
+            # Spark may run the first batch before it has returned the query to us.
+            return {}
         newest = self._spark.lastProgress
         if newest is None:
             return {}
-        told = json.loads(newest.json)
-        answers = caught_up(self._plan.inputs, told["sources"], [substream.id for substream in substreams])
-        position = self._engine.record.spark
-        if batch_id is not None or position is None or told["batchId"] < position.batch:
-            idle = {substream.id: substream.idle for substream in substreams}
-            return {name: None if answer is None else idle[name] for name, answer in answers.items()}
-        return answers
+        told, position = json.loads(newest.json), self._engine.record.spark
+        between = batch_id is None and position is not None and told["batchId"] >= position.batch
+        return caught_up_by(self._plan.inputs, told, self._engine.state.tracker.progress(), between_batches=between)
 
     def _supervise(self) -> None:
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -15,6 +15,7 @@ from sparkjet.launch import Launch
 from sparkjet.options import QUERY_OPTIONS, Options
 from sparkjet.paths import local_path
 from sparkjet.sinks.files import FilesSink
+from sparkjet.sinks.memory import MemorySink
 from sparkjet.sinks.protocol import Guarantee
 
 if TYPE_CHECKING:
@@ -52,9 +53,7 @@ def start(
     late = (lateRows,) if not isinstance(lateRows, Sequence) else tuple(lateRows)
     _check_kinds(writers, late)
     every = (*writers, *late)
-    if checkpointLocation is not None:
-        writers[0].option("checkpointLocation", checkpointLocation)
-    options = _common_options(every)
+    options = _common_options(every, {"checkpointLocation": checkpointLocation})
     trigger = _only("trigger", [writer.chosen_trigger for writer in every]) or {}
     close_at_end = options.flag("closeWindowsAtEnd")
     if close_at_end and not trigger.get("availableNow"):
@@ -92,10 +91,11 @@ def _check_kinds(writers: Sequence[StreamWriter], late: Sequence[StreamWriter]) 
             raise AnalysisError(message)
 
 
-def _common_options(writers: Sequence[StreamWriter]) -> Options:
+def _common_options(writers: Sequence[StreamWriter], arguments: Mapping[str, str | None]) -> Options:
     common: dict[str, str] = {}
     for option in QUERY_OPTIONS:
-        found = _only(option, [Options(writer.settings).get(option) for writer in writers])
+        given = [arguments.get(option), *(Options(writer.settings).get(option) for writer in writers)]
+        found = _only(option, given)
         if found is not None:
             common[option] = found
     return Options(common)
@@ -120,10 +120,11 @@ def _outputs(writers: Sequence[StreamWriter], late: Sequence[StreamWriter]) -> l
     dropped: list[Callable[[str], Output]] = [writer.output for writer in late]
     dropped += [partial(_late_files, writer.stage, path) for writer, path in paths if path is not None]
     outputs += [make(name) for make, name in zip(dropped, _names("late", len(dropped)), strict=True)]
-    directories = [output.sink.directory for output in outputs if isinstance(output.sink, FilesSink)]
-    for directory in directories:
-        if directories.count(directory) > 1:
-            message = f"start: two outputs write to {directory}. Give each a directory of its own."
+    places = [str(output.sink.directory) for output in outputs if isinstance(output.sink, FilesSink)]
+    places += [f"the table {output.sink.view}" for output in outputs if isinstance(output.sink, MemorySink)]
+    for place in places:
+        if places.count(place) > 1:
+            message = f"start: two outputs write to {place}. Give each a place of its own."
             raise AnalysisError(message)
     return outputs
 

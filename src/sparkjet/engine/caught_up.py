@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sparkjet.engine.inputs import Input
+    from sparkjet.time import SubstreamProgress
 
 
 def caught_up(
@@ -42,6 +43,25 @@ def caught_up(
                 name = full_name.removeprefix(each.prefix)
                 answers[full_name] = _all(_at_end(name, s.get("endOffset"), s.get("latestOffset")) for s in own)
     return answers
+
+
+def caught_up_by(
+    inputs: Sequence[Input], progress: dict[str, Any], substreams: Sequence[SubstreamProgress], *, between_batches: bool
+) -> dict[str, bool | None]:
+    """The same from Spark's newest progress, as far as it can be believed.
+
+    Args:
+        inputs: The query's inputs.
+        progress: Spark's progress.
+        substreams: Those of the query.
+        between_batches: Whether no batch runs and the progress tells of the last one. Otherwise a source that can tell
+            counts as having more to read, unless the substream is idle already.
+    """
+    idle = {substream.id: substream.idle for substream in substreams}
+    answers = caught_up(inputs, progress["sources"], list(idle))
+    if between_batches:
+        return answers
+    return {name: None if answer is None else idle[name] for name, answer in answers.items()}
 
 
 def _all(answers: Any) -> bool | None:

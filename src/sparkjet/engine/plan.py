@@ -95,7 +95,7 @@ class Plan:
     def uses_clock(self) -> bool:
         """Whether an epoch can be due while nothing arrives."""
         return any(each.watermark.uses_clock for each in self.inputs) or any(
-            output.early_period is not None for output in self.outputs
+            bool(output.early_period) for output in self.outputs
         )
 
     @property

@@ -30,7 +30,7 @@ class MemorySink(OutboxSink):
         if not view:
             message = 'format("memory") needs queryName(…): it is the name of the table.'
             raise AnalysisError(message)
-        self._view = view
+        self.view = view
         self._target = session
         self._rows: list[Row] = []
         self._schema: StructType | None = None
@@ -51,4 +51,4 @@ class MemorySink(OutboxSink):
 
     def _show(self) -> None:
         assert self._schema is not None  # noqa: S101 - check() comes first
-        self._target.createDataFrame(self._rows, self._schema).createOrReplaceTempView(self._view)
+        self._target.createDataFrame(self._rows, self._schema).createOrReplaceTempView(self.view)
