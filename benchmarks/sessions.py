@@ -1,25 +1,24 @@
 """What an epoch of sessions costs that touches 1,000 open ones, of 10,000 and of 1,000,000.
 
-Run by hand: ``python benchmarks/sessions.py [ROUNDS]``. Both sizes take turns in one warm driver, and only the session
+Run by hand: ``python -m benchmarks.sessions [ROUNDS]``. Both sizes take turns in one warm driver, and only the session
 operator is measured: its partial rows are made beforehand. An epoch extends 900 sessions, opens 100, and moves the
 watermark past a few hundred. The state that an epoch may touch is spread evenly over event time.
 """
 
 from __future__ import annotations
 
-import os
 import statistics
 import sys
 import time
 from dataclasses import dataclass
 
-os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from benchmarks.local import local_session
 from sparkjet import functions as J
 from sparkjet.aggregate import Inputs
+from sparkjet.engine.parts import configure
 from sparkjet.time import MIN
 from sparkjet.windows import Accumulators, Segment, SegmentStatistics, SessionWindows
 
@@ -85,22 +84,8 @@ class Feed:
 
 def main(rounds: int) -> None:
     """Measure and print."""
-    session = (
-        SparkSession.builder.master("local[2]")
-        .appName("sparkjet-benchmark")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.memory", "4g")
-        .config("spark.sql.adaptive.enabled", "false")
-        .config("spark.sql.shuffle.partitions", str(PARTITIONS))
-        .config("spark.python.sql.dataFrameDebugging.enabled", "false")
-        .config("spark.ui.enabled", "false")
-        # Otherwise one segment more renumbers the stages of the plan, and all its code is compiled again.
-        .config("spark.sql.codegen.useIdInClassName", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .getOrCreate()
-    )
-    session.sparkContext.setLogLevel("ERROR")
+    session = local_session()
+    configure(session, PARTITIONS)
     compiled = session._jvm.org.apache.spark.metrics.source.CodegenMetrics.METRIC_COMPILATION_TIME()
     feeds = [Feed(session, size) for size in SIZES]
     seconds: dict[int, list[float]] = {size: [] for size in SIZES}

@@ -1,22 +1,20 @@
 """What it costs to follow the watermark of 1, 16 and 256 substreams below a filter, in one pass.
 
-Run by hand: ``python benchmarks/substreams.py [ROUNDS]``. Stage 1 of a simple window (count and sum, 1,000 keys)
+Run by hand: ``python -m benchmarks.substreams [ROUNDS]``. Stage 1 of a simple window (count and sum, 1,000 keys)
 over 4 million generated rows, half of which a filter drops; the numbers of substreams take turns in one warm driver.
 """
 
 from __future__ import annotations
 
-import os
 import statistics
 import sys
 import time
-
-os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import sparkjet as sj
+from benchmarks.local import local_session
 from sparkjet import functions as J
 from sparkjet.columns import KEPT, ONLY_SUBSTREAM, SUBSTREAM, TIME
 from sparkjet.engine.aggregation import InputBatch, aggregate
@@ -76,18 +74,7 @@ def _told(substreams: int) -> Seen:
 
 def main(rounds: int) -> None:
     """Measure and print."""
-    session = (
-        SparkSession.builder.master("local[2]")
-        .appName("sparkjet-benchmark")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.memory", "4g")
-        .config("spark.python.sql.dataFrameDebugging.enabled", "false")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .getOrCreate()
-    )
-    session.sparkContext.setLogLevel("ERROR")
+    session = local_session()
     configure(session, 2)
     query = plan(session)
     seconds: dict[tuple[int, Seen], list[float]] = {}

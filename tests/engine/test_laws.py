@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import sparkjet as sj
 from sparkjet import functions as J
 from sparkjet.time import MIN, WindowGrid
 from tests.engine.run import EngineRun, Event, source
+from tests.laws import law
 from tests.windows import model, session_model
 
 if TYPE_CHECKING:
@@ -200,16 +201,6 @@ def runs(draw: st.DrawFn, prefixes: Sequence[str]) -> list[Epoch]:
     return epochs
 
 
-def _law(examples: int) -> settings:
-    return settings(
-        max_examples=examples,
-        deadline=None,
-        derandomize=True,
-        database=None,
-        suppress_health_check=[HealthCheck.function_scoped_fixture],
-    )
-
-
 FIXED = [
     Epoch([Event("a", "x", 1), Event("b", "x", 3, 2), Event("a", "y", -4), Event("a", None, 9, -3)], 0),
     Epoch([Event("b", "x", 11, 5), Event("a", "x", 10), Event("a", "x", 2, 7), Event("a", None, 14)], 30),
@@ -244,12 +235,12 @@ def test_the_engine_equals_the_naive_model(
 
     @example(epochs=fixed(case, FIXED))
     @example(epochs=fixed(case, ON_THE_EDGE))
-    @_law(1)
+    @law(1)
     @given(epochs=runs(list(case.policies)))
-    def law(epochs: list[Epoch]) -> None:
+    def holds(epochs: list[Epoch]) -> None:
         check(spark.newSession(), case, epochs, tmp_path_factory.mktemp("laws"))
 
-    law()
+    holds()
 
 
 @pytest.mark.long
@@ -260,9 +251,9 @@ def test_the_engine_equals_the_naive_model_over_many_runs(
 ) -> None:
     case = CASES[name]
 
-    @_law(40)
+    @law(40)
     @given(epochs=runs(list(case.policies)))
-    def law(epochs: list[Epoch]) -> None:
+    def holds(epochs: list[Epoch]) -> None:
         check(spark.newSession(), case, epochs, tmp_path_factory.mktemp("laws"))
 
-    law()
+    holds()

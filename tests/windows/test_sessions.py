@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from pyspark.sql import functions as F
 
@@ -15,6 +15,7 @@ from sparkjet import functions as J
 from sparkjet.aggregate import Aggregate, Inputs
 from sparkjet.time import MAX, MIN
 from sparkjet.windows import Accumulators, Segment, SegmentStatistics, SessionWindows
+from tests.laws import law
 from tests.windows.model import Batch, Event, Fold, Row
 from tests.windows.session_model import naive, sessions
 from tests.windows.session_run import SessionRun, session_of
@@ -91,16 +92,6 @@ def check_modes(session: SparkSession, run: Run, home: Path, *, limited: bool) -
         assert len(session.sparkContext._jsc.getPersistentRDDs()) == held
 
 
-def _law(examples: int) -> settings:
-    return settings(
-        max_examples=examples,
-        deadline=None,
-        derandomize=True,
-        database=None,
-        suppress_health_check=[HealthCheck.function_scoped_fixture],
-    )
-
-
 @pytest.fixture(scope="module")
 def session(spark: SparkSession) -> SparkSession:
     return session_of(spark)
@@ -108,7 +99,7 @@ def session(spark: SparkSession) -> SparkSession:
 
 @pytest.mark.parametrize("limited", LIMITS.values(), ids=list(LIMITS))
 @example(run=EXAMPLE)
-@_law(1)
+@law(1)
 @given(run=runs())
 def test_sessions_equal_the_naive_ones(
     session: SparkSession, limited: bool, run: Run, tmp_path_factory: pytest.TempPathFactory
@@ -119,7 +110,7 @@ def test_sessions_equal_the_naive_ones(
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("limited", LIMITS.values(), ids=list(LIMITS))
-@_law(40)
+@law(40)
 @given(run=runs())
 def test_sessions_equal_the_naive_ones_over_many_runs(
     session: SparkSession, limited: bool, run: Run, tmp_path_factory: pytest.TempPathFactory

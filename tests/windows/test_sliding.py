@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from pyspark.sql import functions as F
 
 from sparkjet import functions as J
 from sparkjet.aggregate import Aggregate
 from sparkjet.time import WindowGrid
+from tests.laws import law
 from tests.windows.model import Batch, Event, Fold, Row, naive
 from tests.windows.operator import OperatorRun
 
@@ -106,19 +107,9 @@ def check_modes(
         assert operator.state.operator.segments == []
 
 
-def _law(examples: int) -> settings:
-    return settings(
-        max_examples=examples,
-        deadline=None,
-        derandomize=True,
-        database=None,
-        suppress_health_check=[HealthCheck.function_scoped_fixture],
-    )
-
-
 @pytest.mark.parametrize("path", list(PATHS))
 @example(run=EXAMPLE)
-@_law(1)
+@law(1)
 @given(run=runs())
 def test_windows_equal_the_naive_ones(
     spark: SparkSession, path: str, run: tuple[WindowGrid, list[Batch]], tmp_path_factory: pytest.TempPathFactory
@@ -129,7 +120,7 @@ def test_windows_equal_the_naive_ones(
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("path", list(PATHS))
-@_law(40)
+@law(40)
 @given(run=runs())
 def test_windows_equal_the_naive_ones_over_many_runs(
     spark: SparkSession, path: str, run: tuple[WindowGrid, list[Batch]], tmp_path_factory: pytest.TempPathFactory
