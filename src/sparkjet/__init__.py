@@ -11,6 +11,7 @@ from sparkjet.errors import (
     SparkjetError,
     UnsettledError,
 )
+from sparkjet.python_aggregates import python_aggregate
 from sparkjet.query import StreamingQuery
 from sparkjet.reading import read_files
 from sparkjet.starting import start
@@ -57,6 +58,7 @@ __all__ = [
     "limiting_real_time_lag",
     "limiting_timestamp_and_wall_clock_lag",
     "no_throttling",
+    "python_aggregate",
     "read_files",
     "session_window",
     "start",

@@ -42,10 +42,14 @@ class AggregateOperation:
         combine_group: ``combine`` of all rows of a group, as aggregate Columns; a speed-up that must give the same.
             Needed with ``deduct``: then each Column is one plain call, such as ``F.sum``, that takes ``.over(window)``,
             and ``deduct(create, a)`` next to ``a`` cancels it.
+        scan: ``combine`` as a Column over an array of structs of the fields, for operations that Spark allows in no
+            lambda, such as Python functions: element i becomes elements 0 to i combined. Needs ``combine_group``,
+            whose Columns then need not take ``.over(window)``.
         bounded: False if the accumulator grows with its input, as lists and sets do.
 
     Raises:
-        AnalysisError: The fields of ``accumulate`` and ``create`` differ, or ``deduct`` has no ``combine_group``.
+        AnalysisError: The fields of ``accumulate`` and ``create`` differ, or ``deduct`` or ``scan`` has no
+            ``combine_group``.
 
     The root mean square of a column, for use in ``agg(rms.alias("rms"))``:
 
@@ -67,6 +71,7 @@ class AggregateOperation:
     finish: Callable[[Accumulator], Column]
     deduct: Callable[[Accumulator, Accumulator], Accumulator] | None = None
     combine_group: Callable[[Accumulator], Accumulator] | None = None
+    scan: Callable[[Column], Column] | None = None
     bounded: bool = True
 
     def __post_init__(self) -> None:
@@ -74,6 +79,11 @@ class AggregateOperation:
             raise AnalysisError(
                 "AggregateOperation: accumulate and create must have the same fields and at least one, "
                 f"not {sorted(self.accumulate)} and {sorted(self.create)}."
+            )
+        if self.scan is not None and self.combine_group is None:
+            raise AnalysisError(
+                "AggregateOperation: scan needs combine_group, since what needs a scan cannot be folded with combine. "
+                "Give both, or leave scan out."
             )
         if self.deduct is not None and self.combine_group is None:
             raise AnalysisError(

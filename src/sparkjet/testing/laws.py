@@ -48,6 +48,10 @@ _LAWS = (
     _Law("deduct does not negate", "removed", "ab", "combine_group of all, deduct(create, c)", "combine(a, b)"),
     _Law("combine_group differs over a window", "running3", "abc", "its third row of a, b, c", "combine of a, b, c"),
     _Law("deduct does not negate", "running4", "bc", "combine_group over a, b, c, deduct(create, a)", "combine(b, c)"),
+    _Law("scan differs from combine", "scan1", "a", "the first element of a scan of a, b, c", "a"),
+    _Law("scan differs from combine", "scan2", "ab", "the second element of a scan of a, b, c", "combine(a, b)"),
+    _Law("scan differs from combine", "scan3", "abc", "the third element of a scan of a, b, c", "combine of a, b, c"),
+    _Law("deduct does not negate", "scan4", "bc", "a scan of a, b, c, deduct(create, a)", "combine(b, c)"),
 )
 
 
@@ -62,8 +66,8 @@ def check_aggregate(
     """Check that an aggregate computed in parts gives what it gives in one piece.
 
     The samples are dealt into three parts a, b and c. Then ``create`` must be neutral, ``combine`` commutative and
-    associative, and combining must give what accumulating all rows at once gives; ``combine_group`` must give what
-    ``combine`` gives; ``deduct`` must undo ``combine`` field by field, and what it negates must cancel in
+    associative, and combining must give what accumulating all rows at once gives; ``combine_group`` and ``scan`` must
+    give what ``combine`` gives; ``deduct`` must undo ``combine`` field by field, and what it negates must cancel in
     ``combine_group``, also over a running window. Three Spark jobs, however many aggregates and groups there are.
 
     Args:

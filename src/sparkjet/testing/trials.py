@@ -98,6 +98,13 @@ class Subject:
             undone, nothing = self.operation.deduct(ab, b), self.operation.deduct(a, a)
             for name, accumulator in (("undone", undone), ("fields", a), ("nothing", nothing), ("empty", e)):
                 sides[name] = F.struct(*self.flat(self.typed(accumulator)))
+        if self.operation.scan is not None:
+            negated = () if self.operation.deduct is None else (self.negated(a),)
+            items = (F.struct(*(p[field].alias(field) for field in self.types)) for p in (a, b, c, *negated))
+            scanned = self.operation.scan(F.array(*items))
+            for length in range(1, 4 + len(negated)):
+                part = scanned[length - 1]
+                sides[f"scan{length}"] = self.operation.finish(self.typed({f: part[f] for f in self.types}))
         return sides
 
     def grouped(self, window: WindowSpec | None = None) -> list[Column]:
@@ -134,6 +141,7 @@ def grouped(dealt: DataFrame, subjects: Sequence[Subject]) -> DataFrame:
     """The sides of the laws that come from ``combine_group``: a row per group, ``prefix`` + trial each a column."""
     grouping = [s for s in subjects if s.operation.combine_group is not None]
     deducting = [s for s in grouping if s.operation.deduct is not None]
+    running_over = [s for s in deducting if s.operation.scan is None]
 
     def item(trial: str, order: int, part: str | None, *, negated: bool = False) -> Column:
         columns: list[Column] = []
@@ -160,14 +168,18 @@ def grouped(dealt: DataFrame, subjects: Sequence[Subject]) -> DataFrame:
     running = rows.where(is_running).select(
         GROUP,
         F.concat(_TRIAL, _ORDER).alias(_TRIAL),
-        *(column for s in deducting for column in s.grouped(windows)),
+        *(column for s in running_over for column in s.grouped(windows)),
     )
     results = groups.select(GROUP, _TRIAL, *(s.finished() for s in grouping)).unionByName(
-        running.select(GROUP, _TRIAL, *(s.finished() for s in deducting)), allowMissingColumns=True
+        running.select(GROUP, _TRIAL, *(s.finished() for s in running_over)), allowMissingColumns=True
     )
     sides = [
         F.first(F.when(F.col(_TRIAL) == trial, F.col(s.prefix)), ignorenulls=True).alias(s.prefix + trial)
         for s in grouping
-        for trial in ("group", "single", *(("removed", "running3", "running4") if s in deducting else ()))
+        for trial in (
+            *("group", "single"),
+            *(("removed",) if s in deducting else ()),
+            *(("running3", "running4") if s in running_over else ()),
+        )
     ]
     return results.groupBy(GROUP).agg(F.count(F.lit(1)), *sides)

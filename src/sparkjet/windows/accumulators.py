@@ -7,6 +7,7 @@ code for sums and maxima of flat columns, not for those of a struct.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -105,6 +106,10 @@ class Accumulators:
 
     def running(self, partials: DataFrame, keys: Sequence[str], order: str) -> DataFrame:
         """Replace each row's fields by those of itself and all earlier rows of its key combined."""
+        if any(operation.scan is not None for _, operation in self.results):
+            lists = partials.groupBy(*keys).agg(self.listed(order).alias("items"))
+            scanned = lists.select(*keys, self.scan(F.col("items"), order).alias("scanned"))
+            return scanned.select(*keys, F.explode("scanned").alias("item")).select(*keys, "item.*")
         from pyspark.sql.window import Window  # noqa: PLC0415 - pyspark's module needs a running JVM
 
         window = Window.partitionBy(*keys).orderBy(order).rowsBetween(Window.unboundedPreceding, Window.currentRow)
@@ -128,18 +133,44 @@ class Accumulators:
                 columns[flat] = column.cast(self._types[flat])
         return partials.withColumns(columns)
 
-    def scan(self, items: Column) -> Column:
-        """Combine an array of structs from its start: element i of the result holds elements 0 to i combined.
+    def listed(self, order: str) -> Column:
+        """Aggregate Column: the rows of a group as an array of :meth:`item` of ``order``, ascending by that."""
+        items = F.collect_list(self.item(order))
+        if not any(_has_map(self._types[field]) for field in self.fields):
+            return F.sort_array(items)
+        # Spark orders no maps; a comparison by a lambda is slower.
+        return F.array_sort(items, lambda a, b: (a[order] > b[order]).cast("int") - (a[order] < b[order]).cast("int"))
 
-        Fields of the structs that are no accumulator fields (the frame) stay those of element i.
+    def scan(self, items: Column, carried: str) -> Column:
+        """Combine an array of :meth:`item` from its start: element i of the result holds elements 0 to i combined.
+
+        The field ``carried`` stays that of element i.
         """
 
         def step(done: Column, item: Column) -> Column:
-            merged = self._merge(F.element_at(done, -1), item)
+            merged = self._merge(F.element_at(done, -1), item, carried)
             return F.concat(done, F.array(merged))
 
         rest = F.slice(items, 2, F.greatest(F.size(items) - 1, F.lit(0)))
-        return F.aggregate(rest, F.slice(items, 1, 1), step)
+        native = F.aggregate(rest, F.slice(items, 1, 1), step)
+        own: dict[int, Column] = {}
+        for position, (_, operation) in enumerate(self.results):
+            if operation.scan is not None:
+                own[position] = operation.scan(F.transform(items, partial(self._part, position)))
+        if not own:
+            return native
+        zipped = F.arrays_zip(native.alias("native"), *(column.alias(f"own{i}") for i, column in own.items()))
+
+        def united(parts: Column) -> Column:
+            fields = [parts["native"][name].alias(name) for name in (carried, ROW_COUNT)]
+            for position, (_, operation) in enumerate(self.results):
+                for field in operation.create:
+                    flat = _flat(position, field)
+                    scanned = parts[f"own{position}"][field] if position in own else parts["native"][flat]
+                    fields.append(scanned.cast(self._types[flat]).alias(flat))
+            return F.struct(*fields)
+
+        return F.transform(zipped, united)
 
     def item(self, *carried: str) -> Column:
         """A partial row as one struct: the ``carried`` columns first, then the fields."""
@@ -149,15 +180,18 @@ class Accumulators:
         """The result Columns, named as the user named them."""
         return [op.finish(self._accumulator(i)).alias(name) for i, (name, op) in enumerate(self.results)]
 
-    def _merge(self, left: Column, right: Column) -> Column:
-        """The struct ``right`` with its accumulators combined with those of the struct ``left``."""
+    def _merge(self, left: Column, right: Column, carried: str) -> Column:
+        """The struct ``right`` with its accumulators combined with those of ``left``; not those that have a scan."""
         changed = {ROW_COUNT: left[ROW_COUNT] + right[ROW_COUNT]}
         for position, (_, operation) in enumerate(self.results):
+            if operation.scan is not None:
+                changed |= {_flat(position, field): right[_flat(position, field)] for field in operation.create}
+                continue
             combined = operation.combine(self._inside(position, left), self._inside(position, right))
             for field, column in combined.items():
                 flat = _flat(position, field)
                 changed[flat] = column.cast(self._types[flat])
-        return F.struct(right["frame"].alias("frame"), *(changed[name].alias(name) for name in self.fields))
+        return F.struct(right[carried].alias(carried), *(changed[name].alias(name) for name in self.fields))
 
     def _fold(self, position: int, operation: AggregateOperation) -> Column:
         empty = F.struct(
@@ -179,12 +213,25 @@ class Accumulators:
     def _accumulator(self, position: int) -> Mapping[str, Column]:
         return {field: F.col(_flat(position, field)) for field in self.results[position][1].create}
 
+    def _part(self, position: int, struct: Column) -> Column:
+        """One operation's fields of a struct, as a struct under their own names."""
+        return F.struct(*(column.alias(field) for field, column in self._inside(position, struct).items()))
+
     def _inside(self, position: int, struct: Column) -> Mapping[str, Column]:
         return {field: struct[_flat(position, field)] for field in self.results[position][1].create}
 
 
 def _flat(position: int, field: str) -> str:
     return f"acc{position}_{field}"
+
+
+def _has_map(found: DataType) -> bool:
+    """Whether there is a map in a type, or inside of it."""
+    if isinstance(found, ArrayType):
+        return _has_map(found.elementType)
+    if isinstance(found, StructType):
+        return any(_has_map(field.dataType) for field in found.fields)
+    return isinstance(found, MapType)
 
 
 def _nullable(found: DataType) -> DataType:

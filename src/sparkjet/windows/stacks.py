@@ -103,7 +103,7 @@ class StacksPath:
         """One row per key and block: its frames in ascending order, as an array of structs."""
         start = F.col("frame") - self._window.step
         block = start - F.pmod(start - self._window.offset, F.lit(self._window.size))
-        items = F.sort_array(F.collect_list(self._accumulators.item("frame"))).alias("items")
+        items = self._accumulators.listed("frame").alias("items")
         return frames.withColumn("block", block).groupBy(*self._keys, "block").agg(items)
 
     def _prefix_spans(self, lists: DataFrame, closing: ClosingRange) -> DataFrame:
@@ -113,7 +113,9 @@ class StacksPath:
             following = F.get(F.col("items"), index + 1)["frame"]
             return self._span(item, item["frame"], F.coalesce(following - self._window.step, block_end))
 
-        scanned = lists.select(*self._keys, "block", "items", self._accumulators.scan(F.col("items")).alias("scanned"))
+        scanned = lists.select(
+            *self._keys, "block", "items", self._accumulators.scan(F.col("items"), "frame").alias("scanned")
+        )
         return self._unfold(scanned, F.transform("scanned", span))
 
     def _suffix_spans(self, lists: DataFrame) -> DataFrame:
@@ -123,7 +125,7 @@ class StacksPath:
             before = F.when(index > 0, F.get(F.col("items"), index - 1)["frame"] + size)
             return self._span(item, F.coalesce(before, F.col("block") + size + step), item["frame"] + size - step)
 
-        backwards = F.reverse(self._accumulators.scan(F.reverse(F.col("items"))))
+        backwards = F.reverse(self._accumulators.scan(F.reverse(F.col("items")), "frame"))
         scanned = lists.select(*self._keys, "block", "items", backwards.alias("scanned"))
         return self._unfold(scanned, F.transform("scanned", span)).where("low <= high")
 
