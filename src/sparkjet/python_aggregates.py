@@ -125,7 +125,7 @@ def _operation(
     scanned = ArrayType(StructType([StructField(_FIELD, accumulator)]))
 
     def udf(function: Callable[..., Any], returned: DataType) -> Callable[..., Column]:
-        made: Callable[..., Column] = arrow_udf(function, returned)
+        made: Callable[..., Column] = arrow_udf(function, returned)  # type: ignore[call-overload] # takes any
         return made
 
     accumulated, grouped = udf(parts.accumulate_groups, accumulator), udf(parts.combine_groups, accumulator)
