@@ -121,9 +121,8 @@ def test_a_checkpoint_of_another_query_is_refused(spark: SparkSession, half_done
 
 
 def _delta(place: Place) -> Path:
-    windows = newest_record(place).windows
-    assert windows is not None
-    delta = windows.deltas[0]
+    (stage,) = newest_record(place).stages.values()
+    delta = stage.deltas[0]
     return place.home / "snapshots" / "state" / delta.name / delta.files[0]
 
 

@@ -126,14 +126,24 @@ def _check_checkpoint(spark_directory: Path, record: Record | None) -> None:
 
 def _check_fingerprint(saved: dict[str, Any], current: dict[str, Any]) -> None:
     """Refuse a query whose saved partial rows would no longer fit."""
-    changed = [part for part in current if _plain(saved.get(part)) != _plain(current[part])]
+    saved, current = _parts_of(saved), _parts_of(current)
+    changed = [part for part in {**saved, **current} if _plain(saved.get(part)) != _plain(current.get(part))]
     if changed:
-        details = "; ".join(f"{part} were {saved.get(part)}, are {current[part]}" for part in changed)
+        details = "; ".join(f"{part} were {saved.get(part)}, are {current.get(part)}" for part in changed)
         message = (
             f"The query has changed since its last run: {details}. Saved partial results do not fit. Change it back, "
             "or start anew with another checkpointLocation. (Length, slide and offset of the window may change.)"
         )
         raise RecoveryError(message)
+
+
+def _parts_of(fingerprint: dict[str, Any]) -> dict[str, Any]:
+    """What is compared on its own, so that a refusal names the keys or the aggregates and not the whole stage."""
+    return {
+        (f"{stage} {part}" if isinstance(value, dict) else stage): shown
+        for stage, value in fingerprint.items()
+        for part, shown in (value.items() if isinstance(value, dict) else [("", value)])
+    }
 
 
 def _plain(value: object) -> str:
