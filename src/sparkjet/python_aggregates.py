@@ -39,7 +39,7 @@ def python_aggregate(
     inherit from: what Spark sends to the workers is then the code and nothing else, and each is tested without Spark.
     An accumulator is a value of the declared type, in memory and in a snapshot a Spark column; it is never pickled.
 
-    **Cost.** An input row costs about 15 times what ``J.sum`` and ``J.count`` cost together (docs/guide/aggregates.md
+    **Cost.** An input row costs about 4 times what ``J.sum`` and ``J.count`` cost together (docs/guide/aggregates.md
     has the figures), as each is shuffled and goes to Python, and the rows of one key and frame are in memory at once.
     Windows cost as with other aggregates: a slide of two stacks or deduct does not depend on the length. Prefer
     :mod:`sparkjet.functions` and AggregateOperation for what they can say; they go together in one ``agg``.
