@@ -6,9 +6,9 @@ code for sums and maxima of flat columns, not for those of a struct.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 ROW_COUNT = "row_count"
+T = TypeVar("T")
 
 
 class Accumulators:
@@ -35,6 +36,17 @@ class Accumulators:
     def __init__(self, results: Sequence[tuple[str, AggregateOperation]], schema: StructType) -> None:
         self.results = tuple(results)
         self._types = {field.name: _nullable(field.dataType) for field in schema.fields}
+        self._built: dict[tuple[str, ...], Any] = {}
+
+    def once(self, *name: str, build: Callable[[], T]) -> T:
+        """What ``build`` gives, built at the first call and the same in every epoch.
+
+        A Column built again has new names for the variables of its lambdas: Spark would compile it again, and the
+        calls to the JVM that build one take longer than a small epoch has.
+        """
+        if name not in self._built:
+            self._built[name] = build()
+        return cast("T", self._built[name])
 
     @staticmethod
     def aggregations(results: Sequence[tuple[str, AggregateOperation]]) -> list[Column]:
@@ -81,35 +93,22 @@ class Accumulators:
             beside: Further aggregate Columns by name, which stand before the fields in the result.
         """
         extra = beside or {}
-        native = [*(column.alias(name) for name, column in extra.items()), F.sum(ROW_COUNT).alias(ROW_COUNT)]
-        folded: dict[int, AggregateOperation] = {}
-        for position, (_, operation) in enumerate(self.results):
-            if operation.combine_group is None:
-                folded[position] = operation
-                entry = F.struct(*(F.col(_flat(position, field)).alias(field) for field in operation.create))
-                native.append(F.collect_list(entry).alias(_flat(position, "list")))
-            else:
-                combined = operation.combine_group(self._accumulator(position))
-                native += [self._typed(position, field, column) for field, column in combined.items()]
-        grouped = partials.groupBy(*by).agg(*native)
-        if not folded:
+        native = self.once("combined", build=self._combined)
+        grouped = partials.groupBy(*by).agg(*(column.alias(name) for name, column in extra.items()), *native)
+        folds = self.once("folds", build=self._folds)
+        if not folds:
             return grouped
-        for position, operation in folded.items():
-            grouped = grouped.withColumn(_flat(position, "all"), self._fold(position, operation))
-        columns = [F.col(name) for name in (*by, *extra, ROW_COUNT)]
-        for position, (_, operation) in enumerate(self.results):
-            for field in operation.create:
-                flat = _flat(position, field)
-                folded_field = F.col(_flat(position, "all"))[field].alias(flat)
-                columns.append(folded_field if position in folded else F.col(flat))
-        return grouped.select(*columns)
+        return grouped.withColumns(folds).select(*by, *extra, ROW_COUNT, *self.once("unfolded", build=self._unfolded))
 
     def running(self, partials: DataFrame, keys: Sequence[str], order: str) -> DataFrame:
         """Replace each row's fields by those of itself and all earlier rows of its key combined."""
         if any(operation.scan is not None for _, operation in self.results):
             lists = partials.groupBy(*keys).agg(self.listed(order).alias("items"))
-            scanned = lists.select(*keys, self.scan(F.col("items"), order).alias("scanned"))
-            return scanned.select(*keys, F.explode("scanned").alias("item")).select(*keys, "item.*")
+            scan = self.once("running", order, build=lambda: self.scan(F.col("items"), order).alias("scanned"))
+            return lists.select(*keys, scan).select(*keys, F.explode("scanned").alias("item")).select(*keys, "item.*")
+        return partials.withColumns(self.once("running", order, *keys, build=lambda: self._running(keys, order)))
+
+    def _running(self, keys: Sequence[str], order: str) -> dict[str, Column]:
         from pyspark.sql.window import Window  # noqa: PLC0415 - pyspark's module needs a running JVM
 
         window = Window.partitionBy(*keys).orderBy(order).rowsBetween(Window.unboundedPreceding, Window.currentRow)
@@ -120,10 +119,13 @@ class Accumulators:
             for field, column in combined.items():
                 flat = _flat(position, field)
                 columns[flat] = column.over(window).cast(self._types[flat])
-        return partials.withColumns(columns)
+        return columns
 
     def negated(self, partials: DataFrame) -> DataFrame:
         """Replace each row's fields by what undoes them: the empty accumulator minus this one."""
+        return partials.withColumns(self.once("negated", build=self._negated))
+
+    def _negated(self) -> dict[str, Column]:
         columns = {ROW_COUNT: -F.col(ROW_COUNT)}
         for position, (_, operation) in enumerate(self.results):
             assert operation.deduct is not None  # noqa: S101 - deductible operations have one
@@ -131,10 +133,13 @@ class Accumulators:
             for field, column in deducted.items():
                 flat = _flat(position, field)
                 columns[flat] = column.cast(self._types[flat])
-        return partials.withColumns(columns)
+        return columns
 
     def listed(self, order: str) -> Column:
         """Aggregate Column: the rows of a group as an array of :meth:`item` of ``order``, ascending by that."""
+        return self.once("listed", order, build=lambda: self._listed(order))
+
+    def _listed(self, order: str) -> Column:
         items = F.collect_list(self.item(order))
         if not any(_has_map(self._types[field]) for field in self.fields):
             return F.sort_array(items)
@@ -178,7 +183,40 @@ class Accumulators:
 
     def finish(self) -> list[Column]:
         """The result Columns, named as the user named them."""
+        return self.once("finish", build=self._finish)
+
+    def _finish(self) -> list[Column]:
         return [op.finish(self._accumulator(i)).alias(name) for i, (name, op) in enumerate(self.results)]
+
+    def _combined(self) -> list[Column]:
+        """Aggregate Columns that combine partial rows, those that can be folded only as lists."""
+        columns = [F.sum(ROW_COUNT).alias(ROW_COUNT)]
+        for position, (_, operation) in enumerate(self.results):
+            if operation.combine_group is None:
+                entry = F.struct(*(F.col(_flat(position, field)).alias(field) for field in operation.create))
+                columns.append(F.collect_list(entry).alias(_flat(position, "list")))
+            else:
+                combined = operation.combine_group(self._accumulator(position))
+                columns += [self._typed(position, field, column) for field, column in combined.items()]
+        return columns
+
+    def _folds(self) -> dict[str, Column]:
+        """The lists folded, each into one struct."""
+        return {
+            _flat(position, "all"): self._fold(position, operation)
+            for position, (_, operation) in enumerate(self.results)
+            if operation.combine_group is None
+        }
+
+    def _unfolded(self) -> list[Column]:
+        """The fields after :meth:`_folds`."""
+        return [
+            F.col(_flat(position, "all"))[field].alias(_flat(position, field))
+            if operation.combine_group is None
+            else F.col(_flat(position, field))
+            for position, (_, operation) in enumerate(self.results)
+            for field in operation.create
+        ]
 
     def _merge(self, left: Column, right: Column, carried: str) -> Column:
         """The struct ``right`` with its accumulators combined with those of ``left``; not those that have a scan."""

@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
 from sparkjet.windows.accumulators import ROW_COUNT, Accumulators
+from sparkjet.windows.constants import constant
 from sparkjet.windows.segments import release
 from sparkjet.windows.spans import ClosingRange, windows_of
 
@@ -48,9 +49,9 @@ class DeductPath:
         floor = closing.after if closing.after is None or known is not None else closing.after - size
         leave_floor = None if closing.after is None else closing.after - size
         frame = F.col("frame")
-        entering = frames.where(closing.above(frame, floor) & (frame <= closing.upto)).withColumnRenamed("frame", "low")
+        entering = frames.where(closing.within(frame, floor, closing.upto)).withColumnRenamed("frame", "low")
         leaving = self._accumulators.negated(
-            frames.where(closing.above(frame, leave_floor) & (frame <= closing.upto - size))
+            frames.where(closing.within(frame, leave_floor, closing.upto - size))
         ).select(*keys, (frame + size).alias("low"), *self._accumulators.fields)
         changes = entering.select(*keys, "low", *self._accumulators.fields).unionByName(leaving)
         if known is not None:
@@ -60,13 +61,13 @@ class DeductPath:
         spans = (
             points.withColumn("next", following)
             .where(F.col(ROW_COUNT) > 0)
-            .withColumn("high", F.coalesce(F.col("next") - closing.step, F.lit(closing.upto)))
+            .withColumn("high", F.coalesce(F.col("next") - closing.step, constant(closing.upto, F.col("low"))))
             .localCheckpoint()
         )
         self.forget()
         self._backing = spans
         latest = spans.where("next IS NULL")
-        self._running = latest.select(*keys, F.lit(closing.upto).alias("low"), *self._accumulators.fields)
+        self._running = latest.select(*keys, constant(closing.upto, F.col("low")).alias("low"), *self._accumulators.fields)
         return windows_of(spans, closing, keys, self._accumulators, unique=True)
 
     def release(self) -> None:

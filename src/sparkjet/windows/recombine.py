@@ -34,7 +34,7 @@ class RecombinePath:
         """Accumulators of every key's windows in ``closing``; ``frames`` holds one row per key and frame or more."""
         frame = F.col("frame")
         floor = None if closing.after is None else closing.after + closing.step - self._window.size
-        spans = frames.where(closing.above(frame, floor) & (frame <= closing.upto)).select(
+        spans = frames.where(closing.within(frame, floor, closing.upto)).select(
             *self._keys,
             frame.alias("low"),
             (frame + self._window.size - self._window.step).alias("high"),

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 
 from sparkjet.time import MIN, WindowGrid
 from sparkjet.windows.accumulators import Accumulators
+from sparkjet.windows.constants import constant
 from sparkjet.windows.deduct import DeductPath
 from sparkjet.windows.recombine import RecombinePath
 from sparkjet.windows.segments import Segment, SegmentStatistics, mergeable
@@ -72,7 +73,7 @@ class SlidingWindows:
 
     def is_late(self, time: Column) -> Column:
         """Whether the first window of a time's frame has been emitted already."""
-        return F.lit(False) if self.closed is None else self.frame_of(time) <= self.closed
+        return F.lit(False) if self.closed is None else self.frame_of(time) <= constant(self.closed, time)
 
     def append(self, segment: Segment) -> None:
         """Take the partial rows of an epoch, merging the newest segments when it is time."""
@@ -81,7 +82,10 @@ class SlidingWindows:
         if not count:
             return
         united = reduce(DataFrame.unionByName, [each.partials for each in self.segments[-count:]])
-        live = united if self.closed is None else united.where(F.col("frame") > self.closed - self.window.size)
+        live = united
+        if self.closed is not None:
+            frame = F.col("frame")
+            live = united.where(frame > constant(self.closed - self.window.size, frame))
         merged = self.accumulators.group(live, *self.keys, "frame").localCheckpoint()
         statistics = SegmentStatistics.measure(merged)
         self._garbage += self.segments[-count:]

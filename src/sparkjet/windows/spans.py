@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from sparkjet.windows.constants import constant
+
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
@@ -25,14 +27,17 @@ class ClosingRange:
     upto: int
     step: int
 
-    def above(self, column: Column, floor: int | None) -> Column:
-        """Condition ``column > floor``, true where there is no floor."""
-        return F.lit(True) if floor is None else column > floor
+    def within(self, frame: Column, floor: int | None, upto: int) -> Column:
+        """Condition ``floor < frame <= upto``; None is no floor."""
+        below = frame <= constant(upto, frame)
+        return below if floor is None else below & (frame > constant(floor, frame))
 
     def ends(self) -> Column:
         """Array of the window ends of a span inside this range, null where there are none."""
-        low = F.col("low") if self.after is None else F.greatest("low", F.lit(self.after + self.step))
-        high = F.least("high", F.lit(self.upto))
+        low, high = F.col("low"), F.col("high")
+        if self.after is not None:
+            low = F.greatest(low, constant(self.after + self.step, low))
+        high = F.least(high, constant(self.upto, high))
         return F.when(low <= high, F.sequence(low, high, F.lit(self.step)))
 
 

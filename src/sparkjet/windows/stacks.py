@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from sparkjet.windows.accumulators import Accumulators
+from sparkjet.windows.constants import constant
 from sparkjet.windows.segments import release
 from sparkjet.windows.spans import ClosingRange, windows_of
 
@@ -71,13 +72,13 @@ class StacksPath:
         else:
             floor = current if live is not None or current is None else current - size
             lists = self._lists(self._select(frames, closing, floor)).localCheckpoint()
-            suffixes = self._suffix_spans(lists.where(F.col("block") < next_block)).localCheckpoint()
+            suffixes = self._suffix_spans(lists.where(F.col("block") < constant(next_block, F.col("block")))).localCheckpoint()
             prefixes = self._prefix_spans(lists, closing).localCheckpoint()
             self._garbage.append(lists)
             spans += [
                 table.select(*self._keys, "low", "high", *self._accumulators.fields) for table in (suffixes, prefixes)
             ]
-            finished = suffixes.where(F.col("block") == next_block - size).select(
+            finished = suffixes.where(F.col("block") == constant(next_block - size, F.col("block"))).select(
                 *self._keys, "low", "high", *self._accumulators.fields
             )
             self._replace(_View(finished, suffixes), self._open_prefixes(prefixes, next_block))
@@ -96,7 +97,7 @@ class StacksPath:
 
     def _select(self, frames: DataFrame, closing: ClosingRange, floor: int | None) -> DataFrame:
         frame = F.col("frame")
-        chosen = frames.where(closing.above(frame, floor) & (frame <= closing.upto))
+        chosen = frames.where(closing.within(frame, floor, closing.upto))
         return self._accumulators.group(chosen, *self._keys, "frame")
 
     def _lists(self, frames: DataFrame) -> DataFrame:
@@ -107,16 +108,16 @@ class StacksPath:
         return frames.withColumn("block", block).groupBy(*self._keys, "block").agg(items)
 
     def _prefix_spans(self, lists: DataFrame, closing: ClosingRange) -> DataFrame:
-        block_end = F.least(F.col("block") + self._window.size, F.lit(closing.upto))
-
         def span(item: Column, index: Column) -> Column:
             following = F.get(F.col("items"), index + 1)["frame"]
-            return self._span(item, item["frame"], F.coalesce(following - self._window.step, block_end))
+            return self._span(item, item["frame"], F.coalesce(following - self._window.step, F.col("last")))
 
-        scanned = lists.select(
-            *self._keys, "block", "items", self._accumulators.scan(F.col("items"), "frame").alias("scanned")
-        )
-        return self._unfold(scanned, F.transform("scanned", span))
+        once = self._accumulators.once
+        scanned = once("prefixes", build=lambda: self._accumulators.scan(F.col("items"), "frame").alias("scanned"))
+        spans = once("prefix spans", build=lambda: F.explode(F.transform("scanned", span)).alias("span"))
+        block = F.col("block")
+        last = F.least(block + self._window.size, constant(closing.upto, block)).alias("last")
+        return self._unfold(lists.select(*self._keys, "block", "items", last, scanned), spans)
 
     def _suffix_spans(self, lists: DataFrame) -> DataFrame:
         size, step = self._window.size, self._window.step
@@ -125,23 +126,26 @@ class StacksPath:
             before = F.when(index > 0, F.get(F.col("items"), index - 1)["frame"] + size)
             return self._span(item, F.coalesce(before, F.col("block") + size + step), item["frame"] + size - step)
 
-        backwards = F.reverse(self._accumulators.scan(F.reverse(F.col("items")), "frame"))
-        scanned = lists.select(*self._keys, "block", "items", backwards.alias("scanned"))
-        return self._unfold(scanned, F.transform("scanned", span)).where("low <= high")
+        def backwards() -> Column:
+            return F.reverse(self._accumulators.scan(F.reverse(F.col("items")), "frame")).alias("scanned")
+
+        scanned = self._accumulators.once("suffixes", build=backwards)
+        spans = self._accumulators.once(
+            "suffix spans", build=lambda: F.explode(F.transform("scanned", span)).alias("span")
+        )
+        return self._unfold(lists.select(*self._keys, "block", "items", scanned), spans).where("low <= high")
 
     def _span(self, item: Column, low: Column, high: Column) -> Column:
         fields = (item[name].alias(name) for name in ("frame", *self._accumulators.fields))
         return F.struct(low.alias("low"), high.alias("high"), *fields)
 
     def _unfold(self, scanned: DataFrame, spans: Column) -> DataFrame:
-        return scanned.select(*self._keys, "block", F.explode(spans).alias("span")).select(
-            *self._keys, "block", "span.*"
-        )
+        return scanned.select(*self._keys, "block", spans).select(*self._keys, "block", "span.*")
 
     def _open_prefixes(self, prefixes: DataFrame, block: int) -> _View:
         """The newest prefix of each key in the block that goes on, as a frame to start from."""
         latest = F.max_by(self._accumulators.item("frame"), "frame").alias("item")
-        rows = prefixes.where(F.col("block") == block).groupBy(*self._keys).agg(latest).select(*self._keys, "item.*")
+        rows = prefixes.where(F.col("block") == constant(block, F.col("block"))).groupBy(*self._keys).agg(latest).select(*self._keys, "item.*")
         return _View(rows, prefixes)
 
     def _replace(self, suffixes: _View | None, prefixes: _View | None) -> None:
