@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Hashable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from pyspark.sql import functions as F
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+
+T = TypeVar("T")
 
 TIME = "_sparkjet_time"
 """Event time in microseconds since the epoch, null where the event has none."""
@@ -21,6 +23,23 @@ CARRIED = (TIME, SUBSTREAM)
 HIDDEN = (*CARRIED, KEPT)
 ONLY_SUBSTREAM = "all"
 """Name of the single substream of a stream without ``by``."""
+
+
+class Once:
+    """Columns that are built at the first use and are the same in every epoch.
+
+    A Column built again has new names for the variables of its lambdas: Spark would compile it again, and the calls
+    to the JVM that build one take longer than a small epoch has.
+    """
+
+    def __init__(self) -> None:
+        self._built: dict[tuple[Hashable, ...], Any] = {}
+
+    def __call__(self, *name: Hashable, build: Callable[[], T]) -> T:
+        """What ``build`` gave when it was first asked for under this name."""
+        if name not in self._built:
+            self._built[name] = build()
+        return cast("T", self._built[name])
 
 
 def quoted(name: str) -> str:

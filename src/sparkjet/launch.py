@@ -33,6 +33,7 @@ class Launch:
     home: Path
     guarantee: Guarantee
     partitions: int
+    overlap: bool
     trigger: Mapping[str, str | bool]
     close_at_end: bool
     name: str | None
@@ -53,6 +54,7 @@ class Launch:
             plan=self.plan,
             guarantee=self.guarantee,
             partitions=self.partitions,
+            overlap=self.overlap,
             session=session,
             store=store,
             log=RecordLog(store),

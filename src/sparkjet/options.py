@@ -10,6 +10,7 @@ QUERY_OPTIONS: Mapping[str, str] = {
     "checkpointLocation": "Directory of the query's snapshots and of Spark's derived checkpoint.",
     "processingGuarantee": "exactly-once (default), at-least-once or none.",
     "closeWindowsAtEnd": "With trigger(availableNow=True): also emit the windows that are still open at the end.",
+    "overlapEpochs": "Whether the next batch is read while this one's results are still written (false).",
     "statePartitions": "Number of partitions of the state; by default the cluster's parallelism.",
 }
 """Options of the query as a whole."""

@@ -18,13 +18,16 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery as SparkQuery
 
-    from sparkjet.engine.epoch import Engine
+    from sparkjet.engine.engine import Engine
     from sparkjet.engine.plan import Plan
+    from sparkjet.engine.progress import EpochProgress
     from sparkjet.ticker import Ticker
 
 logger = logging.getLogger("sparkjet")
 
 RECENT = 100
+JOINING = 1
+"""Seconds between two looks at the end of the last epoch of a quiet stream."""
 
 
 class _StoppedError(SparkjetError):
@@ -38,6 +41,7 @@ class StreamingQuery:
         self, engine: Engine, plan: Plan, guarantees: Mapping[str, str], *, close_at_end: bool, ticker: Ticker | None
     ) -> None:
         self._engine = engine
+        engine.ended = self._note
         self._plan = plan
         self._close_at_end = close_at_end
         self._ticker = ticker
@@ -118,8 +122,9 @@ class StreamingQuery:
         Then the clock is looked at once more, so that a test which sets it need not wait for the next tick.
         """
         self._spark.processAllAvailable()
-        if self._ticker is not None:
-            with self._epoch:
+        with self._epoch:
+            self._join()
+            if self._ticker is not None:
                 self._tick()
         if self._failure is not None:
             raise self._failure
@@ -145,7 +150,6 @@ class StreamingQuery:
             except BaseException as error:
                 self._end(error)
                 raise
-            self._note()
 
     def explain(self, extended: bool = False) -> None:
         """Print Spark's plan of the last batch's source."""
@@ -162,9 +166,10 @@ class StreamingQuery:
         """
         self._stopping.set()
         if not self._epoch.acquire(timeout=-1 if timeout is None else timeout):
-            message = f"Epoch {self._engine.progress.epoch} is still running; the query stops after it."
+            message = "An epoch is still running; the query stops after it."
             raise TimeoutError(message)
         try:
+            self._join()
             # Only between epochs: Spark's own stop would interrupt one in the middle.
             self._spark.stop()
         finally:
@@ -181,13 +186,12 @@ class StreamingQuery:
     def _run_batch(self, batch: DataFrame, batch_id: int) -> None:
         """Called by Spark in the query's thread."""
         while not self._epoch.acquire(timeout=0.05):
-            if self._stopping.is_set():
+            if self._stopping.is_set() or self._failure is not None:
                 break
         else:
             try:
                 self._refuse_if_stopping()
-                if self._engine.run_batch(batch, batch_id, self._caught_up(batch_id)):
-                    self._note()
+                self._engine.run_batch(batch, batch_id, self._caught_up(batch_id))
             except _StoppedError:
                 raise
             except BaseException as error:
@@ -200,7 +204,7 @@ class StreamingQuery:
 
     def _refuse_if_stopping(self) -> None:
         # Returning instead would let Spark mark a batch as done that no record names.
-        if self._stopping.is_set():
+        if self._stopping.is_set() or self._failure is not None:
             message = "The query is being stopped."
             raise _StoppedError(message)
 
@@ -220,10 +224,24 @@ class StreamingQuery:
             # Spark has not looked at the sources yet: what has piled up there must not find its windows closed.
             return
         try:
-            if self._engine.tick(self._caught_up(None)):
-                self._note()
+            self._engine.tick(self._caught_up(None))
         except BaseException as error:  # noqa: BLE001 - kept: exception() and awaitTermination() raise it
             self._end(error)
+
+    def _join(self) -> None:
+        """Wait for the end of the last epoch, whose failure must not be left until the next; holds the lock."""
+        if self._failure is None:
+            try:
+                self._engine.join()
+            except BaseException as error:  # noqa: BLE001 - kept: exception() and awaitTermination() raise it
+                self._end(error)
+
+    def _join_between_epochs(self) -> None:
+        if self._epoch.acquire(blocking=False):
+            try:
+                self._join()
+            finally:
+                self._epoch.release()
 
     def _end(self, error: BaseException) -> None:
         """End the query with an error between two batches; holds the lock."""
@@ -245,14 +263,17 @@ class StreamingQuery:
     def _supervise(self) -> None:
         try:
             try:
-                self._spark.awaitTermination()
+                while not self._spark.awaitTermination(JOINING):
+                    self._join_between_epochs()
             except Exception as error:  # noqa: BLE001 - whatever ended Spark's query is kept for the user
                 if not self._stopping.is_set() and self._failure is None:
                     self._fail(error)
+            with self._epoch:
+                self._join()
             if self._close_at_end and self._failure is None and not self._stopping.is_set():
                 with self._epoch:
-                    if self._used_up() and self._engine.close_windows():
-                        self._note()
+                    if self._used_up():
+                        self._engine.close_windows()
         except BaseException as error:  # noqa: BLE001 - kept: exception() and awaitTermination() raise it
             self._fail(error)
         finally:
@@ -285,9 +306,9 @@ class StreamingQuery:
                 if fenced is not None:
                     fenced.__cause__ = error
                     error = fenced
-        self._failure = error
+        if self._failure is None:
+            self._failure = error
 
-    def _note(self) -> None:
+    def _note(self, progress: EpochProgress) -> None:
         """Keep the progress of the epoch that has just ended."""
-        engine = self._engine
-        self._progress.append(engine.progress.describe(engine.record, engine.state))
+        self._progress.append(progress.describe(self._engine.record, self._engine.state))

@@ -69,6 +69,7 @@ def start(
         home=local_path(home, "checkpointLocation"),
         guarantee=guarantee,
         partitions=options.number("statePartitions", default=plan.source.sparkSession.sparkContext.defaultParallelism),
+        overlap=options.flag("overlapEpochs"),
         trigger=trigger,
         close_at_end=close_at_end,
         name=name,

@@ -45,11 +45,15 @@ class Place:
 
 @dataclass(frozen=True)
 class Job:
-    """A query over a feed; ``build`` makes its outputs up to the trigger, in a process with a session."""
+    """A query over a feed; ``build`` makes its outputs up to the trigger, in a process with a session.
+
+    With ``overlap`` each epoch ends beside the first stage of the next one.
+    """
 
     name: str
     rules: Rules
     build: Callable[[SparkSession, Place, Rules], list[StreamWriter]]
+    overlap: bool = False
 
     def with_window(self, size: int, step: int) -> Job:
         """The same query with another window, in seconds."""
@@ -60,6 +64,7 @@ class Job:
     ) -> list[StreamWriter]:
         """Its outputs with the trigger: until the input is used up, closing what is open or not, or running on."""
         writers = self.build(spark, place, self.rules)
+        writers[0].option("overlapEpochs", self.overlap)
         if until_end:
             writers[0].option("closeWindowsAtEnd", close).trigger(availableNow=True)
         else:
@@ -181,7 +186,10 @@ _DELAYS: dict[str, Compute] = {
 }
 _MINUTE = 60 * SECOND
 
-JOBS = {
+AHEAD = "-ahead"
+"""After the name of a job: the same with epochs that overlap, whose output must be the same."""
+
+_PLAIN = {
     job.name: job
     for job in (
         # The deduct path, told of all three substreams from the start.
@@ -231,3 +239,5 @@ JOBS = {
         ),
     )
 }
+
+JOBS = _PLAIN | {name + AHEAD: replace(job, name=name + AHEAD, overlap=True) for name, job in _PLAIN.items()}

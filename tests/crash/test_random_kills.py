@@ -15,6 +15,7 @@ from examples.flights_feed import Slices, write_feed
 from tests.crash.drivers import Driver, Query, Victim
 from tests.crash.feeds import write_skewed
 from tests.crash.invariants import check, same_epochs
+from tests.crash.jobs import AHEAD
 
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(3600)]
 
@@ -39,9 +40,9 @@ class Plan:
         return random.Random(self.seed).randint(1, MOST_KILLS)
 
     def query(self, root: Path) -> Query:
-        """Its query, in directories of its own."""
+        """Its query, in directories of its own; every other seed lets epochs overlap."""
         name = f"{self.job}-{self.seed}"
-        return Query(name, self.job, str(root / name), str(root / f"{self.job}-feed"))
+        return Query(name, self.job + AHEAD * (self.seed % 2), str(root / name), str(root / f"{self.job}-feed"))
 
 
 def run(root: Path, jobs: Sequence[str], seeds: Sequence[int]) -> dict[tuple[str, int], list[str]]:

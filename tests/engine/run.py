@@ -98,10 +98,13 @@ class EngineRun:
         results: Sequence[WindowedStream | LateStream],
         listener: Callable[[Step, int], None] = lambda step, epoch: None,
         guarantee: Guarantee = Guarantee.EXACTLY_ONCE,
+        *,
+        overlap: bool = False,
     ) -> None:
         self._spark = spark
         self._home = home
         self._guarantee = guarantee
+        self._overlap = overlap
         self.clock = sj.ManualClock()
         self.sinks = [Collected() for _ in results]
         outputs = []
@@ -127,6 +130,7 @@ class EngineRun:
             plan=self.plan,
             guarantee=self._guarantee,
             partitions=PARTITIONS,
+            overlap=self._overlap,
             session=self._spark,
             store=store,
             log=RecordLog(store),

@@ -23,11 +23,16 @@ CaughtUp = Mapping[str, bool | None]
 
 @dataclass(frozen=True)
 class Parts:
-    """What an engine is built from: the query, its settings and the services it uses."""
+    """What an engine is built from: the query, its settings and the services it uses.
+
+    Attributes:
+        overlap: Whether an epoch may end beside the first stage of the next one.
+    """
 
     plan: Plan
     guarantee: Guarantee
     partitions: int
+    overlap: bool
     session: SparkSession
     store: SnapshotStore
     log: RecordLog

@@ -49,7 +49,8 @@ class Record(msgspec.Struct, frozen=True):
 
     ``transactions`` are decided: they will be committed, by this driver or a later one. ``clock`` is the highest
     clock reading any policy has seen, so that a machine whose clock was set back does not take time back.
-    ``early_at`` says when each output last had early rows.
+    ``early_at`` says when each output last had early rows. ``overlap`` says that Spark's checkpoint may be one batch
+    ahead of the record.
     """
 
     kind: str
@@ -64,6 +65,7 @@ class Record(msgspec.Struct, frozen=True):
     early_at: dict[str, int]
     spark: SparkPosition | None
     transactions: list[Prepared]
+    overlap: bool = False
     format: int = FORMAT
 
     def encode(self) -> bytes:

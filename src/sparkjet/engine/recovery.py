@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from sparkjet.engine.epoch import Engine
+from sparkjet.engine.engine import Engine
 from sparkjet.engine.record import Record
 from sparkjet.engine.spark_checkpoint import SparkCheckpoint, check_agreement
 from sparkjet.engine.state import QueryState
@@ -87,7 +87,10 @@ def _take_over(parts: Parts, spark_directory: Path) -> tuple[int, Record]:
             record = _first(run, fingerprint, parts)
         else:
             _check_fingerprint(before.fingerprint, fingerprint)
-            record = msgspec.structs.replace(before, kind="takeover", takeover=before.takeover + 1, run=run)
+            next_takeover = before.takeover + 1
+            record = msgspec.structs.replace(
+                before, kind="takeover", takeover=next_takeover, run=run, overlap=parts.overlap
+            )
         try:
             parts.log.append(slot + 1, record)
         except FencedError:
@@ -110,6 +113,7 @@ def _first(run: str, fingerprint: dict[str, Any], parts: Parts) -> Record:
         early_at={},
         spark=None,
         transactions=[],
+        overlap=parts.overlap,
     )
 
 
@@ -121,7 +125,7 @@ def _check_checkpoint(spark_directory: Path, record: Record | None) -> None:
         check_agreement(current, None, None, None)
     else:
         batch = record.spark.batch if record.spark is not None else None
-        check_agreement(current, record.query, batch, record.takeover)
+        check_agreement(current, record.query, batch, record.takeover, ahead=int(record.overlap))
 
 
 def _check_fingerprint(saved: dict[str, Any], current: dict[str, Any]) -> None:

@@ -105,7 +105,9 @@ def same_offsets(position: SparkPosition, current: SparkCheckpoint) -> bool:
     return _offsets(recorded) == current.end_offsets(position.batch)
 
 
-def check_agreement(current: SparkCheckpoint, query: str | None, batch: int | None, takeover: int | None) -> None:
+def check_agreement(
+    current: SparkCheckpoint, query: str | None, batch: int | None, takeover: int | None, *, ahead: int = 0
+) -> None:
     """Refuse if Spark's checkpoint knows more than the record, or belongs to another query.
 
     Args:
@@ -113,6 +115,7 @@ def check_agreement(current: SparkCheckpoint, query: str | None, batch: int | No
         query: The query's id in the record, None without a record.
         batch: The last batch in the record, None without one.
         takeover: The record's takeover, None without a record.
+        ahead: How many batches Spark may have committed that no record has.
 
     Raises:
         RecoveryError: If going on could lose or repeat rows.
@@ -137,8 +140,8 @@ def check_agreement(current: SparkCheckpoint, query: str | None, batch: int | No
             "transactions away twice."
         )
         raise RecoveryError(message)
-    recorded = -1 if batch is None else batch
-    if (commits is not None and commits > recorded) or (offsets is not None and offsets > recorded + 1):
+    known = (-1 if batch is None else batch) + ahead
+    if (commits is not None and commits > known) or (offsets is not None and offsets > known + 1):
         message = (
             f"{current.directory} has offsets of batch {offsets} and a commit of batch {commits}, but the newest "
             f"record is of batch {batch}: records are missing. Bring the newest snapshots/ back; going on would "

@@ -76,6 +76,19 @@ class QueryState:
         for stage, state in self.stages.items():
             state.restore(record.stages.get(stage), session, store, f"{name}-{stage}")
 
+    def early_due(self, plan: Plan, now: int, *, batch: bool) -> list[str]:
+        """Names of the outputs that early rows are due for."""
+        due = []
+        for output in plan.outputs:
+            period = output.early_period
+            if period is None:
+                continue
+            since = now - self.early_at.setdefault(output.name, now)
+            stage = next(state for name, state in self.stages.items() if plan.stages[name] is output.stage)
+            if stage.is_open and (batch if period == 0 else since >= period):
+                due.append(output.name)
+        return due
+
     def take_obsolete(self) -> set[str]:
         """Names of deltas that a restore has read or written and that a record may let go of, once."""
         names = {name for stage in self.stages.values() for name in stage.obsolete}

@@ -20,7 +20,7 @@ class Step(Enum):
     AGGREGATED = "aggregated"
     """Stage 1 is done and the watermark has moved, in memory only."""
     SAVED = "saved"
-    """The state delta is on disk, named by no record yet."""
+    """The state delta is on disk, named by no record yet; the sinks were written beside it."""
     PREPARED = "prepared"
     """Every sink has prepared its transaction."""
     DECIDED = "decided"

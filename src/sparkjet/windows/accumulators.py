@@ -6,20 +6,20 @@ code for sums and maxima of flat columns, not for those of a struct.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from sparkjet.aggregate import AggregateOperation
+from sparkjet.columns import Once
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 ROW_COUNT = "row_count"
-T = TypeVar("T")
 
 
 class Accumulators:
@@ -36,17 +36,7 @@ class Accumulators:
     def __init__(self, results: Sequence[tuple[str, AggregateOperation]], schema: StructType) -> None:
         self.results = tuple(results)
         self._types = {field.name: _nullable(field.dataType) for field in schema.fields}
-        self._built: dict[tuple[str, ...], Any] = {}
-
-    def once(self, *name: str, build: Callable[[], T]) -> T:
-        """What ``build`` gives, built at the first call and the same in every epoch.
-
-        A Column built again has new names for the variables of its lambdas: Spark would compile it again, and the
-        calls to the JVM that build one take longer than a small epoch has.
-        """
-        if name not in self._built:
-            self._built[name] = build()
-        return cast("T", self._built[name])
+        self.once = Once()
 
     @staticmethod
     def aggregations(results: Sequence[tuple[str, AggregateOperation]]) -> list[Column]:

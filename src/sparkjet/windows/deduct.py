@@ -10,7 +10,7 @@ from pyspark.sql.window import Window
 
 from sparkjet.windows.accumulators import ROW_COUNT, Accumulators
 from sparkjet.windows.constants import constant
-from sparkjet.windows.segments import release
+from sparkjet.windows.segments import hold, release
 from sparkjet.windows.spans import ClosingRange, windows_of
 
 if TYPE_CHECKING:
@@ -62,16 +62,20 @@ class DeductPath:
             points.withColumn("next", following)
             .where(F.col(ROW_COUNT) > 0)
             .withColumn("high", F.coalesce(F.col("next") - closing.step, constant(closing.upto, F.col("low"))))
-            .localCheckpoint()
+            .localCheckpoint(eager=False)
         )
         self.forget()
         self._backing = spans
         latest = spans.where("next IS NULL")
-        self._running = latest.select(*keys, constant(closing.upto, F.col("low")).alias("low"), *self._accumulators.fields)
+        self._running = latest.select(
+            *keys, constant(closing.upto, F.col("low")).alias("low"), *self._accumulators.fields
+        )
         return windows_of(spans, closing, keys, self._accumulators, unique=True)
 
     def release(self) -> None:
-        """Free what earlier epochs left; the rows of the last :meth:`close` must have been consumed."""
+        """Free what earlier epochs left; the rows of the last :meth:`close` are not read any more."""
+        if self._backing is not None:
+            hold(self._backing)
         for checkpointed in self._garbage:
             release(checkpointed)
         self._garbage.clear()

@@ -60,7 +60,7 @@ class WindowOperator(Protocol):
         ...
 
     def partitioned(self, partials: DataFrame) -> DataFrame:
-        """Partial rows or stored rows, partitioned and held in the executors, as a segment must be."""
+        """Partial rows or stored rows, partitioned as a segment must be, and held in the executors once read."""
         ...
 
     def append(self, segment: Segment) -> None:
@@ -80,7 +80,7 @@ class WindowOperator(Protocol):
         ...
 
     def release(self) -> None:
-        """Free state that nothing reads any more."""
+        """Free state that nothing reads any more; the state itself is in memory afterwards, whoever has read it."""
         ...
 
     def restore(self, segments: Sequence[Segment], closed: int | None) -> None:

@@ -58,6 +58,13 @@ def release(checkpointed: DataFrame) -> None:
         plan.rdd().unpersist(False)
 
 
+def hold(checkpointed: DataFrame) -> None:
+    """Compute a lazy ``localCheckpoint`` that no job has read, before anything it is computed from is freed."""
+    rdd = checkpointed._jdf.queryExecution().logical().rdd()
+    if not rdd.isCheckpointed():
+        rdd.count()
+
+
 def mergeable(segments: Sequence[Segment]) -> int:
     """How many of the newest segments to merge into one, so that there are only about log2(rows) of them.
 

@@ -91,11 +91,11 @@ class SessionWindows:
         return F.lit(False) if self.closed is None else boxed(time) < boxed(self.closed)
 
     def partitioned(self, partials: DataFrame) -> DataFrame:
-        """Partial rows or stored rows, hash-partitioned by the keys and held in the executors."""
+        """Partial rows or stored rows, hash-partitioned by the keys, and held in memory once a job has read them."""
         # Strings that a collation holds equal differ in their bytes, and would be hashed apart.
         plain = [key for key in self.keys if "collate" not in partials.schema[key].dataType.simpleString()]
         hashed = F.xxhash64(*plain) if plain else F.lit(0).cast("long")
-        return partials.withColumn(KEY_HASH, hashed).repartition(self.partitions, KEY_HASH).localCheckpoint()
+        return partials.withColumn(KEY_HASH, hashed).repartition(self.partitions, KEY_HASH).localCheckpoint(eager=False)
 
     def append(self, segment: Segment) -> None:
         """Take the partial rows of an epoch, which become state at the next :meth:`close`."""
@@ -107,7 +107,7 @@ class SessionWindows:
         if not self._pending and all(segment.statistics.low >= reached for segment in self.segments):
             self._move_to(reached)
             return None
-        found = self._touched(reached).localCheckpoint()
+        found = self._touched(reached).localCheckpoint(eager=False)
         rows, low, high, closing = found.agg(
             F.count_if("kept"),
             F.min(F.when(F.col("kept"), F.when(F.col("closing"), F.col("end")).otherwise(F.col("due")))),
@@ -210,7 +210,7 @@ class SessionWindows:
         live = united.where(self._is_live())
         marks = {"closing": F.lit(False), "kept": F.lit(True)}
         # With the columns of an epoch's segment: what differs would be read by different code, to be compiled again.
-        merged = self._islands.newest(live).select(*self._columns).withColumns(marks).localCheckpoint()
+        merged = self._islands.newest(live).select(*self._columns).withColumns(marks).localCheckpoint(eager=False)
         rows, low, high = merged.agg(F.count(F.lit(1)), F.min("due"), F.max("end")).collect()[0]
         self._garbage += merging
         self.segments = self.segments[:-count]

@@ -86,7 +86,7 @@ class SlidingWindows:
         if self.closed is not None:
             frame = F.col("frame")
             live = united.where(frame > constant(self.closed - self.window.size, frame))
-        merged = self.accumulators.group(live, *self.keys, "frame").localCheckpoint()
+        merged = self.accumulators.group(live, *self.keys, "frame").localCheckpoint(eager=False)
         statistics = SegmentStatistics.measure(merged)
         self._garbage += self.segments[-count:]
         self.segments = self.segments[:-count]
@@ -186,8 +186,8 @@ class SlidingWindows:
         return self.accumulators.group(moved, *self.keys, "frame")
 
     def partitioned(self, partials: DataFrame) -> DataFrame:
-        """The partial rows hash-partitioned by the keys and held in the executors, as every segment must be."""
-        return partials.repartition(self.partitions, *self.keys).localCheckpoint()
+        """The partial rows hash-partitioned by the keys, and held in the executors once a job has read them."""
+        return partials.repartition(self.partitions, *self.keys).localCheckpoint(eager=False)
 
     def _frames(self) -> DataFrame:
         return reduce(DataFrame.unionByName, [segment.partials for segment in self.segments])

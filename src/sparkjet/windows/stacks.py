@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 from sparkjet.windows.accumulators import Accumulators
 from sparkjet.windows.constants import constant
-from sparkjet.windows.segments import release
+from sparkjet.windows.segments import hold, release
 from sparkjet.windows.spans import ClosingRange, windows_of
 
 if TYPE_CHECKING:
@@ -66,27 +66,31 @@ class StacksPath:
             spans.append(self._suffixes.rows)
         if live is not None and next_block == current:
             items = self._select(frames, closing, closing.after).unionByName(live.rows)
-            prefixes = self._prefix_spans(self._lists(items), closing).localCheckpoint()
+            prefixes = self._prefix_spans(self._lists(items), closing).localCheckpoint(eager=False)
             spans.append(prefixes.select(*self._keys, "low", "high", *self._accumulators.fields))
             self._replace(self._suffixes, self._open_prefixes(prefixes, next_block))
         else:
             floor = current if live is not None or current is None else current - size
-            lists = self._lists(self._select(frames, closing, floor)).localCheckpoint()
-            suffixes = self._suffix_spans(lists.where(F.col("block") < constant(next_block, F.col("block")))).localCheckpoint()
-            prefixes = self._prefix_spans(lists, closing).localCheckpoint()
+            lists = self._lists(self._select(frames, closing, floor)).localCheckpoint(eager=False)
+            block = F.col("block")
+            complete = lists.where(block < constant(next_block, block))
+            suffixes = self._suffix_spans(complete).localCheckpoint(eager=False)
+            prefixes = self._prefix_spans(lists, closing).localCheckpoint(eager=False)
             self._garbage.append(lists)
             spans += [
                 table.select(*self._keys, "low", "high", *self._accumulators.fields) for table in (suffixes, prefixes)
             ]
-            finished = suffixes.where(F.col("block") == constant(next_block - size, F.col("block"))).select(
-                *self._keys, "low", "high", *self._accumulators.fields
-            )
+            newest = suffixes.where(block == constant(next_block - size, block))
+            finished = newest.select(*self._keys, "low", "high", *self._accumulators.fields)
             self._replace(_View(finished, suffixes), self._open_prefixes(prefixes, next_block))
         united = reduce(DataFrame.unionByName, spans)
         return windows_of(united, closing, self._keys, self._accumulators, unique=False)
 
     def release(self) -> None:
-        """Free what earlier epochs left; the rows of the last :meth:`close` must have been consumed."""
+        """Free what earlier epochs left; the rows of the last :meth:`close` are not read any more."""
+        for view in (self._suffixes, self._prefixes):
+            if view is not None:
+                hold(view.backing)
         for checkpointed in self._garbage:
             release(checkpointed)
         self._garbage.clear()
@@ -145,7 +149,8 @@ class StacksPath:
     def _open_prefixes(self, prefixes: DataFrame, block: int) -> _View:
         """The newest prefix of each key in the block that goes on, as a frame to start from."""
         latest = F.max_by(self._accumulators.item("frame"), "frame").alias("item")
-        rows = prefixes.where(F.col("block") == constant(block, F.col("block"))).groupBy(*self._keys).agg(latest).select(*self._keys, "item.*")
+        current = prefixes.where(F.col("block") == constant(block, F.col("block")))
+        rows = current.groupBy(*self._keys).agg(latest).select(*self._keys, "item.*")
         return _View(rows, prefixes)
 
     def _replace(self, suffixes: _View | None, prefixes: _View | None) -> None:

@@ -1,0 +1,195 @@
+"""The engine: the epochs of one query, one after the other or each beside the end of the one before."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sparkjet.engine.epoch import Epoch
+from sparkjet.engine.parts import CaughtUp, Parts, Work, configure
+from sparkjet.engine.spark_checkpoint import same_offsets
+from sparkjet.errors import RecoveryError
+from sparkjet.sinks.protocol import TransactionId
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from sparkjet.engine.progress import EpochProgress
+    from sparkjet.engine.record import Record
+    from sparkjet.engine.spark_checkpoint import SparkCheckpoint
+    from sparkjet.engine.state import QueryState
+    from sparkjet.errors import FencedError
+
+logger = logging.getLogger("sparkjet")
+
+ATTEMPTS = 3
+LOST_STATE = "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"
+
+
+@dataclass(frozen=True)
+class _Ending:
+    """An epoch whose end runs beside whatever comes next, and the policies as they were before it."""
+
+    epoch: Epoch
+    tracked: dict[str, Any]
+    end: Future[None]
+
+
+class Engine:
+    """Runs the epochs of one query on the driver.
+
+    Recovery builds it with the record it goes on from. Not thread-safe: the query's handle holds a lock.
+
+    With ``overlap`` (the option ``overlapEpochs``) :meth:`run_batch` returns when the epoch has been aggregated and its
+    watermark is known: Spark then plans the next batch, and its stage 1 runs, while this epoch is saved, prepared,
+    recorded and committed. Never more than one epoch is undecided when the next one moves the state on. Everything
+    else waits for the end first (:meth:`join`).
+    """
+
+    def __init__(self, parts: Parts, slot: int, record: Record, state: QueryState, checkpoint: SparkCheckpoint) -> None:
+        self._parts = parts
+        self._slot = slot
+        self._checkpoint = checkpoint
+        self._clock = record.clock
+        self._batch = None if record.spark is None else record.spark.batch
+        self._ending: _Ending | None = None
+        self._beside = ThreadPoolExecutor(2, thread_name_prefix="sparkjet-epoch")
+        self.record = record
+        self.state = state
+        self.ended: Callable[[EpochProgress], None] | None = None
+        """Called at the end of each epoch, when state and record are those of that epoch."""
+
+    def run_batch(self, batch: DataFrame, batch_id: int, caught_up: CaughtUp | None = None) -> None:
+        """Run a micro-batch of Spark's as one epoch; the body of ``foreachBatch``.
+
+        A batch that is in the record already is skipped, if it ends at the same offsets.
+
+        Raises:
+            RecoveryError: If Spark's batch is not the one that follows the record.
+            FencedError: If another driver has taken over.
+        """
+        recorded = self.record.spark
+        again = recorded is not None and batch_id == self._batch == recorded.batch
+        if recorded is not None and again and same_offsets(recorded, self._checkpoint):
+            return
+        expected = 0 if self._batch is None else self._batch + 1
+        if batch_id != expected:
+            message = (
+                f"Spark runs batch {batch_id} of {self._checkpoint.directory}, but after the newest record batch "
+                f"{expected} comes next. Start the query again: its checkpoint is rebuilt from the record."
+            )
+            raise RecoveryError(message)
+        configure(batch.sparkSession, self._parts.partitions)
+        self._run(Work("epoch", self._now(), batch, batch_id, caught_up), overlap=self._parts.overlap)
+        self._batch = batch_id
+
+    def tick(self, caught_up: CaughtUp | None = None) -> None:
+        """Let the clock do what it does on a quiet stream, as an epoch without a batch, if anything is due.
+
+        The policies are polled in either case, as some of them need to be.
+        """
+        self.join()
+        now, tracker = self._now(), self.state.tracker
+        before = tracker.snapshot()
+        moved = tracker.advance(now, caught_up).watermark is not None
+        if moved or self.state.early_due(self._parts.plan, now, batch=False):
+            tracker.restore(before)
+            self._run(Work("tick", now, caught_up=caught_up))
+
+    def retire(self, substream: str) -> None:
+        """Stop waiting for a substream that will have no more data, and record that.
+
+        Raises:
+            AnalysisError: There is no such substream.
+        """
+        self.join()
+        now = self._now()
+        self.state.tracker.retire(substream, now)
+        self._run(Work("tick", now))
+
+    def close_windows(self) -> None:
+        """Emit what is still open, if anything is, as an epoch of its own without a batch."""
+        self.join()
+        if any(stage.is_open for stage in self.state.stages.values()):
+            self._run(Work("closing", self._now()))
+
+    def join(self) -> None:
+        """Wait until the last epoch has ended; what it failed with is raised here.
+
+        State that was lost with an executor is restored, and the epoch run again.
+        """
+        ending, self._ending = self._ending, None
+        if ending is None:
+            return
+        try:
+            ending.end.result()
+        except Exception as error:
+            if not self._may_restore(ending.epoch, error):
+                raise
+            self._restore(ending.epoch, ending.tracked)
+            self._run(ending.epoch.work, attempt=1)
+
+    def fenced(self) -> FencedError | None:
+        """The error to end with if another driver has taken over, None if none has."""
+        return self._parts.log.fenced(self._slot, self.record)
+
+    def _run(self, work: Work, *, overlap: bool = False, attempt: int = 0) -> None:
+        tracked: dict[str, Any] = {}
+        while True:
+            epoch = self._epoch(work, attempt)
+            try:
+                epoch.aggregate()
+                self.join()
+                # Not the record's: the policies may have been polled since, and must not hear of anything twice.
+                tracked = tracked or self.state.tracker.snapshot()
+                epoch.advance(self.record)
+                if not overlap:
+                    self._finish(epoch)
+            except Exception as error:
+                epoch.release()
+                # An epoch before this one that cannot be ended is final: what it read must not be skipped.
+                self.join()
+                if attempt == ATTEMPTS - 1 or not self._may_restore(epoch, error):
+                    raise
+                self._restore(epoch, tracked or self.state.tracker.snapshot())
+                attempt += 1
+            else:
+                break
+        self._clock = work.now
+        if overlap:
+            self._ending = _Ending(epoch, tracked, self._beside.submit(self._finish, epoch))
+
+    def _epoch(self, work: Work, attempt: int) -> Epoch:
+        number = self.record.epoch + (1 if self._ending is None else 2)
+        transaction = TransactionId(self.record.query, "", self.record.takeover, number, attempt)
+        return Epoch(self._parts, self.state, self._checkpoint, work, transaction)
+
+    def _finish(self, epoch: Epoch) -> None:
+        try:
+            epoch.prepare(self._beside)
+            before = self.record
+            self.record = epoch.decide(self._slot + 1, before)
+            self._slot += 1
+            epoch.publish(before, self.record)
+        finally:
+            epoch.release()
+        if self.ended is not None:
+            self.ended(epoch.progress)
+
+    def _may_restore(self, epoch: Epoch, error: Exception) -> bool:
+        """Whether state was lost with an executor, and its epoch is not decided."""
+        return LOST_STATE in str(error) and self.record.epoch + 1 == epoch.progress.epoch
+
+    def _restore(self, epoch: Epoch, tracked: dict[str, Any]) -> None:
+        logger.warning("epoch %d: state was lost with an executor, restoring it", epoch.progress.epoch)
+        self.state.restore(self.record, self._parts.session, self._parts.store, f"{epoch.name}-moved")
+        # After restoring: before, it would try to compute what was lost.
+        self.state.release()
+        self.state.tracker.restore(tracked)
+
+    def _now(self) -> int:
+        # A machine whose clock was set back must not take time back from the policies.
+        return max(self._parts.clock.now(), self._clock)
