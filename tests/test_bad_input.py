@@ -176,6 +176,7 @@ def test_what_a_stream_does_not_offer_names_the_way(watermarked: Stream) -> None
         (lambda w: w.partitionBy("window", "k", "count(1)"), "at least one column must stay"),
         (lambda w: w.option("fileFormat", "csv"), "csv cannot hold the nested column 'window'"),
         (lambda w: w.trigger(processingTime="1 second").option("closeWindowsAtEnd", True), "availableNow"),
+        (lambda w: w.option("overlapEpochs", "maybe"), "overlapEpochs must be true or false"),
         (lambda w: w.format("memory"), '"path" is no option of format'),
         (lambda w: w.format("parquet"), 'option\\("fileFormat", "parquet"\\)'),
         (lambda w: w.format("kafkaa"), "no sink"),
@@ -248,3 +249,15 @@ def table(result: WindowedStream, name: str) -> StreamWriter:
 def other(stream: Stream) -> WindowedStream:
     """A result of another stream."""
     return stream.alias("b").union(stream.alias("c")).groupBy(sj.window("ts", "1 minute")).count()
+
+
+def test_epochs_do_not_overlap_over_a_source_that_deletes_what_spark_commits(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    (tmp_path / "in").mkdir()
+    cleaned = spark.readStream.schema(SCHEMA).option("cleanSource", "delete").json(str(tmp_path / "in"))
+    stream = sj.stream(cleaned).withWatermark("ts", "10 seconds")
+    writer = stream.groupBy(sj.window("ts", "1 minute")).agg(J.count()).writeStream.format("files")
+    writer.options(path=str(tmp_path / "out"), checkpointLocation=str(tmp_path / "ck"), overlapEpochs=True)
+    with pytest.raises(sj.AnalysisError, match=r"json with cleanSource=delete may delete it.*Leave the option out"):
+        writer.start()

@@ -10,6 +10,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from sparkjet.engine.caught_up import caught_up_by
+from sparkjet.engine.inspection import used_up
 from sparkjet.errors import AnalysisError, FencedError, SparkjetError
 
 if TYPE_CHECKING:
@@ -86,12 +87,7 @@ class StreamingQuery:
 
     @property
     def lastProgress(self) -> dict[str, Any] | None:
-        """Spark's progress of the last batch with ours; None before the first epoch.
-
-        Ours are ``substreams`` (watermark, idle, lateRows, nullTimestamps of each), ``lateRows`` and
-        ``nullTimestamps`` (totals), ``watermark``, ``epoch`` (number, milliseconds of each step), ``snapshot``
-        (deltas and entries) and ``sinks``.
-        """
+        """Spark's progress of the last batch with ours (docs/guide/running.md lists it); None before the first epoch."""
         recent = self.recentProgress
         return recent[-1] if recent else None
 
@@ -166,7 +162,7 @@ class StreamingQuery:
         """
         self._stopping.set()
         if not self._epoch.acquire(timeout=-1 if timeout is None else timeout):
-            message = "An epoch is still running; the query stops after it."
+            message = f"Epoch {self._engine.record.epoch + 1} is still running; the query stops after it."
             raise TimeoutError(message)
         try:
             self._join()
@@ -228,18 +224,19 @@ class StreamingQuery:
         except BaseException as error:  # noqa: BLE001 - kept: exception() and awaitTermination() raise it
             self._end(error)
 
-    def _join(self) -> None:
+    def _join(self, *, wait: bool = True) -> None:
         """Wait for the end of the last epoch, whose failure must not be left until the next; holds the lock."""
         if self._failure is None:
             try:
-                self._engine.join()
+                self._engine.join(wait=wait)
             except BaseException as error:  # noqa: BLE001 - kept: exception() and awaitTermination() raise it
                 self._end(error)
 
     def _join_between_epochs(self) -> None:
         if self._epoch.acquire(blocking=False):
             try:
-                self._join()
+                # Waiting would keep the next batch from its first stage.
+                self._join(wait=False)
             finally:
                 self._epoch.release()
 
@@ -272,26 +269,16 @@ class StreamingQuery:
                 self._join()
             if self._close_at_end and self._failure is None and not self._stopping.is_set():
                 with self._epoch:
-                    if self._used_up():
+                    if used_up(self._spark):
                         self._engine.close_windows()
+                    else:
+                        logger.warning("query %s was stopped from outside before its end; windows stay open", self.id)
         except BaseException as error:  # noqa: BLE001 - kept: exception() and awaitTermination() raise it
             self._fail(error)
         finally:
             if self._ticker is not None:
                 self._ticker.stop()
             self._finished.set()
-
-    def _used_up(self) -> bool:
-        """Whether Spark's query has come to the end of its input, rather than been stopped from outside.
-
-        ``spark.streams`` gives everybody the query to stop, and Spark itself stops it when one of the same id starts
-        in the same process. Closing the windows then would make late what was still to be read.
-        """
-        # Not in Spark's API, whose status says "Stopped" in either case.
-        used_up = bool(self._spark._jsq.streamingQuery().noNewData())  # noqa: SLF001
-        if not used_up:
-            logger.warning("query %s was stopped from outside before the end of its input; windows stay open", self.id)
-        return used_up
 
     def _fail(self, error: BaseException) -> None:
         """Keep what the query failed with.

@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from sparkjet.clock import SystemClock
+from sparkjet.engine.inspection import KEEPING, acknowledging_source
 from sparkjet.engine.plan import Output, Plan, Rows, plan_of
 from sparkjet.errors import AnalysisError
 from sparkjet.launch import Launch
@@ -61,6 +62,8 @@ def start(
         raise AnalysisError(message)
     guarantee = Guarantee(options.choice("processingGuarantee", tuple(g.value for g in Guarantee), "exactly-once"))
     plan = plan_of(_outputs(writers, late))
+    overlap = options.flag("overlapEpochs")
+    _check_overlap(plan, overlap=overlap)
     name = queryName if queryName is not None else _only("queryName", [writer.name for writer in writers[:1]])
     _warn(plan, name, guarantee)
     home = _home(plan, options, name, needs_one=any(writer.keeps_files for writer in every))
@@ -69,7 +72,7 @@ def start(
         home=local_path(home, "checkpointLocation"),
         guarantee=guarantee,
         partitions=options.number("statePartitions", default=plan.source.sparkSession.sparkContext.defaultParallelism),
-        overlap=options.flag("overlapEpochs"),
+        overlap=overlap,
         trigger=trigger,
         close_at_end=close_at_end,
         name=name,
@@ -113,6 +116,16 @@ def _only(name: str, given: Sequence[_T | None]) -> _T | None:
         message = f"start: the outputs of one query have different settings of {name}: {values}. Give it once."
         raise AnalysisError(message)
     return values[0] if values else None
+
+
+def _check_overlap(plan: Plan, *, overlap: bool) -> None:
+    source = acknowledging_source(plan.source) if overlap else None
+    if source is not None:
+        message = (
+            f"overlapEpochs: Spark commits a batch to its source before the record has it, and {source} may delete it "
+            f"then: a crash would lose it. Leave the option out. (Known to keep their rows: {', '.join(KEEPING)}.)"
+        )
+        raise AnalysisError(message)
 
 
 def _outputs(writers: Sequence[StreamWriter], late: Sequence[StreamWriter]) -> list[Output]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from sparkjet.engine.epoch import Engine
+    from sparkjet.engine.engine import Engine
     from sparkjet.engine.plan import Plan
     from sparkjet.engine.steps import Step
     from sparkjet.grouping import LateStream, WindowedStream
@@ -89,6 +89,7 @@ class EngineRun:
         results: What the query computes; each gets a :class:`Collected` sink.
         listener: As in ``writeStream.onEpochStep``.
         guarantee: The query's.
+        overlap: Whether an epoch ends beside the first stage of the next one.
     """
 
     def __init__(
@@ -113,7 +114,6 @@ class EngineRun:
             outputs.append(Output(f"out{number}", writer.stage, writer.rows, writer._finished, sink))
         self.plan: Plan = plan_of(outputs)
         self._listener = listener
-        self._batch: int
         self.engine: Engine
         self.restart()
 
@@ -138,24 +138,24 @@ class EngineRun:
             clock=self.clock,
             listener=self._listener,
         )
-        self.engine, self._checkpoint = recover(parts, self._home / "spark")
+        self.engine, self.checkpoint = recover(parts, self._home / "spark")
 
     def feed(self, events: Sequence[Event]) -> None:
         """Run a batch as one epoch; a batch that no record has is the next one again, as Spark replays it."""
-        position = self.engine.record.spark
-        self._batch = 0 if position is None else position.batch + 1
-        directory = self._checkpoint.directory
-        for log, number in (("offsets", self._batch), ("commits", self._batch - 1)):
+        batch = self.engine.next_batch
+        directory = self.checkpoint.directory
+        for log, number in (("offsets", batch), ("commits", batch - 1)):
             if number >= 0:
                 (directory / log).mkdir(exist_ok=True)
                 (directory / log / str(number)).write_text(f"v1\n{{}}\n{number}")
         rows = [(event.key, event.value, event.time, event.substream) for event in events]
         table = self._spark.createDataFrame(rows, SCHEMA)
         hidden = {TIME: F.col("time"), SUBSTREAM: F.col("substream"), "ts": F.timestamp_micros("time")}
-        self.engine.run_batch(table.withColumns(hidden).select(*self.plan.source.columns), self._batch)
+        self.engine.run_batch(table.withColumns(hidden).select(*self.plan.source.columns), batch)
 
     def rows(self, sink: int = 0) -> list[tuple[Any, ...]]:
         """Everything that a sink has committed, in the order of the epochs."""
+        self.engine.join()
         return [row for epoch in sorted(self.sinks[sink].committed) for row in self.sinks[sink].committed[epoch]]
 
     @property

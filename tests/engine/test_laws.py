@@ -148,11 +148,11 @@ def expected(case: Case, epochs: Sequence[Epoch]) -> tuple[list[list[Rows]], int
 
 
 def check(spark: SparkSession, case: Case, epochs: Sequence[Epoch], home: Path) -> None:
-    """Feed everything at once, batch by batch, and batch by batch with a restart after each."""
+    """Feed everything at once, batch by batch with epochs that overlap, and batch by batch with restarts."""
     together = [Epoch([event for epoch in epochs for event in epoch.events], epochs[-1].now)]
-    for mode, fed in (("one batch", together), ("many batches", epochs), ("restarts", epochs)):
+    for mode, fed in (("one batch", together), ("overlapping", epochs), ("restarts", epochs)):
         levels, late = expected(case, fed)
-        run = EngineRun(spark, home / mode, case.query(spark))
+        run = EngineRun(spark, home / mode, case.query(spark), overlap=mode == "overlapping")
         naive = NaiveWatermark(case.policies)
         for epoch in fed:
             run.clock.advance(epoch.now - run.clock.now())

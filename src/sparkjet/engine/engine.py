@@ -62,6 +62,11 @@ class Engine:
         self.ended: Callable[[EpochProgress], None] | None = None
         """Called at the end of each epoch, when state and record are those of that epoch."""
 
+    @property
+    def next_batch(self) -> int:
+        """Spark's number of the batch that comes next."""
+        return 0 if self._batch is None else self._batch + 1
+
     def run_batch(self, batch: DataFrame, batch_id: int, caught_up: CaughtUp | None = None) -> None:
         """Run a micro-batch of Spark's as one epoch; the body of ``foreachBatch``.
 
@@ -75,11 +80,10 @@ class Engine:
         again = recorded is not None and batch_id == self._batch == recorded.batch
         if recorded is not None and again and same_offsets(recorded, self._checkpoint):
             return
-        expected = 0 if self._batch is None else self._batch + 1
-        if batch_id != expected:
+        if batch_id != self.next_batch:
             message = (
                 f"Spark runs batch {batch_id} of {self._checkpoint.directory}, but after the newest record batch "
-                f"{expected} comes next. Start the query again: its checkpoint is rebuilt from the record."
+                f"{self.next_batch} comes next. Start the query again: its checkpoint is rebuilt from the record."
             )
             raise RecoveryError(message)
         configure(batch.sparkSession, self._parts.partitions)
@@ -116,14 +120,18 @@ class Engine:
         if any(stage.is_open for stage in self.state.stages.values()):
             self._run(Work("closing", self._now()))
 
-    def join(self) -> None:
+    def join(self, *, wait: bool = True) -> None:
         """Wait until the last epoch has ended; what it failed with is raised here.
 
         State that was lost with an executor is restored, and the epoch run again.
+
+        Args:
+            wait: False to look whether it has ended, and leave it alone if not.
         """
-        ending, self._ending = self._ending, None
-        if ending is None:
+        ending = self._ending
+        if ending is None or not (wait or ending.end.done()):
             return
+        self._ending = None
         try:
             ending.end.result()
         except Exception as error:

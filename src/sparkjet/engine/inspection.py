@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
 
@@ -20,6 +20,12 @@ REFUSED = {
     "TransformWithState": "a stateful function: its state would live outside the snapshot",
     "TransformWithStateInPySpark": "a stateful function: its state would live outside the snapshot",
 }
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+KEEPING = ("avro", "csv", "json", "kafka", "orc", "parquet", "rate", "rate-micro-batch", "text", "xml")
+"""Sources of Spark's that still have a batch after Spark has committed it."""
 
 
 def check_source(df: object) -> None:
@@ -50,6 +56,35 @@ def check_source(df: object) -> None:
 def streaming_sources(df: DataFrame) -> int:
     """Number of Spark's sources that a streaming DataFrame reads."""
     return sum(_children(node) == [] for node in _streaming_nodes(df._jdf.queryExecution().analyzed()))
+
+
+def acknowledging_source(df: DataFrame) -> str | None:
+    """A source that lets go of what Spark has committed, or of which that cannot be told; None if there is none."""
+    jvm: Any = df.sparkSession._jvm
+    for leaf in (node for node in _streaming_nodes(df._jdf.queryExecution().analyzed()) if _children(node) == []):
+        if leaf.nodeName() != "StreamingRelation":
+            if leaf.sourceName() not in KEEPING:
+                return str(leaf.sourceName())
+            continue
+        source = leaf.dataSource()
+        options = jvm.scala.jdk.javaapi.CollectionConverters.asJava(source.options())
+        cleaning = {name.lower(): options[name] for name in options}.get("cleansource", "off")
+        if cleaning.lower() != "off":
+            return f"{source.className()} with cleanSource={cleaning}"
+        if source.className().lower() not in KEEPING:
+            return str(source.className())
+    return None
+
+
+def used_up(query: StreamingQuery) -> bool:
+    """Whether Spark's query has come to the end of its input, rather than been stopped from outside.
+
+    ``spark.streams`` gives everybody the query to stop, and Spark itself stops it when one of the same id starts in the
+    same process. Closing windows then would make late what was still to be read.
+    """
+    # Not in Spark's API, whose status says "Stopped" in either case.
+    jquery: Any = query._jsq  # noqa: SLF001
+    return bool(jquery.streamingQuery().noNewData())
 
 
 def adds_rows(before: DataFrame, after: DataFrame) -> bool:

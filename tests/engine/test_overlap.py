@@ -1,0 +1,133 @@
+"""Epochs that overlap: what runs beside what, and what becomes of an end that fails."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import sparkjet as sj
+from sparkjet import Step
+from sparkjet import functions as J
+from sparkjet.engine.engine import LOST_STATE
+from tests.engine.run import EngineRun, Event, source
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PATIENCE = 120.0
+"""Seconds after which a test fails that would hang otherwise."""
+
+
+def overlapping(
+    spark: SparkSession, home: Path, listener: Callable[[Step, int], None], *, overlap: bool = True
+) -> EngineRun:
+    """A query of tumbling windows."""
+    stream = sj.stream(source(spark)).withWatermark("ts", 0, by="substream", substreams=["a"])
+    sums = stream.groupBy(sj.window("ts", 10), "key").agg(J.sum("value").alias("n"))
+    return EngineRun(spark.newSession(), home, [sums], listener, overlap=overlap)
+
+
+def feed_three(run: EngineRun) -> None:
+    """Three batches, of which the second has a row that the first one has made late."""
+    run.feed([Event("a", "k", 1, 1), Event("a", "k", 12, 2)])
+    run.feed([Event("a", "k", 3, 100), Event("a", "k", 25, 3)])
+    run.feed([Event("a", "k", 31, 4)])
+    run.engine.close_windows()
+
+
+RESULT = [1, 2, 3, 4]
+
+
+def sums(run: EngineRun) -> list[int]:
+    """The results in the order in which they were committed."""
+    return [row[2] for row in run.rows()]
+
+
+def test_the_first_stage_of_the_next_epoch_runs_beside_the_end_of_this_one(spark: SparkSession, tmp_path: Path) -> None:
+    begun, steps = threading.Event(), []
+
+    def listener(step: Step, epoch: int) -> None:
+        if (step, epoch) == (Step.BEGIN, 2):
+            begun.set()
+        if (step, epoch) == (Step.PREPARED, 1):
+            assert begun.wait(PATIENCE)
+        steps.append((step, epoch))
+
+    run = overlapping(spark, tmp_path, listener)
+    feed_three(run)
+    assert sums(run) == RESULT
+    assert run.engine.state.late.total() == 1
+    for epoch in (2, 3):
+        assert steps.index((Step.AGGREGATED, epoch)) > steps.index((Step.CLEANED, epoch - 1))
+    assert steps.index((Step.BEGIN, 2)) < steps.index((Step.DECIDED, 1))
+
+
+def test_epochs_do_not_overlap_unless_asked(spark: SparkSession, tmp_path: Path) -> None:
+    steps: list[tuple[Step, int]] = []
+    run = overlapping(spark, tmp_path, lambda step, epoch: steps.append((step, epoch)), overlap=False)
+    feed_three(run)
+    assert [epoch for _, epoch in steps] == sorted(epoch for _, epoch in steps)
+
+
+def test_an_end_that_fails_is_raised_before_the_next_epoch_moves_the_state(spark: SparkSession, tmp_path: Path) -> None:
+    def fail(step: Step, epoch: int) -> None:
+        if (step, epoch) == (Step.PREPARED, 1):
+            message = "the disk is full"
+            raise OSError(message)
+        assert (step, epoch) != (Step.AGGREGATED, 2)
+
+    run = overlapping(spark, tmp_path, fail)
+    run.feed([Event("a", "k", 1, 1), Event("a", "k", 12, 2)])
+    with pytest.raises(OSError, match="the disk is full"):
+        run.feed([Event("a", "k", 25, 3)])
+    assert run.engine.record.epoch == 0
+    run = overlapping(spark, tmp_path, lambda step, epoch: None)
+    feed_three(run)
+    assert sums(run) == RESULT
+
+
+def test_state_lost_in_an_end_is_restored_and_both_epochs_are_run_again(spark: SparkSession, tmp_path: Path) -> None:
+    lost = []
+
+    def lose(step: Step, epoch: int) -> None:
+        if (step, epoch) in {(Step.PREPARED, 1), (Step.SAVED, 3)} and (step, epoch) not in lost:
+            lost.append((step, epoch))
+            raise RuntimeError(LOST_STATE)
+
+    run = overlapping(spark, tmp_path, lose)
+    feed_three(run)
+    assert len(lost) == 2
+    assert sums(run) == RESULT
+    assert run.engine.state.late.total() == 1
+
+
+def test_a_batch_that_spark_has_committed_and_no_record_has_is_run_again(spark: SparkSession, tmp_path: Path) -> None:
+    committed, stopped = threading.Event(), threading.Event()
+
+    def die(step: Step, epoch: int) -> None:
+        if (step, epoch) == (Step.PREPARED, 2) and not stopped.is_set():
+            assert committed.wait(PATIENCE)
+            stopped.set()
+            message = "killed"
+            raise OSError(message)
+
+    run = overlapping(spark, tmp_path, die)
+    run.feed([Event("a", "k", 1, 1), Event("a", "k", 12, 2)])
+    run.feed([Event("a", "k", 3, 100), Event("a", "k", 25, 3)])
+    # As Spark does, whose commit follows the return of foreachBatch, and then its plan of the next batch.
+    directory = run.checkpoint.directory
+    (directory / "commits" / "1").write_text("v1\n{}")
+    (directory / "offsets" / "2").write_text("v1\n{}\n2")
+    committed.set()
+    with pytest.raises(OSError, match="killed"):
+        run.engine.join()
+    run.restart()
+    assert run.engine.next_batch == 1
+    run.feed([Event("a", "k", 3, 100), Event("a", "k", 25, 3)])
+    run.feed([Event("a", "k", 31, 4)])
+    run.engine.close_windows()
+    assert sums(run) == RESULT
