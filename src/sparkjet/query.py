@@ -87,9 +87,8 @@ class StreamingQuery:
 
     @property
     def lastProgress(self) -> dict[str, Any] | None:
-        """Spark's progress of the last batch with ours (docs/guide/running.md lists it); None before the first epoch."""
-        recent = self.recentProgress
-        return recent[-1] if recent else None
+        """Spark's progress of the last batch, with our keys (docs/guide/running.md); None before the first."""
+        return next(reversed(self.recentProgress), None)
 
     @property
     def recentProgress(self) -> list[dict[str, Any]]:
@@ -229,7 +228,7 @@ class StreamingQuery:
         if self._failure is None:
             try:
                 self._engine.join(wait=wait)
-            except BaseException as error:  # noqa: BLE001 - kept: exception() and awaitTermination() raise it
+            except BaseException as error:  # noqa: BLE001 - kept for the user
                 self._end(error)
 
     def _join_between_epochs(self) -> None:
@@ -241,7 +240,7 @@ class StreamingQuery:
                 self._epoch.release()
 
     def _end(self, error: BaseException) -> None:
-        """End the query with an error between two batches; holds the lock."""
+        """End the query between two batches; holds the lock."""
         self._fail(error)
         self._spark.stop()
 
