@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("sparkjet")
 
 RECENT = 100
+SETTLING = 1.0
+"""Seconds between two looks at what is decided and not committed."""
 
 
 class _StoppedError(SparkjetError):
@@ -225,6 +227,16 @@ class StreamingQuery:
         except BaseException as error:  # noqa: BLE001 - kept: exception() and awaitTermination() raise it
             self._end(error)
 
+    def _settle_between_epochs(self) -> None:
+        """What could not be committed in its epoch must not wait for the next one, which may be far away."""
+        if self._epoch.acquire(blocking=False):
+            try:
+                self._engine.settle(last=False)
+            except BaseException as error:  # noqa: BLE001 - kept: exception() and awaitTermination() raise it
+                self._end(error)
+            finally:
+                self._epoch.release()
+
     def _end(self, error: BaseException) -> None:
         """End the query with an error between two batches; holds the lock."""
         self._fail(error)
@@ -245,7 +257,8 @@ class StreamingQuery:
     def _supervise(self) -> None:
         try:
             try:
-                self._spark.awaitTermination()
+                while not self._spark.awaitTermination(SETTLING):
+                    self._settle_between_epochs()
             except Exception as error:  # noqa: BLE001 - whatever ended Spark's query is kept for the user
                 if not self._stopping.is_set() and self._failure is None:
                     self._fail(error)
@@ -253,6 +266,9 @@ class StreamingQuery:
                 with self._epoch:
                     if self._used_up() and self._engine.close_windows():
                         self._note()
+            if self._failure is None:
+                with self._epoch:
+                    self._engine.settle(last=True)
         except BaseException as error:  # noqa: BLE001 - kept: exception() and awaitTermination() raise it
             self._fail(error)
         finally:

@@ -101,6 +101,17 @@ class Engine:
         self._run(Work("closing", self._now()))
         return True
 
+    def settle(self, *, last: bool) -> None:
+        """Try again to commit what is decided, between two epochs or for the last time.
+
+        Raises:
+            UnsettledError: If the last try fails; the next start tries again.
+        """
+        if last:
+            self._parts.outputs.settle()
+        elif self._parts.outputs.unsettled:
+            self._parts.outputs.attempt()
+
     def fenced(self) -> FencedError | None:
         """The error to end with if another driver has taken over, None if none has."""
         return self._parts.log.fenced(self._slot, self.record)
@@ -129,7 +140,7 @@ class Engine:
         transaction = self._transaction(attempt)
         self._reached(Step.BEGIN)
         with progress.timed("settle"):
-            parts.outputs.settle()
+            parts.outputs.attempt()
         judged_by = None if tracker.watermark == MIN else tracker.watermark
         results = Results(parts.plan, self.state)
         try:
@@ -203,11 +214,13 @@ class Engine:
         """Record, commit and clean up; a sink that promises less is committed before the record or not recorded."""
         parts, progress = self._parts, self.progress
         if parts.guarantee is Guarantee.AT_LEAST_ONCE:
-            self._commit(prepared)
+            parts.outputs.decided(prepared)
+            parts.outputs.settle()
             prepared = []
         recorded = prepared if parts.guarantee is Guarantee.EXACTLY_ONCE else []
         with progress.timed("record"):
-            record = self._next_record(recorded, work)
+            # What is still to be committed must be named by the newest record: only that one is read again.
+            record = self._next_record([*parts.outputs.unsettled, *recorded], work)
             parts.log.append(self._slot + 1, record)
         obsolete = self.record.names() - record.names()
         self._slot, self.record = self._slot + 1, record
@@ -223,7 +236,7 @@ class Engine:
     def _commit(self, prepared: list[Prepared]) -> None:
         with self.progress.timed("commit"):
             self._parts.outputs.decided(prepared)
-            self._parts.outputs.settle(lambda: self._reached(Step.COMMITTING))
+            self._parts.outputs.attempt(lambda: self._reached(Step.COMMITTING))
 
     def _next_record(self, transactions: list[Prepared], work: Work) -> Record:
         position = self.record.spark

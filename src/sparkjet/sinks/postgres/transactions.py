@@ -47,7 +47,7 @@ class Found:
     @staticmethod
     def takeover_of(gid: str) -> int:
         """Number of the takeover in an id."""
-        return int(gid.split("/")[3].split("-")[0])
+        return int(gid.split("/")[3].partition("-")[0])
 
     @property
     def epoch(self) -> int:
