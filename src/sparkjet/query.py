@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("sparkjet")
 
 RECENT = 100
-SETTLING = 1.0
+SETTLING = 1
 """Seconds between two looks at what is decided and not committed."""
 
 

@@ -59,7 +59,7 @@ class Orders:
         late_task: Whether the loser of a speculated task prepares after the manifest was fixed.
         patience: How long commits are tried.
         empty: Epochs without rows.
-        deaf: Whether to go on when commits fail, for as long as epochs have no rows.
+        broken_task: Whether the last task of ``stop_in`` fails after the others have prepared.
         guarantee: Of the query.
     """
 
@@ -72,6 +72,7 @@ class Orders:
     stop_in: int = 2
     repeats_tasks: bool = False
     late_task: bool = False
+    broken_task: bool = False
     patience: Retry = PATIENT
     empty: tuple[int, ...] = ()
     guarantee: Guarantee = Guarantee.EXACTLY_ONCE
@@ -107,6 +108,8 @@ class PlainSink:
         slots = []
         for task in range(self.orders.tasks):
             rows = [f"{n},{task}\n".encode() for n in numbers if n % self.orders.tasks == task]
+            if self.orders.broken_task and epoch == self.orders.stop_in and task == self.orders.tasks - 1:
+                rows = [b"not a number,0\n"]
             for attempt in range(1 + again):
                 self.reached("before write", epoch)
                 written = writer.write(f"{task}-{attempt}", rows, lambda: self.reached("written", epoch))

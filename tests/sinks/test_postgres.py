@@ -74,7 +74,7 @@ def test_the_handle_says_which_way_and_holds_no_way_to_connect(
 ) -> None:
     plain = postgres_unprepared.database(f"t{uuid.uuid4().hex}")
     for where, way in ((dsn, "prepared"), (plain, "outbox")):
-        sink = sink_of(spark, tmp_path / way, where, **{"password": "never-shown"})
+        sink = sink_of(spark, tmp_path / way, where, password="never-shown")
         handle = sink.prepare(spark.createDataFrame([("a", 1)], SCHEMA), transaction(1))
         assert handle is not None
         assert handle["way"] == sink.way == way

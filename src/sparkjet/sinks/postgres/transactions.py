@@ -19,6 +19,17 @@ from sparkjet.sinks.protocol import Handle, TransactionId
 
 _BEGINNING = "sparkjet"
 _OUTBOX = "outbox"
+_PATIENCE = "5s"
+"""How long to wait for another driver that is at the same epoch."""
+_NAMED = (
+    "SELECT set_config('application_name', left(%s, 63), false), set_config('lock_timeout', %s, false), "
+    "set_config('idle_in_transaction_session_timeout', '60s', false)"
+)
+_END_PAUSED = (
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() "
+    "AND usename = current_user AND application_name = left(%s, 63) AND pid <> pg_backend_pid() "
+    "AND wait_event = 'ClientRead'"
+)
 _ROWS = sql.Identifier("_sparkjet_rows")
 
 
@@ -132,12 +143,25 @@ class PostgresTransactions:
                     _roll_back(connection, found.gid)
 
     def publish(self, handle: Handle, chunks: Iterable[bytes], between: Callable[[], None] = lambda: None) -> bool:
-        """Write the rows of a decided epoch and its marker in one transaction; False if that was done before."""
+        """Write the rows of a decided epoch and its marker in one transaction; False if that was done before.
+
+        Raises:
+            SinkError: The server refused, could not be reached, or another driver is at the same epoch; try again.
+        """
         target, query, sink, epoch = _told(handle)
         with self._connected() as connection, connection.cursor() as cursor:
+            cursor.execute(_NAMED, [prefix_of(query, sink), _PATIENCE])
             cursor.execute("BEGIN")
-            cursor.execute(target.mark_once(query, sink, epoch, handle["gid"]))
+            try:
+                cursor.execute(target.mark_once(query, sink, epoch, handle["gid"]))
+            except psycopg.errors.LockNotAvailable as error:
+                # A driver that was paused in the middle of this would hold its successor up for ever.
+                cursor.execute("ROLLBACK")
+                cursor.execute(_END_PAUSED, [prefix_of(query, sink)])
+                message = f"Another driver is publishing epoch {epoch} at this moment."
+                raise SinkError(message) from error
             is_new = cursor.rowcount == 1
+            cursor.execute("SET LOCAL lock_timeout = 0")
             # A driver that slept while its successor went on finds its marker removed, but not the younger ones.
             if not is_new or _first(cursor.execute(target.overtaken(query, sink, epoch))):
                 cursor.execute("ROLLBACK")
@@ -161,6 +185,12 @@ class PostgresTransactions:
             for found in prepared(connection, prefix_of(query)):
                 if found.takeover < takeover and found.gid not in decided:
                     _roll_back(connection, found.gid)
+
+    def roll_back(self, gids: Sequence[str]) -> None:
+        """Roll back transactions by their ids; those that are gone are left alone."""
+        with self._connected() as connection:
+            for gid in gids:
+                _roll_back(connection, gid)
 
     @contextlib.contextmanager
     def _connected(self) -> Iterator[psycopg.Connection[Any]]:
