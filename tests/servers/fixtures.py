@@ -45,6 +45,12 @@ def postgres_unprepared() -> Iterator[PostgresServer]:
 
 
 @pytest.fixture
+def postgres_dsn(dsn: str) -> str:
+    """The same under the name that pages use."""
+    return dsn
+
+
+@pytest.fixture
 def dsn(postgres: PostgresServer) -> str:
     """A database of the test's own, on the server that can prepare."""
     return postgres.database(f"t{uuid.uuid4().hex}")
