@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-pytest_plugins = ["scripts.doc_examples", "pytester"]
+# Its asserts are to explain themselves like those of a test file.
+pytest.register_assert_rewrite("sparkjet.testing.sink_contract")
+pytest_plugins = ["scripts.doc_examples", "tests.servers.fixtures", "pytester"]
 
 # Before any JVM: naive datetimes of rows are read in the process's zone, and a test must not depend on the machine's.
 os.environ["TZ"] = "UTC"

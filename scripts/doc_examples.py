@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 FENCE = re.compile(r"^(?P<indent> *)```(?P<info>[^\n`]*)\n(?P<body>.*?)^(?P=indent)```[ ]*$", re.MULTILINE | re.DOTALL)
 HEADING = re.compile(r"^#+ +(.+?)[ #]*$", re.MULTILINE)
+SERVER = "postgres_dsn"
+"""Name under which a page finds a database, from the fixture of that name."""
 LINK = re.compile(r"\]\((?!https?:|mailto:)([^)\s#]*)(?:#([^)\s]*))?[^)]*\)")
 
 
@@ -80,15 +82,16 @@ class Page(pytest.File):
                 if "no-run" not in words:
                     blocks.append((code, fence["body"]))
         if blocks:
-            needs_spark = uses_spark("\n".join(body for _, body in blocks))
-            run = self.runner([code for code, _ in blocks], needs_spark=needs_spark)
+            source = "\n".join(body for _, body in blocks)
+            needs_server = SERVER in source
+            run = self.runner([code for code, _ in blocks], needs_spark=uses_spark(source), needs_server=needs_server)
             yield pytest.Function.from_parent(self, name="examples", callobj=run)
         yield pytest.Function.from_parent(self, name="links", callobj=lambda: self.check_links(text))
 
-    def runner(self, blocks: list[CodeType], *, needs_spark: bool) -> Callable[..., None]:
+    def runner(self, blocks: list[CodeType], *, needs_spark: bool, needs_server: bool) -> Callable[..., None]:
         """A test function that runs the blocks in order, in one namespace and an empty directory."""
 
-        def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **given: SparkSession) -> None:
+        def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **given: SparkSession | str) -> None:
             monkeypatch.chdir(tmp_path)
             namespace: dict[str, Any] = {"__name__": "__main__", **given}
             try:
@@ -96,14 +99,22 @@ class Page(pytest.File):
                     exec(block, namespace)  # noqa: S102 (our own pages)
             finally:
                 for session in given.values():
-                    stop_queries(session)
+                    if not isinstance(session, str):
+                        stop_queries(session)
 
         def run_with_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: SparkSession) -> None:
             run(tmp_path, monkeypatch, spark=spark)
 
+        def run_with_server(
+            tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: SparkSession, postgres_dsn: str
+        ) -> None:
+            run(tmp_path, monkeypatch, spark=spark, postgres_dsn=postgres_dsn)
+
         def run_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             run(tmp_path, monkeypatch)
 
+        if needs_server:
+            return run_with_server
         return run_with_spark if needs_spark else run_without
 
     def check_links(self, text: str) -> None:

@@ -8,6 +8,7 @@ from sparkjet.errors import (
     FencedError,
     LostTransactionError,
     RecoveryError,
+    SinkError,
     SparkjetError,
     UnsettledError,
 )
@@ -42,6 +43,7 @@ __all__ = [
     "ManualClock",
     "PolicySettings",
     "RecoveryError",
+    "SinkError",
     "SparkjetError",
     "Step",
     "Stream",

@@ -26,6 +26,10 @@ class UnsettledError(SparkjetError):
     """A decided transaction could not be published in time; it stays decided and the next start publishes it."""
 
 
+class SinkError(SparkjetError):
+    """An external system refused rows or could not be reached; nothing is lost, mend the cause and start again."""
+
+
 class LostTransactionError(SparkjetError):
     """What a decided transaction had prepared is gone from the external system: rows are lost."""
 

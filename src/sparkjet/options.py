@@ -46,8 +46,24 @@ CONSOLE_OPTIONS: Mapping[str, str] = {
 }
 """Options of ``format("console")``."""
 
+POSTGRES_OPTIONS: Mapping[str, str] = {
+    "dsn": "Connection string of libpq; the next five options win over it. Never logged or recorded.",
+    "host": "The server.",
+    "port": "Its port.",
+    "dbname": "The database.",
+    "user": "Who writes.",
+    "password": "Never logged or recorded; libpq also looks into its password file.",
+    "dbtable": "The table, with or without its schema; created if it is missing.",
+    "mode": "append (default) or upsert.",
+    "keyColumns": "mode=upsert: the columns, with commas, that say which row is replaced.",
+    "prepared": "auto (default), always or never: whether rows wait in prepared transactions for the decision.",
+    "numPartitions": "Most connections at once, as in Spark's JDBC writer.",
+}
+"""Options of ``format("postgres")``."""
+
 SINK_OPTIONS: Mapping[str, Mapping[str, str]] = {
     "files": FILE_OPTIONS,
+    "postgres": POSTGRES_OPTIONS,
     "memory": {},
     "console": CONSOLE_OPTIONS,
     "foreachBatch": {},

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sparkjet.engine.caught_up import caught_up_by
 from sparkjet.engine.inspection import used_up
+from sparkjet.engine.progress import merged
 from sparkjet.errors import AnalysisError, FencedError, SparkjetError
 
 if TYPE_CHECKING:
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("sparkjet")
 
 RECENT = 100
-JOINING = 1
-"""Seconds between two looks at the end of the last epoch of a quiet stream."""
+SETTLING = 1
+"""Seconds between two looks at how the last epoch has ended, and at what is decided and not committed."""
 
 
 class _StoppedError(SparkjetError):
@@ -93,8 +94,7 @@ class StreamingQuery:
     @property
     def recentProgress(self) -> list[dict[str, Any]]:
         """Progress of the last epochs, oldest first."""
-        by_batch = {entry["batchId"]: entry for entry in (json.loads(p.json) for p in self._spark.recentProgress)}
-        return [{**by_batch.get(ours["batchId"], {}), **ours} for ours in list(self._progress)]
+        return merged([json.loads(progress.json) for progress in self._spark.recentProgress], list(self._progress))
 
     def awaitTermination(self, timeout: float | None = None) -> bool | None:
         """Wait for the end; with a timeout in seconds, say whether it has come.
@@ -112,10 +112,7 @@ class StreamingQuery:
         return self._failure
 
     def processAllAvailable(self) -> None:
-        """Wait until all input that is there now has been processed and committed. For tests.
-
-        Then the clock is looked at once more, so that a test which sets it need not wait for the next tick.
-        """
+        """For tests: wait until all input there is has been committed, and let the clock tick once."""
         self._spark.processAllAvailable()
         with self._epoch:
             self._join()
@@ -127,8 +124,7 @@ class StreamingQuery:
     def retireSubstream(self, substream: str) -> None:
         """Stop waiting for a substream that will have no more data, e.g. of a partition that was removed.
 
-        Windows that only waited for it are emitted at once. If it comes back it is a new substream; rows that are
-        late by then are counted as late.
+        Windows that only waited for it are emitted at once; if it comes back it is a new substream.
 
         Raises:
             AnalysisError: There is no such substream; the message names the nearest.
@@ -153,11 +149,8 @@ class StreamingQuery:
     def stop(self, timeout: float | None = None) -> None:
         """End the query after the current epoch has committed; a second call does nothing.
 
-        Args:
-            timeout: Seconds to wait for the epoch.
-
         Raises:
-            TimeoutError: If the epoch was still running; it goes on, and the query stops after it.
+            TimeoutError: If the epoch was still running after ``timeout`` seconds; the query stops after it.
         """
         self._stopping.set()
         if not self._epoch.acquire(timeout=-1 if timeout is None else timeout):
@@ -220,7 +213,7 @@ class StreamingQuery:
             return
         try:
             self._engine.tick(self._caught_up(None))
-        except BaseException as error:  # noqa: BLE001 - kept: exception() and awaitTermination() raise it
+        except BaseException as error:  # noqa: BLE001 - kept for the user
             self._end(error)
 
     def _join(self, *, wait: bool = True) -> None:
@@ -231,11 +224,14 @@ class StreamingQuery:
             except BaseException as error:  # noqa: BLE001 - kept for the user
                 self._end(error)
 
-    def _join_between_epochs(self) -> None:
+    def _settle_between_epochs(self) -> None:
+        """What could not be committed in its epoch must not wait for the next one, which may be far away."""
         if self._epoch.acquire(blocking=False):
             try:
-                # Waiting would keep the next batch from its first stage.
-                self._join(wait=False)
+                self._join(wait=False)  # waiting would keep the next batch from its first stage
+                self._engine.settle(last=False)
+            except BaseException as error:  # noqa: BLE001 - kept for the user
+                self._end(error)
             finally:
                 self._epoch.release()
 
@@ -259,8 +255,8 @@ class StreamingQuery:
     def _supervise(self) -> None:
         try:
             try:
-                while not self._spark.awaitTermination(JOINING):
-                    self._join_between_epochs()
+                while not self._spark.awaitTermination(SETTLING):
+                    self._settle_between_epochs()
             except Exception as error:  # noqa: BLE001 - whatever ended Spark's query is kept for the user
                 if not self._stopping.is_set() and self._failure is None:
                     self._fail(error)
@@ -272,6 +268,9 @@ class StreamingQuery:
                         self._engine.close_windows()
                     else:
                         logger.warning("query %s was stopped from outside before its end; windows stay open", self.id)
+            if self._failure is None:
+                with self._epoch:
+                    self._engine.settle(last=True)
         except BaseException as error:  # noqa: BLE001 - kept: exception() and awaitTermination() raise it
             self._fail(error)
         finally:

@@ -162,7 +162,7 @@ def _home(plan: Plan, options: Options, name: str | None, *, needs_one: bool) ->
     if default is not None and name is not None:
         return f"{default.rstrip('/')}/{name}"
     if needs_one:
-        message = 'start: format("files") needs option("checkpointLocation", "…"), the home of the query\'s state.'
+        message = 'start: this sink needs option("checkpointLocation", "…"), the home of the query\'s state.'
         raise AnalysisError(message)
     return tempfile.mkdtemp(prefix="sparkjet-")
 

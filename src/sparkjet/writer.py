@@ -9,6 +9,7 @@ from typing_extensions import Self
 
 from sparkjet.clock import Clock
 from sparkjet.columns import HIDDEN
+from sparkjet.engine.inspection import check_stable
 from sparkjet.engine.plan import IS_EARLY, Output, Rows
 from sparkjet.errors import AnalysisError, nearest
 from sparkjet.options import SINK_OPTIONS, Options, file_writer_options
@@ -17,6 +18,7 @@ from sparkjet.sinks.console import ConsoleSink
 from sparkjet.sinks.files import FORMATS, FilesSink
 from sparkjet.sinks.foreach_batch import ForeachBatchSink
 from sparkjet.sinks.memory import MemorySink
+from sparkjet.sinks.protocol import Keyed
 from sparkjet.time import parse_duration
 
 if TYPE_CHECKING:
@@ -52,7 +54,7 @@ class StreamWriter:
         self._function: Callable[[DataFrame, int], None] | None = None
 
     def format(self, source: str) -> Self:
-        """Choose the sink: ``files``, ``memory`` or ``console``; see also :meth:`foreachBatch`."""
+        """Choose the sink: ``files``, ``postgres``, ``memory`` or ``console``; see also :meth:`foreachBatch`."""
         if source in _SPARK_FORMATS:
             message = f'format: use format("files").option("fileFormat", "{source}") for transactional {source} files.'
             raise AnalysisError(message)
@@ -157,13 +159,16 @@ class StreamWriter:
             message = f'partitionBy: format("{self._format}") has no directories; use it with format("files").'
             raise AnalysisError(message)
         output = Output(name, self.stage, self.rows, self._finished, self._sink(options), self._early_period(options))
-        output.sink.check(output.finished(self._steps.source).schema)
+        finished = output.finished(self._steps.source)
+        if isinstance(output.sink, Keyed):
+            check_stable(finished, output.sink.keys)
+        output.sink.check(finished.schema)
         return output
 
     @property
     def keeps_files(self) -> bool:
         """Whether the output outlives the session, so that its query needs a home that does."""
-        return self._format == "files"
+        return self._format in {"files", "postgres"}
 
     def _finished(self, rows: DataFrame) -> DataFrame:
         return self._steps.apply(rows).drop(*HIDDEN)
@@ -191,6 +196,8 @@ class StreamWriter:
             return ConsoleSink(options.number("numRows", default=20), truncate=options.flag("truncate", default=True))
         if self._format == "memory":
             return MemorySink(self.name or "", self._steps.source.sparkSession)
+        if self._format == "postgres":
+            return _postgres(options)
         path = options.get("path")
         if path is None:
             message = 'start: format("files") needs a directory: start("…") or option("path", "…").'
@@ -201,3 +208,13 @@ class StreamWriter:
             self._partition_by,
             file_writer_options(options),
         )
+
+
+def _postgres(options: Options) -> Sink:
+    try:
+        from sparkjet.sinks.postgres.settings import PostgresSettings  # noqa: PLC0415 - the extra is optional
+        from sparkjet.sinks.postgres.sink import PostgresSink  # noqa: PLC0415 - as above
+    except ImportError as error:
+        message = f'format("postgres") needs {error.name}: pip install "sparkjet[postgres]".'
+        raise AnalysisError(message) from error
+    return PostgresSink(PostgresSettings.of(options))

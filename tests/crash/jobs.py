@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from sparkjet import Stream, StreamingQuery
     from sparkjet.aggregate import Aggregate
     from sparkjet.engine.steps import StepListener
+    from sparkjet.windows import Window
     from sparkjet.writer import StreamWriter
 
 
@@ -104,15 +106,19 @@ def skewed_stream(spark: SparkSession, place: Place, rules: Rules) -> Stream:
     return events.withWatermark("ts", f"{rules.lag} microseconds", by="sub", substreams=rules.listed)
 
 
+def sj_window(rules: Rules) -> Window:
+    """The window of a query."""
+    import sparkjet as sj
+
+    return sj.window("ts", f"{rules.size} microseconds", f"{rules.step} microseconds")
+
+
 def skewed_query(
     spark: SparkSession, place: Place, rules: Rules, aggregates: Sequence[Aggregate]
 ) -> list[StreamWriter]:
     """A query of one window over that feed."""
-    import sparkjet as sj
-
     timed = skewed_stream(spark, place, rules)
-    window = sj.window("ts", f"{rules.size} microseconds", f"{rules.step} microseconds")
-    results = timed.groupBy(window, *rules.keys).agg(*aggregates)
+    results = timed.groupBy(sj_window(rules), *rules.keys).agg(*aggregates)
     writer = results.writeStream.format("files").option("path", place.out)
     return [writer.options(checkpointLocation=place.home, lateRowsPath=place.late, statePartitions=2)]
 
@@ -141,6 +147,22 @@ def _sums(spark: SparkSession, place: Place, rules: Rules) -> list[StreamWriter]
     return skewed_query(
         spark, place, rules, [J.count().alias("rows"), J.sum("n").alias("total"), J.avg("n").alias("mean")]
     )
+
+
+def _table(spark: SparkSession, place: Place, rules: Rules, prepared: str = "always") -> list[StreamWriter]:
+    """The same results into files and, beside them, into a table that has the query's name."""
+    from sparkjet import functions as J
+
+    aggregates = [J.count().alias("rows"), J.sum("n").alias("total"), J.avg("n").alias("mean")]
+    window = sj_window(rules)
+    results = skewed_stream(spark, place, rules).groupBy(window, *rules.keys).agg(*aggregates)
+    files = results.writeStream.format("files").option("path", place.out)
+    files.options(checkpointLocation=place.home, lateRowsPath=place.late, statePartitions=2)
+    rows = results.select("window.start", "window.end", *rules.keys, *rules.aggregates)
+    table = rows.writeStream.format("postgres").options(
+        dsn=(place.feed.parent / "dsn").read_text(), dbtable=f'"{place.root.name}"', prepared=prepared
+    )
+    return [files, table]
 
 
 def _stacks(spark: SparkSession, place: Place, rules: Rules) -> list[StreamWriter]:
@@ -185,6 +207,7 @@ _DELAYS: dict[str, Compute] = {
     "p95_delay": _rank(0.95, "delay"),
 }
 _MINUTE = 60 * SECOND
+_SUMMED = Rules(_MINUTE, _MINUTE // 3, _MINUTE // 2, "ts", "sub", ("a", "b", "c"), ("key",), _SKEWED, _SUMS)
 
 AHEAD = "-ahead"
 """After the name of a job: the same with epochs that overlap, whose output must be the same."""
@@ -193,11 +216,10 @@ _PLAIN = {
     job.name: job
     for job in (
         # The deduct path, told of all three substreams from the start.
-        Job(
-            "sums",
-            Rules(_MINUTE, _MINUTE // 3, _MINUTE // 2, "ts", "sub", ("a", "b", "c"), ("key",), _SKEWED, _SUMS),
-            _sums,
-        ),
+        Job("sums", _SUMMED, _sums),
+        # The same beside it in PostgreSQL, by prepared transactions and by publishing after the decision.
+        Job("prepared", _SUMMED, _table),
+        Job("outbox", _SUMMED, partial(_table, prepared="never")),
         # The two stacks, with substreams that are found on the way.
         Job(
             "stacks",

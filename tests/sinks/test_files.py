@@ -11,7 +11,7 @@ import pytest
 from sparkjet.errors import AnalysisError, LostTransactionError
 from sparkjet.reading import read_files
 from sparkjet.sinks.files import FilesSink
-from tests.sinks.contract import QUERY, SCHEMA, SinkContract, SinkUnderTest, transaction
+from sparkjet.testing.sink_contract import QUERY, SCHEMA, SinkContract, SinkUnderTest, transaction
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,7 +10,7 @@ import pytest
 from sparkjet.sinks.console import ConsoleSink
 from sparkjet.sinks.foreach_batch import ForeachBatchSink
 from sparkjet.sinks.memory import MemorySink
-from tests.sinks.contract import SCHEMA, SinkContract, SinkUnderTest, transaction
+from sparkjet.testing.sink_contract import SCHEMA, SinkContract, SinkUnderTest, transaction
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

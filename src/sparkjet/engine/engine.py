@@ -140,6 +140,18 @@ class Engine:
             self._restore(ending.epoch, ending.tracked)
             self._run(ending.epoch.work, attempt=1)
 
+    def settle(self, *, last: bool) -> None:
+        """Try again to commit what is decided, between two epochs or for the last time.
+
+        Raises:
+            UnsettledError: If the last try fails; the next start tries again.
+        """
+        if last:
+            self.join()
+            self._parts.outputs.settle()
+        elif self._ending is None and self._parts.outputs.unsettled:
+            self._parts.outputs.attempt()
+
     def fenced(self) -> FencedError | None:
         """The error to end with if another driver has taken over, None if none has."""
         return self._parts.log.fenced(self._slot, self.record)

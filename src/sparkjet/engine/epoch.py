@@ -104,7 +104,7 @@ class Epoch:
             beside: For what can be done at the same time.
         """
         with self.progress.timed("settle"):
-            self._parts.outputs.settle()
+            self._parts.outputs.attempt()
         saving = beside.submit(self._save)
         try:
             with self.progress.timed("prepare"):
@@ -122,9 +122,12 @@ class Epoch:
         Raises:
             FencedError: If another driver has taken over; nothing was decided.
         """
-        guarantee = self._parts.guarantee
+        guarantee, outputs = self._parts.guarantee, self._parts.outputs
         if guarantee is Guarantee.AT_LEAST_ONCE:
-            self._commit()
+            outputs.decided(self._prepared)
+            self._prepared = []
+            outputs.settle()
+        decided = self._prepared if guarantee is Guarantee.EXACTLY_ONCE else []
         with self.progress.timed("record"):
             record = self._state.saved_into(
                 msgspec.structs.replace(
@@ -133,7 +136,8 @@ class Epoch:
                     epoch=self.progress.epoch,
                     clock=self.work.now,
                     spark=self._position,
-                    transactions=self._prepared if guarantee is Guarantee.EXACTLY_ONCE else [],
+                    # What is still to be committed must be named by the newest record: only that one is read again.
+                    transactions=[*outputs.unsettled, *decided],
                 )
             )
             self._parts.log.append(slot, record)
@@ -181,7 +185,7 @@ class Epoch:
         with self.progress.timed("commit"):
             self._parts.outputs.decided(self._prepared)
             self._prepared = []
-            self._parts.outputs.settle(lambda: self._reached(Step.COMMITTING))
+            self._parts.outputs.attempt(lambda: self._reached(Step.COMMITTING))
 
     def _reached(self, step: Step) -> None:
         self._parts.listener(step, self.progress.epoch)

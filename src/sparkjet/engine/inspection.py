@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
 
-from sparkjet.columns import HIDDEN
+from sparkjet.columns import HIDDEN, quoted
 from sparkjet.errors import AnalysisError
 
 REFUSED = {
@@ -100,6 +100,46 @@ def calls_python(df: DataFrame) -> bool:
     return any(expressions.apply(i).containsPattern(pattern) for i in range(expressions.size()))
 
 
+def check_stable(df: DataFrame, names: Sequence[str]) -> None:
+    """Refuse keys that would be others if they were computed again.
+
+    Raises:
+        AnalysisError: Naming the column and the expression.
+    """
+    for name in names:
+        if name in df.columns:
+            unstable = _unstable(df.select(quoted(name))._jdf.queryExecution().analyzed())
+            if unstable is not None:
+                message = (
+                    f"keyColumns: {name!r} comes from {unstable}, which gives another value each time. A row that is "
+                    "computed again could not replace itself; take the key from the data."
+                )
+                raise AnalysisError(message)
+
+
+def _unstable(plan: Any) -> str | None:
+    """The text of a non-deterministic expression that the output of a plan comes from, None if there is none."""
+    wanted = {_id(attribute) for attribute in _listed(plan.output())}
+    nodes = [plan]
+    while nodes:
+        node = nodes.pop()
+        for expression in _listed(node.expressions()):
+            if expression.getClass().getSimpleName() == "Alias" and _id(expression) in wanted:
+                if not expression.deterministic():
+                    return str(expression.sql())
+                wanted |= {_id(each) for each in _listed(expression.references().toSeq())}
+        nodes += _children(node)
+    return None
+
+
+def _id(attribute: Any) -> int:
+    return int(attribute.exprId().id())
+
+
+def _listed(sequence: Any) -> list[Any]:
+    return [sequence.apply(i) for i in range(sequence.size())]
+
+
 def _generators(df: DataFrame) -> int:
     return sum(node.nodeName() == "Generate" for node in _streaming_nodes(df._jdf.queryExecution().analyzed()))
 
@@ -123,4 +163,4 @@ def _streaming_nodes(plan: Any) -> Iterator[Any]:
 
 
 def _children(plan: Any) -> list[Any]:
-    return [plan.children().apply(i) for i in range(plan.children().size())]
+    return _listed(plan.children())

@@ -26,9 +26,17 @@ logger = logging.getLogger("sparkjet")
 
 @dataclass(frozen=True)
 class Retry:
-    """How long a decided transaction is tried before the query stops; the next start tries again."""
+    """How often a decided transaction is tried in one go.
+
+    Attributes:
+        attempts: Right after the decision; what fails then is tried again between epochs.
+        patient_attempts: Before a new transaction is opened; then the query stops, and the next start tries again.
+        first_wait: Seconds after the first failure; twice as long after each other.
+        longest_wait: The longest of these pauses.
+    """
 
     attempts: int = 5
+    patient_attempts: int = 12
     first_wait: float = 0.2
     longest_wait: float = 5.0
 
@@ -37,7 +45,8 @@ class Outputs:
     """The sinks of one query and the transactions that are decided but not confirmed.
 
     A transaction enters ``unsettled`` with its decision and leaves it when its sink has confirmed the commit; while
-    anything is unsettled no new transaction is opened, because a sink may reuse what the old one still needs.
+    anything is unsettled no new transaction is opened, because a sink may reuse what the old one still needs, and
+    because epochs are settled in their order. Every record names what is unsettled.
     """
 
     def __init__(self, sinks: Mapping[str, Sink], retry: Retry | None = None) -> None:
@@ -46,7 +55,12 @@ class Outputs:
         self._retry = retry if retry is not None else Retry()
 
     def prepare(self, name: str, rows: DataFrame, transaction: TransactionId) -> list[Prepared]:
-        """Prepare the rows of one sink; empty if there were none."""
+        """Prepare the rows of one sink; empty if there were none.
+
+        Raises:
+            UnsettledError: If an earlier transaction could not be committed first.
+        """
+        self.settle(attempts=self._retry.patient_attempts)
         handle = self.sinks[name].prepare(rows, transaction)
         return [] if handle is None else [Prepared(name, handle)]
 
@@ -54,7 +68,18 @@ class Outputs:
         """Take over transactions whose record has been written."""
         self.unsettled += transactions
 
-    def settle(self, between: Callable[[], None] = lambda: None) -> None:
+    def attempt(self, between: Callable[[], None] = lambda: None) -> None:
+        """As :meth:`settle`, but what goes on failing is left for later: it is decided, and stays so.
+
+        Raises:
+            LostTransactionError: If a prepared transaction is gone.
+        """
+        try:
+            self.settle(between)
+        except UnsettledError as error:
+            logger.warning("%s It is tried again between epochs.", error)
+
+    def settle(self, between: Callable[[], None] = lambda: None, attempts: int | None = None) -> None:
         """Commit everything that is decided, oldest first, trying again for a while.
 
         Raises:
@@ -70,7 +95,7 @@ class Outputs:
                     "have. Start it once more with that sink, so that the rows are published."
                 )
                 raise RecoveryError(message)
-            self._commit(sink, prepared, between)
+            self._commit(sink, prepared, between, attempts or self._retry.attempts)
             self.unsettled.pop(0)
 
     def roll_back_strays(self, record: Record) -> None:
@@ -79,9 +104,9 @@ class Outputs:
             keep = [prepared.handle for prepared in self.unsettled if prepared.sink == name]
             sink.roll_back_strays(record.query, record.takeover, keep)
 
-    def _commit(self, sink: Sink, prepared: Prepared, between: Callable[[], None]) -> None:
+    def _commit(self, sink: Sink, prepared: Prepared, between: Callable[[], None], attempts: int) -> None:
         retrying = tenacity.Retrying(
-            stop=tenacity.stop_after_attempt(self._retry.attempts),
+            stop=tenacity.stop_after_attempt(attempts),
             wait=tenacity.wait_exponential(self._retry.first_wait, self._retry.longest_wait),
             retry=tenacity.retry_if_exception(lambda e: not isinstance(e, LostTransactionError)),
             before_sleep=tenacity.before_sleep_log(logger, logging.WARNING),

@@ -85,5 +85,11 @@ class EpochProgress:
         }
 
 
+def merged(sparks: Iterable[dict[str, Any]], ours: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Spark's progress of each batch with ours in it; ours alone where Spark ran no batch."""
+    by_batch = {entry["batchId"]: entry for entry in sparks}
+    return [{**by_batch.get(entry["batchId"], {}), **entry} for entry in ours]
+
+
 def _known(time_or_min: int) -> int | None:
     return None if time_or_min == MIN else time_or_min

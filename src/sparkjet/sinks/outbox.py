@@ -41,6 +41,11 @@ class OutboxSink(ABC):
     def publish(self, rows: DataFrame, epoch: int) -> None:
         """Hand over the rows of an epoch, on the driver; may be called again with the same epoch and rows."""
 
+    def deliver(self, box: Path, handle: Handle) -> None:
+        """Hand over the files of an epoch; a sink that does not want a DataFrame of them overrides this."""
+        assert self._session is not None  # noqa: S101 - attach() comes first
+        self.publish(self._session.read.parquet(spark_uri(box)), handle["epoch"])
+
     def check(self, schema: StructType) -> None:  # noqa: B027 - most have nothing to check
         """See :meth:`Sink.check`."""
 
@@ -63,8 +68,7 @@ class OutboxSink(ABC):
         box = self._box(handle["sink"], handle["box"])
         if not box.is_dir():
             return
-        assert self._session is not None  # noqa: S101 - attach() comes first
-        self.publish(self._session.read.parquet(spark_uri(box)), handle["epoch"])
+        self.deliver(box, handle)
         between()
         # Renamed first: half of the rows must not be handed over again if the removal is cut short.
         done = box.with_name(f"done-{box.name}")
@@ -74,7 +78,7 @@ class OutboxSink(ABC):
     def roll_back_strays(self, query: str, takeover: int, keep: Sequence[Handle]) -> None:
         """See :meth:`Sink.roll_back_strays`."""
         del query  # the outbox lies in the query's own directory
-        decided = {handle["box"] for handle in keep}
+        decided = {handle.get("box") for handle in keep}
         assert self._directory is not None  # noqa: S101 - attach() comes first
         for box in self._directory.glob("*/*"):
             if box.name in decided:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -75,4 +75,14 @@ class Sink(Protocol):
 
     def roll_back_strays(self, query: str, takeover: int, keep: Sequence[Handle]) -> None:
         """Remove what drivers before takeover number ``takeover`` prepared, except the decided ``keep``."""
+        ...
+
+
+@runtime_checkable
+class Keyed(Protocol):
+    """A sink whose rows may replace older ones; its keys must be the same whenever an epoch is computed again."""
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Columns that identify a row; empty where rows are only added."""
         ...

@@ -1,4 +1,14 @@
-"""The contract of transactional sinks: one suite, every sink passes it."""
+"""The contract of sinks as a suite that every sink passes, yours too.
+
+Inherit :class:`SinkContract` in a test class of pytest's and give it a fixture ``target``; the session comes from a
+fixture ``spark``::
+
+    class TestMySink(SinkContract):
+        @pytest.fixture
+        def target(self, spark):
+            sink = MySink(...)
+            return SinkUnderTest(sink, read=lambda: sink.rows(), dangling=lambda: sink.prepared())
+"""
 
 from __future__ import annotations
 
@@ -118,3 +128,15 @@ class SinkContract:
         for epoch in (1, 2, 4):
             target.sink.commit(self.prepare(target, self.rows(spark, epoch), transaction(epoch)), lambda: None)
         assert sorted(target.read()) == [("k1", 1), ("k2", 2), ("k4", 4)]
+
+    def test_a_driver_that_slept_for_epochs_and_commits_again_changes_nothing(
+        self, spark: SparkSession, target: SinkUnderTest
+    ) -> None:
+        handles = [self.prepare(target, self.rows(spark, 1, 2), transaction(1))]
+        target.sink.commit(handles[0], lambda: None)
+        for epoch in (2, 3):
+            handles.append(self.prepare(target, self.rows(spark, 10 * epoch), transaction(epoch, takeover=1)))
+            target.sink.commit(handles[-1], lambda: None)
+        for handle in handles:
+            target.sink.commit(handle, lambda: None)
+        assert sorted(target.read()) == [("k1", 1), ("k2", 2), ("k20", 20), ("k30", 30)]

@@ -1,0 +1,141 @@
+"""What the PostgreSQL sink costs beside a bare COPY of the same Arrow columns by the same number of connections.
+
+Run by hand: ``python -m benchmarks.postgres [ROUNDS]``. Two million result rows (a window's start and end, a key, a
+count, two doubles, a text) in two partitions of a warm driver; the server waits for its disk. The bare COPY writes
+the same batches as CSV from two processes and commits; the sink's time is prepare and commit, Spark's part included.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psycopg
+import pyarrow as pa
+from pyspark.sql import functions as F
+
+from benchmarks.local import local_session
+from sparkjet.options import Options
+from sparkjet.sinks.postgres.copying import csv_chunks
+from sparkjet.sinks.postgres.settings import PostgresSettings
+from sparkjet.sinks.postgres.sink import PostgresSink
+from sparkjet.sinks.protocol import TransactionId
+from tests.servers.postgres import PostgresServer
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+ROWS = 2_000_000
+CONNECTIONS = 2
+WARM_UP = 1
+TABLE = """(start timestamptz, "end" timestamptz, key bigint, n bigint, mean double precision,
+            high double precision, sym text)"""
+
+
+def result(session: SparkSession) -> DataFrame:
+    """Rows as a window gives them, held in memory so that computing them is nobody's cost."""
+    rows = session.range(ROWS, numPartitions=CONNECTIONS).select(
+        F.timestamp_micros(F.col("id") * 1000).alias("start"),
+        F.timestamp_micros(F.col("id") * 1000 + 60_000_000).alias("end"),
+        (F.col("id") % 1000).alias("key"),
+        "id",
+        (F.col("id") / 7).alias("mean"),
+        (F.col("id") / 3).alias("high"),
+        F.concat(F.lit("symbol-"), F.col("id") % 500).alias("sym"),
+    )
+    held = rows.withColumnRenamed("id", "n").cache()
+    held.count()
+    return held
+
+
+def bare(dsn: str, path: str, ready: object, go: object) -> None:
+    """One connection's COPY, in a process of its own, as each of Spark's workers is one."""
+    with pa.ipc.open_file(path) as file, psycopg.connect(dsn) as connection, connection.cursor() as cursor:
+        batches = [file.get_batch(n) for n in range(file.num_record_batches)]
+        ready.release()  # type: ignore[attr-defined]
+        go.wait()  # type: ignore[attr-defined]
+        with cursor.copy("COPY bare FROM STDIN (FORMAT csv)") as copy:
+            for chunk in csv_chunks(batches):
+                copy.write(chunk)
+
+
+def bare_copy(dsn: str, files: list[str]) -> float:
+    """Seconds of the COPY by all connections, their start not counted."""
+    context = multiprocessing.get_context("spawn")
+    ready, go = context.Semaphore(0), context.Event()
+    processes = [context.Process(target=bare, args=(dsn, file, ready, go)) for file in files]
+    for process in processes:
+        process.start()
+    for _ in processes:
+        ready.acquire()
+    started = time.perf_counter()
+    go.set()
+    for process in processes:
+        process.join()
+    return time.perf_counter() - started
+
+
+def through_sink(sink: PostgresSink, rows: DataFrame, epoch: int) -> float:
+    """Seconds of an epoch's rows through the sink."""
+    started = time.perf_counter()
+    handle = sink.prepare(rows, TransactionId("benchmark", "results", 0, epoch, 0))
+    if handle is None:
+        sys.exit("nothing was prepared")
+    sink.commit(handle, lambda: None)
+    return time.perf_counter() - started
+
+
+def split(rows: DataFrame, home: Path) -> list[str]:
+    """The same rows as Arrow files, one for each connection, in batches as Spark hands them over."""
+    table = rows.toArrow()
+    size = len(table) // CONNECTIONS
+    paths = []
+    for number in range(CONNECTIONS):
+        path = str(home / f"{number}.arrow")
+        with pa.ipc.new_file(path, table.schema) as file:
+            file.write_table(table.slice(number * size, size), max_chunksize=10_000)
+        paths.append(path)
+    return paths
+
+
+def main(rounds: int) -> None:
+    """Measure in turns and print."""
+    session = local_session()
+    session.conf.set("spark.sql.session.timeZone", "UTC")
+    rows = result(session)
+    ways: dict[str, Callable[[int], float]] = {}
+    with tempfile.TemporaryDirectory() as home, PostgresServer(durable=True) as server:
+        dsn = server.dsn()
+        files = split(rows, Path(home))
+        for way in ("always", "never"):
+            options = {"dsn": dsn, "dbtable": way, "prepared": way, "numPartitions": str(CONNECTIONS)}
+            sink = PostgresSink(PostgresSettings.of(Options(options)))
+            sink.attach(Path(home) / "outbox", session)
+            sink.check(rows.schema)
+            ways[f"prepared={way}"] = lambda epoch, sink=sink: through_sink(sink, rows, epoch)  # type: ignore[misc]
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            connection.execute(f"CREATE TABLE bare {TABLE}".encode())
+            ways["bare COPY"] = lambda _: bare_copy(dsn, files)
+            seconds: dict[str, list[float]] = {}
+            for round_ in range(WARM_UP + rounds):
+                for name, measured in ways.items():
+                    connection.execute("TRUNCATE always, never, bare")
+                    connection.execute("CHECKPOINT")
+                    taken = measured(round_)
+                    if round_ >= WARM_UP:
+                        seconds.setdefault(name, []).append(taken)
+    plain = statistics.median(seconds["bare COPY"])
+    for name, taken_each in seconds.items():
+        taken = statistics.median(taken_each)
+        print(f"{name:16} {taken:6.2f} s, {ROWS / taken / 1e6:.2f} M rows/s, {plain / taken:.2f} x bare COPY")
+    session.stop()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 5)

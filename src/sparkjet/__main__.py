@@ -1,0 +1,7 @@
+"""``python -m sparkjet``: see :mod:`sparkjet.cli`."""
+
+import sys
+
+from sparkjet.cli import main
+
+sys.exit(main())

@@ -1,0 +1,1 @@
+"""The PostgreSQL sink (extra ``postgres``): COPY into prepared transactions, or publishing after the decision."""

@@ -1,0 +1,152 @@
+"""COPY of Arrow batches into a transaction that is then prepared: the half of the sink that executors run.
+
+Spark sends this module to its workers, where sparkjet need not be installed; so it imports nothing of ours.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Any
+
+import psycopg
+import pyarrow as pa
+from psycopg import sql
+from pyarrow import csv
+
+SLOTS = "gid string, rows long"
+"""What a task answers: one row if it has prepared a transaction, none if it had no rows."""
+
+_REMEDIES = {
+    "22021": "PostgreSQL cannot store the character NUL in text. Remove it, e.g. with F.translate.",
+    "22P05": "PostgreSQL cannot store the character NUL in jsonb. Remove it before it gets into a struct or map.",
+    "28000": "Check the option user and the server's pg_hba.conf.",
+    "28P01": "Check the options user and password.",
+    "3D000": "Check the option dbname, or create the database.",
+    "42501": "Grant it to the user of this query.",
+    "42P01": "The table is gone: create it again, or start the query again, which creates it.",
+    "42703": "The table has changed: give it the column back, or start with another dbtable.",
+    "42804": "The table has changed: give the column its type back, or start with another dbtable.",
+    "53100": "The server's disk is full: make room there.",
+    "53200": "Raise max_prepared_transactions on the server (writers x 2 at least), or lower the option numPartitions.",
+    "53300": "Raise max_connections on the server, or lower the option numPartitions.",
+    "55000": "Set max_prepared_transactions on the server, or option prepared=never.",
+}
+_TEXTS = {
+    "password authentication failed": "28P01",
+    "no password supplied": "28P01",
+    "pg_hba.conf": "28000",
+    "role .* does not exist": "28000",
+    "database .* does not exist": "3D000",
+    "No space left on device": "53100",
+}
+
+
+class CopyError(Exception):
+    """PostgreSQL refused the rows of a task, or could not be reached; the message says what to do."""
+
+
+def explain(error: psycopg.Error) -> str:
+    """What the server said, on one line, and the way out; never how we connected."""
+    said = " ".join(str(error).split())
+    state = error.sqlstate or next((state for text, state in _TEXTS.items() if re.search(text, said)), None)
+    if state is None and isinstance(error, psycopg.OperationalError):
+        remedy = "Check that the server runs and that the options host and port are right."
+    else:
+        remedy = _REMEDIES.get(state or "", "")
+    return f"PostgreSQL: {said}{'' if said.endswith('.') else '.'} {remedy}".rstrip()
+
+
+def connect(conninfo: str) -> psycopg.Connection[tuple[Any, ...]]:
+    """A connection that begins and ends its transactions by statements of ours only."""
+    return psycopg.connect(conninfo, autocommit=True)
+
+
+@dataclass(frozen=True)
+class PreparedWriter:
+    """Writes rows into transactions of their own and prepares them; stateless, so tasks may run it at any time.
+
+    Attributes:
+        conninfo: How to connect; holds the password and is never shown.
+        copy: The COPY statement.
+        mark: The beginning of the INSERT of a transaction's marker; ``'gid')`` ends it.
+        prefix: What the ids of all transactions of this epoch begin with.
+        instants: Positions of the columns that are microseconds since 1970.
+    """
+
+    conninfo: str = field(repr=False)
+    copy: str
+    mark: str
+    prefix: str
+    instants: frozenset[int] = frozenset()
+
+    def write(
+        self, writer: str, chunks: Iterable[bytes], before_prepare: Callable[[], None] = lambda: None
+    ) -> tuple[str, int] | None:
+        """Prepare a transaction with the rows; its id and their number, None without rows.
+
+        Nothing is left behind if it fails before the end; what it has prepared is a stray unless the driver names it.
+
+        Args:
+            writer: Name of this attempt, never used twice.
+            chunks: Rows as CSV.
+            before_prepare: Called when everything has been written, for fault tests.
+
+        Raises:
+            CopyError: The server refused the rows or could not be reached.
+        """
+        gid = f"{self.prefix}{writer}"
+        try:
+            with closing(connect(self.conninfo)) as connection, connection.cursor() as cursor:
+                cursor.execute("BEGIN")
+                with cursor.copy(self.copy.encode()) as copy:
+                    for chunk in chunks:
+                        copy.write(chunk)
+                rows = cursor.rowcount
+                if not rows:
+                    return None
+                cursor.execute(f"{self.mark}{sql.Literal(gid).as_string()})".encode())
+                before_prepare()
+                cursor.execute(sql.SQL("PREPARE TRANSACTION {}").format(gid))
+        except psycopg.Error as error:
+            raise CopyError(explain(error)) from error
+        return gid, rows
+
+    def task(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The body of a Spark task, for ``mapInArrow``."""
+        from pyspark import TaskContext  # noqa: PLC0415 - the workers have it, plain processes need not
+
+        context = TaskContext.get()
+        assert context is not None  # noqa: S101 - only tasks call this
+        writer = f"{context.partitionId():05d}-{context.taskAttemptId()}"
+        slot = None
+        filled = (batch for batch in batches if batch.num_rows)
+        first = next(filled, None)
+        # Without rows there is nothing to connect for.
+        if first is not None:
+            slot = self.write(writer, csv_chunks(_chain(first, filled), self.instants))
+        gids, rows = ([slot[0]], [slot[1]]) if slot else ([], [])
+        yield pa.record_batch({"gid": pa.array(gids, pa.string()), "rows": pa.array(rows, pa.int64())})
+
+
+def csv_chunks(batches: Iterable[pa.RecordBatch], instants: frozenset[int] = frozenset()) -> Iterator[bytes]:
+    """Batches as ``COPY … (FORMAT csv)`` reads them: an empty string is quoted, a null is nothing.
+
+    ``instants`` are microseconds since 1970: written with their zone, they mean the same on every server.
+    """
+    options = csv.WriteOptions(include_header=False)
+    for batch in batches:
+        columns = [
+            column.cast(pa.timestamp("us", "UTC")) if number in instants else column
+            for number, column in enumerate(batch.columns)
+        ]
+        sink = pa.BufferOutputStream()
+        csv.write_csv(pa.record_batch(columns, names=[str(n) for n in range(len(columns))]), sink, options)
+        yield sink.getvalue().to_pybytes()
+
+
+def _chain(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield first
+    yield from rest

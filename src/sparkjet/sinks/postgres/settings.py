@@ -1,0 +1,87 @@
+"""Settings of the PostgreSQL sink, from the options of ``writeStream``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from sparkjet.errors import AnalysisError
+
+if TYPE_CHECKING:
+    from sparkjet.options import Options
+
+_PARTS = ("host", "port", "user", "password", "dbname")
+
+
+@dataclass(frozen=True)
+class PostgresSettings:
+    """What the options say.
+
+    Attributes:
+        conninfo: How to connect; holds the password and is never shown.
+        table: The option ``dbtable``.
+        keys: The option ``keyColumns``; empty with mode=append.
+        prepared: ``auto``, ``always`` or ``never``.
+        writers: The option ``numPartitions``.
+    """
+
+    conninfo: str = field(repr=False)
+    table: str
+    keys: tuple[str, ...] = ()
+    prepared: str = "auto"
+    writers: int | None = None
+
+    @staticmethod
+    def of(options: Options) -> PostgresSettings:
+        """The settings behind some options.
+
+        Raises:
+            AnalysisError: Naming an option that is missing or wrong, and never what a secret one says.
+        """
+        table = options.get("dbtable")
+        if table is None:
+            message = 'start: format("postgres") needs option("dbtable", "…"), the table that rows go to.'
+            raise AnalysisError(message)
+        return PostgresSettings(
+            _conninfo(options),
+            table,
+            _keys(options),
+            options.choice("prepared", ("auto", "always", "never"), "auto"),
+            None if options.get("numPartitions") is None else options.number("numPartitions", default=1),
+        )
+
+
+def _conninfo(options: Options) -> str:
+    given = {name: options.get(name) for name in _PARTS}
+    defaults = {"connect_timeout": "10", "application_name": "sparkjet"}
+    dsn = options.get("dsn") or ""
+    if not dsn and given["host"] is None and given["dbname"] is None:
+        message = 'start: format("postgres") needs option("dsn", "host=… dbname=… user=…"), or host, dbname and user.'
+        raise AnalysisError(message)
+    try:
+        stated = {**defaults, **conninfo_to_dict(dsn)}
+        return make_conninfo("", **{**stated, **{name: value for name, value in given.items() if value is not None}})
+    except psycopg.Error:
+        # The cause quotes parts of the string, which may be the password.
+        message = (
+            "dsn: this is no connection string of PostgreSQL. Write host=… port=… dbname=… user=… password=…, with "
+            "values that hold blanks in single quotes, or postgresql://user@host:port/dbname with %-escapes."
+        )
+        raise AnalysisError(message) from None
+
+
+def _keys(options: Options) -> tuple[str, ...]:
+    given = options.get("keyColumns")
+    names = tuple(name.strip() for name in (given or "").split(",") if name.strip())
+    if options.choice("mode", ("append", "upsert"), "append") == "append":
+        if given is not None:
+            message = "keyColumns: rows are only added with mode=append. Use mode=upsert, or leave keyColumns out."
+            raise AnalysisError(message)
+        return ()
+    if not names:
+        message = 'mode=upsert needs option("keyColumns", "a, b"): the columns that say which row is replaced.'
+        raise AnalysisError(message)
+    return names

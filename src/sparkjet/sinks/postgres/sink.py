@@ -1,0 +1,174 @@
+"""The PostgreSQL sink: which way an epoch goes, and Spark's part of it."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psycopg
+import pyarrow as pa
+from pyarrow import parquet
+from pyspark.errors import PySparkException
+from pyspark.sql import Observation
+from pyspark.sql import functions as F
+
+from sparkjet.errors import AnalysisError, SinkError
+from sparkjet.sinks.outbox import OutboxSink
+from sparkjet.sinks.postgres import copying
+from sparkjet.sinks.postgres.copying import SLOTS, csv_chunks, explain
+from sparkjet.sinks.postgres.table import Table, look
+from sparkjet.sinks.postgres.target import Target
+from sparkjet.sinks.postgres.transactions import PostgresTransactions, outbox_handle
+from sparkjet.sinks.postgres.types import PostgresColumn, columns_of, faults
+from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+    from sparkjet.sinks.postgres.settings import PostgresSettings
+
+logger = logging.getLogger("sparkjet")
+
+MOST_WRITERS = 16
+"""Connections at once, where nothing else is said."""
+
+
+class PostgresSink(OutboxSink):
+    """Rows of each epoch into a table, exactly once, in one of two ways.
+
+    *Prepared*: the executors COPY into transactions and prepare them; the driver commits them after the decision.
+    *Outbox*: rows are kept with the snapshot and written after the decision, in one transaction with a marker. That
+    needs no setting of the server; ``prepared="auto"`` uses it where transactions cannot be prepared, or where rows
+    could be in each other's way (a unique index): a stray of a repeated task would block its repetition for ever.
+
+    Args:
+        settings: What the options say.
+    """
+
+    guarantee = Guarantee.EXACTLY_ONCE
+
+    def __init__(self, settings: PostgresSettings) -> None:
+        super().__init__()
+        self._settings = settings
+        self._columns: list[PostgresColumn] = []
+        self._table: Table
+        self._prepares = False
+        self._writers = 1
+
+    @property
+    def way(self) -> str:
+        """``prepared`` or ``outbox``, known once :meth:`check` has been called; each handle says it too."""
+        return "prepared" if self._prepares else "outbox"
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Columns that identify a row; empty unless rows replace older ones."""
+        return self._settings.keys
+
+    def check(self, schema: StructType) -> None:
+        """See :meth:`Sink.check`; creates the table, and the one of the markers, if they are missing."""
+        settings, self._columns = self._settings, columns_of(schema)
+        for key in settings.keys:
+            if key not in schema.fieldNames():
+                message = f"keyColumns: no column {key!r} in the result. Columns: {', '.join(schema.fieldNames())}"
+                raise AnalysisError(message)
+        try:
+            with copying.connect(settings.conninfo) as connection:
+                self._table = look(connection, settings.table, self._columns, settings.keys)
+        except psycopg.Error as error:
+            message = f'start: format("postgres") cannot use its table. {explain(error)}'
+            raise AnalysisError(message) from error
+        obstacle = self._obstacle()
+        if settings.prepared == "always" and obstacle is not None:
+            message = f"prepared=always: {obstacle}. Use prepared=auto, which publishes after the decision instead."
+            raise AnalysisError(message)
+        self._prepares = settings.prepared != "never" and obstacle is None
+        limit = self._table.can_prepare
+        if self._prepares and settings.writers is not None and settings.writers > limit:
+            message = f"numPartitions: {settings.writers} writers, but max_prepared_transactions is {limit}. Use fewer."
+            raise AnalysisError(message)
+        self._writers = settings.writers or max(1, min(MOST_WRITERS, limit // 2))
+        reason = f" ({obstacle})" if settings.prepared == "auto" and obstacle is not None else ""
+        logger.info("table %s: %s%s", settings.table, self.way, reason)
+
+    def prepare(self, rows: DataFrame, transaction: TransactionId) -> Handle | None:
+        """See :meth:`Sink.prepare`."""
+        noticed, wrong = Observation(), faults(self._columns, self._table.required)
+        counts = [F.count_if(condition).alias(f"fault{n}") for n, (_, _, condition) in enumerate(wrong)]
+        watched = rows.observe(noticed, F.count(F.lit(1)).alias("rows"), *counts)
+        encoded = watched.select(*(column.value.alias(f"column{n}") for n, column in enumerate(self._columns)))
+        if self._prepares:
+            handle = self._prepare(encoded, transaction)
+        else:
+            handle = super().prepare(encoded, transaction)
+            if handle is not None:
+                handle |= outbox_handle(transaction, self._table.target)
+        found = noticed.get
+        for number, (name, fault, _) in enumerate(wrong):
+            if found.get(f"fault{number}"):
+                message = f"postgres: column {name!r} has {fault}, in {found[f'fault{number}']} rows of the epoch."
+                raise SinkError(message)
+        return handle
+
+    def commit(self, handle: Handle, between: Callable[[], None]) -> None:
+        """See :meth:`Sink.commit`; goes the way the handle says, whatever the options are now."""
+        if handle["way"] == "prepared":
+            self._transactions.commit(handle, between)
+        else:
+            super().commit(handle, between)
+
+    def deliver(self, box: Path, handle: Handle) -> None:
+        """See :meth:`OutboxSink.deliver`; runs on the driver."""
+        self._transactions.publish(handle, csv_chunks(_batches(box), Target.of(handle["target"]).instants))
+
+    def publish(self, rows: DataFrame, epoch: int) -> None:
+        """Never called: :meth:`deliver` reads the rows itself."""
+        raise NotImplementedError
+
+    def roll_back_strays(self, query: str, takeover: int, keep: Sequence[Handle]) -> None:
+        """See :meth:`Sink.roll_back_strays`; both ways, as the options may have changed since."""
+        self._transactions.roll_back_strays(query, takeover, keep)
+        super().roll_back_strays(query, takeover, keep)
+
+    @property
+    def _transactions(self) -> PostgresTransactions:
+        return PostgresTransactions(self._settings.conninfo)
+
+    def _prepare(self, encoded: DataFrame, transaction: TransactionId) -> Handle | None:
+        _ship()
+        writer = self._transactions.writer(self._table.target, transaction)
+        try:
+            answered = encoded.coalesce(self._writers).mapInArrow(writer.task, SLOTS).collect()
+        except PySparkException as error:
+            refused = re.search(r"CopyError: (.*)", str(error))
+            if refused is None:
+                raise
+            raise SinkError(refused[1]) from error
+        return self._transactions.fix(self._table.target, transaction, [(row["gid"], row["rows"]) for row in answered])
+
+    def _obstacle(self) -> str | None:
+        """Why transactions cannot be prepared, None if they can."""
+        if self._settings.keys:
+            return "mode=upsert merges rows in a temporary table, which a prepared transaction cannot have"
+        if self._table.can_prepare == 0:
+            return "max_prepared_transactions is 0 on this server"
+        if self._table.is_unique:
+            return f"{self._settings.table} has a unique index, where a stray transaction would block its repetition"
+        return None
+
+
+def _batches(box: Path) -> Iterator[pa.RecordBatch]:
+    for path in sorted(box.glob("part-*")):
+        with parquet.ParquetFile(path) as file:
+            yield from file.iter_batches()
+
+
+def _ship() -> None:
+    """Have Spark send the executors' half to its workers: sparkjet need not be installed there."""
+    from pyspark.cloudpickle import register_pickle_by_value  # noqa: PLC0415 - on use only
+
+    register_pickle_by_value(copying)

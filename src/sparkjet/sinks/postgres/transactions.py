@@ -1,0 +1,244 @@
+"""The two-phase protocol with PostgreSQL, without Spark: ids, commits, markers, strays."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from sparkjet.errors import LostTransactionError, SinkError
+from sparkjet.sinks.postgres.copying import PreparedWriter, connect, explain
+from sparkjet.sinks.postgres.target import Target
+from sparkjet.sinks.protocol import Handle, TransactionId
+
+_BEGINNING = "sparkjet"
+_OUTBOX = "outbox"
+_PATIENCE = "5s"
+"""How long to wait for another driver that is at the same epoch."""
+_NAMED = (
+    "SELECT set_config('application_name', left(%s, 63), false), set_config('lock_timeout', %s, false), "
+    "set_config('idle_in_transaction_session_timeout', '60s', false)"
+)
+_END_PAUSED = (
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() "
+    "AND usename = current_user AND application_name = left(%s, 63) AND pid <> pg_backend_pid() "
+    "AND wait_event = 'ClientRead'"
+)
+_ROWS = sql.Identifier("_sparkjet_rows")
+
+
+@dataclass(frozen=True)
+class Found:
+    """A prepared transaction of ours, as the server lists it.
+
+    Attributes:
+        gid: Its id: ``sparkjet/query/sink/takeover-epoch-attempt/partition-task``.
+        since: When it was prepared.
+    """
+
+    gid: str
+    since: datetime
+
+    @property
+    def sink(self) -> str:
+        """Name of the output that it belongs to."""
+        return self.gid.split("/")[2]
+
+    @property
+    def takeover(self) -> int:
+        """Number of the driver's takeover."""
+        return self.takeover_of(self.gid)
+
+    @staticmethod
+    def takeover_of(gid: str) -> int:
+        """Number of the takeover in an id."""
+        return int(gid.split("/")[3].partition("-")[0])
+
+    @property
+    def epoch(self) -> int:
+        """Number of the epoch."""
+        return int(self.gid.split("/")[3].split("-")[1])
+
+
+def prefix_of(query: str, sink: str | None = None, transaction: TransactionId | None = None) -> str:
+    """What the ids of a query's transactions begin with, of one sink, of one transaction; below 200 bytes in all."""
+    parts = [_BEGINNING, query, sink, None if transaction is None else str(transaction)]
+    return "".join(f"{part}/" for part in parts if part is not None)
+
+
+def prepared(connection: psycopg.Connection[Any], prefix: str) -> list[Found]:
+    """Prepared transactions of this database whose ids begin with exactly ``prefix``, oldest first."""
+    # Not LIKE: "_" would match anything. Ids of other databases are listed too, but cannot be ended from here.
+    listing = connection.execute(
+        "SELECT gid, prepared FROM pg_prepared_xacts WHERE database = current_database() AND starts_with(gid, %s) "
+        "ORDER BY prepared, gid",
+        [prefix],
+    )
+    return [Found(gid, since) for gid, since in listing]
+
+
+@dataclass(frozen=True)
+class PostgresTransactions:
+    """Transactions of one server. Every method may run in any process, and again; only the driver ends transactions.
+
+    Attributes:
+        conninfo: How to connect; holds the password and is never shown.
+    """
+
+    conninfo: str = field(repr=False)
+
+    def writer(self, target: Target, transaction: TransactionId) -> PreparedWriter:
+        """What the tasks of a transaction write with."""
+        return PreparedWriter(
+            self.conninfo,
+            target.copy().as_string(),
+            target.mark(transaction.query, transaction.sink, transaction.epoch).as_string(),
+            prefix_of(transaction.query, transaction.sink, transaction),
+            target.instants,
+        )
+
+    def fix(self, target: Target, transaction: TransactionId, slots: Sequence[tuple[str, int]]) -> Handle | None:
+        """Fix which task attempts count, and roll back all others of this epoch; None if there were no rows.
+
+        Call it when every task has succeeded: from then on a late one can neither publish nor destroy anything. What
+        it prepares after this is rolled back by the commit of a later epoch, or at the next start.
+        """
+        counting = {gid for gid, _ in slots}
+        with self._connected() as connection:
+            for found in prepared(connection, prefix_of(transaction.query, transaction.sink)):
+                ours = found.epoch == transaction.epoch and found.takeover <= transaction.takeover
+                if ours and found.gid not in counting:
+                    _roll_back(connection, found.gid)
+        if not slots:
+            return None
+        return {**_identity(transaction, target), "way": "prepared", "slots": [list(slot) for slot in sorted(slots)]}
+
+    def commit(self, handle: Handle, between: Callable[[], None]) -> None:
+        """Commit every slot; those that were committed before stay as they are. Then nothing of the epoch is left.
+
+        Raises:
+            LostTransactionError: If one is gone without having been committed.
+        """
+        target, query, sink, epoch = _told(handle)
+        with self._connected() as connection:
+            for gid, _ in handle["slots"]:
+                try:
+                    connection.execute(sql.SQL("COMMIT PREPARED {}").format(gid))
+                except psycopg.errors.UndefinedObject as error:
+                    # Committed, rolled back and never prepared sound alike: the marker knows.
+                    if not _settled(connection, gid, handle):
+                        raise LostTransactionError(_lost(handle, gid)) from error
+                between()
+            connection.execute(target.forget(query, sink, epoch))
+            takeover = Found.takeover_of(handle["slots"][0][0])
+            for found in prepared(connection, prefix_of(query, sink)):
+                # Of a task that was slower than its repetition: what was decided up to here is committed.
+                if found.epoch <= epoch and found.takeover <= takeover:
+                    _roll_back(connection, found.gid)
+
+    def publish(self, handle: Handle, chunks: Iterable[bytes], between: Callable[[], None] = lambda: None) -> bool:
+        """Write the rows of a decided epoch and its marker in one transaction; False if that was done before.
+
+        Raises:
+            SinkError: The server refused, could not be reached, or another driver is at the same epoch; try again.
+        """
+        target, query, sink, epoch = _told(handle)
+        with self._connected() as connection, connection.cursor() as cursor:
+            cursor.execute(_NAMED, [prefix_of(query, sink), _PATIENCE])
+            cursor.execute("BEGIN")
+            try:
+                cursor.execute(target.mark_once(query, sink, epoch, handle["gid"]))
+            except psycopg.errors.LockNotAvailable as error:
+                # A driver that was paused in the middle of this would hold its successor up for ever.
+                cursor.execute("ROLLBACK")
+                cursor.execute(_END_PAUSED, [prefix_of(query, sink)])
+                message = f"Another driver is publishing epoch {epoch} at this moment."
+                raise SinkError(message) from error
+            is_new = cursor.rowcount == 1
+            cursor.execute("SET LOCAL lock_timeout = 0")
+            # A driver that slept while its successor went on finds its marker removed, but not the younger ones.
+            if not is_new or _first(cursor.execute(target.overtaken(query, sink, epoch))):
+                cursor.execute("ROLLBACK")
+                return False
+            if target.keys:
+                cursor.execute(target.stage(_ROWS))
+            with cursor.copy(target.copy(_ROWS if target.keys else None)) as copy:
+                for chunk in chunks:
+                    copy.write(chunk)
+            if target.keys:
+                cursor.execute(target.merge(_ROWS))
+            cursor.execute(target.forget(query, sink, epoch))
+            between()
+            cursor.execute("COMMIT")
+        return True
+
+    def roll_back_strays(self, query: str, takeover: int, keep: Sequence[Handle]) -> None:
+        """Roll back what drivers before ``takeover`` prepared for a query, except what ``keep`` names."""
+        decided = {gid for handle in keep for gid, _ in handle.get("slots", ())}
+        with self._connected() as connection:
+            for found in prepared(connection, prefix_of(query)):
+                if found.takeover < takeover and found.gid not in decided:
+                    _roll_back(connection, found.gid)
+
+    def roll_back(self, gids: Sequence[str]) -> None:
+        """Roll back transactions by their ids; those that are gone are left alone."""
+        with self._connected() as connection:
+            for gid in gids:
+                _roll_back(connection, gid)
+
+    @contextlib.contextmanager
+    def _connected(self) -> Iterator[psycopg.Connection[Any]]:
+        try:
+            with closing(connect(self.conninfo)) as connection:
+                yield connection
+        except psycopg.Error as error:
+            raise SinkError(explain(error)) from error
+
+
+def outbox_handle(transaction: TransactionId, target: Target) -> Handle:
+    """The handle of rows that are kept with the snapshot until they are published."""
+    prefix = prefix_of(transaction.query, transaction.sink, transaction)
+    return {**_identity(transaction, target), "way": _OUTBOX, "gid": f"{prefix}{_OUTBOX}"}
+
+
+def _identity(transaction: TransactionId, target: Target) -> Handle:
+    identity = {"query": transaction.query, "sink": transaction.sink, "epoch": transaction.epoch}
+    return {**identity, "target": target.describe()}
+
+
+def _told(handle: Handle) -> tuple[Target, str, str, int]:
+    return Target.of(handle["target"]), handle["query"], handle["sink"], handle["epoch"]
+
+
+def _settled(connection: psycopg.Connection[Any], gid: str, handle: Handle) -> bool:
+    target, query, sink, epoch = _told(handle)
+    try:
+        return _first(connection.execute(target.settled(gid, query, sink, epoch)))
+    except psycopg.errors.UndefinedTable:
+        return False
+
+
+def _roll_back(connection: psycopg.Connection[Any], gid: str) -> None:
+    # Gone, or being ended by somebody at this moment: the next start or epoch looks again.
+    with contextlib.suppress(psycopg.errors.UndefinedObject, psycopg.errors.ObjectNotInPrerequisiteState):
+        connection.execute(sql.SQL("ROLLBACK PREPARED {}").format(gid))
+
+
+def _first(cursor: psycopg.Cursor[Any]) -> bool:
+    row = cursor.fetchone()
+    return bool(row is not None and row[0])
+
+
+def _lost(handle: Handle, gid: str) -> str:
+    rows = next(count for slot, count in handle["slots"] if slot == gid)
+    return (
+        f"Epoch {handle['epoch']} was decided, but PostgreSQL has neither the prepared transaction {gid!r} nor its "
+        f"marker: {rows} rows are lost, or this is not the database they were prepared in. Point the options at that "
+        "database; if somebody rolled the transaction back, run the query again from its input."
+    )

@@ -1,0 +1,153 @@
+"""Queries into PostgreSQL and files at once through Spark: drivers and the server killed at the steps of an epoch."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections import Counter
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from sparkjet import Step
+from tests.crash.drivers import Driver, Query, Victim
+from tests.crash.feeds import write_skewed
+from tests.crash.invariants import check
+from tests.crash.readers import listed, result_rows
+
+if TYPE_CHECKING:
+    from tests.servers.postgres import PostgresServer
+
+pytestmark = [pytest.mark.crash, pytest.mark.timeout(3000)]
+
+SEED = 1996
+FILES = 4
+KILLED_IN = 3
+FAULTS = (*(victim.value for victim in Victim), "zombie", "server")
+WAYS = ("prepared", "outbox")
+
+
+@dataclass(frozen=True)
+class Crash:
+    """What happens where."""
+
+    step: Step
+    fault: str
+    way: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.step.value}-{self.fault}-{self.way}"
+
+    def query(self, root: Path) -> Query:
+        return Query(self.name, self.way, str(root / self.name), str(root / "feed"), self.step.name, KILLED_IN)
+
+
+def _chosen() -> list[Crash]:
+    """Every step with prepared transactions, every fault, the steps about the decision more often."""
+    near = (Step.SAVED, Step.PREPARED, Step.DECIDED, Step.COMMITTING, Step.COMMITTED)
+    chosen = [Crash(step, fault, "prepared") for step, fault in zip(near, FAULTS, strict=True)]
+    chosen += [Crash(near[(n + 2) % 5], fault, "prepared") for n, fault in enumerate(FAULTS)]
+    return chosen + [Crash(near[(n + 3) % 5], fault, "outbox") for n, fault in enumerate(FAULTS)]
+
+
+def _all() -> list[Crash]:
+    return [Crash(step, fault, way) for step, fault, way in product(Step, FAULTS, WAYS)]
+
+
+def run(server: PostgresServer, root: Path, crashes: list[Crash]) -> dict[str, str]:
+    """Crash, recover, run to the end; by name what was wrong with the output."""
+    (root / "dsn").write_text(server.database(f"t{uuid.uuid4().hex}"))
+    write_skewed(root / "feed", SEED, 0, FILES)
+    began = time.monotonic()
+    by_fault = {fault: [each.query(root) for each in crashes if each.fault == fault] for fault in FAULTS}
+    with ExitStack() as stack:
+        successor = stack.enter_context(Driver(root / "successor.log"))
+        successor.start(by_fault["server"])
+        successor.wait("reached", [query.name for query in by_fault["server"]])
+        server.kill()
+        server.start()
+        successor.release()
+        _succeed(successor, by_fault["server"])
+        for victim in Victim:
+            _kill(stack.enter_context(Driver(root / f"{victim.value}.log")), victim, by_fault[victim.value], successor)
+        with Driver(root / "zombie.log") as zombie:
+            queries = by_fault["zombie"]
+            zombie.start(queries)
+            zombie.wait("reached", [query.name for query in queries])
+            zombie.suspend()
+            successor.start([replace(query, block_at=None) for query in queries])
+            _succeed(successor, queries)
+            zombie.resume()
+            zombie.release()
+            for name, error in zombie.results(queries).items():
+                assert error is not None, name
+                assert error.startswith("FencedError"), error
+            zombie.end()
+        assert successor.end() == 0
+    print(f"\npostgres: {len(crashes)} crashes in {time.monotonic() - began:.0f} s")  # noqa: T201 - figures
+    return {crash.name: _judge(server, crash.query(root)) for crash in crashes}
+
+
+def _kill(driver: Driver, victim: Victim, queries: list[Query], successor: Driver) -> None:
+    driver.start(queries)
+    driver.wait("reached", [query.name for query in queries])
+    driver.kill(victim)
+    if victim is Victim.BOTH:
+        driver.gone()
+    successor.start([replace(query, block_at=None) for query in queries])
+    if victim is Victim.JVM:
+        driver.release()
+        driver.results(queries)
+        driver.end()
+    driver.gone()
+    _succeed(successor, queries)
+
+
+def _succeed(successor: Driver, queries: list[Query]) -> None:
+    assert set(successor.results(queries).values()) <= {None}
+
+
+def _judge(server: PostgresServer, query: Query) -> str:
+    """What is wrong with the files, with the table, or with what is left on the server; nothing if all is well."""
+    dsn = (Path(query.root).parent / "dsn").read_text()
+    try:
+        check(query.place, query.rules, batches=FILES, closings=[FILES], swept=False)
+        files = result_rows(listed(query.place.out), query.rules.rules)
+        columns = 'extract(epoch FROM start)::bigint * 1000000, extract(epoch FROM "end")::bigint * 1000000'
+        table = server.psql(dsn, f'SELECT {columns}, key, rows, total, mean::text FROM "{query.name}"')
+        assert Counter(tuple(row) for row in table) == Counter(
+            (str(start), str(end), key or "", str(rows), str(total), repr(mean).removesuffix(".0"))
+            for (start, end, key, rows, total, mean), times in files.items()
+            for _ in range(times)
+        )
+        left = "SELECT gid FROM pg_prepared_xacts WHERE database = current_database()"
+        assert server.psql(dsn, left) == []
+    except AssertionError as error:
+        return str(error)
+    return ""
+
+
+@pytest.fixture(scope="module")
+def chosen(postgres: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    return run(postgres, tmp_path_factory.mktemp("chosen"), _chosen())
+
+
+@pytest.fixture(scope="module")
+def whole(postgres: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    return run(postgres, tmp_path_factory.mktemp("whole"), _all())
+
+
+@pytest.mark.parametrize("crash", _chosen(), ids=lambda crash: crash.name)
+def test_a_crash_loses_and_repeats_nothing(chosen: dict[str, str], crash: Crash) -> None:
+    assert chosen[crash.name] == ""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("crash", _all(), ids=lambda crash: crash.name)
+def test_every_crash_loses_and_repeats_nothing(whole: dict[str, str], crash: Crash) -> None:
+    assert whole[crash.name] == ""

@@ -1,0 +1,215 @@
+"""A driver without Spark: the real record log, outputs and PostgreSQL transactions, with rows from a plain list.
+
+It works off numbered inputs, one an epoch, as a query does, and stops at any named point of its protocol until it is
+told to go on; the test kills or pauses it there. Each input is one row; what is published must hold each once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from sparkjet.engine.log import RecordLog
+from sparkjet.engine.outputs import Outputs, Retry
+from sparkjet.engine.record import Record
+from sparkjet.errors import SparkjetError
+from sparkjet.sinks.postgres.copying import CopyError
+from sparkjet.sinks.postgres.target import Target
+from sparkjet.sinks.postgres.transactions import PostgresTransactions, outbox_handle
+from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
+from sparkjet.snapshots import DirectoryStore
+
+if TYPE_CHECKING:
+    pass
+
+TARGET = Target("public", "out", ("n", "task"))
+POINTS = (
+    "before write",
+    "written",
+    "prepared",
+    "manifest",
+    "decided",
+    "first committed",
+    "committed",
+    "settled",
+)
+"""Where a driver can be stopped, in the order of an epoch."""
+PATIENT = Retry(attempts=2, patient_attempts=200, first_wait=0.05, longest_wait=0.1)
+GIVES_UP = Retry(attempts=1, patient_attempts=1, first_wait=0.01, longest_wait=0.01)
+
+
+@dataclass(frozen=True)
+class Orders:
+    """What a driver has to do.
+
+    Attributes:
+        home: Its directory.
+        dsn: Its database.
+        way: ``prepared`` or ``outbox``.
+        epochs: Inputs to work off; input n is the rows 10n … 10n+9, of epoch n, whoever runs it.
+        tasks: Tasks of an epoch: each prepares a transaction of its own.
+        stop_at: The point of ``stop_in`` to stop at.
+        stop_in: The epoch.
+        repeats_tasks: Whether every task of epoch ``stop_in`` runs twice, as after the loss of an executor.
+        late_task: Whether the loser of a speculated task prepares after the manifest was fixed.
+        patience: How long commits are tried.
+        empty: Epochs without rows.
+        broken_task: Whether the last task of ``stop_in`` fails after the others have prepared.
+        guarantee: Of the query.
+    """
+
+    home: Path
+    dsn: str
+    way: str = "prepared"
+    epochs: int = 4
+    tasks: int = 2
+    stop_at: str | None = None
+    stop_in: int = 2
+    repeats_tasks: bool = False
+    late_task: bool = False
+    broken_task: bool = False
+    patience: Retry = PATIENT
+    empty: tuple[int, ...] = ()
+    guarantee: Guarantee = Guarantee.EXACTLY_ONCE
+
+
+@dataclass
+class PlainSink:
+    """The sink's protocol with rows from a list: what the Spark sink does, without Spark."""
+
+    orders: Orders
+    reached: Callable[[str, int], None]
+    guarantee: Guarantee = field(default=Guarantee.EXACTLY_ONCE, init=False)
+
+    def __post_init__(self) -> None:
+        self.transactions = PostgresTransactions(self.orders.dsn)
+
+    def prepare(self, numbers: Any, transaction: TransactionId) -> Handle | None:
+        """Write and prepare the rows, by as many tasks as ordered."""
+        epoch = transaction.epoch
+        if self.orders.way == "outbox":
+            self.reached("before write", epoch)
+            path = self._box(str(transaction))
+            path.parent.mkdir(exist_ok=True)
+            path.write_text("".join(f"{n},0\n" for n in numbers))
+            self.reached("written", epoch)
+            self.reached("prepared", epoch)
+            self.reached("manifest", epoch)
+            return {**outbox_handle(transaction, TARGET), "box": str(transaction)} if numbers else None
+        if not numbers:
+            return None
+        again = self.orders.repeats_tasks and epoch == self.orders.stop_in
+        writer = self.transactions.writer(TARGET, transaction)
+        slots = []
+        for task in range(self.orders.tasks):
+            rows = [f"{n},{task}\n".encode() for n in numbers if n % self.orders.tasks == task]
+            if self.orders.broken_task and epoch == self.orders.stop_in and task == self.orders.tasks - 1:
+                rows = [b"not a number,0\n"]
+            for attempt in range(1 + again):
+                self.reached("before write", epoch)
+                written = writer.write(f"{task}-{attempt}", rows, lambda: self.reached("written", epoch))
+                self.reached("prepared", epoch)
+            slots += [written] if written else []
+        handle = self.transactions.fix(TARGET, transaction, slots)
+        if self.orders.late_task and epoch == self.orders.stop_in:
+            writer.write("0-late", [b"-1,-1\n"])
+        self.reached("manifest", epoch)
+        return handle
+
+    def commit(self, handle: Handle, between: Callable[[], None]) -> None:
+        """Show the rows."""
+        if handle["way"] == "prepared":
+            self.transactions.commit(handle, between)
+        else:
+            self.transactions.publish(handle, [self._box(handle["box"]).read_bytes()], between)
+
+    def roll_back_strays(self, query: str, takeover: int, keep: Sequence[Handle]) -> None:
+        """Only in the database: the boxes are files of this test."""
+        self.transactions.roll_back_strays(query, takeover, keep)
+
+    def check(self, schema: Any) -> None:
+        """The test has made the table."""
+
+    def _box(self, name: str) -> Path:
+        return self.orders.home / "boxes" / name
+
+
+class PlainDriver:
+    """Runs epochs as :class:`sparkjet.engine.epoch.Engine` does, recovery included."""
+
+    def __init__(self, orders: Orders, pipe: Connection) -> None:
+        self._orders = orders
+        self._pipe = pipe
+        self._stopped = False
+        store = DirectoryStore(orders.home / "snapshots")
+        store.open("checkpointLocation")
+        self._log = RecordLog(store)
+        self._outputs = Outputs({"results": PlainSink(orders, self._reached)}, orders.patience)  # type: ignore[dict-item]
+
+    def run(self) -> None:
+        """Recover, then run the epochs that no record names."""
+        self._slot, self._record = self._take_over()
+        self._outputs.decided(list(self._record.transactions))
+        self._outputs.settle(attempts=self._orders.patience.patient_attempts)
+        self._outputs.roll_back_strays(self._record)
+        for epoch in range(self._record.epoch + 1, self._orders.epochs + 1):
+            self._epoch(epoch)
+        self._outputs.settle()
+
+    def _epoch(self, epoch: int) -> None:
+        orders, record, outputs = self._orders, self._record, self._outputs
+        outputs.attempt()
+        numbers = [] if epoch in orders.empty else list(range(10 * epoch, 10 * epoch + 10))
+        transaction = TransactionId(record.query, "results", record.takeover, epoch, 0)
+        prepared = outputs.prepare("results", numbers, transaction) if numbers else []  # type: ignore[arg-type]
+        if orders.guarantee is Guarantee.AT_LEAST_ONCE:
+            outputs.decided(prepared)
+            outputs.settle()
+            prepared = []
+        decision = msgspec.structs.replace(
+            record, kind="epoch", epoch=epoch, transactions=[*outputs.unsettled, *prepared]
+        )
+        self._log.append(self._slot + 1, decision)
+        self._slot, self._record = self._slot + 1, decision
+        self._reached("decided", epoch)
+        outputs.decided(prepared)
+        outputs.attempt(lambda: self._reached("first committed", epoch))
+        self._reached("committed", epoch)
+        outputs.attempt()
+        self._reached("settled", epoch)
+
+    def _take_over(self) -> tuple[int, Record]:
+        newest = self._log.newest()
+        if newest is None:
+            slot, record = 0, Record(
+                kind="takeover", query="00000000-1111-2222-3333-444444444444", takeover=0, run="0", epoch=0,
+                fingerprint={}, clock=0, watermarks={}, stages={}, early_at={}, spark=None, transactions=[],
+            )  # fmt: skip
+        else:
+            slot, before = newest[0] + 1, newest[1]
+            record = msgspec.structs.replace(
+                before, kind="takeover", takeover=before.takeover + 1, run=str(before.takeover + 1)
+            )
+        self._log.append(slot, record)
+        return slot, record
+
+    def _reached(self, point: str, epoch: int) -> None:
+        if point == self._orders.stop_at and epoch == self._orders.stop_in and not self._stopped:
+            self._stopped = True
+            self._pipe.send(("reached", point))
+            self._pipe.recv()
+
+
+def main(orders: Orders, pipe: Connection) -> None:
+    """The body of a driver's process; tells how it ended."""
+    try:
+        PlainDriver(orders, pipe).run()
+    except (SparkjetError, CopyError) as error:
+        pipe.send(("ended", type(error).__name__, str(error)))
+    else:
+        pipe.send(("ended", None, ""))

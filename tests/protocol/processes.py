@@ -1,0 +1,74 @@
+"""Processes of plain drivers, forked from one that has imported everything: a start takes milliseconds."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from dataclasses import dataclass
+from typing import Any
+
+from typing_extensions import Self
+
+from tests.protocol.driver import Orders, main
+
+PATIENCE = 60.0
+_context = multiprocessing.get_context("forkserver")
+_context.set_forkserver_preload(["tests.protocol.driver"])
+
+
+@dataclass
+class Process:
+    """One driver process; a context manager that leaves none behind."""
+
+    orders: Orders
+
+    def __enter__(self) -> Self:
+        self._pipe, theirs = _context.Pipe()
+        self._process = _context.Process(target=main, args=(self.orders, theirs), daemon=True)
+        self._process.start()
+        theirs.close()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process.is_alive():
+            self._process.kill()
+        self._process.join(PATIENCE)
+        self._pipe.close()
+
+    def wait(self) -> tuple[Any, ...]:
+        """What it tells next: that it stopped at its point, or how it ended."""
+        assert self._pipe.poll(PATIENCE), f"no word from the driver of {self.orders}"
+        told: tuple[Any, ...] = self._pipe.recv()
+        return told
+
+    def reached(self) -> None:
+        """Wait until it has stopped at its point."""
+        told = self.wait()
+        assert told == ("reached", self.orders.stop_at), told
+
+    def ended(self) -> str | None:
+        """Wait for its end; the name of the error, None if all was well."""
+        told = self.wait()
+        assert told[0] == "ended", told
+        self._process.join(PATIENCE)
+        return told[1]  # type: ignore[no-any-return]
+
+    def go_on(self) -> None:
+        """Let it go on from its point."""
+        self._pipe.send(None)
+
+    def kill(self) -> None:
+        """SIGKILL, and wait."""
+        self._process.kill()
+        self._process.join(PATIENCE)
+
+    def pause(self) -> None:
+        """SIGSTOP."""
+        assert self._process.pid is not None
+        os.kill(self._process.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        assert self._process.pid is not None
+        os.kill(self._process.pid, signal.SIGCONT)
