@@ -178,7 +178,10 @@ def test_a_full_disk_is_named_and_nothing_is_lost_once_there_is_room(
         feed.add(*rows([16, 25], k="b" * 1_000_000 + "".join(uuid.uuid4().hex for _ in range(100_000))))
         filler = disk / "filler"
         fill(disk, filler)
-        with pytest.raises((sj.SinkError, sj.UnsettledError, sj.AnalysisError), match=r"No space|server"):
+        with pytest.raises(
+            (sj.SinkError, sj.UnsettledError, sj.AnalysisError),
+            match=r"No space left|server closed|Check that the server runs|not yet accepting|recovery mode",
+        ):
             run(spark, feed, tmp_path, dsn, prepared=way)
         filler.unlink()
         # PostgreSQL itself may have given up when its log could not be written.

@@ -145,6 +145,13 @@ class PostgresSink(OutboxSink):
             answered = encoded.coalesce(self._writers).mapInArrow(writer.task, SLOTS).collect()
         except PySparkException as error:
             refused = re.search(r"CopyError: (.*)", str(error))
+            missing = re.search(r"No module named '(\w+)'", str(error))
+            if missing is not None:
+                message = (
+                    f"postgres: the executors' Python has no {missing[1]}. Install psycopg[binary] and pyarrow there, or "
+                    "set PYSPARK_PYTHON to a Python that has them."
+                )
+                raise SinkError(message) from error
             if refused is None:
                 raise
             raise SinkError(refused[1]) from error
