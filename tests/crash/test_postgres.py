@@ -96,7 +96,7 @@ def run(server: PostgresServer, root: Path, crashes: list[Crash]) -> dict[str, s
             _succeed(successor, queries)
         assert successor.end() == 0
     print(f"\npostgres: {len(crashes)} crashes in {time.monotonic() - began:.0f} s")  # noqa: T201 - figures
-    return {crash.name: _judge(server, crash.query(root)) for crash in crashes}
+    return {crash.name: judge(server, crash.query(root)) for crash in crashes}
 
 
 def _kill(driver: Driver, victim: Victim, queries: list[Query], successor: Driver) -> None:
@@ -118,11 +118,11 @@ def _succeed(successor: Driver, queries: list[Query]) -> None:
     assert set(successor.results(queries).values()) <= {None}
 
 
-def _judge(server: PostgresServer, query: Query) -> str:
+def judge(server: PostgresServer, query: Query, files_given: int = FILES) -> str:
     """What is wrong with the files, with the table, or with what is left on the server; nothing if all is well."""
     dsn = (Path(query.root) / "dsn").read_text()
     try:
-        check(query.place, query.rules, batches=FILES, closings=[FILES], swept=False)
+        check(query.place, query.rules, batches=files_given, closings=[files_given], swept=False)
         files = result_rows(listed(query.place.out), query.rules.rules)
         columns = 'extract(epoch FROM start)::bigint * 1000000, extract(epoch FROM "end")::bigint * 1000000'
         table = server.psql(dsn, f'SELECT {columns}, key, rows, total, mean::text FROM "{query.name}"')

@@ -148,8 +148,8 @@ class PostgresSink(OutboxSink):
             missing = re.search(r"No module named '(\w+)'", str(error))
             if missing is not None:
                 message = (
-                    f"postgres: the executors' Python has no {missing[1]}. Install psycopg[binary] and pyarrow there, or "
-                    "set PYSPARK_PYTHON to a Python that has them."
+                    f"postgres: the executors' Python has no {missing[1]}. Install psycopg[binary] and pyarrow there, "
+                    "or set PYSPARK_PYTHON to a Python that has them."
                 )
                 raise SinkError(message) from error
             if refused is None:
