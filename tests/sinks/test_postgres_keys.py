@@ -27,7 +27,6 @@ UNSTABLE: dict[str, tuple[str, Callable[[Stream], WindowedStream]]] = {
         lambda stream: counted(stream).withColumn("r", F.rand()).withColumn("id", F.col("r").cast("string")),
     ),
     "of the input": ("k", lambda stream: counted(stream.withColumn("k", F.expr("uuid()")))),
-    "grouped by": ("key", lambda stream: counted(stream, F.expr("concat(k, uuid())").alias("key"))),
     "a user's function": ("id", lambda stream: counted(stream).withColumn("id", unstable()(F.col("k")))),
 }
 
