@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 
 from pyspark.sql import SparkSession
 
@@ -10,6 +11,8 @@ from pyspark.sql import SparkSession
 def local_session() -> SparkSession:
     """Two cores of this machine, everything on the loopback address."""
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    # Workers run this interpreter, which has the packages, not the first python3 of the PATH.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     session = (
         SparkSession.builder.master("local[2]")
         .appName("sparkjet-benchmark")

@@ -8,12 +8,18 @@ import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import psycopg
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 import sparkjet as sj
 from sparkjet import functions as J
+from sparkjet.options import Options
+from sparkjet.sinks.postgres.settings import PostgresSettings
+from sparkjet.sinks.postgres.sink import PostgresSink
+from sparkjet.testing.sink_contract import QUERY, SCHEMA, SinkContract, SinkUnderTest
 from sparkjet.time import MIN
 from tests.feed import Feed
 from tests.windows.test_sliding import EXAMPLE, PATHS, check_modes
@@ -43,6 +49,27 @@ def windows(spark: SparkSession) -> None:
     with tempfile.TemporaryDirectory() as home:
         for path in PATHS:
             check_modes(spark, path, *EXAMPLE, Path(home) / path, modes=("restarts",))
+
+
+def contract(spark: SparkSession, home: Path) -> None:
+    """The contract of sinks with executors of their own: PostgreSQL, prepared."""
+    sink = PostgresSink(PostgresSettings.of(Options({"dsn": (home / "dsn").read_text(), "dbtable": "contract"})))
+    sink.attach(home / "outbox", spark)
+    suite = SinkContract()
+    for name in [name for name in dir(suite) if name.startswith("test_") and "cut_short" not in name]:
+        with psycopg.connect((home / "dsn").read_text(), autocommit=True) as connection:
+            connection.execute("DROP TABLE IF EXISTS contract, _sparkjet_commits")
+            sink.check(spark.createDataFrame([], SCHEMA).schema)
+
+            def read(connection: psycopg.Connection[Any] = connection) -> list[Any]:
+                return connection.execute("SELECT k, n FROM contract").fetchall()
+
+            def dangling(connection: psycopg.Connection[Any] = connection) -> int:
+                listing = "SELECT FROM pg_prepared_xacts WHERE database = current_database()"
+                return min(1, connection.execute(listing).rowcount)
+
+            getattr(suite, name)(spark, SinkUnderTest(sink, read, dangling))
+            sink.roll_back_strays(QUERY, 99, [])
 
 
 def executors() -> list[int]:
@@ -83,6 +110,11 @@ def query(spark: SparkSession, home: Path, fault: str) -> None:
     grouped = stream.groupBy(sj.window("ts", "30 seconds", "10 seconds"), "k")
     result = grouped.agg(J.count().alias("n"), J.avg(F.col("v").cast("double")).alias("mean"))
     visits = stream.groupBy(sj.session_window("ts", "15 seconds"), "k").agg(J.count().alias("n"))
+    table = []
+    if (home / "dsn").exists():
+        rows = result.select("window.start", "k", "n", "mean")
+        options = {"dsn": (home / "dsn").read_text(), "dbtable": "out", "prepared": "always"}
+        table.append(rows.writeStream.format("postgres").options(**options))
     sj.start(
         result.writeStream.format("files")
         .option("path", home / "out")
@@ -92,6 +124,7 @@ def query(spark: SparkSession, home: Path, fault: str) -> None:
         .clock(sj.ManualClock(1))
         .onEpochStep(strike),
         visits.writeStream.format("files").option("path", home / "visits"),
+        *table,
         checkpointLocation=str(home / "ck"),
     ).awaitTermination()
 
@@ -138,6 +171,8 @@ if __name__ == "__main__":
         kind, _, where = task.partition("=")
         if kind == "windows":
             windows(cluster)
+        elif kind == "contract":
+            contract(cluster, Path(where))
         else:
             query(cluster, Path(where), kind)
     cluster.stop()

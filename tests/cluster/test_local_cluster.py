@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pytest
@@ -15,6 +15,9 @@ import pytest
 from sparkjet.engine.log import RecordLog
 from sparkjet.snapshots import DirectoryStore
 from tests.feed import Feed, rows
+
+if TYPE_CHECKING:
+    from tests.servers.postgres import PostgresServer
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.crash
@@ -60,6 +63,31 @@ def watermarks(home: Path) -> dict[str, Any]:
     newest = RecordLog(DirectoryStore(home / "ck" / "snapshots")).newest()
     assert newest is not None
     return newest[1].watermarks
+
+
+def test_the_contract_of_sinks_holds_in_postgres_and_no_row_is_lost_there(
+    tmp_path: Path, postgres: PostgresServer
+) -> None:
+    """The suite with executors in processes of their own; then a query that loses one of them, and its driver."""
+    homes = {fault: tmp_path / fault for fault in ("contract", "executor", "driver")}
+    for name, home in homes.items():
+        home.mkdir()
+        fill(home)
+        (home / "dsn").write_text(postgres.database(f"cluster_{name}"))
+    log = tmp_path / "driver.log"
+    assert run(log, f"contract={homes['contract']}", f"executor={homes['executor']}", f"driver={homes['driver']}") < 0
+    assert "restoring it" in log.read_text()
+    assert run(log, f"none={homes['driver']}") == 0
+    for home in (homes["executor"], homes["driver"]):
+        dsn = (home / "dsn").read_text()
+        counted = "SELECT extract(epoch FROM start)::bigint, k, n FROM out ORDER BY 1, 2"
+        with duckdb.connect() as db:
+            query = 'SELECT epoch("window"."start")::bigint, k, n FROM read_parquet(?) ORDER BY 1, 2'
+            files = db.execute(query, [f"{home}/out/*.parquet"]).fetchall()
+        assert postgres.psql(dsn, counted) == [[str(value) for value in row] for row in files]
+        assert len(files) > 10
+        left = "SELECT gid FROM pg_prepared_xacts WHERE database = current_database()"
+        assert postgres.psql(dsn, left) == []
 
 
 def test_losing_an_executor_or_the_driver_changes_nothing(tmp_path: Path) -> None:

@@ -135,6 +135,14 @@ class Driver:
             )
             return [report for report in self._of(event) if queries is None or report["query"] in queries]
 
+    def wait_any(self, events: Collection[str]) -> str:
+        """The first report of any of some events."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or any(map(self._of, events)), PATIENCE)
+            found = next((event for event in events if self._of(event)), None)
+            assert found is not None, f"none of {events}\n{self.tail()}"
+            return found
+
     def results(self, queries: Sequence[Query]) -> dict[str, str | None]:
         """Wait for queries to end; the name of the error that each ended with, None if all was well."""
         ended = self.wait("ended", [query.name for query in queries])

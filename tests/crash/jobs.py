@@ -160,7 +160,7 @@ def _table(spark: SparkSession, place: Place, rules: Rules, prepared: str = "alw
     files.options(checkpointLocation=place.home, lateRowsPath=place.late, statePartitions=2)
     rows = results.select("window.start", "window.end", *rules.keys, *rules.aggregates)
     table = rows.writeStream.format("postgres").options(
-        dsn=(place.feed.parent / "dsn").read_text(), dbtable=f'"{place.root.name}"', prepared=prepared
+        dsn=(place.root / "dsn").read_text(), dbtable=f'"{place.root.name}"', prepared=prepared
     )
     return [files, table]
 

@@ -61,7 +61,9 @@ def _all() -> list[Crash]:
 
 def run(server: PostgresServer, root: Path, crashes: list[Crash]) -> dict[str, str]:
     """Crash, recover, run to the end; by name what was wrong with the output."""
-    (root / "dsn").write_text(server.database(f"t{uuid.uuid4().hex}"))
+    for crash in crashes:
+        (root / crash.name).mkdir()
+        (root / crash.name / "dsn").write_text(server.database(f"t{uuid.uuid4().hex}"))
     write_skewed(root / "feed", SEED, 0, FILES)
     began = time.monotonic()
     by_fault = {fault: [each.query(root) for each in crashes if each.fault == fault] for fault in FAULTS}
@@ -88,9 +90,13 @@ def run(server: PostgresServer, root: Path, crashes: list[Crash]) -> dict[str, s
                 assert error is not None, name
                 assert error.startswith("FencedError"), error
             zombie.end()
+            # What it prepared before it knew is rolled back by the next start, or by the next commit of a running one.
+            successor.forget()
+            successor.start([replace(query, block_at=None) for query in queries])
+            _succeed(successor, queries)
         assert successor.end() == 0
     print(f"\npostgres: {len(crashes)} crashes in {time.monotonic() - began:.0f} s")  # noqa: T201 - figures
-    return {crash.name: _judge(server, crash.query(root)) for crash in crashes}
+    return {crash.name: judge(server, crash.query(root)) for crash in crashes}
 
 
 def _kill(driver: Driver, victim: Victim, queries: list[Query], successor: Driver) -> None:
@@ -112,11 +118,11 @@ def _succeed(successor: Driver, queries: list[Query]) -> None:
     assert set(successor.results(queries).values()) <= {None}
 
 
-def _judge(server: PostgresServer, query: Query) -> str:
+def judge(server: PostgresServer, query: Query, files_given: int = FILES) -> str:
     """What is wrong with the files, with the table, or with what is left on the server; nothing if all is well."""
-    dsn = (Path(query.root).parent / "dsn").read_text()
+    dsn = (Path(query.root) / "dsn").read_text()
     try:
-        check(query.place, query.rules, batches=FILES, closings=[FILES], swept=False)
+        check(query.place, query.rules, batches=files_given, closings=[files_given], swept=False)
         files = result_rows(listed(query.place.out), query.rules.rules)
         columns = 'extract(epoch FROM start)::bigint * 1000000, extract(epoch FROM "end")::bigint * 1000000'
         table = server.psql(dsn, f'SELECT {columns}, key, rows, total, mean::text FROM "{query.name}"')

@@ -127,8 +127,16 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("way", ["always", "never"])
-@pytest.mark.parametrize("fault", BROKEN)
+@pytest.mark.parametrize(
+    ("fault", "way"),
+    [
+        ("the table is gone", "always"),
+        ("no permission", "never"),
+        ("no permission", "always"),
+        ("another type", "never"),
+        ("a column is gone", "always"),
+    ],
+)
 def test_what_breaks_while_a_query_runs_is_named_and_nothing_is_lost_once_it_is_mended(
     spark: SparkSession,
     feed: Feed,
@@ -178,7 +186,10 @@ def test_a_full_disk_is_named_and_nothing_is_lost_once_there_is_room(
         feed.add(*rows([16, 25], k="b" * 1_000_000 + "".join(uuid.uuid4().hex for _ in range(100_000))))
         filler = disk / "filler"
         fill(disk, filler)
-        with pytest.raises((sj.SinkError, sj.UnsettledError, sj.AnalysisError), match=r"No space|server"):
+        with pytest.raises(
+            (sj.SinkError, sj.UnsettledError, sj.AnalysisError),
+            match=r"No space left|server closed|Check that the server runs|not yet accepting|recovery mode",
+        ):
             run(spark, feed, tmp_path, dsn, prepared=way)
         filler.unlink()
         # PostgreSQL itself may have given up when its log could not be written.

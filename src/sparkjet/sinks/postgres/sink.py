@@ -97,22 +97,19 @@ class PostgresSink(OutboxSink):
 
     def prepare(self, rows: DataFrame, transaction: TransactionId) -> Handle | None:
         """See :meth:`Sink.prepare`."""
+        if self._prepares:
+            # The server itself refuses what it cannot hold, before the decision.
+            return self._prepare(self._encoded(rows), transaction)
         noticed, wrong = Observation(), faults(self._columns, self._table.required)
         counts = [F.count_if(condition).alias(f"fault{n}") for n, (_, _, condition) in enumerate(wrong)]
         watched = rows.observe(noticed, F.count(F.lit(1)).alias("rows"), *counts)
-        encoded = watched.select(*(column.value.alias(f"column{n}") for n, column in enumerate(self._columns)))
-        if self._prepares:
-            handle = self._prepare(encoded, transaction)
-        else:
-            handle = super().prepare(encoded, transaction)
-            if handle is not None:
-                handle |= outbox_handle(transaction, self._table.target)
+        handle = super().prepare(self._encoded(watched), transaction)
         found = noticed.get
         for number, (name, fault, _) in enumerate(wrong):
             if found.get(f"fault{number}"):
                 message = f"postgres: column {name!r} has {fault}, in {found[f'fault{number}']} rows of the epoch."
                 raise SinkError(message)
-        return handle
+        return None if handle is None else handle | outbox_handle(transaction, self._table.target)
 
     def commit(self, handle: Handle, between: Callable[[], None]) -> None:
         """See :meth:`Sink.commit`; goes the way the handle says, whatever the options are now."""
@@ -138,6 +135,9 @@ class PostgresSink(OutboxSink):
     def _transactions(self) -> PostgresTransactions:
         return PostgresTransactions(self._settings.conninfo)
 
+    def _encoded(self, rows: DataFrame) -> DataFrame:
+        return rows.select(*(column.value.alias(f"column{n}") for n, column in enumerate(self._columns)))
+
     def _prepare(self, encoded: DataFrame, transaction: TransactionId) -> Handle | None:
         _ship()
         writer = self._transactions.writer(self._table.target, transaction)
@@ -145,6 +145,13 @@ class PostgresSink(OutboxSink):
             answered = encoded.coalesce(self._writers).mapInArrow(writer.task, SLOTS).collect()
         except PySparkException as error:
             refused = re.search(r"CopyError: (.*)", str(error))
+            missing = re.search(r"No module named '(\w+)'", str(error))
+            if missing is not None:
+                message = (
+                    f"postgres: the executors' Python has no {missing[1]}. Install psycopg[binary] and pyarrow there, "
+                    "or set PYSPARK_PYTHON to a Python that has them."
+                )
+                raise SinkError(message) from error
             if refused is None:
                 raise
             raise SinkError(refused[1]) from error
