@@ -1,0 +1,59 @@
+"""The generated input as a formula of the row's number, and the checksum of its results, for the Spark engines.
+
+``java/…/Feed.java`` and ``peers/bytewax.py`` state the same formulas. Everything is whole, or a multiple of 1/8 that
+stays far below 2**53: sums are exact whatever the order of additions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from benchmarks.report import Totals
+
+PARTITIONS = 2
+MICROSECONDS = 1_000_000
+REAL = ("avg", "percentile")
+"""Aggregates in floating point."""
+
+
+def rows(session: SparkSession, batch: int, keys: int, density: int) -> DataFrame:
+    """The endless input, ``batch`` rows an epoch: columns ts, key, value and price.
+
+    Spark's own ``rate-micro-batch`` source numbers the rows; a batch that is run again has the same ones.
+    """
+    source = session.readStream.format("rate-micro-batch")
+    # The source stamps rows too; those times are not used, so every batch may have the same.
+    numbered = source.options(rowsPerBatch=batch, numPartitions=PARTITIONS, startTimestamp=0, advanceMillisPerBatch=0)
+    value = F.col("value")
+    return numbered.load().select(
+        F.expr(f"timestamp_micros(value * {MICROSECONDS} div {density})").alias("ts"),
+        ((value * 7919) % keys).alias("key"),
+        value,
+        ((value % 1000) / F.lit(8.0)).alias("price"),
+    )
+
+
+def checksum(end: Column, key: Column, whole: Sequence[Column]) -> Column:
+    """A number of one result row below 2**31; sums of it do not depend on the order of rows."""
+    mixed = end * 8191 + key * 1_000_003
+    for place, column in enumerate(whole):
+        mixed = mixed + column * (131 + place)
+    return ((mixed % 2_147_483_647) * (mixed % 65_521 + 1)) % 2_147_483_647
+
+
+def totals(results: DataFrame, whole: Sequence[str], real: Sequence[str]) -> dict[int, Totals]:
+    """What the results of each window end add up to.
+
+    Args:
+        results: Columns ``window``, ``key`` and the named ones.
+        whole: Columns of whole numbers, which must agree exactly.
+        real: Columns of floating point, which are added up and compared with a tolerance.
+    """
+    end = F.unix_seconds("window.end")
+    value = checksum(end, F.col("key"), [F.col(name).cast("long") for name in whole])
+    added = sum((F.col(name) for name in real), start=F.lit(0.0))
+    table = results.groupBy(end.alias("end")).agg(F.count(F.lit(1)), F.sum(value), F.sum(added))
+    return {row[0]: Totals(rows=row[1], checksum=row[2], real=row[3]) for row in table.collect()}

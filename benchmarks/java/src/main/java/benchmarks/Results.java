@@ -1,0 +1,58 @@
+package benchmarks;
+
+import java.util.Map;
+import java.util.TreeMap;
+import java.util.stream.Collectors;
+
+/**
+ * What result rows add up to by window end, and when the first row of each end came.
+ *
+ * <p>One for the process: sinks are created from serialized descriptions and have no other way back. Sinks run with
+ * a parallelism of one, so the lock is free of contention.
+ */
+final class Results {
+    static final Results ALL = new Results();
+
+    private static final class Totals {
+        final long seen = System.nanoTime();
+        long rows;
+        long checksum;
+        double real;
+    }
+
+    private final Map<Long, Totals> ends = new TreeMap<>();
+
+    /**
+     * Adds one result row.
+     *
+     * @param end window end in seconds
+     * @param whole results that are whole numbers, in the order of the work's aggregates
+     * @param real sum of the results in floating point
+     */
+    synchronized void add(long end, long key, long[] whole, double real) {
+        long mixed = end * 8191 + key * 1_000_003;
+        for (int place = 0; place < whole.length; place++) {
+            mixed += whole[place] * (131 + place);
+        }
+        Totals totals = ends.computeIfAbsent(end, ignored -> new Totals());
+        totals.rows++;
+        totals.checksum += ((mixed % 2_147_483_647) * (mixed % 65_521 + 1)) % 2_147_483_647;
+        totals.real += real;
+    }
+
+    /** Prints the report; the time is from the first row of one window end to the first row of another. */
+    synchronized void print(Work work) {
+        long first = Math.max(1, work.warmUp() / work.density());
+        long last = work.rows() / work.density();
+        double seconds = (ends.get(last).seen - ends.get(first).seen) / 1e9;
+        String totals = ends.entrySet().stream()
+                .filter(entry -> entry.getKey() <= last)
+                .map(entry -> {
+                    Totals all = entry.getValue();
+                    return "\"" + entry.getKey() + "\":[" + all.rows + "," + all.checksum + "," + all.real + "]";
+                })
+                .collect(Collectors.joining(","));
+        System.out.println("{\"rows\":" + (last - first) * work.density() + ",\"seconds\":" + seconds
+                + ",\"complete\":" + last + ",\"ends\":{" + totals + "}}");
+    }
+}
