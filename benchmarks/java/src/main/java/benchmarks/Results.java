@@ -21,6 +21,8 @@ final class Results {
     }
 
     private final Map<Long, Totals> ends = new TreeMap<>();
+    private boolean ended;
+    private Throwable failure;
 
     /**
      * Adds one result row.
@@ -34,10 +36,36 @@ final class Results {
         for (int place = 0; place < whole.length; place++) {
             mixed += whole[place] * (131 + place);
         }
-        Totals totals = ends.computeIfAbsent(end, ignored -> new Totals());
+        Totals totals = ends.get(end);
+        if (totals == null) {
+            totals = new Totals();
+            ends.put(end, totals);
+            notifyAll();
+        }
         totals.rows++;
         totals.checksum += ((mixed % 2_147_483_647) * (mixed % 65_521 + 1)) % 2_147_483_647;
         totals.real += real;
+    }
+
+    /** Says that no more rows come, with what went wrong or null. */
+    synchronized void end(Throwable failure) {
+        ended = true;
+        this.failure = failure;
+        notifyAll();
+    }
+
+    /**
+     * Waits for the first row of a window end.
+     *
+     * @throws IllegalStateException if the job ends before
+     */
+    synchronized void await(long end) throws InterruptedException {
+        while (!ends.containsKey(end)) {
+            if (ended) {
+                throw new IllegalStateException("The job ended before the window that ends at " + end, failure);
+            }
+            wait();
+        }
     }
 
     /** Prints the report; the time is from the first row of one window end to the first row of another. */
