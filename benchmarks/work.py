@@ -58,7 +58,7 @@ WORKS = (
     Work(
         "T1",
         "60 steps, 1,000 keys, count + sum + avg",
-        goals=(Goal("jet", 1.0), Goal("spark", 50.0), Goal("flink", 1.0), Goal("bytewax", 1.0)),
+        goals=(Goal("jet", 1.0), Goal("spark", 50.0)),
     ),
     Work(
         "T2",
@@ -66,7 +66,7 @@ WORKS = (
         keys=100_000,
         batch=1_000_000,
         measured=15,
-        goals=(Goal("jet", 1.0), Goal("spark", 15.0), Goal("flink", 1.0)),
+        goals=(Goal("jet", 1.0), Goal("spark", 15.0)),
     ),
 )
 """In the order in which they run."""

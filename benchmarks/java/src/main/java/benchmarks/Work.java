@@ -6,7 +6,8 @@ import java.util.List;
 import java.util.Map;
 
 /** A piece of work, as the command line names it: {@code keys=1000 steps=60 …}. */
-record Work(long keys, long steps, List<String> aggregates, long density, boolean exactlyOnce, long warmUp, long rows) {
+record Work(long keys, long steps, List<String> aggregates, long density, boolean exactlyOnce, long warmUp, long rows)
+        implements java.io.Serializable {
     static Work of(String[] arguments) {
         Map<String, String> given = new HashMap<>();
         for (String argument : arguments) {
