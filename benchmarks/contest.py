@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -23,15 +24,21 @@ class Contest:
     Args:
         work: Ours.
         runner: Runs a work on a peer; raises PeerError.
+        rounds: Rounds that were run.
+        longest: Seconds of the longest of them.
     """
 
     work: Work
     runner: Runner
     reports: dict[str, list[Report]] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
+    rounds: int = 0
+    longest: float = 0.0
 
     def round(self) -> None:
         """Run ours, then each of the others once; one that failed is not tried again."""
+        started = time.monotonic()
+        self.rounds += 1
         for name in ["sparkjet", *[goal.other for goal in self.work.goals]]:
             if name in self.failures:
                 continue
@@ -39,6 +46,7 @@ class Contest:
                 self.reports.setdefault(name, []).append(self.runner(*self.side(name)))
             except PeerError as error:
                 self.failures[name] = str(error)
+        self.longest = max(self.longest, time.monotonic() - started)
 
     def side(self, name: str) -> tuple[str, Work]:
         """The peer and the work behind ``jet`` or ``jet@T1``."""

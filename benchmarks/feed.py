@@ -1,6 +1,6 @@
 """The generated input as a formula of the row's number, and the checksum of its results, for the Spark engines.
 
-``java/…/Feed.java`` and ``peers/bytewax.py`` state the same formulas. Everything is whole, or a multiple of 1/8 that
+``java/…/Feed.java`` and ``peers/bytewax_flow.py`` state the same formulas. Everything is whole, or a multiple of 1/8 that
 stays far below 2**53: sums are exact whatever the order of additions.
 """
 
@@ -12,25 +12,41 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from benchmarks.report import Totals
+from benchmarks.work import Work
 
 PARTITIONS = 2
 MICROSECONDS = 1_000_000
+SESSION = 20
+"""Rows of a session."""
+PAUSE = 2 * MICROSECONDS
+"""Of event time between sessions; their gap is half of it."""
 REAL = ("avg", "percentile")
 """Aggregates in floating point."""
 
 
-def rows(session: SparkSession, batch: int, keys: int, density: int) -> DataFrame:
-    """The endless input, ``batch`` rows an epoch: columns ts, key, value and price.
+def time_of(row: int, work: Work) -> int:
+    """Microseconds of event time of a row, as in :func:`rows`."""
+    pauses = 0 if work.steps else row // (SESSION * work.keys) * PAUSE
+    return row * MICROSECONDS // work.density + pauses
+
+
+def rows(session: SparkSession, work: Work) -> DataFrame:
+    """The endless input, ``work.batch`` rows an epoch: columns ts, key, value and price.
+
+    For sessions event time pauses after every 20 rows of each key.
 
     Spark's own ``rate-micro-batch`` source numbers the rows; a batch that is run again has the same ones.
     """
     source = session.readStream.format("rate-micro-batch")
     # The source stamps rows too; those times are not used, so every batch may have the same.
-    numbered = source.options(rowsPerBatch=batch, numPartitions=PARTITIONS, startTimestamp=0, advanceMillisPerBatch=0)
+    numbered = source.options(
+        rowsPerBatch=work.batch, numPartitions=PARTITIONS, startTimestamp=0, advanceMillisPerBatch=0
+    )
     value = F.col("value")
+    pauses = "" if work.steps else f" + value div {SESSION * work.keys} * {PAUSE}"
     return numbered.load().select(
-        F.expr(f"timestamp_micros(value * {MICROSECONDS} div {density})").alias("ts"),
-        ((value * 7919) % keys).alias("key"),
+        F.expr(f"timestamp_micros(value * {MICROSECONDS} div {work.density}{pauses})").alias("ts"),
+        ((value * 7919) % work.keys).alias("key"),
         value,
         ((value % 1000) / F.lit(8.0)).alias("price"),
     )
@@ -57,3 +73,9 @@ def totals(results: DataFrame, whole: Sequence[str], real: Sequence[str]) -> dic
     added = sum((F.col(name) for name in real), start=F.lit(0.0))
     table = results.groupBy(end.alias("end")).agg(F.count(F.lit(1)), F.sum(value), F.sum(added))
     return {row[0]: Totals(rows=row[1], checksum=row[2], real=row[3]) for row in table.collect()}
+
+
+def read(session: SparkSession, directory: str, work: Work) -> dict[int, Totals]:
+    """Totals of the Parquet files in a directory."""
+    whole = [name for name in work.aggregates if name not in REAL]
+    return totals(session.read.parquet(directory), whole, [name for name in work.aggregates if name in REAL])

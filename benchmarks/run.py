@@ -44,9 +44,9 @@ class Length:
 
 
 LENGTHS = {
-    "jet": Length(WARM_UP, WARM_UP + 60_000_000),
+    "jet": Length(WARM_UP, WARM_UP + 40_000_000),
     "flink": Length(20_000_000, 40_000_000),
-    "bytewax": Length(1_000_000, 3_000_000),
+    "bytewax": Length(100_000, 1_000_000),
 }
 """Peers outside Spark; slow ones get a shorter prefix of the same input."""
 
@@ -85,7 +85,7 @@ def command(peer: str, work: Work) -> list[str]:
         return [sys.executable, "-m", f"benchmarks.peers.{peer}", msgspec.json.encode(work).decode()]
     arguments = described(work, LENGTHS[peer])
     if peer == "bytewax":
-        return [str(BYTEWAX / "bin" / "python"), str(Path(__file__).parent / "peers" / "bytewax.py"), *arguments]
+        return [str(BYTEWAX / "bin" / "python"), str(Path(__file__).parent / "peers" / "bytewax_flow.py"), *arguments]
     opened = [part for package in OPENED for part in ("--add-opens", f"{package}=ALL-UNNAMED")]
     internal = ["--add-modules", "java.se", "--add-exports", "java.base/jdk.internal.ref=ALL-UNNAMED"]
     classes = f"{JAVA}/target/classes{os.pathsep}{JAVA}/target/dependency/*"

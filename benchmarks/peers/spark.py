@@ -29,7 +29,9 @@ MEASURED = 8
 
 
 def prefix(work: Work) -> Work:
-    """The same work in smaller epochs, of which enough are run that the first windows close."""
+    """The same work; where windows overlap in smaller epochs, of which enough are run that the first windows close."""
+    if work.steps <= 1:
+        return work
     batch = -(-work.density * 12 // (10 * (WARM_UP + MEASURED - 1)))
     return dataclasses.replace(work, batch=batch, measured=MEASURED)
 
@@ -38,17 +40,18 @@ def measure(work: Work, home: Path) -> Report:
     """Run one work with its output and its state below ``home``."""
     session = local_session()
     session.conf.set("spark.sql.shuffle.partitions", feed.PARTITIONS)
-    source = feed.rows(session, work.batch, work.keys, work.density).withWatermark("ts", "0 seconds")
-    grouped = source.groupBy(F.window("ts", f"{work.steps} seconds", f"{STEP_SECONDS} second"), "key")
-    writer = grouped.agg(*[AGGREGATES[name]() for name in work.aggregates]).writeStream.format("parquet")
-    writer = writer.outputMode("append").option("path", f"{home}/results")
-    query = writer.option("checkpointLocation", f"{home}/checkpoint").start()
-    rows, seconds = run_epochs(query, work.measured, work.batch)
-    results = session.read.parquet(f"{home}/results")
-    whole = [name for name in work.aggregates if name not in feed.REAL]
-    ends = feed.totals(results, whole, [name for name in work.aggregates if name in feed.REAL])
+    source = feed.rows(session, work).withWatermark("ts", "0 seconds")
+    step = f"{STEP_SECONDS} second"
+    sliding = F.window("ts", f"{work.steps} seconds", step) if work.steps else F.session_window("ts", step)
+    grouped = source.groupBy(sliding.alias("window"), "key")
+    writer = grouped.agg(*[AGGREGATES[name]() for name in work.aggregates]).writeStream.outputMode("append")
+    writer = writer.option("checkpointLocation", f"{home}/checkpoint")
+    kept = work.sink == "files"
+    writer = writer.format("parquet").option("path", f"{home}/results") if kept else writer.format("noop")
+    rows, seconds = run_epochs(writer.start(), work.measured, work.batch)
+    ends = feed.read(session, f"{home}/results", work) if kept else {}
     # Spark closes windows one epoch after the rows that pass their end.
-    complete = ((WARM_UP - 1) * work.batch + rows) // work.density
+    complete = feed.time_of((WARM_UP - 1) * work.batch + rows - 1, work) // feed.MICROSECONDS
     session.stop()
     return Report(rows=rows, seconds=seconds, complete=complete, ends=ends)
 

@@ -28,18 +28,17 @@ AGGREGATES = {
 def measure(work: Work, home: Path) -> Report:
     """Run one work with its output and its snapshots below ``home``."""
     session = local_session()
-    source = feed.rows(session, work.batch, work.keys, work.density)
-    stream = sj.stream(source).withWatermark("ts", sj.limiting_lag("0 seconds"))
-    grouped = stream.groupBy(sj.window("ts", f"{work.steps} seconds", f"{STEP_SECONDS} second"), "key")
+    stream = sj.stream(feed.rows(session, work)).withWatermark("ts", sj.limiting_lag("0 seconds"))
+    step = f"{STEP_SECONDS} second"
+    sliding = work.steps and sj.window("ts", f"{work.steps} seconds", step)
+    grouped = stream.groupBy(sliding or sj.session_window("ts", step).alias("window"), "key")
     writer = grouped.agg(*[AGGREGATES[name]() for name in work.aggregates]).writeStream.format("files")
     writer = writer.option("path", home / "results").option("processingGuarantee", work.guarantee)
     query = writer.option("checkpointLocation", home / "checkpoint").start()
     rows, seconds = run_epochs(query, work.measured, work.batch)
-    results = session.read.parquet(f"{home}/results")
-    whole = [name for name in work.aggregates if name not in feed.REAL]
-    ends = feed.totals(results, whole, [name for name in work.aggregates if name in feed.REAL])
-    # At the time of the last epoch that is known to be over, its windows were committed.
-    complete = (WARM_UP * work.batch + rows) // work.density
+    ends = feed.read(session, f"{home}/results", work)
+    # Windows that end before the last measured epoch were committed with one before it.
+    complete = feed.time_of(WARM_UP * work.batch + rows - 1, work) // feed.MICROSECONDS
     session.stop()
     return Report(rows=rows, seconds=seconds, complete=complete, ends=ends)
 
