@@ -1,7 +1,7 @@
 """The generated input as a formula of the row's number, and the checksum of its results, for the Spark engines.
 
-``java/…/Feed.java`` and ``peers/bytewax_flow.py`` state the same formulas. Everything is whole, or a multiple of 1/8 that
-stays far below 2**53: sums are exact whatever the order of additions.
+``java/…/Feed.java`` and ``peers/bytewax_flow.py`` state the same formulas. Everything is whole, or a multiple of 1/8
+that stays far below 2**53: sums are exact whatever the order of additions.
 """
 
 from __future__ import annotations

@@ -66,7 +66,10 @@ class Feed(FixedPartitionedSource[tuple[str, Row], int]):
 
 
 class Results(StatelessSinkPartition[tuple[str, tuple[int, State]]]):
-    """What result rows add up to by window end, and when the first came (0: the first row after warm-up); shared by the workers of the process."""
+    """What result rows add up to by window end, and when the first came (at 0: the first row after warm-up).
+
+    Shared by the workers of the process.
+    """
 
     seen: dict[int, float] = {}  # noqa: RUF012  (one for the process on purpose)
     ends: dict[int, list[float]] = {}  # noqa: RUF012
