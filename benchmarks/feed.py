@@ -24,10 +24,13 @@ REAL = ("avg", "percentile")
 """Aggregates in floating point."""
 
 
-def time_of(row: int, work: Work) -> int:
-    """Microseconds of event time of a row, as in :func:`rows`."""
-    pauses = 0 if work.steps else row // (SESSION * work.keys) * PAUSE
-    return row * MICROSECONDS // work.density + pauses
+def complete(row: int, work: Work) -> int:
+    """The last second at which windows that end then or before have all their rows when ``row`` comes."""
+    if work.steps:
+        return row // work.density
+    # Sessions end within seconds, and count as ending at the full second before.
+    pauses = row // (SESSION * work.keys) * PAUSE
+    return (row * MICROSECONDS // work.density + pauses) // MICROSECONDS - 1
 
 
 def rows(session: SparkSession, work: Work) -> DataFrame:

@@ -139,6 +139,24 @@ WORKS = (
     Work("T8-none", "60 steps, guarantee none", guarantee="none"),
     Work("T9", "sessions, 1,000 keys", steps=0, batch=2_000_000, goals=(Goal("spark", 3.0),)),
     Work("T9-100k", "sessions, 100,000 keys", steps=0, keys=100_000, batch=2_000_000, goals=(Goal("spark", 3.0),)),
+    # Like Nexmark's, on the same input: rows are bids, keys auctions or bidders.
+    Work(
+        "Q7",
+        "the highest bid of each second",
+        steps=1,
+        keys=1,
+        aggregates=("max",),
+        goals=(Goal("spark", 1.0), Goal("flink", 1.0)),
+    ),
+    Work(
+        "Q11",
+        "bids of each bidder's session, 10,000 bidders",
+        steps=0,
+        keys=10_000,
+        aggregates=("count",),
+        batch=2_000_000,
+        goals=(Goal("spark", 1.0), Goal("flink", 1.0)),
+    ),
 )
 """In the order in which they run."""
 

@@ -51,7 +51,7 @@ def measure(work: Work, home: Path) -> Report:
     rows, seconds = run_epochs(writer.start(), work.measured, work.batch)
     ends = feed.read(session, f"{home}/results", work) if kept else {}
     # Spark closes windows one epoch after the rows that pass their end.
-    complete = feed.time_of((WARM_UP - 1) * work.batch + rows - 1, work) // feed.MICROSECONDS
+    complete = feed.complete((WARM_UP - 1) * work.batch + rows, work)
     session.stop()
     return Report(rows=rows, seconds=seconds, complete=complete, ends=ends)
 

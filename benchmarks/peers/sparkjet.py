@@ -38,7 +38,7 @@ def measure(work: Work, home: Path) -> Report:
     rows, seconds = run_epochs(query, work.measured, work.batch)
     ends = feed.read(session, f"{home}/results", work)
     # Windows that end before the last measured epoch were committed with one before it.
-    complete = feed.time_of(WARM_UP * work.batch + rows - 1, work) // feed.MICROSECONDS
+    complete = feed.complete(WARM_UP * work.batch + rows, work)
     session.stop()
     return Report(rows=rows, seconds=seconds, complete=complete, ends=ends)
 

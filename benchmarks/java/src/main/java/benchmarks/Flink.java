@@ -34,7 +34,7 @@ public final class Flink {
         // The two readers get a half of the indexes each, in order; they shall take turns in the numbers of rows.
         long half = all / PARALLELISM;
         long number = index < half ? PARALLELISM * index : PARALLELISM * (index - half) + 1;
-        TimestampData time = TimestampData.fromEpochMillis(Feed.time(number, work.density()) / 1000);
+        TimestampData time = TimestampData.fromEpochMillis(Feed.time(number, work) / 1000);
         return GenericRowData.of(Feed.key(number, work.keys()), number, Feed.price(number), time);
     }
 
@@ -87,9 +87,11 @@ public final class Flink {
         var schema = Schema.newBuilder().watermark("ts", "ts - INTERVAL '0.001' SECOND").build();
         tables.createTemporaryView("feed", rows, schema);
         String aggregates = work.aggregates().stream().map(AGGREGATES::get).collect(Collectors.joining(", "));
-        var results = tables.sqlQuery("SELECT window_end, `key`, " + aggregates
-                + " FROM TABLE(HOP(TABLE feed, DESCRIPTOR(ts), INTERVAL '1' SECOND, INTERVAL '" + work.steps()
-                + "' SECOND(4))) GROUP BY window_start, window_end, `key`");
+        String window = work.steps() > 0
+                ? "HOP(TABLE feed, DESCRIPTOR(ts), INTERVAL '1' SECOND, INTERVAL '" + work.steps() + "' SECOND(4))"
+                : "SESSION(TABLE feed PARTITION BY `key`, DESCRIPTOR(ts), INTERVAL '1' SECOND)";
+        var results = tables.sqlQuery("SELECT window_end, `key`, " + aggregates + " FROM TABLE(" + window
+                + ") GROUP BY window_start, window_end, `key`");
         tables.toDataStream(results)
                 .map(Flink::add)
                 .returns(Integer.class)

@@ -49,7 +49,7 @@ public final class Jet {
         void fill(SourceBuilder.TimestampedSourceBuffer<Event> buffer) {
             for (int count = 0; count < CHUNK; count++, next += step) {
                 Event event = new Event(Feed.key(next, work.keys()), next, Feed.price(next));
-                buffer.add(event, Feed.time(next, work.density()));
+                buffer.add(event, Feed.time(next, work));
             }
         }
     }
@@ -125,7 +125,10 @@ public final class Jet {
         pipeline.readFrom(source(arguments))
                 .withNativeTimestamps(0)
                 .groupingKey(Event::key)
-                .window(WindowDefinition.sliding(work.steps() * Feed.MICROSECONDS, Feed.MICROSECONDS))
+                .window(
+                        work.steps() > 0
+                                ? WindowDefinition.sliding(work.steps() * Feed.MICROSECONDS, Feed.MICROSECONDS)
+                                : WindowDefinition.session(Feed.MICROSECONDS))
                 .aggregate(aggregates(work.aggregates()))
                 .writeTo(sink());
         JobConfig job = new JobConfig()
@@ -137,7 +140,7 @@ public final class Jet {
             Job running = member.getJet().newJob(pipeline, job);
             running.getFuture().whenComplete((nothing, failure) -> Results.ALL.end(failure));
             // A stream has no end: the first row of the next window says that all of the last one have come.
-            Results.ALL.await(work.rows() / work.density() + 1);
+            Results.ALL.await(Feed.time(work.rows(), work) / Feed.MICROSECONDS + 1);
             running.cancel();
         } finally {
             member.shutdown();

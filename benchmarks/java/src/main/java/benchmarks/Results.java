@@ -1,6 +1,5 @@
 package benchmarks;
 
-import java.util.Map;
 import java.util.TreeMap;
 import java.util.stream.Collectors;
 
@@ -20,7 +19,7 @@ final class Results {
         double real;
     }
 
-    private final Map<Long, Totals> ends = new TreeMap<>();
+    private final TreeMap<Long, Totals> ends = new TreeMap<>();
     private boolean ended;
     private Throwable failure;
 
@@ -55,12 +54,12 @@ final class Results {
     }
 
     /**
-     * Waits for the first row of a window end.
+     * Waits for the first row of a window end, or of a later one.
      *
      * @throws IllegalStateException if the job ends before
      */
     synchronized void await(long end) throws InterruptedException {
-        while (!ends.containsKey(end)) {
+        while (ends.ceilingKey(end) == null) {
             if (ended) {
                 throw new IllegalStateException("The job ended before the window that ends at " + end, failure);
             }
@@ -70,9 +69,12 @@ final class Results {
 
     /** Prints the report; the time is from the first row of one window end to the first row of another. */
     synchronized void print(Work work) {
-        long first = Math.max(1, work.warmUp() / work.density());
-        long last = work.rows() / work.density();
+        long first = ends.ceilingKey(Math.max(1, Feed.time(work.warmUp(), work) / Feed.MICROSECONDS));
+        // Sessions end within seconds, and count as ending at the full second before.
+        long complete = Feed.time(work.rows(), work) / Feed.MICROSECONDS - (work.steps() > 0 ? 0 : 1);
+        long last = ends.floorKey(complete);
         double seconds = (ends.get(last).seen - ends.get(first).seen) / 1e9;
+        long rows = Feed.before(last, work) - Feed.before(first, work);
         String totals = ends.entrySet().stream()
                 .filter(entry -> entry.getKey() <= last)
                 .map(entry -> {
@@ -80,7 +82,7 @@ final class Results {
                     return "\"" + entry.getKey() + "\":[" + all.rows + "," + all.checksum + "," + all.real + "]";
                 })
                 .collect(Collectors.joining(","));
-        System.out.println("{\"rows\":" + (last - first) * work.density() + ",\"seconds\":" + seconds
-                + ",\"complete\":" + last + ",\"ends\":{" + totals + "}}");
+        System.out.println("{\"rows\":" + rows + ",\"seconds\":" + seconds
+                + ",\"complete\":" + complete + ",\"ends\":{" + totals + "}}");
     }
 }
