@@ -125,10 +125,7 @@ public final class Jet {
         pipeline.readFrom(source(arguments))
                 .withNativeTimestamps(0)
                 .groupingKey(Event::key)
-                .window(
-                        work.steps() > 0
-                                ? WindowDefinition.sliding(work.steps() * Feed.MICROSECONDS, Feed.MICROSECONDS)
-                                : WindowDefinition.session(Feed.MICROSECONDS))
+                .window(WindowDefinition.sliding(work.steps() * Feed.MICROSECONDS, Feed.MICROSECONDS))
                 .aggregate(aggregates(work.aggregates()))
                 .writeTo(sink());
         JobConfig job = new JobConfig()
