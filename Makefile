@@ -2,12 +2,13 @@
 .DELETE_ON_ERROR:
 # Check, tests and docs share one machine and Spark takes all of it: never side by side, even under `make -j`.
 .NOTPARALLEL:
-.PHONY: help setup run test test-unit test-long check docs format clean checked
+.PHONY: help setup run test test-unit test-long check docs bench bench-quick format clean checked benchmark-peers
 
 VENV := .venv
 PYTHON_RUN := $(VENV)/bin/python
 PYTEST := $(PYTHON_RUN) -m pytest
 READY := $(VENV)/.ready
+BYTEWAX := benchmarks/.venv-bytewax
 
 help: ## This text
 	@echo "sparkjet: the stream semantics of Hazelcast Jet for PySpark Structured Streaming."
@@ -42,14 +43,26 @@ check: $(READY) ## Lint, format, types, house rules
 docs: checked $(READY) ## Run every example in docstrings, README and docs; check the links between pages
 	@$(PYTEST) --doctest-modules src $(wildcard *.md) docs
 
+bench: checked $(READY) benchmark-peers ## Speed next to Spark, Hazelcast Jet, Flink and Bytewax (up to 90 minutes; needs Maven)
+	@$(PYTHON_RUN) -m benchmarks --plot
+
+bench-quick: checked $(READY) benchmark-peers ## One work next to Spark and Hazelcast Jet (5 minutes; needs Maven)
+	@$(PYTHON_RUN) -m benchmarks --quick
+
 format: $(READY) ## Format, and mend what ruff can mend safely
 	@$(PYTHON_RUN) -m ruff check --fix-only --quiet .
 	@$(PYTHON_RUN) -m ruff format .
 
 clean: ## Remove the environment, the caches and what Spark leaves behind
-	rm -rf $(VENV) build dist spark-warehouse metastore_db derby.log artifacts
+	rm -rf $(VENV) $(BYTEWAX) benchmarks/java/target build dist spark-warehouse metastore_db derby.log artifacts
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	find src tests scripts examples docs -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	find src tests scripts examples benchmarks docs -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+# Maven and pip know themselves what is up to date.
+benchmark-peers:
+	@mvn -q -B -f benchmarks/java/pom.xml package
+	@test -x $(BYTEWAX)/bin/python || python3 -m venv $(BYTEWAX)
+	@$(BYTEWAX)/bin/python -m pip install -q --disable-pip-version-check -r benchmarks/peers/bytewax.txt
 
 # Every time, because Java can go away after set-up; it takes a fraction of a second.
 checked:

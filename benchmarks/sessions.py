@@ -86,7 +86,8 @@ def main(rounds: int) -> None:
     """Measure and print."""
     session = local_session()
     configure(session, PARTITIONS)
-    compiled = session._jvm.org.apache.spark.metrics.source.CodegenMetrics.METRIC_COMPILATION_TIME()
+    metrics = session._jvm.org.apache.spark.metrics.source.CodegenMetrics  # type: ignore[union-attr]
+    compiled = metrics.METRIC_COMPILATION_TIME()
     feeds = [Feed(session, size) for size in SIZES]
     seconds: dict[int, list[float]] = {size: [] for size in SIZES}
     for round_ in range(WARM_UP + rounds):

@@ -1,0 +1,84 @@
+"""The generated input as a formula of the row's number, and the checksum of its results, for the Spark engines.
+
+``java/…/Feed.java`` and ``peers/bytewax_flow.py`` state the same formulas. Everything is whole, or a multiple of 1/8
+that stays far below 2**53: sums are exact whatever the order of additions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from benchmarks.report import Totals
+from benchmarks.work import Work
+
+PARTITIONS = 2
+MICROSECONDS = 1_000_000
+SESSION = 20
+"""Rows of a session."""
+PAUSE = 2 * MICROSECONDS
+"""Of event time between sessions; their gap is half of it."""
+REAL = ("avg", "percentile")
+"""Aggregates in floating point."""
+
+
+def complete(row: int, work: Work) -> int:
+    """The last second at which windows that end then or before have all their rows when ``row`` comes."""
+    if work.steps:
+        return row // work.density
+    # Sessions end within seconds, and count as ending at the full second before.
+    pauses = row // (SESSION * work.keys) * PAUSE
+    return (row * MICROSECONDS // work.density + pauses) // MICROSECONDS - 1
+
+
+def rows(session: SparkSession, work: Work) -> DataFrame:
+    """The endless input, ``work.batch`` rows an epoch: columns ts, key, value and price.
+
+    For sessions event time pauses after every 20 rows of each key.
+
+    Spark's own ``rate-micro-batch`` source numbers the rows; a batch that is run again has the same ones.
+    """
+    source = session.readStream.format("rate-micro-batch")
+    # The source stamps rows too; those times are not used, so every batch may have the same.
+    numbered = source.options(
+        rowsPerBatch=work.batch, numPartitions=PARTITIONS, startTimestamp=0, advanceMillisPerBatch=0
+    )
+    value = F.col("value")
+    pauses = "" if work.steps else f" + value div {SESSION * work.keys} * {PAUSE}"
+    return numbered.load().select(
+        F.expr(f"timestamp_micros(value * {MICROSECONDS} div {work.density}{pauses})").alias("ts"),
+        ((value * 7919) % work.keys).alias("key"),
+        value,
+        ((value % 1000) / F.lit(8.0)).alias("price"),
+    )
+
+
+def checksum(end: Column, key: Column, whole: Sequence[Column]) -> Column:
+    """A number of one result row below 2**31; sums of it do not depend on the order of rows."""
+    mixed = end * 8191 + key * 1_000_003
+    for place, column in enumerate(whole):
+        mixed = mixed + column * (131 + place)
+    return ((mixed % 2_147_483_647) * (mixed % 65_521 + 1)) % 2_147_483_647
+
+
+def totals(results: DataFrame, whole: Sequence[str], real: Sequence[str]) -> dict[int, Totals]:
+    """What the results of each window end add up to.
+
+    Args:
+        results: Columns ``window``, ``key`` and the named ones.
+        whole: Columns of whole numbers, which must agree exactly.
+        real: Columns of floating point, which are added up and compared with a tolerance.
+    """
+    end = F.unix_seconds("window.end")
+    value = checksum(end, F.col("key"), [F.col(name).cast("long") for name in whole])
+    added = sum((F.col(name) for name in real), start=F.lit(0.0))
+    table = results.groupBy(end.alias("end")).agg(F.count(F.lit(1)), F.sum(value), F.sum(added))
+    return {row[0]: Totals(rows=row[1], checksum=row[2], real=row[3]) for row in table.collect()}
+
+
+def read(session: SparkSession, directory: str, work: Work) -> dict[int, Totals]:
+    """Totals of the Parquet files in a directory."""
+    whole = [name for name in work.aggregates if name not in REAL]
+    return totals(session.read.parquet(directory), whole, [name for name in work.aggregates if name in REAL])

@@ -1,0 +1,107 @@
+package benchmarks;
+
+import java.time.LocalDateTime;
+import java.time.ZoneOffset;
+import java.util.Map;
+import java.nio.file.Files;
+import java.util.stream.Collectors;
+import org.apache.flink.api.common.eventtime.WatermarkStrategy;
+import org.apache.flink.configuration.CheckpointingOptions;
+import org.apache.flink.configuration.Configuration;
+import org.apache.flink.connector.datagen.source.DataGeneratorSource;
+import org.apache.flink.core.execution.CheckpointingMode;
+import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
+import org.apache.flink.streaming.api.functions.sink.v2.DiscardingSink;
+import org.apache.flink.table.api.DataTypes;
+import org.apache.flink.table.api.Schema;
+import org.apache.flink.table.api.bridge.java.StreamTableEnvironment;
+import org.apache.flink.table.data.GenericRowData;
+import org.apache.flink.table.data.RowData;
+import org.apache.flink.table.data.TimestampData;
+import org.apache.flink.table.runtime.typeutils.InternalTypeInfo;
+import org.apache.flink.table.types.logical.RowType;
+import org.apache.flink.types.Row;
+
+/** Flink SQL's HOP in a cluster in this process: two slots, state on the heap, checkpoints every second. */
+public final class Flink {
+    static final int PARALLELISM = 2;
+    static final Map<String, String> AGGREGATES = Map.of(
+            "count", "COUNT(*)", "sum", "SUM(number)", "avg", "AVG(price)", "max", "MAX(number)");
+
+    private Flink() {}
+
+    static RowData row(Work work, long index, long all) {
+        // The two readers get a half of the indexes each, in order; they shall take turns in the numbers of rows.
+        long half = all / PARALLELISM;
+        long number = index < half ? PARALLELISM * index : PARALLELISM * (index - half) + 1;
+        TimestampData time = TimestampData.fromEpochMillis(Feed.time(number, work) / 1000);
+        return GenericRowData.of(Feed.key(number, work.keys()), number, Feed.price(number), time);
+    }
+
+    static int add(Row row) {
+        long[] whole = new long[row.getArity() - 2];
+        int wholes = 0;
+        double real = 0;
+        for (int place = 2; place < row.getArity(); place++) {
+            if (row.getField(place) instanceof Double number) {
+                real += number;
+            } else {
+                whole[wholes++] = (Long) row.getField(place);
+            }
+        }
+        long end = ((LocalDateTime) row.getField(0)).toEpochSecond(ZoneOffset.UTC);
+        Results.ALL.add(end, (Long) row.getField(1), java.util.Arrays.copyOf(whole, wholes), real);
+        return 0;
+    }
+
+    public static void main(String[] arguments) throws Exception {
+        Work work = Work.of(arguments);
+        Configuration configuration = new Configuration();
+        configuration.setString("rest.address", "127.0.0.1");
+        configuration.setString("rest.bind-address", "127.0.0.1");
+        configuration.setString("rest.bind-port", "0");
+        configuration.setString("table.local-time-zone", "UTC");
+        configuration.setString("state.backend.type", "hashmap");
+        configuration.setString("taskmanager.numberOfTaskSlots", String.valueOf(PARALLELISM));
+        configuration.set(CheckpointingOptions.CHECKPOINT_STORAGE, "filesystem");
+        var directory = Files.createTempDirectory("flink-benchmark-");
+        configuration.set(CheckpointingOptions.CHECKPOINTS_DIRECTORY, directory.toUri().toString());
+        var environment = StreamExecutionEnvironment.createLocalEnvironment(PARALLELISM, configuration);
+        environment.getConfig().enableObjectReuse();
+        if (work.exactlyOnce()) {
+            environment.enableCheckpointing(1000, CheckpointingMode.EXACTLY_ONCE);
+        }
+        var tables = StreamTableEnvironment.create(environment);
+        var type = (RowType) DataTypes.ROW(
+                        DataTypes.FIELD("key", DataTypes.BIGINT()),
+                        DataTypes.FIELD("number", DataTypes.BIGINT()),
+                        DataTypes.FIELD("price", DataTypes.DOUBLE()),
+                        DataTypes.FIELD("ts", DataTypes.TIMESTAMP(3)))
+                .getLogicalType();
+        // A second more than is measured; the end of the input closes what is open.
+        long all = (work.rows() + work.density()) / PARALLELISM * PARALLELISM;
+        var source = new DataGeneratorSource<RowData>(
+                index -> row(work, index, all), all, InternalTypeInfo.of(type));
+        var rows = environment.fromSource(source, WatermarkStrategy.noWatermarks(), "rows");
+        // A millisecond behind: rows of the same millisecond follow the first.
+        var schema = Schema.newBuilder().watermark("ts", "ts - INTERVAL '0.001' SECOND").build();
+        tables.createTemporaryView("feed", rows, schema);
+        String aggregates = work.aggregates().stream().map(AGGREGATES::get).collect(Collectors.joining(", "));
+        String window = work.steps() > 0
+                ? "HOP(TABLE feed, DESCRIPTOR(ts), INTERVAL '1' SECOND, INTERVAL '" + work.steps() + "' SECOND(4))"
+                : "SESSION(TABLE feed PARTITION BY `key`, DESCRIPTOR(ts), INTERVAL '1' SECOND)";
+        var results = tables.sqlQuery("SELECT window_end, `key`, " + aggregates + " FROM TABLE(" + window
+                + ") GROUP BY window_start, window_end, `key`");
+        tables.toDataStream(results)
+                .map(Flink::add)
+                .returns(Integer.class)
+                .setParallelism(1)
+                .sinkTo(new DiscardingSink<>())
+                .setParallelism(1);
+        environment.execute();
+        try (var files = Files.walk(directory)) {
+            files.sorted(java.util.Comparator.reverseOrder()).forEach(file -> file.toFile().delete());
+        }
+        Results.ALL.print(work);
+    }
+}

@@ -1,0 +1,147 @@
+package benchmarks;
+
+import static com.hazelcast.jet.aggregate.AggregateOperations.averagingDouble;
+import static com.hazelcast.jet.aggregate.AggregateOperations.counting;
+import static com.hazelcast.jet.aggregate.AggregateOperations.maxBy;
+import static com.hazelcast.jet.aggregate.AggregateOperations.summingLong;
+
+import com.hazelcast.config.Config;
+import com.hazelcast.core.Hazelcast;
+import com.hazelcast.core.HazelcastInstance;
+import com.hazelcast.function.ComparatorEx;
+import com.hazelcast.jet.Job;
+import com.hazelcast.jet.aggregate.AggregateOperation1;
+import com.hazelcast.jet.aggregate.AggregateOperations;
+import com.hazelcast.jet.config.JobConfig;
+import com.hazelcast.jet.config.ProcessingGuarantee;
+import com.hazelcast.jet.pipeline.Pipeline;
+import com.hazelcast.jet.pipeline.Sink;
+import com.hazelcast.jet.pipeline.SinkBuilder;
+import com.hazelcast.jet.pipeline.SourceBuilder;
+import com.hazelcast.jet.pipeline.StreamSource;
+import com.hazelcast.jet.pipeline.WindowDefinition;
+import com.hazelcast.jet.datamodel.KeyedWindowResult;
+import java.io.Serializable;
+import java.util.List;
+
+/** Hazelcast Jet in this process: two cooperative threads, snapshots in memory every second. */
+public final class Jet {
+    static final int THREADS = 2;
+    static final int CHUNK = 4096;
+
+    private Jet() {}
+
+    /** One row; never leaves the process. */
+    record Event(long key, long value, double price) implements Serializable {}
+
+    /** Every second row of the input, as fast as back-pressure lets. */
+    static final class Rows {
+        final Work work;
+        final int step;
+        long next;
+
+        Rows(Work work, int index, int step) {
+            this.work = work;
+            this.step = step;
+            this.next = index;
+        }
+
+        void fill(SourceBuilder.TimestampedSourceBuffer<Event> buffer) {
+            for (int count = 0; count < CHUNK; count++, next += step) {
+                Event event = new Event(Feed.key(next, work.keys()), next, Feed.price(next));
+                buffer.add(event, Feed.time(next, work));
+            }
+        }
+    }
+
+    /** Reads the arguments again on the member: a function that is sent there may hold text but no Work. */
+    static StreamSource<Event> source(String[] arguments) {
+        return SourceBuilder.timestampedStream(
+                        "rows",
+                        context -> new Rows(
+                                Work.of(arguments), context.globalProcessorIndex(), context.totalParallelism()))
+                .<Event>fillBufferFn(Rows::fill)
+                .createSnapshotFn(rows -> rows.next)
+                .restoreSnapshotFn((rows, saved) -> rows.next = saved.get(0))
+                .distributed(THREADS)
+                .build();
+    }
+
+    static AggregateOperation1<Event, ?, ?> aggregate(String name) {
+        return switch (name) {
+            case "count" -> counting();
+            case "sum" -> summingLong(Event::value);
+            case "avg" -> averagingDouble(Event::price);
+            case "max" -> AggregateOperations.mapping(Event::value, maxBy(ComparatorEx.<Long>naturalOrder()));
+            default -> throw new IllegalArgumentException("Jet has no aggregate " + name);
+        };
+    }
+
+    @SuppressWarnings("unchecked")
+    static AggregateOperation1<Event, ?, Object[]> aggregates(List<String> names) {
+        var builder = AggregateOperations.<Event>allOfBuilder();
+        var tags = names.stream()
+                .map(name -> builder.add((AggregateOperation1<Event, ?, Object>) aggregate(name)))
+                .toList();
+        var list = new java.util.ArrayList<>(tags);
+        return builder.build(items -> list.stream().map(items::get).toArray());
+    }
+
+    static void add(KeyedWindowResult<Long, Object[]> row) {
+        Object[] values = row.result();
+        int wholes = 0;
+        double real = 0;
+        long[] whole = new long[values.length];
+        for (Object value : values) {
+            if (value instanceof Double number) {
+                real += number;
+            } else {
+                whole[wholes++] = (Long) value;
+            }
+        }
+        Results.ALL.add(row.end() / Feed.MICROSECONDS, row.key(), java.util.Arrays.copyOf(whole, wholes), real);
+    }
+
+    static Sink<KeyedWindowResult<Long, Object[]>> sink() {
+        return SinkBuilder.sinkBuilder("checksum", context -> Results.ALL)
+                .<KeyedWindowResult<Long, Object[]>>receiveFn((results, row) -> add(row))
+                .preferredLocalParallelism(1)
+                .build();
+    }
+
+    public static void main(String[] arguments) throws InterruptedException {
+        Work work = Work.of(arguments);
+        System.setProperty("hazelcast.phone.home.enabled", "false");
+        System.setProperty("hazelcast.logging.type", "none");
+        Config config = new Config();
+        config.getJetConfig().setEnabled(true).setResourceUploadEnabled(true).setCooperativeThreadCount(THREADS);
+        var join = config.getNetworkConfig().setPublicAddress("127.0.0.1").getJoin();
+        join.getAutoDetectionConfig().setEnabled(false);
+        join.getMulticastConfig().setEnabled(false);
+        config.getNetworkConfig().getInterfaces().setEnabled(true).addInterface("127.0.0.1");
+        config.setProperty("hazelcast.socket.bind.any", "false");
+
+        Pipeline pipeline = Pipeline.create();
+        pipeline.readFrom(source(arguments))
+                .withNativeTimestamps(0)
+                .groupingKey(Event::key)
+                .window(WindowDefinition.sliding(work.steps() * Feed.MICROSECONDS, Feed.MICROSECONDS))
+                .aggregate(aggregates(work.aggregates()))
+                .writeTo(sink());
+        JobConfig job = new JobConfig()
+                .setProcessingGuarantee(
+                        work.exactlyOnce() ? ProcessingGuarantee.EXACTLY_ONCE : ProcessingGuarantee.NONE)
+                .setSnapshotIntervalMillis(1000);
+        HazelcastInstance member = Hazelcast.newHazelcastInstance(config);
+        try {
+            Job running = member.getJet().newJob(pipeline, job);
+            running.getFuture().whenComplete((nothing, failure) -> Results.ALL.end(failure));
+            // A stream has no end: the first row of the next window says that all of the last one have come.
+            Results.ALL.await(Feed.time(work.rows(), work) / Feed.MICROSECONDS + 1);
+            running.cancel();
+        } finally {
+            member.shutdown();
+        }
+        Results.ALL.print(work);
+    }
+}

@@ -1,0 +1,62 @@
+"""Ratios of throughputs, paired round by round, and what is written of them."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from benchmarks.work import Goal, Work
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """Our throughput by theirs in each round; none if results differ, and then ``wrong`` says how.
+
+    Args:
+        work: Our side.
+        goal: The other side.
+        rounds: One ratio a round.
+        ours: Our median rate in rows a second.
+        theirs: The other's.
+        wrong: Why there is no ratio: a difference of results, or how a peer failed.
+    """
+
+    work: Work
+    goal: Goal
+    rounds: tuple[float, ...] = ()
+    ours: float = 0.0
+    theirs: float = 0.0
+    wrong: str | None = None
+
+    @property
+    def median(self) -> float | None:
+        """The ratio that goals are held against."""
+        return statistics.median(self.rounds) if self.rounds and self.wrong is None else None
+
+    @property
+    def met(self) -> bool:
+        """Whether the median reaches the goal; never without a ratio."""
+        return self.median is not None and self.median >= self.goal.at_least
+
+
+def write(ratios: list[Ratio], file: Path) -> None:
+    """Write the ratios as JSON: one entry a work, medians by peer, in the order of the works."""
+    entries = []
+    for work in dict.fromkeys(ratio.work for ratio in ratios):
+        own = [ratio for ratio in ratios if ratio.work == work]
+        entry = {
+            "id": work.id,
+            "work": work.what,
+            "ratio_to": {ratio.goal.other: ratio.median for ratio in own},
+            "goal": {ratio.goal.other: ratio.goal.at_least for ratio in own},
+            "met": all(ratio.met for ratio in own),
+            "rounds": {ratio.goal.other: ratio.rounds for ratio in own if ratio.median is not None},
+            "rows_per_second": {"sparkjet": own[0].ours, **{ratio.goal.other: ratio.theirs for ratio in own}},
+            "wrong": {ratio.goal.other: ratio.wrong for ratio in own if ratio.wrong is not None},
+        }
+        entries.append(entry)
+    file.parent.mkdir(exist_ok=True)
+    file.write_bytes(msgspec.json.format(msgspec.json.encode(entries), indent=2) + b"\n")

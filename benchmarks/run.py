@@ -1,0 +1,105 @@
+"""Runs one work on one peer in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from benchmarks.report import Report
+from benchmarks.work import Work
+
+JAVA = Path(__file__).parent / "java"
+BYTEWAX = Path(__file__).parent / ".venv-bytewax"
+WARM_UP = 60_000_000
+"""Rows that Jet and Flink are given before they are measured: the JVM compiles, and windows fill up."""
+LONGEST = 900
+"""Seconds after which a peer is taken for hung."""
+OPENED = (
+    "java.base/java.lang",
+    "java.base/java.util",
+    "java.base/java.nio",
+    "java.base/sun.nio.ch",
+    "java.management/sun.management",
+    "jdk.management/com.sun.management.internal",
+)
+"""What Hazelcast and Flink ask to have opened on Java 17."""
+
+
+class PeerError(Exception):
+    """A peer ended without a report; the message has the end of what it wrote."""
+
+
+@dataclass(frozen=True)
+class Length:
+    """How many rows a peer gets: those of the warm-up, and all."""
+
+    warm_up: int
+    rows: int
+
+
+LENGTHS = {
+    "jet": Length(WARM_UP, WARM_UP + 40_000_000),
+    "flink": Length(20_000_000, 40_000_000),
+    "bytewax": Length(100_000, 1_000_000),
+}
+"""Peers outside Spark; slow ones get a shorter prefix of the same input."""
+
+
+def run(peer: str, work: Work) -> Report:
+    """Run a work and return its report; what the peer writes besides goes to a file that is shown if it fails.
+
+    Raises:
+        PeerError: The peer failed, or took longer than ``LONGEST`` seconds and was killed.
+    """
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
+    with tempfile.TemporaryFile("w+") as noise:
+        try:
+            ended = subprocess.run(
+                command(peer, work),
+                stdout=subprocess.PIPE,
+                stderr=noise,
+                text=True,
+                timeout=LONGEST,
+                env=environment,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise PeerError(f"{peer} on {work.id} was still running after {LONGEST} s and was killed.") from error
+        lines = ended.stdout.splitlines()
+        if ended.returncode or not lines:
+            noise.seek(0)
+            last = "".join(noise.readlines()[-30:])
+            raise PeerError(f"{peer} on {work.id} ended with {ended.returncode} and no report:\n{last}")
+        return msgspec.json.decode(lines[-1], type=Report)
+
+
+def command(peer: str, work: Work) -> list[str]:
+    """The command line of a peer."""
+    if peer in {"sparkjet", "spark"}:
+        return [sys.executable, "-m", f"benchmarks.peers.{peer}", msgspec.json.encode(work).decode()]
+    arguments = described(work, LENGTHS[peer])
+    if peer == "bytewax":
+        return [str(BYTEWAX / "bin" / "python"), str(Path(__file__).parent / "peers" / "bytewax_flow.py"), *arguments]
+    opened = [part for package in OPENED for part in ("--add-opens", f"{package}=ALL-UNNAMED")]
+    internal = ["--add-modules", "java.se", "--add-exports", "java.base/jdk.internal.ref=ALL-UNNAMED"]
+    classes = f"{JAVA}/target/classes{os.pathsep}{JAVA}/target/dependency/*"
+    return ["java", "-Xmx4g", *internal, *opened, "-cp", classes, f"benchmarks.{peer.capitalize()}", *arguments]
+
+
+def described(work: Work, length: Length) -> list[str]:
+    """A work as words that every language takes apart easily."""
+    return [
+        f"keys={work.keys}",
+        f"steps={work.steps}",
+        f"aggregates={','.join(work.aggregates)}",
+        f"density={work.density}",
+        f"guarantee={work.guarantee}",
+        f"warmUp={length.warm_up}",
+        f"rows={length.rows}",
+    ]

@@ -1,0 +1,23 @@
+"""The table of ratios."""
+
+from __future__ import annotations
+
+from rich.table import Table
+
+from benchmarks.ratio import Ratio
+
+
+def table(ratios: list[Ratio]) -> Table:
+    """One line a ratio: median, least and greatest over the rounds, next to the goal."""
+    shown = Table(title="sparkjet's throughput as a multiple of others'")
+    for heading in ("", "work", "against", "ours, M rows/s", "theirs", "min", "median", "max", "goal", "met"):
+        shown.add_column(heading, justify="left" if heading in {"", "work", "against"} else "right")
+    for ratio in ratios:
+        rates = [f"{rate / 1e6:.3f}" for rate in (ratio.ours, ratio.theirs)]
+        if ratio.median is None:
+            numbers = ["", "", "no ratio", "", ""]
+        else:
+            numbers = [*rates, *[f"{number:.2f}" for number in (min(ratio.rounds), ratio.median, max(ratio.rounds))]]
+        line = [ratio.work.id, ratio.work.what, ratio.goal.other, *numbers]
+        shown.add_row(*line, f"{ratio.goal.at_least:.2f}", "yes" if ratio.met else "no")
+    return shown

@@ -1,0 +1,173 @@
+"""Pieces of work that every engine can be given, and what is hoped of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+STEP_SECONDS = 1
+
+
+@dataclass(frozen=True)
+class Goal:
+    """A ratio of throughputs that is hoped for.
+
+    Args:
+        other: What sparkjet is set against: a peer on the same work (``jet``), or a peer on another work (``jet@T1``).
+        at_least: The least ratio.
+    """
+
+    other: str
+    at_least: float
+
+
+@dataclass(frozen=True)
+class Work:
+    """Sliding windows of ``steps`` seconds that move by one second, over the generated input of :mod:`feed`.
+
+    Args:
+        id: Short name; a goal of the issue.
+        what: One line for the table.
+        steps: Length of the window in steps of one second; 0 for sessions with a gap of a second, 20 rows each.
+        keys: Number of keys.
+        aggregates: Some of ``count``, ``sum``, ``avg``, ``max``, ``percentile``.
+        density: Events per second of event time.
+        guarantee: ``exactly-once`` or ``none``.
+        sink: ``files``, or ``noop`` for Spark without a sink, whose results are not compared.
+        batch: Rows of an epoch of sparkjet, such that one takes about a second.
+        measured: Epochs of sparkjet that are measured.
+        goals: What sparkjet's throughput is set against.
+    """
+
+    id: str
+    what: str
+    steps: int = 60
+    keys: int = 1_000
+    aggregates: tuple[str, ...] = ("count", "sum", "avg")
+    density: int = 1_000_000
+    guarantee: str = "exactly-once"
+    sink: str = "files"
+    batch: int = 4_000_000
+    measured: int = 10
+    goals: tuple[Goal, ...] = ()
+
+    @property
+    def question(self) -> tuple[object, ...]:
+        """Two works with the same question have the same results, however they are computed."""
+        return self.steps, self.keys, self.aggregates, self.density
+
+
+SAME = 1 / 1.2
+"""Time within 1.2 x of another's, as a ratio of throughputs."""
+
+WORKS = (
+    Work(
+        "T1",
+        "60 steps, 1,000 keys, count + sum + avg",
+        goals=(Goal("jet", 1.0), Goal("spark", 50.0), Goal("flink", 1.0), Goal("bytewax", 1.0)),
+    ),
+    Work(
+        "T2",
+        "60 steps, 100,000 keys, count + sum + avg",
+        keys=100_000,
+        batch=1_000_000,
+        measured=15,
+        goals=(Goal("jet", 1.0), Goal("spark", 15.0), Goal("flink", 1.0)),
+    ),
+    # 100,000 events a second of event time, so that the warm-up fills 600 steps.
+    Work("T3-60", "60 steps, count + sum", aggregates=("count", "sum"), density=100_000),
+    Work("T3-max60", "60 steps, max", aggregates=("max",), density=100_000),
+    Work(
+        "T3-600",
+        "600 steps, count + sum",
+        steps=600,
+        aggregates=("count", "sum"),
+        density=100_000,
+        goals=(Goal("sparkjet@T3-60", SAME),),
+    ),
+    Work(
+        "T3-6",
+        "6 steps, count + sum",
+        steps=6,
+        aggregates=("count", "sum"),
+        density=100_000,
+        goals=(Goal("sparkjet@T3-60", SAME),),
+    ),
+    Work(
+        "T3-max600",
+        "600 steps, max",
+        steps=600,
+        aggregates=("max",),
+        density=100_000,
+        goals=(Goal("sparkjet@T3-max60", SAME), Goal("jet", 2.0)),
+    ),
+    Work(
+        "T3-max6",
+        "6 steps, max",
+        steps=6,
+        aggregates=("max",),
+        density=100_000,
+        goals=(Goal("sparkjet@T3-max60", SAME),),
+    ),
+    Work("T4-max", "60 steps, max", aggregates=("max",), goals=(Goal("sparkjet@T1", 0.8), Goal("jet", 1.0))),
+    Work(
+        "T4-percentile",
+        "60 steps, percentile_approx",
+        aggregates=("percentile",),
+        batch=1_000_000,
+        goals=(Goal("spark", 20.0),),
+    ),
+    Work(
+        "T5",
+        "epochs of 10,000 rows, 100 keys, 60 steps, against Spark's tumbling window without a sink",
+        keys=100,
+        density=10_000,
+        batch=10_000,
+        measured=30,
+        goals=(Goal("spark@T5-tumbling", 1 / 1.5),),
+    ),
+    Work(
+        "T5-tumbling",
+        "epochs of 10,000 rows, 100 keys, tumbling, results dropped",
+        steps=1,
+        keys=100,
+        density=10_000,
+        batch=10_000,
+        measured=30,
+        sink="noop",
+    ),
+    Work("T8", "60 steps, exactly-once against none", goals=(Goal("sparkjet@T8-none", 1 / 1.15),)),
+    Work("T8-none", "60 steps, guarantee none", guarantee="none"),
+    Work("T9", "sessions, 1,000 keys", steps=0, batch=2_000_000, goals=(Goal("spark", 3.0),)),
+    Work("T9-100k", "sessions, 100,000 keys", steps=0, keys=100_000, batch=2_000_000, goals=(Goal("spark", 3.0),)),
+    # Like Nexmark's, on the same input: rows are bids, keys auctions or bidders.
+    Work(
+        "Q7",
+        "the highest bid of each second",
+        steps=1,
+        keys=1,
+        aggregates=("max",),
+        goals=(Goal("spark", 1.0), Goal("flink", 1.0)),
+    ),
+    Work(
+        "Q11",
+        "bids of each bidder's session, 10,000 bidders",
+        steps=0,
+        keys=10_000,
+        aggregates=("count",),
+        batch=2_000_000,
+        goals=(Goal("spark", 1.0), Goal("flink", 1.0)),
+    ),
+)
+"""In the order in which they run."""
+
+
+def work_of(identifier: str) -> Work:
+    """The work with that id.
+
+    Raises:
+        KeyError: There is none; the message lists those there are.
+    """
+    for work in WORKS:
+        if work.id == identifier:
+            return work
+    raise KeyError(f"no work {identifier!r}; there are {', '.join(work.id for work in WORKS)}")
