@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from sparkjet.columns import HIDDEN, KEPT, ONLY_SUBSTREAM, SUBSTREAM, TIME, quoted
+from sparkjet.columns import HIDDEN, KEPT, ONLY_SUBSTREAM, SUBSTREAM, TIME, Once, quoted
 from sparkjet.errors import AnalysisError
 from sparkjet.windows import Accumulators, SessionWindow, SessionWindows, SlidingWindows
 
@@ -150,40 +150,57 @@ class Stage:
         One pass does both: the key, the frame and the columns of a row that is not accepted are nulled, so that it is
         counted without being aggregated (a late row must not overflow a sum that it is not part of).
         """
+        rows = judged
         if seen is Seen.EACH:
-            copies = judged.withColumn(COPY, F.explode(F.array(F.lit(False), F.lit(True))))
-            rows, copy = copies.where(F.col(COPY) | F.col(KEPT)), F.col(COPY)
-        else:
-            rows, copy = judged, ~F.col(KEPT)
+            copies = self._once("copies", build=lambda: F.explode(F.array(F.lit(False), F.lit(True))))
+            rows = rows.withColumn(COPY, copies).where(F.col(COPY) | F.col(KEPT))
+        nulled = self._once("nulled", seen, build=lambda: self._nulled(judged.columns, operator, seen))
+        labels = self._once("labels", build=self._labels)
+        sums = self._once("sums", build=lambda: self._sums(operator))
+        return rows.select(*nulled).groupBy(*labels).agg(*sums)
+
+    @cached_property
+    def _once(self) -> Once:
+        return Once()
+
+    def _nulled(self, columns: list[str], operator: WindowOperator, seen: Seen) -> list[Column]:
+        copy = F.col(COPY) if seen is Seen.EACH else ~F.col(KEPT)
         kept = F.col(KEPT) & F.col(DROPPED).isNull() & ~copy
-        keys = [key.column for key in self.keys] or [F.lit(0)]
-        visible = [name for name in judged.columns if name not in {DROPPED, KEPT, SUBSTREAM}]
-        nulled = rows.select(
+        visible = [name for name in columns if name not in {DROPPED, KEPT, SUBSTREAM}]
+        return [
             *(F.when(kept, F.col(quoted(name))).alias(name) for name in visible),
             F.when(kept, operator.frame_of(F.col(TIME))).alias(FRAME),
             F.when(copy, SEEN).otherwise(F.col(DROPPED)).alias(DROPPED),
             F.when(~kept, F.col(SUBSTREAM)).alias(SUBSTREAM),
             F.col(TIME).alias(HIGHEST),
-        )
+        ]
+
+    def _labels(self) -> list[Column]:
         # Keys are computed from the nulled columns, and nulled again, as one may turn a null into something else.
+        keys = [key.column for key in self.keys] or [F.lit(0)]
         named = [F.when(F.col(FRAME).isNotNull(), key).alias(name) for name, key in self._named(keys)]
         labels = {FRAME: "frame", DROPPED: "dropped", SUBSTREAM: "substream"}
-        grouped = nulled.groupBy(*named, *(F.col(hidden).alias(name) for hidden, name in labels.items()))
+        return [*named, *(F.col(hidden).alias(name) for hidden, name in labels.items())]
+
+    def _sums(self, operator: WindowOperator) -> list[Column]:
         bounds = [column.alias(name) for name, column in operator.bounds(F.col(TIME)).items()]
         aggregations = Accumulators.aggregations(self.accumulators.results)
-        return grouped.agg(F.max(HIGHEST).alias("highest"), *bounds, *aggregations)
+        return [F.max(HIGHEST).alias("highest"), *bounds, *aggregations]
 
     def _named(self, keys: list[Column]) -> list[tuple[str, Column]]:
         return list(zip(self.key_names, keys, strict=True))
 
     def output(self, windows: DataFrame) -> DataFrame:
         """Result rows under the user's names, the window as a struct of two timestamps, and their event time."""
+        return windows.select(*self._once("output", build=self._output))
+
+    def _output(self) -> list[Column]:
         start, end = F.timestamp_micros("start").alias("start"), F.timestamp_micros("end").alias("end")
         grouped = {self.window.name: F.struct(start, end)}
         grouped |= {key.name: F.col(name) for key, name in zip(self.keys, self.key_names, strict=False)}
         results = [F.col(f"result{i}").alias(name) for i, (name, _) in enumerate(self.results)]
         hidden = [(F.col("end") - 1).alias(TIME), F.lit(ONLY_SUBSTREAM).alias(SUBSTREAM)]
-        return windows.select(*(grouped[name].alias(name) for name in self.order), *results, *hidden)
+        return [*(grouped[name].alias(name) for name in self.order), *results, *hidden]
 
     def shape(self) -> DataFrame:
         """A DataFrame with the schema of the results, for analysis only."""
