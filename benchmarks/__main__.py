@@ -20,7 +20,7 @@ from benchmarks.work import WORKS, Goal, Work, work_of
 ROUNDS = 3
 MINUTES = 90
 QUICK_MINUTES = 5
-"""A round that would not end within these is left out; the first round of each work always runs."""
+"""A round that is longer than what is left of these is left out; how long a work takes its first round shows."""
 RESULTS = Path(__file__).parent / "results"
 QUICK = dataclasses.replace(work_of("T1"), measured=8, goals=(Goal("jet", 1.0), Goal("spark", 50.0)))
 

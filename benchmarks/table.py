@@ -19,5 +19,6 @@ def table(ratios: list[Ratio]) -> Table:
         else:
             numbers = [*rates, *[f"{number:.2f}" for number in (min(ratio.rounds), ratio.median, max(ratio.rounds))]]
         line = [ratio.work.id, ratio.work.what, ratio.goal.other, *numbers]
-        shown.add_row(*line, f"{ratio.goal.at_least:.2f}", "yes" if ratio.met else "no")
+        least = ratio.goal.at_least
+        shown.add_row(*line, *([f"{least:.2f}", "yes" if ratio.met else "no"] if least else ["", ""]))
     return shown
