@@ -13,7 +13,7 @@ from sparkjet.engine.caught_up import caught_up_by
 from sparkjet.errors import AnalysisError, FencedError, SparkjetError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery as SparkQuery
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("sparkjet")
 
 RECENT = 100
-SETTLING = 1
-"""Seconds between two looks at what is decided and not committed."""
 
 
 class _StoppedError(SparkjetError):
@@ -178,7 +176,7 @@ class StreamingQuery:
         self._attached.set()
         threading.Thread(target=self._supervise, name=f"sparkjet-{self.id}", daemon=True).start()
         if self._ticker is not None:
-            self._ticker.start(self.id, self._tick_between_epochs)
+            self._ticker.start(self.id, lambda: self._between_epochs(self._tick))
 
     def _run_batch(self, batch: DataFrame, batch_id: int) -> None:
         """Called by Spark in the query's thread."""
@@ -206,11 +204,13 @@ class StreamingQuery:
             message = "The query is being stopped."
             raise _StoppedError(message)
 
-    def _tick_between_epochs(self) -> None:
-        """Called by the ticker; while an epoch runs the clock is looked at there."""
+    def _between_epochs(self, work: Callable[[], None]) -> None:
+        """Called by ticker and supervisor; while an epoch runs it does the same itself. Errors end the query."""
         if self._epoch.acquire(blocking=False):
             try:
-                self._tick()
+                work()
+            except BaseException as error:  # noqa: BLE001 - kept: exception() and awaitTermination() raise it
+                self._end(error)
             finally:
                 self._epoch.release()
 
@@ -226,16 +226,6 @@ class StreamingQuery:
                 self._note()
         except BaseException as error:  # noqa: BLE001 - kept: exception() and awaitTermination() raise it
             self._end(error)
-
-    def _settle_between_epochs(self) -> None:
-        """What could not be committed in its epoch must not wait for the next one, which may be far away."""
-        if self._epoch.acquire(blocking=False):
-            try:
-                self._engine.settle(last=False)
-            except BaseException as error:  # noqa: BLE001 - kept: exception() and awaitTermination() raise it
-                self._end(error)
-            finally:
-                self._epoch.release()
 
     def _end(self, error: BaseException) -> None:
         """End the query with an error between two batches; holds the lock."""
@@ -257,8 +247,9 @@ class StreamingQuery:
     def _supervise(self) -> None:
         try:
             try:
-                while not self._spark.awaitTermination(SETTLING):
-                    self._settle_between_epochs()
+                while not self._spark.awaitTermination(1):
+                    # What could not be committed must not wait for the next epoch, which may be far away.
+                    self._between_epochs(lambda: self._engine.settle(last=False))
             except Exception as error:  # noqa: BLE001 - whatever ended Spark's query is kept for the user
                 if not self._stopping.is_set() and self._failure is None:
                     self._fail(error)
