@@ -15,7 +15,7 @@ from sparkjet.engine.progress import merged
 from sparkjet.errors import AnalysisError, FencedError, SparkjetError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery as SparkQuery
@@ -169,7 +169,7 @@ class StreamingQuery:
         self._attached.set()
         threading.Thread(target=self._supervise, name=f"sparkjet-{self.id}", daemon=True).start()
         if self._ticker is not None:
-            self._ticker.start(self.id, self._tick_between_epochs)
+            self._ticker.start(self.id, lambda: self._between_epochs(self._tick))
 
     def _run_batch(self, batch: DataFrame, batch_id: int) -> None:
         """Called by Spark in the query's thread."""
@@ -196,11 +196,13 @@ class StreamingQuery:
             message = "The query is being stopped."
             raise _StoppedError(message)
 
-    def _tick_between_epochs(self) -> None:
-        """Called by the ticker; while an epoch runs the clock is looked at there."""
+    def _between_epochs(self, work: Callable[[], None]) -> None:
+        """Called by ticker and supervisor; while an epoch runs it does the same itself. Errors end the query."""
         if self._epoch.acquire(blocking=False):
             try:
-                self._tick()
+                work()
+            except BaseException as error:  # noqa: BLE001 - kept: exception() and awaitTermination() raise it
+                self._end(error)
             finally:
                 self._epoch.release()
 
@@ -216,24 +218,13 @@ class StreamingQuery:
         except BaseException as error:  # noqa: BLE001 - kept for the user
             self._end(error)
 
-    def _join(self, *, wait: bool = True) -> None:
+    def _join(self) -> None:
         """Wait for the end of the last epoch, whose failure must not be left until the next; holds the lock."""
         if self._failure is None:
             try:
-                self._engine.join(wait=wait)
+                self._engine.join()
             except BaseException as error:  # noqa: BLE001 - kept for the user
                 self._end(error)
-
-    def _settle_between_epochs(self) -> None:
-        """What could not be committed in its epoch must not wait for the next one, which may be far away."""
-        if self._epoch.acquire(blocking=False):
-            try:
-                self._join(wait=False)  # waiting would keep the next batch from its first stage
-                self._engine.settle(last=False)
-            except BaseException as error:  # noqa: BLE001 - kept for the user
-                self._end(error)
-            finally:
-                self._epoch.release()
 
     def _end(self, error: BaseException) -> None:
         """End the query between two batches; holds the lock."""
@@ -256,7 +247,8 @@ class StreamingQuery:
         try:
             try:
                 while not self._spark.awaitTermination(SETTLING):
-                    self._settle_between_epochs()
+                    # What could not be committed must not wait for the next epoch, which may be far away.
+                    self._between_epochs(lambda: self._engine.settle(last=False))
             except Exception as error:  # noqa: BLE001 - whatever ended Spark's query is kept for the user
                 if not self._stopping.is_set() and self._failure is None:
                     self._fail(error)

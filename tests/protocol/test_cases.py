@@ -34,11 +34,19 @@ def prepared(server: PostgresServer, orders: Orders) -> int:
     return int(server.psql(orders.dsn, query)[0][0])
 
 
+def swept(server: PostgresServer, orders: Orders, epoch: int) -> None:
+    """A successor has rolled back what was left before it writes anything of its own."""
+    with Process(replace(orders, stop_at="before write", stop_in=epoch)) as successor:
+        successor.reached()
+        assert prepared(server, orders) == 0
+
+
 def x01(server: PostgresServer, orders: Orders) -> None:
     """A b P crash: rolled back, replayed."""
     killed(orders, "manifest", 1)
     assert prepared(server, orders) == orders.tasks
     assert server.psql(orders.dsn, "SELECT n FROM out") == []
+    swept(server, orders, 1)
 
 
 def x02(server: PostgresServer, orders: Orders) -> None:
@@ -102,6 +110,7 @@ def x11(server: PostgresServer, orders: Orders) -> None:
     killed(replace(orders, tasks=4), "decided", 1)
     killed(replace(orders, tasks=4), "manifest", 2)
     assert prepared(server, orders) == 4
+    swept(server, orders, 2)
 
 
 def x12(server: PostgresServer, orders: Orders) -> None:
@@ -129,6 +138,32 @@ def test_case(postgres: PostgresServer, orders: Orders, case: str) -> None:
     CASES[case](postgres, orders)
     finish(run)
     check(postgres, run)
+
+
+def test_once_the_manifest_is_fixed_only_its_attempts_are_prepared(postgres: PostgresServer, orders: Orders) -> None:
+    with Process(replace(orders, stop_at="manifest", repeats_tasks=True)) as driver:
+        driver.reached()
+        assert prepared(postgres, orders) == orders.tasks
+        driver.go_on()
+        assert driver.ended() is None
+    check(postgres, orders)
+
+
+def test_a_driver_that_prepared_too_late_is_swept_by_its_running_successor(
+    postgres: PostgresServer, orders: Orders
+) -> None:
+    with Process(replace(orders, stop_at="before write")) as zombie:
+        zombie.reached()
+        zombie.pause()
+        with Process(replace(orders, stop_at="settled", stop_in=3)) as successor:
+            successor.reached()
+            zombie.go_on()
+            zombie.resume()
+            assert zombie.ended() == "FencedError"
+            assert prepared(postgres, orders) == orders.tasks
+            successor.go_on()
+            assert successor.ended() is None
+    check(postgres, orders)
 
 
 @pytest.mark.parametrize("case", ["X17"])

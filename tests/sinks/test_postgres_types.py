@@ -69,6 +69,8 @@ def test_every_value_of_every_type_arrives_as_it_was(spark: SparkSession, tmp_pa
     ]
     cast = [f"cast({sql} as {of}) as `{name}`" for sql, of, name in zip(given, of_each, names, strict=True)]
     nulls = [f"cast(null as {of}) as `{name}`" for of, name in zip(of_each, names, strict=True)]
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(f"ALTER DATABASE {connection.info.dbname} SET timezone TO 'Asia/Tokyo'".encode())
     spark = spark.newSession()
     spark.conf.set("spark.sql.timeType.enabled", "true")
     spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")

@@ -93,9 +93,13 @@ class Engine:
     def tick(self, caught_up: CaughtUp | None = None) -> None:
         """Let the clock do what it does on a quiet stream, as an epoch without a batch, if anything is due.
 
-        The policies are polled in either case, as some of them need to be.
+        The policies are polled in either case, as some of them need to be; but not beside the end of an epoch, which
+        has just polled them.
         """
-        self.join()
+        self.join(wait=False)
+        if self._ending is not None:
+            # Waiting would keep the next batch from its first stage.
+            return
         now, tracker = self._now(), self.state.tracker
         before = tracker.snapshot()
         moved = tracker.advance(now, caught_up).watermark is not None
@@ -141,13 +145,13 @@ class Engine:
             self._run(ending.epoch.work, attempt=1)
 
     def settle(self, *, last: bool) -> None:
-        """Try again to commit what is decided, between two epochs or for the last time.
+        """See how the last epoch has ended, and try again to commit what is decided.
 
         Raises:
             UnsettledError: If the last try fails; the next start tries again.
         """
+        self.join(wait=last)
         if last:
-            self.join()
             self._parts.outputs.settle()
         elif self._ending is None and self._parts.outputs.unsettled:
             self._parts.outputs.attempt()

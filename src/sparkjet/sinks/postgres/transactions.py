@@ -13,7 +13,7 @@ import psycopg
 from psycopg import sql
 
 from sparkjet.errors import LostTransactionError, SinkError
-from sparkjet.sinks.postgres.copying import PreparedWriter, connect, explain
+from sparkjet.sinks.postgres.copying import BEGIN, PreparedWriter, connect, explain
 from sparkjet.sinks.postgres.target import Target
 from sparkjet.sinks.protocol import Handle, TransactionId
 
@@ -151,7 +151,7 @@ class PostgresTransactions:
         target, query, sink, epoch = _told(handle)
         with self._connected() as connection, connection.cursor() as cursor:
             cursor.execute(_NAMED, [prefix_of(query, sink), _PATIENCE])
-            cursor.execute("BEGIN")
+            cursor.execute(BEGIN)
             try:
                 cursor.execute(target.mark_once(query, sink, epoch, handle["gid"]))
             except psycopg.errors.LockNotAvailable as error:
