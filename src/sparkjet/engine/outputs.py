@@ -117,8 +117,9 @@ class Outputs:
         except LostTransactionError:
             raise
         except Exception as error:
+            said = str(error).rstrip(".")
             message = (
-                f"Sink {prepared.sink!r} could not publish a decided transaction: {error}. Nothing is lost: mend the "
+                f"Sink {prepared.sink!r} could not publish a decided transaction: {said}. Nothing is lost: mend the "
                 "cause and start the query again, it publishes these rows first."
             )
             raise UnsettledError(message) from error
