@@ -58,9 +58,10 @@ class Aggregation:
         return None if self.rows is None or not self.dropped else dropped_rows(self.rows, watermark)
 
     def release(self) -> None:
-        """Let the rows go."""
+        """Let the rows go; a second call does nothing."""
         if self.rows is not None:
             self.rows.unpersist()
+            self.rows = None
 
 
 class InputBatch:

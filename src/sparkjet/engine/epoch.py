@@ -149,6 +149,8 @@ class Epoch:
         self._commit()
         self._reached(Step.COMMITTED)
         with self.progress.timed("clean"):
+            # Here: after the last step Spark may have interrupted the thread, and a call to the JVM would fail.
+            self.release()
             self._state.release()
             obsolete = before.names() | self._state.take_obsolete()
             for name in sorted(obsolete - record.names()):

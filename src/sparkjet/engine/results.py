@@ -76,11 +76,11 @@ class Results:
         return None if rows is None else output.finished(rows)
 
     def release(self) -> None:
-        """Let go of everything that was held in memory for this epoch."""
+        """Let go of everything that was held in memory for this epoch; a second call does nothing."""
         for outcome in self.outcomes.values():
             outcome.release()
-        for rows in self._held:
-            rows.unpersist()
+        while self._held:
+            self._held.pop().unpersist()
 
     def _feed(self, name: str, stage: Stage) -> None:
         """Aggregate what the stage above has just emitted."""
