@@ -148,6 +148,7 @@ def whole(postgres: PostgresServer, tmp_path_factory: pytest.TempPathFactory) ->
     return run(postgres, tmp_path_factory.mktemp("whole"), _all())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("crash", _chosen(), ids=lambda crash: crash.name)
 def test_a_crash_loses_and_repeats_nothing(chosen: dict[str, str], crash: Crash) -> None:
     assert chosen[crash.name] == ""
