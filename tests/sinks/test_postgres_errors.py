@@ -156,7 +156,7 @@ def test_what_breaks_while_a_query_runs_is_named_and_nothing_is_lost_once_it_is_
     result = stream.groupBy(sj.window("ts", "10 seconds"), "k").count().select("window.start", "k", "count")
 
     def strike(step: sj.Step, epoch: int) -> None:
-        if step is sj.Step.SAVED:
+        if step is sj.Step.AGGREGATED:
             with psycopg.connect(dsn, autocommit=True) as connection:
                 connection.execute(breaks.encode())
 
