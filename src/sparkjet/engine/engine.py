@@ -187,8 +187,9 @@ class Engine:
             self._ending = _Ending(epoch, tracked, self._beside.submit(self._finish, epoch))
 
     def _epoch(self, work: Work, attempt: int) -> Epoch:
-        number = self.record.epoch + (1 if self._ending is None else 2)
-        transaction = TransactionId(self.record.query, "", self.record.takeover, number, attempt)
+        # Not the record's number plus two: the epoch that is ending may be in the record by now.
+        before = self.record.epoch if self._ending is None else self._ending.epoch.progress.epoch
+        transaction = TransactionId(self.record.query, "", self.record.takeover, before + 1, attempt)
         return Epoch(self._parts, self.state, self._checkpoint, work, transaction)
 
     def _finish(self, epoch: Epoch) -> None:

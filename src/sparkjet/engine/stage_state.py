@@ -98,9 +98,10 @@ class StageState:
         if loaded:
             united = reduce(DataFrame.unionByName, [segment.partials for segment in loaded])
             partials = operator.partitioned(operator.realigned(united, before, saved.closed))
+            statistics = SegmentStatistics.measure(partials)
+            # Only now: what is held when it is first read would have nothing to read.
             for segment in loaded:
                 segment.release()
-            statistics = SegmentStatistics.measure(partials)
             if statistics is not None:
                 segments.append(Segment(partials, statistics, _write(name, partials, statistics, store)))
         # The new one too: merged away in the very next epoch, it would never have been in a record that lets go of it.
