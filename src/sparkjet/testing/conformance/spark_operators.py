@@ -20,7 +20,7 @@ from sparkjet.testing.conformance.verdicts import NotationError
 from sparkjet.testing.conformance.window_rows import WindowRow
 from sparkjet.time import MIN
 from sparkjet.windows import Accumulators, Segment, SegmentStatistics, SessionWindows, SlidingWindows, WindowOperator
-from sparkjet.windows.segments import release
+from sparkjet.windows.segments import hold, release
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -169,7 +169,10 @@ class SparkSessions(SparkOperator):
             if saved is not None:
                 known = [segment.statistics for segment in before.segments]
                 rows, low, high = sum(s.rows for s in known), min(s.low for s in known), max(s.high for s in known)
-                segments = [Segment(after.partitioned(saved), SegmentStatistics(rows, low, high))]
+                partials = after.partitioned(saved)
+                # The first job that reads it may come after the directory is gone.
+                hold(partials)
+                segments = [Segment(partials, SegmentStatistics(rows, low, high))]
         after.restore(segments, before.closed)
         self.dispose()
         self._operator = after
