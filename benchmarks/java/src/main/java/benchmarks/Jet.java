@@ -144,6 +144,9 @@ public final class Jet {
 
     public static void main(String[] arguments) throws InterruptedException {
         Work work = Work.of(arguments);
+        if (!work.shape().equals("windows")) {
+            throw new IllegalArgumentException("Jet is not asked for " + work.shape());
+        }
         System.setProperty("hazelcast.phone.home.enabled", "false");
         System.setProperty("hazelcast.logging.type", "none");
         Config config = new Config();
