@@ -122,6 +122,7 @@ def main(rounds: int) -> None:
             sink = PostgresSink(PostgresSettings.of(Options(options)))
             sink.attach(Path(home) / "outbox", session)
             sink.check(rows.schema)
+            sink.create()
             ways[f"prepared={way}"] = lambda epoch, sink=sink: through_sink(sink, rows, epoch)  # type: ignore[misc]
         with psycopg.connect(dsn, autocommit=True) as connection:
             connection.execute(f"CREATE TABLE bare {TABLE}".encode())

@@ -81,12 +81,12 @@ class Options:
         self._given = {name.lower(): (name, value) for name, value in given.items()}
 
     def check(self, sink: str) -> None:
-        """Refuse names that the sink does not know.
+        """Refuse names that the sink does not know; a sink that the user has made knows none.
 
         Raises:
             AnalysisError: Naming the option and the nearest known one.
         """
-        known = [*QUERY_OPTIONS, *OUTPUT_OPTIONS, *SINK_OPTIONS[sink]]
+        known = [*QUERY_OPTIONS, *OUTPUT_OPTIONS, *SINK_OPTIONS.get(sink, {})]
         lowered = {name.lower() for name in known}
         for lower, (name, _) in self._given.items():
             if lower not in lowered:

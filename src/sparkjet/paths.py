@@ -76,15 +76,26 @@ def put_if_absent(path: Path, content: bytes) -> bool:
     return True
 
 
-def check_put_if_absent(directory: Path, option: str) -> None:
+def check_put_if_absent(directory: Path, option: str, *, create: bool = True) -> None:
     """Try a put-if-absent in a directory, creating it if needed.
+
+    Args:
+        directory: The directory.
+        option: Name of the user's option, for messages.
+        create: False to leave nothing behind: where the directory is missing, the nearest one above it is tried,
+            which is of the same file system.
 
     Raises:
         AnalysisError: If the directory cannot be written or does not refuse to overwrite.
     """
-    probe = directory / f"probe-{os.urandom(4).hex()}"
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        if create:
+            directory.mkdir(parents=True, exist_ok=True)
+            tried = directory
+        else:
+            tried = next(path for path in (directory, *directory.parents) if path.exists())
+        # Hidden: the directory above may be one that somebody reads.
+        probe = tried / f".probe-{os.urandom(4).hex()}"
         created = put_if_absent(probe, b"")
         try:
             refused = not put_if_absent(probe, b"")

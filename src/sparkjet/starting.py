@@ -140,6 +140,10 @@ def _outputs(writers: Sequence[StreamWriter], late: Sequence[StreamWriter]) -> l
         if places.count(place) > 1:
             message = f"start: two outputs write to {place}. Give each a place of its own."
             raise AnalysisError(message)
+    if len({id(output.sink) for output in outputs}) < len(outputs):
+        # Each would roll back what the other has prepared.
+        message = "start: two outputs have the same sink object. Make one for each."
+        raise AnalysisError(message)
     return outputs
 
 

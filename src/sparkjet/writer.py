@@ -18,7 +18,7 @@ from sparkjet.sinks.console import ConsoleSink
 from sparkjet.sinks.files import FORMATS, FilesSink
 from sparkjet.sinks.foreach_batch import ForeachBatchSink
 from sparkjet.sinks.memory import MemorySink
-from sparkjet.sinks.protocol import Keyed
+from sparkjet.sinks.protocol import Keyed, Sink
 from sparkjet.time import parse_duration
 
 if TYPE_CHECKING:
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from sparkjet.engine.stage import Stage
     from sparkjet.engine.steps import StepListener
     from sparkjet.query import StreamingQuery
-    from sparkjet.sinks.protocol import Sink
     from sparkjet.steps import Steps
 
+_SINK_PARTS = ("guarantee", "check", "prepare", "commit", "roll_back_strays")
 _SPARK_FORMATS = {"parquet": "parquet", "json": "json", "csv": "csv"}
 
 
@@ -52,9 +52,24 @@ class StreamWriter:
         self._update = False
         self._partition_by: tuple[str, ...] = ()
         self._function: Callable[[DataFrame, int], None] | None = None
+        self._own: Sink | None = None
 
-    def format(self, source: str) -> Self:
-        """Choose the sink: ``files``, ``postgres``, ``memory`` or ``console``; see also :meth:`foreachBatch`."""
+    def format(self, source: str | Sink) -> Self:
+        """Choose the sink: ``files``, ``postgres``, ``memory`` or ``console``; see also :meth:`foreachBatch`.
+
+        Or a sink of your own: an object of the protocol :class:`sparkjet.sinks.Sink`, one for each output.
+        """
+        self._own = None
+        if not isinstance(source, str):
+            missing = [part for part in _SINK_PARTS if not hasattr(source, part)]
+            if missing:
+                message = (
+                    f"format: a {type(source).__name__} is no sink, it has no {missing[0]!r}. Give the name of a "
+                    f"format, or an object that has {', '.join(_SINK_PARTS)}: see sparkjet.sinks.Sink."
+                )
+                raise AnalysisError(message)
+            self._format, self._own = type(source).__name__, source
+            return self
         if source in _SPARK_FORMATS:
             message = f'format: use format("files").option("fileFormat", "{source}") for transactional {source} files.'
             raise AnalysisError(message)
@@ -115,7 +130,7 @@ class StreamWriter:
 
     def foreachBatch(self, func: Callable[[DataFrame, int], None]) -> Self:
         """Call ``func(rows, epoch)`` with each epoch's rows; see :class:`sparkjet.sinks.ForeachBatchSink`."""
-        self._format, self._function = "foreachBatch", func
+        self._format, self._function, self._own = "foreachBatch", func, None
         return self
 
     def clock(self, clock: Clock) -> Self:
@@ -168,7 +183,7 @@ class StreamWriter:
     @property
     def keeps_files(self) -> bool:
         """Whether the output outlives the session, so that its query needs a home that does."""
-        return self._format in {"files", "postgres"}
+        return self._own is not None or self._format in {"files", "postgres"}
 
     def _finished(self, rows: DataFrame) -> DataFrame:
         return self._steps.apply(rows).drop(*HIDDEN)
@@ -189,6 +204,8 @@ class StreamWriter:
         return 0 if given is None else parse_duration(given, "earlyResultsPeriod", minimum=1)
 
     def _sink(self, options: Options) -> Sink:
+        if self._own is not None:
+            return self._own
         if self._format == "foreachBatch":
             assert self._function is not None  # noqa: S101 - set together
             return ForeachBatchSink(self._function)

@@ -60,6 +60,7 @@ def contract(spark: SparkSession, home: Path) -> None:
         with psycopg.connect((home / "dsn").read_text(), autocommit=True) as connection:
             connection.execute("DROP TABLE IF EXISTS contract, _sparkjet_commits")
             sink.check(spark.createDataFrame([], SCHEMA).schema)
+            sink.create()
 
             def read(connection: psycopg.Connection[Any] = connection) -> list[Any]:
                 return connection.execute("SELECT k, n FROM contract").fetchall()

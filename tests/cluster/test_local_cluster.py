@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from tests.servers.postgres import PostgresServer
 
 ROOT = Path(__file__).parents[2]
-pytestmark = pytest.mark.crash
+# Several drivers one after the other: on a busy machine more than the ten minutes of other tests.
+pytestmark = [pytest.mark.crash, pytest.mark.timeout(1800)]
 
 
 def run(log: Path, *tasks: str) -> int:
@@ -65,7 +66,6 @@ def watermarks(home: Path) -> dict[str, Any]:
     return newest[1].watermarks
 
 
-@pytest.mark.long
 def test_the_contract_of_sinks_holds_in_postgres_and_no_row_is_lost_there(
     tmp_path: Path, postgres: PostgresServer
 ) -> None:

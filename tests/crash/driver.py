@@ -27,7 +27,8 @@ SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.memory": "1g",
     # A process lives for a minute and sees every plan for the first time: compiling costs more than it gains.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    # The 48 MB for compiled code that this comes with were full after 16 queries: new lambdas of the JVM fail then.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=256m",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     # A stopped driver must not find its own executor lost when it is resumed.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 import uuid
 from collections import Counter
@@ -28,6 +29,9 @@ SEED = 1996
 FILES = 4
 KILLED_IN = 3
 FAULTS = (*(victim.value for victim in Victim), "zombie", "server")
+REFUSING = "refusing"
+AWAY = 20.0
+"""Seconds for which a server that refuses does so."""
 WAYS = ("prepared", "outbox")
 
 
@@ -56,7 +60,7 @@ def _chosen() -> list[Crash]:
 
 
 def _all() -> list[Crash]:
-    return [Crash(step, fault, way) for step, fault, way in product(Step, FAULTS, WAYS)]
+    return [Crash(step, fault, way) for step, fault, way in product(Step, (*FAULTS, REFUSING), WAYS)]
 
 
 def run(server: PostgresServer, root: Path, crashes: list[Crash]) -> dict[str, str]:
@@ -66,7 +70,7 @@ def run(server: PostgresServer, root: Path, crashes: list[Crash]) -> dict[str, s
         (root / crash.name / "dsn").write_text(server.database(f"t{uuid.uuid4().hex}"))
     write_skewed(root / "feed", SEED, 0, FILES)
     began = time.monotonic()
-    by_fault = {fault: [each.query(root) for each in crashes if each.fault == fault] for fault in FAULTS}
+    by_fault = {fault: [each.query(root) for each in crashes if each.fault == fault] for fault in (*FAULTS, REFUSING)}
     with ExitStack() as stack:
         successor = stack.enter_context(Driver(root / "successor.log"))
         successor.start(by_fault["server"])
@@ -75,6 +79,8 @@ def run(server: PostgresServer, root: Path, crashes: list[Crash]) -> dict[str, s
         server.start()
         successor.release()
         _succeed(successor, by_fault["server"])
+        if by_fault[REFUSING]:
+            _refuse(stack.enter_context(Driver(root / "refusing.log")), server, by_fault[REFUSING], successor)
         for victim in Victim:
             _kill(stack.enter_context(Driver(root / f"{victim.value}.log")), victim, by_fault[victim.value], successor)
         with Driver(root / "zombie.log") as zombie:
@@ -97,6 +103,22 @@ def run(server: PostgresServer, root: Path, crashes: list[Crash]) -> dict[str, s
         assert successor.end() == 0
     print(f"\npostgres: {len(crashes)} crashes in {time.monotonic() - began:.0f} s")  # noqa: T201 - figures
     return {crash.name: judge(server, crash.query(root)) for crash in crashes}
+
+
+def _refuse(driver: Driver, server: PostgresServer, queries: list[Query], successor: Driver) -> None:
+    """The server is away for a while: a query goes on by itself or ends with an error that says so."""
+    driver.start(queries)
+    driver.wait("reached", [query.name for query in queries])
+    server.stop()
+    driver.release()
+    # The time is the fault, there is nothing to wait for. On this thread: the server ends with the one it is of.
+    threading.Event().wait(AWAY)
+    server.start()
+    for name, error in driver.results(queries).items():
+        assert error is None or error.startswith(("SinkError", "UnsettledError")), (name, error)
+    driver.end()
+    successor.start([replace(query, block_at=None) for query in queries])
+    _succeed(successor, queries)
 
 
 def _kill(driver: Driver, victim: Victim, queries: list[Query], successor: Driver) -> None:
@@ -148,7 +170,6 @@ def whole(postgres: PostgresServer, tmp_path_factory: pytest.TempPathFactory) ->
     return run(postgres, tmp_path_factory.mktemp("whole"), _all())
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("crash", _chosen(), ids=lambda crash: crash.name)
 def test_a_crash_loses_and_repeats_nothing(chosen: dict[str, str], crash: Crash) -> None:
     assert chosen[crash.name] == ""

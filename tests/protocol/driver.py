@@ -145,7 +145,7 @@ class PlainDriver:
     def __init__(self, orders: Orders, pipe: Connection) -> None:
         self._orders = orders
         self._pipe = pipe
-        self._stopped = False
+        self._stop: tuple[str | None, int] | None = (orders.stop_at, orders.stop_in)
         store = DirectoryStore(orders.home / "snapshots")
         store.open("checkpointLocation")
         self._log = RecordLog(store)
@@ -199,10 +199,9 @@ class PlainDriver:
         return slot, record
 
     def _reached(self, point: str, epoch: int) -> None:
-        if point == self._orders.stop_at and epoch == self._orders.stop_in and not self._stopped:
-            self._stopped = True
+        if (point, epoch) == self._stop:
             self._pipe.send(("reached", point))
-            self._pipe.recv()
+            self._stop = self._pipe.recv()
 
 
 def main(orders: Orders, pipe: Connection) -> None:

@@ -42,10 +42,10 @@ class Process:
         told: tuple[Any, ...] = self._pipe.recv()
         return told
 
-    def reached(self) -> None:
-        """Wait until it has stopped at its point."""
+    def reached(self, point: str | None = None) -> None:
+        """Wait until it has stopped at its point, or at the one that it was told to go on to."""
         told = self.wait()
-        assert told == ("reached", self.orders.stop_at), told
+        assert told == ("reached", point or self.orders.stop_at), told
 
     def ended(self) -> str | None:
         """Wait for its end; the name of the error, None if all was well."""
@@ -54,9 +54,9 @@ class Process:
         self._process.join(PATIENCE)
         return told[1]  # type: ignore[no-any-return]
 
-    def go_on(self) -> None:
-        """Let it go on from its point."""
-        self._pipe.send(None)
+    def go_on(self, until: tuple[str, int] | None = None) -> None:
+        """Let it go on from its point, to another one of this or a later epoch or to its end."""
+        self._pipe.send(until)
 
     def kill(self) -> None:
         """SIGKILL, and wait."""

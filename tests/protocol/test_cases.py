@@ -1,8 +1,9 @@
-"""Cases X01-X20 of two-phase commit, by their ids; those of files are in tests/sinks/test_files_cases.py."""
+"""Cases X01-X20 of two-phase commit, by their ids; X08, X14-X16 are in tests/sinks/test_files_cases.py."""
 
 from __future__ import annotations
 
 import random
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
+from sparkjet.cli import main
 from sparkjet.engine.log import RecordLog
 from sparkjet.sinks.protocol import Guarantee
 from sparkjet.snapshots import DirectoryStore
@@ -119,6 +121,20 @@ def x12(server: PostgresServer, orders: Orders) -> None:
     killed(replace(orders, tasks=10), "prepared", 2)
 
 
+def x13(server: PostgresServer, orders: Orders) -> None:
+    """A snapshot that is only read or copied (Jet's export): nothing is prepared, committed or rolled back by that."""
+    with Process(replace(orders, stop_at="prepared", stop_in=2)) as driver:
+        driver.reached()
+        before = prepared(server, orders)
+        shutil.copytree(orders.home / "snapshots", orders.home / "export" / "snapshots")
+        for home in (orders.home, orders.home / "export"):
+            assert main(["txns", str(home), "--dsn", orders.dsn]) == 0
+        assert prepared(server, orders) == before == 1
+        assert len(server.psql(orders.dsn, "SELECT n FROM out")) == 10
+        driver.go_on()
+        assert driver.ended() is None
+
+
 def x18(server: PostgresServer, orders: Orders) -> None:
     """Cancelled with an open transaction: that one is rolled back, prepared ones wait for the record."""
     killed(orders, "decided", 1)
@@ -128,7 +144,7 @@ def x18(server: PostgresServer, orders: Orders) -> None:
 
 
 CASES: dict[str, Callable[[PostgresServer, Orders], None]] = {
-    each.__name__.upper(): each for each in (x01, x02, x03, x04, x05, x06, x07, x09, x10, x11, x12, x18)
+    each.__name__.upper(): each for each in (x01, x02, x03, x04, x05, x06, x07, x09, x10, x11, x12, x13, x18)
 }
 
 

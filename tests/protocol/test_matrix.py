@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sparkjet.engine.log import RecordLog
+from sparkjet.engine.outputs import Retry
 from sparkjet.snapshots import DirectoryStore
 from tests.protocol.checks import check, finish
 from tests.protocol.driver import GIVES_UP, POINTS, Orders
@@ -79,35 +81,45 @@ def server_killed(postgres: PostgresServer, orders: Orders, point: str) -> None:
     finish(orders)
 
 
-def server_refusing(postgres: PostgresServer, orders: Orders, point: str) -> None:
-    with Process(replace(orders, stop_at=point)) as driver:
+def server_refusing(postgres: PostgresServer, orders: Orders, point: str, seconds: float = 0) -> None:
+    """The server is away for some time, or for as long as it takes to start; drivers have the patience of real ones."""
+    real = replace(orders, patience=Retry())
+    with Process(replace(real, stop_at=point)) as driver:
         driver.reached()
         postgres.stop()
         driver.go_on()
-        if POINTS.index(point) >= POINTS.index("manifest"):
-            # Refused for as long as a server takes to start; the driver goes on by itself.
-            postgres.start()
-            late = POINTS.index(point) >= POINTS.index("committed")
-            # With all settled the next thing is a write, which may come before the server does.
-            assert driver.ended() in ({None, "CopyError"} if late else {None})
-        else:
+        if POINTS.index(point) < POINTS.index("manifest"):
             assert driver.ended() in {"CopyError", "SinkError"}
-            postgres.start()
+            # So does whoever starts while it is away; nothing is decided meanwhile.
+            with Process(replace(orders, patience=GIVES_UP)) as refused:
+                assert refused.ended() in {"UnsettledError", "SinkError"}
+        # The time is the fault, there is nothing to wait for. On this thread: the server ends with the one it is of.
+        threading.Event().wait(seconds)
+        postgres.start()
+        if POINTS.index(point) >= POINTS.index("manifest"):
+            # It has gone on by itself. With all settled the next thing is a write, which may come before the server.
+            late = POINTS.index(point) >= POINTS.index("committed")
+            assert driver.ended() in ({None, "CopyError"} if late else {None})
     finish(orders)
 
 
 def commits_fail(postgres: PostgresServer, orders: Orders, point: str) -> None:
-    """Commits fail for three epochs, which have no rows and so go on; then SIGKILL."""
+    """Commits fail for three epochs, which have no rows and so go on; SIGKILL while they fail, and once they do not."""
     quiet = replace(orders, epochs=6, empty=(3, 4, 5))
-    stubborn = replace(quiet, stop_at="settled", stop_in=5, patience=GIVES_UP)
+    stubborn = replace(quiet, patience=GIVES_UP)
     with Process(replace(stubborn, stop_at="decided", stop_in=2)) as driver:
         driver.reached()
         postgres.stop()
-        driver.go_on()
-        assert driver.ended() == "UnsettledError"
+        # Of an epoch without rows only these points are passed; they take turns.
+        killed_at = ("decided", "committed", "settled")[POINTS.index(point) % 3]
+        driver.go_on((killed_at, 5))
+        driver.reached(killed_at)
+        driver.kill()
     unsettled = RecordLog(DirectoryStore(orders.home / "snapshots")).newest()
     assert unsettled is not None
     assert (unsettled[1].epoch, len(unsettled[1].transactions)) == (5, 1)
+    with Process(stubborn) as refused:
+        assert refused.ended() == "UnsettledError"
     postgres.start()
     with Process(replace(quiet, stop_at=point, stop_in=6)) as driver:
         driver.reached()
@@ -129,6 +141,15 @@ def test_each_input_is_published_once(postgres: PostgresServer, orders: Orders, 
     fault(postgres, orders, point)
     if fault is not commits_fail and fault is not speculative_loser and fault is not task_repeated:
         check(postgres, orders)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("point", POINTS)
+def test_each_input_is_published_once_though_the_server_refuses_for_20_s(
+    postgres: PostgresServer, orders: Orders, point: str
+) -> None:
+    server_refusing(postgres, orders, point, seconds=20)
+    check(postgres, orders)
 
 
 @pytest.mark.parametrize("point", POINTS)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 def under_test(spark: SparkSession, sink: FilesSink) -> SinkUnderTest:
     sink.check(spark.createDataFrame([], SCHEMA).schema)
+    sink.create()
 
     def read() -> list[tuple[str, int]]:
         reader = spark.read.schema(SCHEMA).format(sink.file_format).options(**sink.options)

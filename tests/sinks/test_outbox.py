@@ -22,6 +22,7 @@ class TestMemory(SinkContract):
         sink = MemorySink("contract", spark)
         sink.attach(tmp_path / "outbox", spark)
         sink.check(spark.createDataFrame([], SCHEMA).schema)
+        sink.create()
         return SinkUnderTest(
             sink,
             lambda: [tuple(row) for row in spark.table("contract").collect()],

@@ -26,6 +26,7 @@ def sink_of(spark: SparkSession, directory: Path, dsn: str, schema: str = SCHEMA
     sink = PostgresSink(PostgresSettings.of(Options({"dsn": dsn, "dbtable": "out", **options})))
     sink.attach(directory / "outbox", spark)
     sink.check(spark.createDataFrame([], schema).schema)
+    sink.create()
     return sink
 
 

@@ -11,7 +11,7 @@ import tenacity
 
 from sparkjet.engine.record import Prepared
 from sparkjet.errors import LostTransactionError, RecoveryError, UnsettledError
-from sparkjet.sinks.protocol import TransactionId
+from sparkjet.sinks.protocol import Creating, TransactionId
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,6 +53,12 @@ class Outputs:
         self.sinks = dict(sinks)
         self.unsettled: list[Prepared] = []
         self._retry = retry if retry is not None else Retry()
+
+    def create(self) -> None:
+        """Make what is missing where the rows go."""
+        for sink in self.sinks.values():
+            if isinstance(sink, Creating):
+                sink.create()
 
     def prepare(self, name: str, rows: DataFrame, transaction: TransactionId) -> list[Prepared]:
         """Prepare the rows of one sink; empty if there were none.

@@ -29,8 +29,8 @@ def recover(parts: Parts, spark_directory: Path) -> tuple[Engine, SparkCheckpoin
     """Take a query over and make it ready to run.
 
     In this order: compare store, checkpoint and query (nothing is changed if they disagree); take over, which fences
-    any other driver; publish what was decided; roll back what was not; remove what nothing names; restore the state;
-    rebuild Spark's checkpoint for this run.
+    any other driver; have the sinks make what is missing; publish what was decided; roll back what was not; remove
+    what nothing names; restore the state; rebuild Spark's checkpoint for this run.
 
     Raises:
         RecoveryError: If store and checkpoint disagree, the query's shape has changed, or entries are missing.
@@ -48,6 +48,8 @@ def recover(parts: Parts, spark_directory: Path) -> tuple[Engine, SparkCheckpoin
 
 def _prepared(parts: Parts, slot: int, record: Record, spark_directory: Path) -> tuple[Engine, SparkCheckpoint]:
     """Bring sinks, store, state and checkpoint to where the record says they are."""
+    # Not before the takeover: a start that is refused must leave nothing behind.
+    parts.outputs.create()
     parts.outputs.decided(list(record.transactions))
     parts.outputs.settle()
     parts.outputs.roll_back_strays(record)

@@ -1,1 +1,6 @@
-"""Sinks: one file a system, one protocol for all."""
+"""Destinations of results, and the protocol by which others can add theirs."""
+
+from sparkjet.sinks.outbox import OutboxSink
+from sparkjet.sinks.protocol import Creating, Guarantee, Handle, Keyed, Sink, TransactionId
+
+__all__ = ["Creating", "Guarantee", "Handle", "Keyed", "OutboxSink", "Sink", "TransactionId"]

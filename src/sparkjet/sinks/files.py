@@ -63,7 +63,11 @@ class FilesSink:
                     'select("window.start", "window.end", …), or use parquet or json.'
                 )
                 raise AnalysisError(message)
-        check_put_if_absent(self.directory / HIDDEN, self.option)
+        check_put_if_absent(self.directory / HIDDEN, self.option, create=False)
+
+    def create(self) -> None:
+        """See :meth:`Creating.create`: the directory, which a reader may look into before there is a row."""
+        (self.directory / HIDDEN).mkdir(parents=True, exist_ok=True)
 
     def prepare(self, rows: DataFrame, transaction: TransactionId) -> Handle | None:
         """See :meth:`Sink.prepare`."""

@@ -37,8 +37,11 @@ class MemorySink(OutboxSink):
         self._last = -1
 
     def check(self, schema: StructType) -> None:
-        """See :meth:`Sink.check`; creates the empty view."""
+        """See :meth:`Sink.check`."""
         self._schema = schema
+
+    def create(self) -> None:
+        """See :meth:`Creating.create`: the empty view."""
         self._show()
 
     def publish(self, rows: DataFrame, epoch: int) -> None:

@@ -48,7 +48,7 @@ class Sink(Protocol):
     guarantee: Guarantee
 
     def check(self, schema: StructType) -> None:
-        """Called once before the query starts.
+        """Called once before the query starts; leaves nothing behind, as what comes after it may refuse the start.
 
         Raises:
             AnalysisError: If rows of this schema cannot be written, or the destination cannot be reached.
@@ -75,6 +75,15 @@ class Sink(Protocol):
 
     def roll_back_strays(self, query: str, takeover: int, keep: Sequence[Handle]) -> None:
         """Remove what drivers before takeover number ``takeover`` prepared, except the decided ``keep``."""
+        ...
+
+
+@runtime_checkable
+class Creating(Protocol):
+    """A sink that makes what is missing where its rows go: a table, a directory."""
+
+    def create(self) -> None:
+        """Called once per start, when every check of the query has passed and before anything is committed."""
         ...
 
 

@@ -7,6 +7,8 @@ fixture ``spark``::
         @pytest.fixture
         def target(self, spark):
             sink = MySink(...)
+            sink.check(spark.createDataFrame([], SCHEMA).schema)
+            sink.create()  # if it has that
             return SinkUnderTest(sink, read=lambda: sink.rows(), dangling=lambda: sink.prepared())
 """
 

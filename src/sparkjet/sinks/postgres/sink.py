@@ -70,15 +70,30 @@ class PostgresSink(OutboxSink):
         return self._settings.keys
 
     def check(self, schema: StructType) -> None:
-        """See :meth:`Sink.check`; creates the table, and the one of the markers, if they are missing."""
+        """See :meth:`Sink.check`; a table that is missing is created and, in the same transaction, removed."""
         settings, self._columns = self._settings, columns_of(schema)
         for key in settings.keys:
             if key not in schema.fieldNames():
                 message = f"keyColumns: no column {key!r} in the result. Columns: {', '.join(schema.fieldNames())}"
                 raise AnalysisError(message)
+        self._look(create=False)
+
+    def create(self) -> None:
+        """See :meth:`Creating.create`: the table, and the one of the markers."""
+        self._look(create=True)
+        obstacle = self._obstacle() if self._settings.prepared == "auto" else None
+        logger.info("table %s: %s%s", self._settings.table, self.way, "" if obstacle is None else f" ({obstacle})")
+
+    def _look(self, *, create: bool) -> None:
+        """Look at the table and choose the way; again when it is created, as others may have changed it since.
+
+        Raises:
+            AnalysisError: Naming what does not fit.
+        """
+        settings = self._settings
         try:
             with copying.connect(settings.conninfo) as connection:
-                self._table = look(connection, settings.table, self._columns, settings.keys)
+                self._table = look(connection, settings.table, self._columns, settings.keys, create=create)
         except psycopg.Error as error:
             message = f'start: format("postgres") cannot use its table. {explain(error)}'
             raise AnalysisError(message) from error
@@ -92,8 +107,6 @@ class PostgresSink(OutboxSink):
             message = f"numPartitions: {settings.writers} writers, but max_prepared_transactions is {limit}. Use fewer."
             raise AnalysisError(message)
         self._writers = settings.writers or max(1, min(MOST_WRITERS, limit // 2))
-        reason = f" ({obstacle})" if settings.prepared == "auto" and obstacle is not None else ""
-        logger.info("table %s: %s%s", settings.table, self.way, reason)
 
     def prepare(self, rows: DataFrame, transaction: TransactionId) -> Handle | None:
         """See :meth:`Sink.prepare`."""

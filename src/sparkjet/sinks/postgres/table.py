@@ -1,4 +1,4 @@
-"""The table as the server has it: looked at before a query starts, created if it is missing."""
+"""The table as the server has it: checked before a query starts, created if it is missing."""
 
 from __future__ import annotations
 
@@ -39,9 +39,21 @@ class Table:
 
 
 def look(
-    connection: psycopg.Connection[Any], name: str, columns: Sequence[PostgresColumn], keys: tuple[str, ...]
+    connection: psycopg.Connection[Any],
+    name: str,
+    columns: Sequence[PostgresColumn],
+    keys: tuple[str, ...],
+    *,
+    create: bool,
 ) -> Table:
-    """Check everything that can be checked before rows come, then create what is missing.
+    """Create what is missing, check everything that can be checked before rows come, and say what is there.
+
+    Args:
+        connection: To the server.
+        name: The table, as the user writes it.
+        columns: What rows bring.
+        keys: Those that identify a row where rows replace older ones.
+        create: False to leave nothing behind: the same statements are rolled back.
 
     Raises:
         AnalysisError: Naming what does not fit, and the way out.
@@ -50,7 +62,7 @@ def look(
     schema, table = _parsed(connection, name)
     instants = frozenset(n for n, column in enumerate(columns) if column.is_instant)
     target = Target(schema, table, tuple(column.name for column in columns), keys, instants)
-    with connection.transaction():
+    with connection.transaction(force_rollback=not create):
         connection.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
         if _ident(connection, schema, table) is None:
             _check_may_create(connection, schema)
@@ -63,9 +75,9 @@ def look(
             _check_may_create(connection, schema)
             connection.execute(target.create_markers())
         _check_privileges(connection, oid, target)
-    unique = "SELECT EXISTS (SELECT FROM pg_index WHERE indrelid = %s AND (indisunique OR indisexclusion))"
-    limit = int(_one(connection, "SHOW max_prepared_transactions"))
-    return Table(target, limit, tuple({*required, *keys}), bool(_one(connection, unique, oid)))
+        unique = "SELECT EXISTS (SELECT FROM pg_index WHERE indrelid = %s AND (indisunique OR indisexclusion))"
+        limit = int(_one(connection, "SHOW max_prepared_transactions"))
+        return Table(target, limit, tuple({*required, *keys}), bool(_one(connection, unique, oid)))
 
 
 def _check_server(connection: psycopg.Connection[Any]) -> None:

@@ -1,0 +1,153 @@
+"""A sink that a user has written: the contract of all sinks, and a query that writes into it and crashes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import sparkjet as sj
+from sparkjet import functions as J
+from sparkjet.sinks import Guarantee, Handle, TransactionId
+from sparkjet.testing.sink_contract import SCHEMA, SinkContract, SinkUnderTest
+from tests.feed import Feed, rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from sparkjet.writer import StreamWriter
+
+
+@dataclass
+class JsonSink:
+    """One file an epoch: written beside its place, moved there by the commit."""
+
+    directory: Path
+    guarantee: Guarantee = Guarantee.EXACTLY_ONCE
+
+    def check(self, schema: StructType) -> None:
+        """Refuse what the files cannot hold."""
+        if "window" in schema.fieldNames():
+            message = "JsonSink: no windows, please"
+            raise sj.AnalysisError(message)
+
+    def create(self) -> None:
+        """Make the directories."""
+        (self.directory / "prepared").mkdir(parents=True, exist_ok=True)
+
+    def prepare(self, rows: DataFrame, transaction: TransactionId) -> Handle | None:
+        """Write."""
+        found = [list(row) for row in rows.collect()]
+        if not found:
+            return None
+        name = f"{transaction}.json"
+        (self.directory / "prepared" / name).write_text(json.dumps(found))
+        return {"name": name}
+
+    def commit(self, handle: Handle, between: Callable[[], None]) -> None:
+        """Move; what is there was committed before."""
+        if not (self.directory / handle["name"]).exists():
+            shutil.move(self.directory / "prepared" / handle["name"], self.directory / handle["name"])
+        between()
+
+    def roll_back_strays(self, query: str, takeover: int, keep: Sequence[Handle]) -> None:
+        """Remove what earlier drivers have prepared."""
+        decided = {handle["name"] for handle in keep}
+        for path in (self.directory / "prepared").iterdir():
+            if path.name not in decided and int(path.name.partition("-")[0]) < takeover:
+                path.unlink()
+
+    def seen(self) -> list[tuple[str, int]]:
+        """What a reader finds."""
+        return [tuple(row) for path in sorted(self.directory.glob("*.json")) for row in json.loads(path.read_text())]
+
+    def waiting(self) -> int:
+        """Number of transactions that have not ended."""
+        return len(list((self.directory / "prepared").iterdir()))
+
+
+class TestContract(SinkContract):
+    @pytest.fixture
+    def target(self, spark: SparkSession, tmp_path: Path) -> SinkUnderTest:
+        sink = JsonSink(tmp_path / "out")
+        sink.check(spark.createDataFrame([], SCHEMA).schema)
+        sink.create()
+        return SinkUnderTest(sink, sink.seen, sink.waiting)
+
+
+@pytest.fixture
+def feed(tmp_path: Path) -> Feed:
+    feed = Feed(tmp_path / "in")
+    for batch in range(4):
+        feed.add(*rows([10 * batch, 10 * batch + 1], k="a", v=batch), *rows([10 * batch + 2], k="b", v=batch))
+    return feed
+
+
+def writer(spark: SparkSession, feed: Feed, home: Path) -> StreamWriter:
+    counted = (
+        sj.stream(feed.read(spark))
+        .withWatermark("ts", "0 seconds")
+        .groupBy(sj.window("ts", "10 seconds"), "k")
+        .agg(J.count().alias("n"))
+    )
+    chosen = counted.select("k", "n").writeStream.option("checkpointLocation", home / "ck")
+    return chosen.option("closeWindowsAtEnd", True).trigger(availableNow=True)
+
+
+@pytest.mark.parametrize("step", [sj.Step.PREPARED, sj.Step.DECIDED, sj.Step.COMMITTED])
+def test_a_query_into_it_publishes_every_row_once_although_it_fails(
+    spark: SparkSession, feed: Feed, tmp_path: Path, step: sj.Step
+) -> None:
+    sink = JsonSink(tmp_path / "out")
+
+    def fail(at: sj.Step, epoch: int) -> None:
+        if (at, epoch) == (step, 3):
+            message = "struck"
+            raise OSError(message)
+
+    query = writer(spark, feed, tmp_path).format(sink).onEpochStep(fail).start()
+    assert query.guarantees == {"results": "exactly-once"}
+    with pytest.raises(Exception, match="struck"):
+        query.awaitTermination()
+    again = JsonSink(tmp_path / "out")
+    writer(spark, feed, tmp_path).format(again).start().awaitTermination()
+    assert sorted(again.seen()) == [("a", 2)] * 4 + [("b", 1)] * 4
+    assert again.waiting() == 0
+
+
+def test_it_is_checked_like_every_sink_and_creates_nothing_before_all_have_been(
+    spark: SparkSession, feed: Feed, tmp_path: Path
+) -> None:
+    own = writer(spark, feed, tmp_path).format(JsonSink(tmp_path / "out"))
+    own.settings["lateRowsPath"] = "/proc/nowhere"
+    with pytest.raises(sj.AnalysisError, match="lateRowsPath"):
+        own.start()
+    assert not (tmp_path / "out").exists()
+    assert not (tmp_path / "ck").exists()
+
+
+def test_it_takes_no_options_of_other_sinks_and_needs_a_home(spark: SparkSession, feed: Feed, tmp_path: Path) -> None:
+    chosen = writer(spark, feed, tmp_path).format(JsonSink(tmp_path / "out"))
+    with pytest.raises(sj.AnalysisError, match=r'"numRows" is no option of format\("JsonSink"\)'):
+        chosen.option("numRows", 3).start()
+    homeless = writer(spark, feed, tmp_path).format(JsonSink(tmp_path / "out"))
+    del homeless.settings["checkpointLocation"]
+    with pytest.raises(sj.AnalysisError, match="checkpointLocation"):
+        homeless.start()
+
+
+def test_what_is_no_sink_is_refused_by_what_it_lacks_and_one_sink_twice_too(
+    spark: SparkSession, feed: Feed, tmp_path: Path
+) -> None:
+    chosen = writer(spark, feed, tmp_path)
+    with pytest.raises(sj.AnalysisError, match="Path is no sink, it has no 'guarantee'"):
+        chosen.format(tmp_path)  # type: ignore[arg-type]
+    sink = JsonSink(tmp_path / "out")
+    with pytest.raises(sj.AnalysisError, match="the same sink object"):
+        sj.start(chosen.format(sink), chosen.format(sink))
