@@ -68,7 +68,8 @@ class Contest:
         """Run ours, then each of the others once; one that failed is not tried again."""
         started = time.monotonic()
         self.rounds += 1
-        for name in ["sparkjet", *[goal.other for goal in self.work.goals]]:
+        others = [goal.other for goal in self.work.goals if self.rounds == 1 or not goal.once]
+        for name in ["sparkjet", *others]:
             if name in self.failures:
                 continue
             try:
@@ -92,7 +93,8 @@ class Contest:
         failed = [self.failures[name] for name in ("sparkjet", goal.other) if name in self.failures]
         if failed:
             return dataclasses.replace(ratio, wrong="\n".join(failed))
-        ours, theirs = self.reports["sparkjet"], self.reports[goal.other]
+        theirs = self.reports[goal.other]
+        ours = self.reports["sparkjet"][: len(theirs)]
         if self.side(goal.other)[1].question == self.work.question:
             allowed = tolerance(self.work.aggregates)
             for one, other in zip(ours, theirs, strict=True):

@@ -101,6 +101,20 @@ def test_a_peer_that_fails_leaves_no_ratio_and_is_not_tried_again() -> None:
     assert asked.count("jet") == 1
 
 
+def test_a_slow_one_runs_in_the_first_round_only() -> None:
+    asked = []
+
+    def runner(peer: str, _: Work) -> Report:
+        asked.append(peer)
+        return RIGHT
+
+    slow = Contest(dataclasses.replace(WORK, goals=(Goal("jet"), Goal("spark", once=True))), runner)
+    slow.round()
+    slow.round()
+    assert asked == ["sparkjet", "jet", "spark", "sparkjet", "jet"]
+    assert [len(pair.rounds) for pair in slow.ratios()] == [2, 1]
+
+
 def test_another_question_is_not_compared_but_the_same_one_is() -> None:
     goals = (Goal("sparkjet@T1", 0.5),)
     wrong = changed(1, Totals(1, 1, 1.0))
