@@ -156,6 +156,14 @@ def test_stop_waits_for_the_epoch_and_a_new_run_goes_on(spark: SparkSession, fee
     assert sorted(row["count"] for row in spark.read.parquet(str(tmp_path / "out")).collect()) == [2, 2, 2, 2]
 
 
+def test_the_settings_of_the_users_session_stay_as_they_are(spark: SparkSession, feed: Feed, tmp_path: Path) -> None:
+    feed.add(*rows([0], k="x"))
+    before = dict(spark.conf.getAll)
+    result = watermarked(spark, feed).groupBy(sj.window("ts", "20 seconds"), "k").count()
+    files(result.writeStream, tmp_path).start().awaitTermination()
+    assert dict(spark.conf.getAll) == before
+
+
 def test_an_error_in_the_users_function_ends_the_query_with_it(spark: SparkSession, feed: Feed) -> None:
     feed.add(*rows([1], v=1))
     feed.add(*rows([60], v=1))

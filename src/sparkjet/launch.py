@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from sparkjet.clock import Clock
     from sparkjet.engine.plan import Plan
     from sparkjet.engine.steps import StepListener
+
+_LOG_FILES = "spark.sql.streaming.checkpointFileManagerClass"
+_BY_FILE_SYSTEM = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
 
 @dataclass(frozen=True)
@@ -77,7 +81,8 @@ class Launch:
         if fenced is not None:
             # Spark ends a running query when one of the same id starts: that must not be our successor's.
             raise fenced
-        query._attach(writer.start())  # noqa: SLF001
+        with _plain_logs(self.plan.source.sparkSession):
+            query._attach(writer.start())  # noqa: SLF001
         return query
 
     def _guarantees(self) -> dict[str, str]:
@@ -92,3 +97,22 @@ class Launch:
 def _own_session(session: SparkSession) -> SparkSession:
     """A session with the user's settings, so that ours do not change the user's."""
     return SparkSession(session.sparkContext, session._jsparkSession.cloneSession())
+
+
+@contextmanager
+def _plain_logs(session: SparkSession) -> Iterator[None]:
+    """Let a query that starts write its offset and commit logs by the shortest way.
+
+    Spark's default for local files starts a dozen processes a micro-batch, to see whether names are links. What it
+    buys, a rename that refuses to overwrite, protects a log that two drivers share. These logs are of one run alone,
+    and made anew from the record at each start.
+    """
+    before = session.conf.get(_LOG_FILES, None)
+    session.conf.set(_LOG_FILES, _BY_FILE_SYSTEM)
+    try:
+        yield
+    finally:
+        if before is None:
+            session.conf.unset(_LOG_FILES)
+        else:
+            session.conf.set(_LOG_FILES, before)
