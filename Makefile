@@ -43,7 +43,7 @@ check: $(READY) ## Lint, format, types, house rules
 docs: checked $(READY) ## Run every example in docstrings, README and docs; check the links between pages
 	@$(PYTEST) --doctest-modules src $(wildcard *.md) docs
 
-bench: checked $(READY) benchmark-peers ## Speed next to Spark, Hazelcast Jet, Flink and Bytewax (up to 90 minutes; needs Maven)
+bench: checked $(READY) benchmark-peers ## Speed next to Spark, Hazelcast Jet, Flink and Bytewax (up to 90 minutes; needs Maven and PostgreSQL)
 	@$(PYTHON_RUN) -m benchmarks --plot
 
 bench-quick: checked $(READY) benchmark-peers ## One work next to Spark and Hazelcast Jet (5 minutes; needs Maven)

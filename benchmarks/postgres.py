@@ -1,6 +1,6 @@
-"""What the PostgreSQL sink costs beside a bare COPY of the same Arrow columns by the same number of connections.
+"""PG: what the PostgreSQL sink costs beside a bare COPY of the same Arrow columns by the same number of connections.
 
-Run by hand: ``python -m benchmarks.postgres [ROUNDS]``. Two million result rows (a window's start and end, a key, a
+``python -m benchmarks.postgres``. Two million result rows (a window's start and end, a key, a
 count, two doubles, a text) in two partitions of a warm driver; the server waits for its disk. The bare COPY writes
 the same batches as CSV from two processes and commits; the sink's time is prepare and commit, Spark's part included.
 """
@@ -21,6 +21,9 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 
 from benchmarks.local import local_session
+from benchmarks.ratio import Ratio
+from benchmarks.studies import main
+from benchmarks.work import Goal
 from sparkjet.options import Options
 from sparkjet.sinks.postgres.copying import csv_chunks
 from sparkjet.sinks.postgres.settings import PostgresSettings
@@ -34,6 +37,9 @@ if TYPE_CHECKING:
 ROWS = 2_000_000
 CONNECTIONS = 2
 WARM_UP = 1
+ROUNDS = 5
+GOALS = {"always": 0.7, "never": 0.0}
+"""By way of the sink; without prepared transactions rows are written twice, to the outbox first."""
 TABLE = """(start timestamptz, "end" timestamptz, key bigint, n bigint, mean double precision,
             high double precision, sym text)"""
 
@@ -108,8 +114,8 @@ def split(rows: DataFrame, home: Path) -> list[str]:
     return paths
 
 
-def main(rounds: int) -> None:
-    """Measure in turns and print."""
+def study() -> list[Ratio]:
+    """One ratio a way of the sink, paired by round."""
     session = local_session()
     session.conf.set("spark.sql.session.timeZone", "UTC")
     rows = result(session)
@@ -117,30 +123,38 @@ def main(rounds: int) -> None:
     with tempfile.TemporaryDirectory() as home, PostgresServer(durable=True) as server:
         dsn = server.dsn()
         files = split(rows, Path(home))
-        for way in ("always", "never"):
+        for way in GOALS:
             options = {"dsn": dsn, "dbtable": way, "prepared": way, "numPartitions": str(CONNECTIONS)}
             sink = PostgresSink(PostgresSettings.of(Options(options)))
             sink.attach(Path(home) / "outbox", session)
             sink.check(rows.schema)
             sink.create()
-            ways[f"prepared={way}"] = lambda epoch, sink=sink: through_sink(sink, rows, epoch)  # type: ignore[misc]
+            ways[way] = lambda epoch, sink=sink: through_sink(sink, rows, epoch)  # type: ignore[misc]
         with psycopg.connect(dsn, autocommit=True) as connection:
             connection.execute(f"CREATE TABLE bare {TABLE}".encode())
-            ways["bare COPY"] = lambda _: bare_copy(dsn, files)
-            seconds: dict[str, list[float]] = {}
-            for round_ in range(WARM_UP + rounds):
+            ways["bare"] = lambda _: bare_copy(dsn, files)
+            seconds: dict[str, list[float]] = {name: [] for name in ways}
+            for round_ in range(WARM_UP + ROUNDS):
                 for name, measured in ways.items():
                     connection.execute("TRUNCATE always, never, bare")
                     connection.execute("CHECKPOINT")
                     taken = measured(round_)
                     if round_ >= WARM_UP:
-                        seconds.setdefault(name, []).append(taken)
-    plain = statistics.median(seconds["bare COPY"])
-    for name, taken_each in seconds.items():
-        taken = statistics.median(taken_each)
-        print(f"{name:16} {taken:6.2f} s, {ROWS / taken / 1e6:.2f} M rows/s, {plain / taken:.2f} x bare COPY")
+                        seconds[name].append(taken)
     session.stop()
+    plain = seconds["bare"]
+    return [
+        Ratio(
+            "PG",
+            f"rows into PostgreSQL, prepared={way}",
+            Goal(f"bare COPY, prepared={way}", goal),
+            tuple(one / other for one, other in zip(plain, seconds[way], strict=True)),
+            ROWS / statistics.median(seconds[way]),
+            ROWS / statistics.median(plain),
+        )
+        for way, goal in GOALS.items()
+    ]
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 5)
+    main(study)

@@ -1,4 +1,4 @@
-"""Measurements of sparkjet by itself that are no contest: latency, snapshots, sessions, memory, growth."""
+"""Measurements of sparkjet by itself that are no contest: latency, snapshots, sessions, memory, growth, PostgreSQL."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ STUDIES = {
     "T9-touched": "sessions",
     "T10": "memory",
     "T11": "growth",
+    "PG": "postgres",
 }
 """Modules by id, in the order in which they run; each is a program of its own."""
 
