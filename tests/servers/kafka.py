@@ -17,7 +17,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
 from typing_extensions import Self
 
 POM = Path(__file__).with_suffix(".xml")
@@ -45,7 +45,7 @@ def jars(pom: Path = POM, folder: Path = JARS) -> Path:
     found = folder / f"kafka-{version[1]}"
     if found.is_dir():
         return found
-    missing = [program for program in ("mvn", "java") if shutil.which(program) is None]
+    missing = [program for program in ("mvn", _java("java")) if shutil.which(program) is None]
     if missing:
         message = f"no {' and no '.join(missing)} to start a Kafka broker with: {REMEDY}"
         raise NoKafkaError(message)
@@ -122,7 +122,7 @@ class KafkaServer:
             options += ["--feature", f"transaction.version={transaction_version}"]
         if secure:
             options += ["--add-scram", f"SCRAM-SHA-256=[name={USER},password={PASSWORD}]"]
-        command = [*self._java(), "kafka.tools.StorageTool", "format", *options]
+        command = [*self._command(), "kafka.tools.StorageTool", "format", *options]
         done = subprocess.run(command, check=False, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
 
@@ -157,7 +157,7 @@ class KafkaServer:
     def start(self) -> None:
         """Start it and wait until it answers."""
         with (self._home / "log").open("ab") as log:
-            command = [*self._java(), "kafka.Kafka", str(self._settings)]
+            command = [*self._command(), "kafka.Kafka", str(self._settings)]
             if shutil.which("setpriv"):
                 # A test run that is killed takes its broker with it.
                 command = ["setpriv", "--pdeathsig", "KILL", *command]
@@ -230,15 +230,15 @@ class KafkaServer:
         except KafkaException:
             return False
 
-    def _java(self) -> list[str]:
+    def _command(self) -> list[str]:
         # Short-lived and small: the optimising compiler and several collectors would cost more than they save.
         fast = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
-        return ["java", *fast, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", f"{self._classes}/*"]
+        return [_java("java"), *fast, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", f"{self._classes}/*"]
 
     def _guards(self) -> dict[str, str]:
         """A certificate of its own, and who may come in."""
         store = str(self._home / "keys.p12")
-        keytool = ["keytool", "-keystore", store, "-storepass", _STORE, "-alias", "broker"]
+        keytool = [_java("keytool"), "-keystore", store, "-storepass", _STORE, "-alias", "broker"]
         made = ["-genkeypair", "-keyalg", "EC", "-dname", "CN=127.0.0.1", "-ext", "san=ip:127.0.0.1", "-validity", "2"]
         subprocess.run([*keytool, *made, "-storetype", "PKCS12"], check=True, capture_output=True)
         exported = [*keytool, "-exportcert", "-rfc", "-file", str(self._home / "ca.pem")]
@@ -257,6 +257,12 @@ class KafkaServer:
             os.kill(self._process.pid, how)
             self._process.wait(PATIENCE)
         self._process = None
+
+
+def _java(program: str) -> str:
+    """A program of the Java that Spark uses as well."""
+    home = os.environ.get("JAVA_HOME")
+    return f"{home}/bin/{program}" if home else program
 
 
 def free_port() -> int:
