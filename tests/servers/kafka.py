@@ -108,6 +108,8 @@ class KafkaServer:
             "transaction.state.log.num.partitions": "1",
             "group.initial.rebalance.delay.ms": "0",
             "auto.create.topics.enable": "false",
+            # Messages expire by their own time, and a test's may be of another year.
+            "log.retention.ms": "-1",
             # Otherwise a restart waits nine seconds for the session of the broker that was killed.
             "broker.session.timeout.ms": "2000",
             "broker.heartbeat.interval.ms": "500",
