@@ -29,7 +29,18 @@ REFUSALS = {
     KafkaError.CLUSTER_AUTHORIZATION_FAILED: "its user may not ask for that",
 }
 """Errors that waiting does not mend, and where to look."""
-_CONSUMERS_ONLY = ("auto.", "check.crcs", "enable.", "fetch.", "group.", "isolation.", "max.p", "queued.", "session.")
+_CONSUMERS_ONLY = (
+    "auto.",
+    "check.crcs",
+    "enable.auto.",
+    "enable.part",
+    "fetch.",
+    "group.",
+    "isolation.",
+    "max.p",
+    "queued.",
+    "session.",
+)
 _ATTEMPT = 2.0
 _PAUSE = 0.2
 
@@ -110,6 +121,8 @@ class Cluster:
     def _explained(self, error: KafkaError) -> str:
         servers = self._settings.client["bootstrap.servers"]
         hint = REFUSALS.get(error.code(), "see kafka.bootstrap.servers, and whether the brokers run")
+        if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            hint = "deleted since it was listed?"
         return f"sparkjet-kafka: {servers}: {self._settings.shown(error.str())} ({hint})"
 
     def _hear(self, error: KafkaError) -> None:

@@ -40,6 +40,7 @@ _GONE = (
 )
 _PASSING = (
     KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001 - as above
+    KafkaError._MAX_POLL_EXCEEDED,  # noqa: SLF001 - as above
     KafkaError._RESOLVE,  # noqa: SLF001 - as above
     KafkaError._TIMED_OUT,  # noqa: SLF001 - as above
     KafkaError._TRANSPORT,  # noqa: SLF001 - as above
@@ -139,20 +140,22 @@ class _Reading:
         while self._position < end:
             received = self._consumer.consume(min(size, end - self._position), _WAIT)
             found: list[Any] = [message for message in received if message.error() is None]
+            reached = found[-1].offset() + 1 if found else self._position
+            # First: where records are gone, it goes on behind those that have come.
+            self._position = reached
             if len(found) < len(received):
                 self._hear(received)
             if not found:
                 if self._position < end and time.monotonic() > heard + self._settings.patience:
                     raise SourceError(self._explained(self._trouble))
                 continue
-            heard = time.monotonic()
-            reached = found[-1].offset() + 1
-            self._position = max(self._position, reached)
             if reached > end:
                 found = [message for message in found if message.offset() < end]
             if found:
                 size = _sized(found[0])
                 yield found
+            # Not before: whoever takes the messages may take longer than brokers are waited for.
+            heard = time.monotonic()
 
     def _hear(self, received: Sequence[Any]) -> None:
         """Take note of what is no message."""

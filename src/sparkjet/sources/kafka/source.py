@@ -184,7 +184,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             gone = sorted(starts.keys() - set(found))
         if gone:
             names = ", ".join(f"{topic}-{partition}" for topic, partition in gone)
-            self._lost(f"{names} {'is' if len(gone) == 1 else 'are'} not in the cluster any more")
+            self._lost(f"{names} {'is' if len(gone) == 1 else 'are'} not in the cluster any more, or not subscribed to")
         ends = self._cluster.ends(found, committed=self._committed)
         if self._target is not None:
             # What came after the query's start is another run's.
