@@ -52,37 +52,6 @@ def test_batches_of_spark_are_read_back_exactly(spark: SparkSession, kafka: Kafk
     assert [batch["numInputRows"] for batch in query.recentProgress if batch["numInputRows"]] == [400, 400, 200]
 
 
-@pytest.mark.parametrize(
-    ("given", "error"),
-    [
-        ({}, "give exactly one of subscribe, subscribePattern, assign"),
-        ({"subscribe": "a", "assign": '{"a": [0]}'}, "found subscribe, assign"),
-        ({"subscribe": " , "}, "names no topic"),
-        ({"subscribePattern": "("}, "no regular expression"),
-        ({"assign": '["a"]'}, "no JSON object"),
-        ({"assign": '{"a": 0}'}, "names no partitions"),
-        ({"subscribe": "a", "startingOffsets": "newest"}, "neither JSON nor a word"),
-        ({"subscribe": "a", "startingOffsets": '{"a": {"0": -3}}'}, "has -3 for a-0"),
-        ({"subscribe": "a", "startingTimestamp": "now"}, "must be milliseconds"),
-        ({"subscribe": "a", "startingOffsetsByTimestamp": '{"a": 3}'}, "for 'a'; write e.g."),
-        ({"subscribe": "a", "startingOffsets": "latest", "startingTimestamp": "1"}, "contradict each other"),
-        ({"subscribe": "a", "maxOffsetPerTrigger": "1"}, 'did you mean "maxOffsetsPerTrigger"'),
-        ({"subscribe": "a", "failOnDataLoss": "no"}, "failOnDataLoss must be true or false"),
-        ({"subscribe": "a", "kafka.auto.offset.reset": "latest"}, "Use startingOffsets"),
-        ({"subscribe": "a", "kafka.sasl.jaas.config": "x"}, "kafka.sasl.username"),
-        ({"subscribe": "a", "kafka.ssl.key.pem": "x"}, "kafka.ssl.key.location"),
-        ({"subscribe": "a", "kafka.fetch.mim.bytes": "1"}, "fetch.mim.bytes"),
-        ({"subscribe": "a", "kafka.bootstrap.servers": ""}, "needs kafka.bootstrap.servers"),
-    ],
-)
-def test_what_is_set_wrongly_is_refused_before_the_start(given: dict[str, str], error: str) -> None:
-    from sparkjet.sources.kafka.settings import KafkaSourceSettings
-
-    with pytest.raises(sj.AnalysisError) as caught:
-        KafkaSourceSettings.of({"kafka.bootstrap.servers": "127.0.0.1:1", **given})
-    assert error in str(caught.value)
-
-
 def test_it_is_refused_by_load_and_no_plan_shows_a_password(
     spark: SparkSession, capfd: pytest.CaptureFixture[str]
 ) -> None:
