@@ -71,6 +71,7 @@ def test_only_partitions_of_a_source_are_announced_and_each_to_its_input() -> No
     # One source of two inputs is one in the batch.
     twice = [partitioned("1/", "topic", "partition"), partitioned("2/", "topic", "partition")]
     assert list(announced(twice, ['{"b": {"0": 0}}'])) == ["1/b/0", "2/b/0"]
+    assert not list(announced([*twice, an_input("3/")], offsets[:2]))
 
 
 def shelf_source() -> type[DataSource]:  # noqa: C901 - two small classes, not one long function

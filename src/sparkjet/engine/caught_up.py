@@ -59,6 +59,9 @@ def announced(inputs: Sequence[Input], offsets: Sequence[str]) -> Iterator[str]:
     >>> list(announced([one], ['{"clicks": {"0": 5, "1": 0}}']))
     ['clicks/0', 'clicks/1']
     """
+    if len(offsets) not in {1, sum(each.sources for each in inputs)}:
+        # Some of several sources are read by two inputs: whose offset is whose cannot be told.
+        return
     position = 0
     for each in inputs:
         own = offsets[position : position + each.sources]
