@@ -54,7 +54,7 @@ class StreamWriter:
         self._function: Callable[[DataFrame, int], None] | None = None
 
     def format(self, source: str) -> Self:
-        """Choose the sink: ``files``, ``postgres``, ``memory`` or ``console``; see also :meth:`foreachBatch`."""
+        """Choose the sink: one of :data:`sparkjet.options.SINK_OPTIONS`; see also :meth:`foreachBatch`."""
         if source in _SPARK_FORMATS:
             message = f'format: use format("files").option("fileFormat", "{source}") for transactional {source} files.'
             raise AnalysisError(message)
@@ -168,7 +168,7 @@ class StreamWriter:
     @property
     def keeps_files(self) -> bool:
         """Whether the output outlives the session, so that its query needs a home that does."""
-        return self._format in {"files", "postgres"}
+        return self._format in {"files", "kafka", "postgres"}
 
     def _finished(self, rows: DataFrame) -> DataFrame:
         return self._steps.apply(rows).drop(*HIDDEN)
@@ -198,6 +198,8 @@ class StreamWriter:
             return MemorySink(self.name or "", self._steps.source.sparkSession)
         if self._format == "postgres":
             return _postgres(options)
+        if self._format == "kafka":
+            return _kafka(options)
         path = options.get("path")
         if path is None:
             message = 'start: format("files") needs a directory: start("…") or option("path", "…").'
@@ -218,3 +220,13 @@ def _postgres(options: Options) -> Sink:
         message = f'format("postgres") needs {error.name}: pip install "sparkjet[postgres]".'
         raise AnalysisError(message) from error
     return PostgresSink(PostgresSettings.of(options))
+
+
+def _kafka(options: Options) -> Sink:
+    try:
+        from sparkjet.sinks.kafka.settings import KafkaSettings  # noqa: PLC0415 - the extra is optional
+        from sparkjet.sinks.kafka.sink import KafkaSink  # noqa: PLC0415 - as above
+    except ImportError as error:
+        message = f'format("kafka") needs {error.name}: pip install "sparkjet[kafka]".'
+        raise AnalysisError(message) from error
+    return KafkaSink(KafkaSettings.of(options))
