@@ -82,9 +82,9 @@ class KafkaWriter:
         name = "" if self.prefix is None else f"{self.prefix}{writer}"
         producer: Any = None
         try:
-            producer = confluent_kafka.Producer(
-                {**self.properties, "transactional.id": name} if name else dict(self.properties)
-            )
+            # Reports of what went well would cost more than the rows.
+            properties = {**self.properties, "delivery.report.only.error": True}
+            producer = confluent_kafka.Producer({**properties, "transactional.id": name} if name else properties)
             # One start for each transaction: with the numbers of another one a repeated commit would commit this.
             if name:
                 producer.init_transactions(self.patience)

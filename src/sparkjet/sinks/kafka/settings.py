@@ -37,6 +37,8 @@ _OURS = {
     "value.serializer": "cast the column value to string or binary",
     "sasl.jaas.config": "it is Java's; use kafka.sasl.username and kafka.sasl.password",
 }
+_REFUSALS = (confluent_kafka.KafkaException, TypeError, ValueError)
+"""What a producer raises whose properties are wrong."""
 
 
 @dataclass(frozen=True)
@@ -100,14 +102,12 @@ def _producer(properties: dict[str, str], *, in_transactions: bool) -> dict[str,
         **properties,
         "message.timeout.ms": str(patience),
         "enable.idempotence": "true",
-        "delivery.report.only.error": "true",
         "queue.buffering.max.messages": "10000000",
         "queue.buffering.max.kbytes": "2147483647",
     }
     try:
-        # It connects to nobody before it is used.
         confluent_kafka.Producer({**made, "transactional.id": "sparkjet"} if in_transactions else made)
-    except confluent_kafka.KafkaException:
+    except _REFUSALS:
         # What librdkafka says quotes the value, which may be a secret.
         raise AnalysisError(_refused(properties)) from None
     return made
@@ -117,8 +117,8 @@ def _refused(properties: Mapping[str, str]) -> str:
     for name, value in properties.items():
         try:
             confluent_kafka.Producer({name: value})
-        except confluent_kafka.KafkaException as error:
-            if "No such configuration property" in error.args[0].str():
+        except _REFUSALS as error:
+            if "No such configuration property" in str(error):
                 return f"{_PREFIX}{name}: librdkafka has no such property; {nearest(name, (*_DEFAULTS, *_COMMON))}"
             return f"{_PREFIX}{name}: librdkafka does not accept its value. See its list of properties."
     return f"{_PREFIX}*: librdkafka does not accept these properties together: {', '.join(sorted(properties))}."
