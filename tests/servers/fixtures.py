@@ -80,6 +80,12 @@ def kafka() -> Iterator[KafkaServer]:
     yield from broker()
 
 
+@pytest.fixture
+def kafka_servers(kafka: KafkaServer) -> str:
+    """Its address under the name that pages use."""
+    return kafka.bootstrap
+
+
 @pytest.fixture(scope="session")
 def kafka_old() -> Iterator[KafkaServer]:
     """A broker whose upgrade from 3.x was not finished: ``transaction.version`` is 0."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime, timezone
 
 from sparkjet.sinks.protocol import TransactionId
 
 _BEGINNING = "sparkjet"
 _PARTS = 5
+_UNKNOWN = datetime.fromtimestamp(0, timezone.utc)
 
 
 def prefix_of(query: str, sink: str | None = None, transaction: TransactionId | None = None) -> str:
@@ -26,9 +28,11 @@ class Found:
 
     Attributes:
         gid: Its transactional id: ``sparkjet/query/sink/takeover-epoch-attempt/partition-task``.
+        since: When it began, if that was asked for.
     """
 
     gid: str
+    since: datetime = _UNKNOWN
 
     @property
     def sink(self) -> str:

@@ -6,7 +6,8 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
 from typing import Any
 
 from sparkjet.errors import LostTransactionError, SinkError
@@ -116,9 +117,12 @@ class KafkaTransactions:
                 _roll_back(cluster, name)
 
     def open_of(self, query: str) -> list[Found]:
-        """Open transactions of a query."""
+        """Open transactions of a query, with the times at which they began."""
         with self._connected() as cluster:
-            return self._found(cluster, prefix_of(query))
+            return [
+                replace(found, since=datetime.fromtimestamp(cluster.describe(found.gid).began / 1000, timezone.utc))
+                for found in self._found(cluster, prefix_of(query))
+            ]
 
     def _slot(self, cluster: Cluster, name: str, rows: int) -> dict[str, Any]:
         described = cluster.describe(name)
