@@ -17,7 +17,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
 from typing_extensions import Self
 
 POM = Path(__file__).with_suffix(".xml")
