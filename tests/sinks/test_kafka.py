@@ -136,6 +136,10 @@ def test_at_least_once_is_there_when_prepare_returns(spark: SparkSession, kafka:
     assert sink.prepare(rows, transaction(1)) is None
     assert {value for _, value, _, _ in read(kafka, topic)} == {b"1", b"2"}
     assert open_in(kafka) == []
+    stricter = sink_of(spark, kafka, topic=topic)
+    assert stricter.prepare(rows, transaction(1)) is not None
+    sink.roll_back_strays(QUERY, 1, [])
+    assert open_in(kafka) == []
 
 
 def test_a_failed_attempt_leaves_nothing_that_readers_wait_for(spark: SparkSession, kafka: KafkaServer) -> None:

@@ -101,6 +101,10 @@ class KafkaSink:
         """See :meth:`Sink.roll_back_strays`."""
         if self.guarantee is Guarantee.EXACTLY_ONCE:
             self._transactions.roll_back_strays(query, takeover, keep)
+            return
+        # Of a run that promised more. Brokers without transactions, or that forbid them, have none of ours.
+        with contextlib.suppress(SinkError):
+            self._transactions.roll_back_strays(query, takeover, keep)
 
     def _check_topic(self, cluster: Cluster) -> None:
         names = [] if self._settings.topic is None else [self._settings.topic]
