@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from dataclasses import replace
 from functools import partial
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from sparkjet.engine.log import RecordLog
+from sparkjet.sinks.kafka.access import Access
 from sparkjet.sinks.kafka.cluster import Cluster
 from sparkjet.snapshots import DirectoryStore
 from tests.protocol.driver import PATIENT, Orders
@@ -28,6 +30,7 @@ Driver = partial(Process, body=main)
 
 def committed(server: KafkaServer, topic: str) -> list[Any]:
     """Every record that a read_committed consumer gets, up to the first open transaction of each partition."""
+    _completed(server)
     common = {**server.client(), "group.id": "reader", "enable.auto.commit": False, "log_level": 0}
     consumer = Consumer({**common, "isolation.level": "read_committed", "enable.partition.eof": True})
     found, ended = [], set()
@@ -48,8 +51,18 @@ def committed(server: KafkaServer, topic: str) -> list[Any]:
     return found
 
 
+def _completed(server: KafkaServer) -> None:
+    """Wait until readers can see how every transaction ended: a broker answers the commit before that."""
+    deadline, pause = time.monotonic() + PATIENCE, threading.Event()
+    with Cluster(Access.of(server.client())) as cluster:
+        while ending := cluster.open_transactions("sparkjet/", ("PrepareCommit", "PrepareAbort")):
+            assert time.monotonic() < deadline, f"the broker does not complete {ending}"
+            pause.wait(0.02)
+
+
 def held_back(server: KafkaServer, topic: str) -> int:
     """Number of offsets that an open transaction keeps from readers."""
+    _completed(server)
     ends = []
     for level in ("read_uncommitted", "read_committed"):
         consumer = Consumer({**server.client(), "group.id": "ends", "isolation.level": level, "log_level": 0})

@@ -70,9 +70,9 @@ class Cluster:
         """The cluster's id, its brokers, and topics by name; a missing topic is not created."""
         return self._patiently(lambda: self._ask_any(requests.metadata(topics)))
 
-    def open_transactions(self, prefix: str) -> list[str]:
+    def open_transactions(self, prefix: str, states: Sequence[str] = OPEN) -> list[str]:
         """Transactional ids that begin with exactly ``prefix`` and have an open transaction, in their order."""
-        return sorted(name for name in self._patiently(self._listed) if name.startswith(prefix))
+        return sorted(name for name in self._patiently(lambda: self._listed(states)) if name.startswith(prefix))
 
     def describe(self, name: str) -> Described:
         """What its coordinator knows of a transactional id."""
@@ -90,11 +90,11 @@ class Cluster:
         """
         return self._at_coordinator(name, requests.init_producer(name, timeout), int)
 
-    def _listed(self) -> set[str]:
+    def _listed(self, states: Sequence[str]) -> set[str]:
         found: set[str] = set()
         # Each broker lists what it coordinates.
         for node in self._ask_any(requests.metadata(())).nodes:
-            error, names = self._ask(node, requests.list_transactions(OPEN))
+            error, names = self._ask(node, requests.list_transactions(states))
             _check(error)
             found.update(names)
         return found
