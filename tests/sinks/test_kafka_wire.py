@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from sparkjet.sinks.kafka import requests
 from sparkjet.sinks.kafka.scram import Scram, ScramError
 from sparkjet.sinks.kafka.wire import Decoder, Encoder, WireError
+from tests.laws import law
 
 
+@law(100)
 @given(st.integers(-(2**63), 2**63 - 1), st.text(max_size=50), st.integers(0, 2**31), st.lists(st.text(max_size=9)))
 def test_what_is_written_is_read_back(number: int, text: str, length: int, texts: list[str]) -> None:
     encoder = Encoder().int64(number).string(text).unsigned(length).compact_strings(texts).no_tags().data(b"\0x")
@@ -24,6 +26,7 @@ def test_what_is_written_is_read_back(number: int, text: str, length: int, texts
     assert decoder.data() == b"\0x"
 
 
+@law(100)
 @given(st.binary(max_size=60), st.sampled_from(["metadata", "coordinator", "described", "listed"]))
 def test_an_answer_that_is_none_is_refused_and_never_an_endless_loop(answer: bytes, kind: str) -> None:
     parse = {

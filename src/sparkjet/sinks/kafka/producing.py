@@ -17,7 +17,8 @@ SLOTS = "id string, rows long"
 """What a task answers: one row if it has written something, none if it had no rows."""
 
 SLICE = 10_000
-"""Rows that are handed over at once."""
+SLICE_BYTES = 16 << 20
+"""What is handed over at once."""
 WAITING_BYTES = 64 << 20
 WAITING_ROWS = 200_000
 """What may wait for the brokers, in a task's memory."""
@@ -91,8 +92,12 @@ class KafkaWriter:
                 producer.begin_transaction()
             queue = _Queue(producer)
             for batch in batches:
-                for topic, messages in _messages(batch, self.topic):
-                    queue.put(topic, messages)
+                size = 1 + batch.nbytes / max(1, batch.num_rows)
+                step = max(1, min(SLICE, int(SLICE_BYTES / size)))
+                for start in range(0, batch.num_rows, step):
+                    for topic, messages in _messages(batch.slice(start, step), self.topic):
+                        queue.put(topic, messages)
+                    queue.make_room(size)
             before_prepare()
             queue.drain()
         except Exception as error:
@@ -131,7 +136,6 @@ class _Queue:
     def __init__(self, producer: Any) -> None:
         self._producer = producer
         self._failed: list[confluent_kafka.KafkaError] = []
-        self._waiting_rows = self._waiting_bytes = 0
         self.rows = 0
 
     def put(self, topic: str, messages: list[dict[str, Any]]) -> None:
@@ -142,13 +146,16 @@ class _Queue:
         elif self._producer.produce_batch(topic, messages, on_delivery=self._delivered) < len(messages):
             self._failed += [message["_error"] for message in messages if "_error" in message][:1]
         self.rows += len(messages)
-        self._waiting_rows += len(messages)
-        self._waiting_bytes += sum(len(message["value"] or b"") for message in messages)
         self._producer.poll(0)
         self._check()
-        # A full queue refuses some messages and takes others after them: their order would be lost.
-        if self._waiting_rows >= WAITING_ROWS or self._waiting_bytes >= WAITING_BYTES:
-            self.drain()
+
+    def make_room(self, size: float) -> None:
+        """Wait until no more is waiting than may; ``size`` is that of a row, in bytes."""
+        # Librdkafka's own limit refuses some messages and takes others after them: their order would be lost.
+        most = min(WAITING_ROWS, WAITING_BYTES / size)
+        while len(self._producer) > most:
+            self._producer.poll(0.01)
+            self._check()
 
     def drain(self) -> None:
         """Wait until the brokers have everything."""
@@ -156,7 +163,6 @@ class _Queue:
         while self._producer.flush(1.0):
             self._check()
         self._check()
-        self._waiting_rows = self._waiting_bytes = 0
 
     def _delivered(self, error: confluent_kafka.KafkaError | None, _: object) -> None:
         if error is not None:
@@ -167,28 +173,25 @@ class _Queue:
             raise confluent_kafka.KafkaException(self._failed[0])
 
 
-def _messages(batch: pa.RecordBatch, topic: str | None) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+def _messages(part: pa.RecordBatch, topic: str | None) -> Iterable[tuple[str, list[dict[str, Any]]]]:
     """Messages as librdkafka takes them, by topic, each topic's in their order."""
-    names = [name for name in batch.schema.names if name != "topic"]
-    for start in range(0, batch.num_rows, SLICE):
-        part = batch.slice(start, SLICE)
-        values = [_python(part.column(name), name) for name in names]
-        messages: list[dict[str, Any]]
-        if names == ["key", "value"]:
-            # A third of the time that the general case takes.
-            messages = [{"key": key, "value": value} for key, value in zip(*values, strict=True)]
-        else:
-            messages = [dict(zip(names, row, strict=True)) for row in zip(*values, strict=True)]
-        if topic is not None:
-            yield topic, messages
-            continue
-        by_topic: dict[str, list[dict[str, Any]]] = {}
-        for where, message in zip(part.column("topic").to_pylist(), messages, strict=True):
-            if where is None:
-                refused = "Kafka: the column topic is null in a row. Give each row its topic, or use the option topic."
-                raise ProduceError(refused)
-            by_topic.setdefault(where, []).append(message)
-        yield from by_topic.items()
+    names = [name for name in part.schema.names if name != "topic"]
+    values = [_python(part.column(name), name) for name in names]
+    messages: list[dict[str, Any]]
+    if names == ["key", "value"]:
+        # A third of the time that the general case takes.
+        messages = [{"key": key, "value": value} for key, value in zip(*values, strict=True)]
+    else:
+        messages = [dict(zip(names, row, strict=True)) for row in zip(*values, strict=True)]
+    if topic is not None:
+        return [(topic, messages)]
+    by_topic: dict[str, list[dict[str, Any]]] = {}
+    for where, message in zip(part.column("topic").to_pylist(), messages, strict=True):
+        if where is None:
+            refused = "Kafka: the column topic is null in a row. Give each row its topic, or use the option topic."
+            raise ProduceError(refused)
+        by_topic.setdefault(where, []).append(message)
+    return by_topic.items()
 
 
 def _python(column: pa.Array, name: str) -> list[Any]:
