@@ -12,7 +12,7 @@ from typing_extensions import Self
 
 from sparkjet.sinks.kafka.wire import Decoder, Encoder
 
-METADATA, COORDINATOR, INIT, END, DESCRIBE, LIST = 3, 10, 22, 26, 65, 66
+METADATA, COORDINATOR, HANDSHAKE, INIT, END, AUTHENTICATE, DESCRIBE, LIST = 3, 10, 17, 22, 26, 36, 65, 66
 FLEXIBLE = (DESCRIBE, LIST)
 Answers = dict[int, Callable[[], bytes | None]]
 """By the number of a request: its answer's fields; None to hang up."""

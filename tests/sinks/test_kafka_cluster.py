@@ -11,7 +11,21 @@ from sparkjet.sinks.kafka.access import Access
 from sparkjet.sinks.kafka.cluster import Cluster
 from sparkjet.sinks.kafka.connection import BrokerError, RefusedError
 from sparkjet.sinks.kafka.wire import Encoder
-from tests.sinks.brokers import COORDINATOR, END, LIST, METADATA, Broker, coordinator, error, in_turn, listing, metadata
+from tests.sinks.brokers import (
+    AUTHENTICATE,
+    COORDINATOR,
+    END,
+    HANDSHAKE,
+    LIST,
+    METADATA,
+    Answers,
+    Broker,
+    coordinator,
+    error,
+    in_turn,
+    listing,
+    metadata,
+)
 
 
 @pytest.fixture
@@ -73,3 +87,52 @@ def test_what_is_not_kafka_is_named_and_nothing_of_it_is_used(brokers: tuple[Bro
     one.answers = {METADATA: lambda: answer}
     with cluster(one, patience=0.05) as asked, pytest.raises(BrokerError, match="what is not Kafka's protocol"):
         asked.metadata()
+
+
+def guarded(broker: Broker, mechanism: str) -> Cluster:
+    login = {"sasl.mechanism": mechanism, "sasl.username": "me", "sasl.password": "never-shown"}
+    servers = {"bootstrap.servers": f"127.0.0.1:{broker.port}", "security.protocol": "SASL_PLAINTEXT"}
+    return Cluster(Access.of({**servers, **login}), patience=20.0)
+
+
+def authentication(code: int, said: bytes = b"") -> bytes:
+    return Encoder().int16(code).int16(-1).data(said).encoded()
+
+
+OFFERED = Encoder().int16(0).int32(1).string("PLAIN").encoded()
+NOT_OFFERED = Encoder().int16(33).int32(1).string("GSSAPI").encoded()
+
+
+def test_a_password_is_sent_once_and_then_requests_are_answered(brokers: tuple[Broker, Broker]) -> None:
+    one, _ = brokers
+    one.answers = {
+        HANDSHAKE: lambda: OFFERED,
+        AUTHENTICATE: lambda: authentication(0),
+        METADATA: lambda: metadata(one.port),
+    }
+    with guarded(one, "PLAIN") as asked:
+        assert asked.metadata().cluster == asked.metadata().cluster == "cluster"
+    assert one.asked == [HANDSHAKE, AUTHENTICATE, METADATA, METADATA]
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "answers", "message"),
+    [
+        ("PLAIN", {HANDSHAKE: lambda: NOT_OFFERED}, r"does not offer kafka.sasl.mechanism=PLAIN, but \['GSSAPI'\]"),
+        ("PLAIN", {HANDSHAKE: lambda: OFFERED, AUTHENTICATE: lambda: authentication(58)}, "Check kafka.sasl.username"),
+        (
+            "SCRAM-SHA-256",
+            {HANDSHAKE: lambda: OFFERED, AUTHENTICATE: lambda: authentication(0, b"r=guessed,s=c2FsdA==,i=4096")},
+            "the challenge is none for this client",
+        ),
+    ],
+)
+def test_who_is_refused_does_not_ask_again_and_shows_no_password(
+    brokers: tuple[Broker, Broker], mechanism: str, answers: Answers, message: str
+) -> None:
+    one, _ = brokers
+    one.answers = answers
+    with guarded(one, mechanism) as asked, pytest.raises(RefusedError, match=message) as refused:
+        asked.metadata()
+    assert "never-shown" not in str(refused.value)
+    assert one.asked.count(HANDSHAKE) == 1
