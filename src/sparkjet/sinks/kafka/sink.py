@@ -50,7 +50,7 @@ class KafkaSink:
         self.guarantee = settings.guarantee
 
     def check(self, schema: StructType) -> None:
-        """See :meth:`Sink.check`; creates no topic, and leaves nothing but a transactional id that is used by nobody."""
+        """See :meth:`Sink.check`; creates no topic, and leaves nothing but the id of its probe."""
         settings = self._settings
         check_columns(schema, settings.topic)
         try:
