@@ -17,6 +17,35 @@ from benchmarks.work import Goal, Work, work_of
 Runner = Callable[[str, Work], Report]
 
 
+class Once:
+    """A runner that runs what several works ask for once in a round.
+
+    Args:
+        runner: Runs a work on a peer; raises PeerError.
+    """
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+        self._done: dict[tuple[str, Work], Report | PeerError] = {}
+
+    def __call__(self, peer: str, work: Work) -> Report:
+        """The report of this round."""
+        asked = peer, dataclasses.replace(work, id="", what="", goals=())
+        if asked not in self._done:
+            try:
+                self._done[asked] = self._runner(peer, work)
+            except PeerError as error:
+                self._done[asked] = error
+        done = self._done[asked]
+        if isinstance(done, PeerError):
+            raise done
+        return done
+
+    def next_round(self) -> None:
+        """Forget what was run."""
+        self._done.clear()
+
+
 @dataclass
 class Contest:
     """One work of ours and everything that it is set against.
@@ -59,7 +88,7 @@ class Contest:
 
     def ratio(self, goal: Goal) -> Ratio:
         """Ours by one other; without a ratio where the results of any round differ."""
-        ratio = Ratio(self.work, goal)
+        ratio = Ratio(self.work.id, self.work.what, goal)
         failed = [self.failures[name] for name in ("sparkjet", goal.other) if name in self.failures]
         if failed:
             return dataclasses.replace(ratio, wrong="\n".join(failed))

@@ -26,14 +26,14 @@ REAL = ("avg", "percentile")
 
 def complete(row: int, work: Work) -> int:
     """The last second at which windows that end then or before have all their rows when ``row`` comes."""
-    if work.steps:
+    if work.shape != "sessions":
         return row // work.density
     # Sessions end within seconds, and count as ending at the full second before.
     pauses = row // (SESSION * work.keys) * PAUSE
     return (row * MICROSECONDS // work.density + pauses) // MICROSECONDS - 1
 
 
-def rows(session: SparkSession, work: Work) -> DataFrame:
+def rows(session: SparkSession, work: Work, keys: int | None = None) -> DataFrame:
     """The endless input, ``work.batch`` rows an epoch: columns ts, key, value and price.
 
     For sessions event time pauses after every 20 rows of each key.
@@ -46,13 +46,21 @@ def rows(session: SparkSession, work: Work) -> DataFrame:
         rowsPerBatch=work.batch, numPartitions=PARTITIONS, startTimestamp=0, advanceMillisPerBatch=0
     )
     value = F.col("value")
-    pauses = "" if work.steps else f" + value div {SESSION * work.keys} * {PAUSE}"
+    pauses = "" if work.shape != "sessions" else f" + value div {SESSION * work.keys} * {PAUSE}"
     return numbered.load().select(
         F.expr(f"timestamp_micros(value * {MICROSECONDS} div {work.density}{pauses})").alias("ts"),
-        ((value * 7919) % work.keys).alias("key"),
+        ((value * 7919) % (keys or work.keys)).alias("key"),
         value,
         ((value % 1000) / F.lit(8.0)).alias("price"),
     )
+
+
+def sides(session: SparkSession, work: Work) -> tuple[DataFrame, DataFrame]:
+    """Two streams of columns ts, key, person and auction: of twice as many keys as have persons, all open auctions."""
+    one, none = F.lit(1).alias, F.lit(0).alias
+    persons = rows(session, work).select("ts", "key", one("person"), none("auction"))
+    auctions = rows(session, work, 2 * work.keys).select("ts", "key", none("person"), one("auction"))
+    return persons, auctions
 
 
 def checksum(end: Column, key: Column, whole: Sequence[Column]) -> Column:

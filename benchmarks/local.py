@@ -8,13 +8,13 @@ import sys
 from pyspark.sql import SparkSession
 
 
-def local_session() -> SparkSession:
-    """Two cores of this machine, everything on the loopback address."""
+def local_session(cores: int = 2) -> SparkSession:
+    """So many cores of this machine, everything on the loopback address."""
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     # Workers run this interpreter, which has the packages, not the first python3 of the PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     session = (
-        SparkSession.builder.master("local[2]")
+        SparkSession.builder.master(f"local[{cores}]")
         .appName("sparkjet-benchmark")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")

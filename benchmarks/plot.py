@@ -28,7 +28,7 @@ def draw(ratios: list[Ratio], file: Path) -> None:
     axes.axvline(1.0, color="black", linewidth=1)
     axes.set_xscale("log")
     goals = [f" (goal {pair.goal.at_least:.3g})" if pair.goal.at_least else "" for pair in pairs]
-    labels = [f"{pair.work.id} / {pair.goal.other}{goal}" for pair, goal in zip(pairs, goals, strict=True)]
+    labels = [f"{pair.id} / {pair.goal.other}{goal}" for pair, goal in zip(pairs, goals, strict=True)]
     axes.set_yticks(range(len(pairs)), labels)
     axes.set_xlabel("ratio of throughputs as a part of its goal: least, median, greatest")
     figure.savefig(file, dpi=120)

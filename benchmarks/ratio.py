@@ -8,7 +8,10 @@ from pathlib import Path
 
 import msgspec
 
-from benchmarks.work import Goal, Work
+from benchmarks.work import Goal
+
+RESULTS = Path(__file__).parent / "results"
+"""Where figures and pictures go."""
 
 
 @dataclass(frozen=True)
@@ -16,15 +19,17 @@ class Ratio:
     """Our throughput by theirs in each round; none if results differ, and then ``wrong`` says how.
 
     Args:
-        work: Our side.
+        id: Of the work, ours.
+        what: One line for the table.
         goal: The other side.
         rounds: One ratio a round.
-        ours: Our median rate in rows a second.
+        ours: Our median rate, in rows a second where nothing else is said.
         theirs: The other's.
         wrong: Why there is no ratio: a difference of results, or how a peer failed.
     """
 
-    work: Work
+    id: str
+    what: str
     goal: Goal
     rounds: tuple[float, ...] = ()
     ours: float = 0.0
@@ -45,11 +50,11 @@ class Ratio:
 def write(ratios: list[Ratio], file: Path) -> None:
     """Write the ratios as JSON: one entry a work, medians by peer, in the order of the works."""
     entries = []
-    for work in dict.fromkeys(ratio.work for ratio in ratios):
-        own = [ratio for ratio in ratios if ratio.work == work]
+    for name in dict.fromkeys(ratio.id for ratio in ratios):
+        own = [ratio for ratio in ratios if ratio.id == name]
         entry = {
-            "id": work.id,
-            "work": work.what,
+            "id": name,
+            "work": own[0].what,
             "ratio_to": {ratio.goal.other: ratio.median for ratio in own},
             "goal": {ratio.goal.other: ratio.goal.at_least for ratio in own},
             "met": all(ratio.met for ratio in own),

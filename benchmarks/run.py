@@ -1,4 +1,4 @@
-"""Runs one work on one peer in a process of its own."""
+"""Runs one work on one peer, or anything else that reports, in a process of its own."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,8 +17,6 @@ from benchmarks.work import Work
 
 JAVA = Path(__file__).parent / "java"
 BYTEWAX = Path(__file__).parent / ".venv-bytewax"
-WARM_UP = 60_000_000
-"""Rows that Jet and Flink are given before they are measured: the JVM compiles, and windows fill up."""
 LONGEST = 900
 """Seconds after which a peer is taken for hung."""
 OPENED = (
@@ -37,31 +36,49 @@ class PeerError(Exception):
 
 @dataclass(frozen=True)
 class Length:
-    """How many rows a peer gets: those of the warm-up, and all."""
+    """How many rows a peer gets: those before it is measured, for Java to compile and windows to fill up, and all."""
 
     warm_up: int
     rows: int
 
 
 LENGTHS = {
-    "jet": Length(WARM_UP, WARM_UP + 40_000_000),
+    "jet": Length(60_000_000, 100_000_000),
     "flink": Length(20_000_000, 40_000_000),
-    "bytewax": Length(100_000, 1_000_000),
+    "bytewax": Length(100_000, 400_000),
 }
 """Peers outside Spark; slow ones get a shorter prefix of the same input."""
+MANY_KEYS = 50_000
+"""From so many keys on, Jet's and Flink's prefix is shorter: it is results that take their time."""
+SHORT = {"jet": Length(60_000_000, 70_000_000), "flink": Length(8_000_000, 16_000_000)}
+
+
+def length(peer: str, work: Work) -> Length:
+    """The prefix of the input that a peer gets."""
+    many = peer in SHORT and work.keys >= MANY_KEYS and work.shape == "windows"
+    return SHORT[peer] if many else LENGTHS[peer]
 
 
 def run(peer: str, work: Work) -> Report:
-    """Run a work and return its report; what the peer writes besides goes to a file that is shown if it fails.
+    """Run a work and return its report.
 
     Raises:
         PeerError: The peer failed, or took longer than ``LONGEST`` seconds and was killed.
+    """
+    return msgspec.json.decode(last_line(command(peer, work), f"{peer} on {work.id}"), type=Report)
+
+
+def last_line(words: Sequence[str], name: str) -> str:
+    """Run a command to its end and return the last line that it prints; all else is shown only if it fails.
+
+    Raises:
+        PeerError: It failed, or took longer than ``LONGEST`` seconds and was killed.
     """
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
     with tempfile.TemporaryFile("w+") as noise:
         try:
             ended = subprocess.run(
-                command(peer, work),
+                words,
                 stdout=subprocess.PIPE,
                 stderr=noise,
                 text=True,
@@ -70,20 +87,20 @@ def run(peer: str, work: Work) -> Report:
                 check=False,
             )
         except subprocess.TimeoutExpired as error:
-            raise PeerError(f"{peer} on {work.id} was still running after {LONGEST} s and was killed.") from error
+            raise PeerError(f"{name} was still running after {LONGEST} s and was killed.") from error
         lines = ended.stdout.splitlines()
         if ended.returncode or not lines:
             noise.seek(0)
             last = "".join(noise.readlines()[-30:])
-            raise PeerError(f"{peer} on {work.id} ended with {ended.returncode} and no report:\n{last}")
-        return msgspec.json.decode(lines[-1], type=Report)
+            raise PeerError(f"{name} ended with {ended.returncode} and no report:\n{last}")
+        return lines[-1]
 
 
 def command(peer: str, work: Work) -> list[str]:
     """The command line of a peer."""
     if peer in {"sparkjet", "spark"}:
         return [sys.executable, "-m", f"benchmarks.peers.{peer}", msgspec.json.encode(work).decode()]
-    arguments = described(work, LENGTHS[peer])
+    arguments = described(work, length(peer, work))
     if peer == "bytewax":
         return [str(BYTEWAX / "bin" / "python"), str(Path(__file__).parent / "peers" / "bytewax_flow.py"), *arguments]
     opened = [part for package in OPENED for part in ("--add-opens", f"{package}=ALL-UNNAMED")]
@@ -92,14 +109,15 @@ def command(peer: str, work: Work) -> list[str]:
     return ["java", "-Xmx4g", *internal, *opened, "-cp", classes, f"benchmarks.{peer.capitalize()}", *arguments]
 
 
-def described(work: Work, length: Length) -> list[str]:
+def described(work: Work, prefix: Length) -> list[str]:
     """A work as words that every language takes apart easily."""
     return [
+        f"shape={work.shape}",
         f"keys={work.keys}",
         f"steps={work.steps}",
         f"aggregates={','.join(work.aggregates)}",
         f"density={work.density}",
         f"guarantee={work.guarantee}",
-        f"warmUp={length.warm_up}",
-        f"rows={length.rows}",
+        f"warmUp={prefix.warm_up}",
+        f"rows={prefix.rows}",
     ]

@@ -1,6 +1,6 @@
-"""What an epoch of sessions costs that touches 1,000 open ones, of 10,000 and of 1,000,000.
+"""T9: what an epoch of sessions costs that touches 1,000 open ones, of 10,000 and of 1,000,000.
 
-Run by hand: ``python -m benchmarks.sessions [ROUNDS]``. Both sizes take turns in one warm driver, and only the session
+``python -m benchmarks.sessions``. Both sizes take turns in one warm driver, and only the session
 operator is measured: its partial rows are made beforehand. An epoch extends 900 sessions, opens 100, and moves the
 watermark past a few hundred. The state that an epoch may touch is spread evenly over event time.
 """
@@ -16,6 +16,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from benchmarks.local import local_session
+from benchmarks.ratio import Ratio
+from benchmarks.studies import main
+from benchmarks.work import Goal
 from sparkjet import functions as J
 from sparkjet.aggregate import Inputs
 from sparkjet.engine.parts import configure
@@ -26,6 +29,8 @@ GAP = 1_000_000
 PARTITIONS = 2
 SIZES = (10_000, 1_000_000)
 WARM_UP = 8
+ROUNDS = 11
+GOAL = 1 / 1.5
 TOUCHED = 1_000
 CLOSED = 300
 
@@ -82,31 +87,28 @@ class Feed:
         return self.feed(extending.union(fresh), self.watermark + GAP)
 
 
-def main(rounds: int) -> None:
-    """Measure and print."""
+def study() -> list[Ratio]:
+    """One ratio: the median time of an epoch with few open sessions by that with many."""
     session = local_session()
     configure(session, PARTITIONS)
-    metrics = session._jvm.org.apache.spark.metrics.source.CodegenMetrics  # type: ignore[union-attr]
-    compiled = metrics.METRIC_COMPILATION_TIME()
     feeds = [Feed(session, size) for size in SIZES]
     seconds: dict[int, list[float]] = {size: [] for size in SIZES}
-    for round_ in range(WARM_UP + rounds):
+    for round_ in range(WARM_UP + ROUNDS):
         for feed in feeds:
-            before = compiled.getCount()
             taken, closed = feed.touch()
             segments = [segment.statistics.rows for segment in feed.operator.segments]
-            classes = compiled.getCount() - before
-            print(
-                f"{round_:3} {feed.size:9,} open {taken:7.3f} s, {closed} closed, {classes} compiled, rows {segments}"
-            )
+            line = f"{round_:3} {feed.size:9,} open {taken:7.3f} s, {closed} closed, rows {segments}"
+            print(line, file=sys.stderr)
             if round_ >= WARM_UP:
                 seconds[feed.size].append(taken)
-    medians = [statistics.median(seconds[size]) for size in SIZES]
-    for size, median in zip(SIZES, medians, strict=True):
-        print(f"{size:9,} open: median {median:.3f} s over {rounds} epochs")
-    print(f"ratio {medians[1] / medians[0]:.2f}")
     session.stop()
+    few, many = (seconds[size] for size in SIZES)
+    # Of medians: which of two neighbouring epochs merges segments is no property of the size.
+    ratio = statistics.median(few) / statistics.median(many)
+    what = f"sessions: an epoch that touches {TOUCHED:,} of {SIZES[1]:,} open ones"
+    goal = Goal(f"{TOUCHED:,} of {SIZES[0]:,}", GOAL)
+    return [Ratio("T9-touched", what, goal, (ratio,), 1 / statistics.median(many), 1 / statistics.median(few))]
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 9)
+    main(study)

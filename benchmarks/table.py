@@ -18,7 +18,7 @@ def table(ratios: list[Ratio]) -> Table:
             numbers = ["", "", "no ratio", "", ""]
         else:
             numbers = [*rates, *[f"{number:.2f}" for number in (min(ratio.rounds), ratio.median, max(ratio.rounds))]]
-        line = [ratio.work.id, ratio.work.what, ratio.goal.other, *numbers]
+        line = [ratio.id, ratio.what, ratio.goal.other, *numbers]
         least = ratio.goal.at_least
         shown.add_row(*line, *([f"{least:.2f}", "yes" if ratio.met else "no"] if least else ["", ""]))
     return shown

@@ -22,24 +22,32 @@ class Goal:
 
 @dataclass(frozen=True)
 class Work:
-    """Sliding windows of ``steps`` seconds that move by one second, over the generated input of :mod:`feed`.
+    """A question about the generated input of :mod:`feed`: windows that move by one second, unless ``shape`` differs.
 
     Args:
         id: Short name; a goal of the issue.
         what: One line for the table.
-        steps: Length of the window in steps of one second; 0 for sessions with a gap of a second, 20 rows each.
+        shape: ``windows``; ``sessions`` with a gap of a second, 20 rows each; ``busiest``: the highest count of any
+            key in each sliding window, a window over windows; ``both``: two streams, and the keys that both had rows
+            of in a tumbling window, with their numbers.
+        steps: Length of the window in steps of one second.
         keys: Number of keys.
-        aggregates: Some of ``count``, ``sum``, ``avg``, ``max``, ``percentile``.
+        aggregates: The result columns: some of ``count``, ``sum``, ``avg``, ``max``, ``percentile``; of ``both``
+            ``persons`` and ``auctions``.
         density: Events per second of event time.
         guarantee: ``exactly-once`` or ``none``.
         sink: ``files``, or ``noop`` for Spark without a sink, whose results are not compared.
-        batch: Rows of an epoch of sparkjet, such that one takes about a second.
+        batch: Rows of an epoch of sparkjet and of Spark, such that one of ours takes about a second.
+        warm_up: Epochs of sparkjet before those that are measured: Java compiles, and windows fill up.
         measured: Epochs of sparkjet that are measured.
+        cores: Cores of sparkjet and Spark.
+        substreams: Substreams whose watermarks sparkjet follows one by one.
         goals: What sparkjet's throughput is set against.
     """
 
     id: str
     what: str
+    shape: str = "windows"
     steps: int = 60
     keys: int = 1_000
     aggregates: tuple[str, ...] = ("count", "sum", "avg")
@@ -47,13 +55,16 @@ class Work:
     guarantee: str = "exactly-once"
     sink: str = "files"
     batch: int = 4_000_000
+    warm_up: int = 40
     measured: int = 10
+    cores: int = 2
+    substreams: int = 1
     goals: tuple[Goal, ...] = ()
 
     @property
     def question(self) -> tuple[object, ...]:
         """Two works with the same question have the same results, however they are computed."""
-        return self.steps, self.keys, self.aggregates, self.density
+        return self.shape, self.steps, self.keys, self.aggregates, self.density
 
 
 SAME = 1 / 1.2
@@ -63,19 +74,31 @@ WORKS = (
     Work(
         "T1",
         "60 steps, 1,000 keys, count + sum + avg",
-        goals=(Goal("jet", 1.0), Goal("spark", 50.0), Goal("flink"), Goal("bytewax")),
+        goals=(Goal("jet", 1.0), Goal("spark", 50.0), Goal("flink")),
     ),
     Work(
         "T2",
         "60 steps, 100,000 keys, count + sum + avg",
         keys=100_000,
         batch=1_000_000,
-        measured=15,
         goals=(Goal("jet", 1.0), Goal("spark", 15.0), Goal("flink")),
     ),
+    Work(
+        "T4-max", "60 steps, max", aggregates=("max",), warm_up=25, goals=(Goal("sparkjet@T1", 0.8), Goal("jet", 1.0))
+    ),
+    Work(
+        "T4-percentile",
+        "60 steps, percentile_approx",
+        aggregates=("percentile",),
+        batch=1_000_000,
+        warm_up=25,
+        goals=(Goal("spark", 20.0),),
+    ),
+    Work("T8", "60 steps, exactly-once against none", goals=(Goal("sparkjet@T8-none", 1 / 1.15),)),
+    Work("T8-none", "60 steps, guarantee none", guarantee="none"),
     # 100,000 events a second of event time, so that the warm-up fills 600 steps.
-    Work("T3-60", "60 steps, count + sum", aggregates=("count", "sum"), density=100_000),
-    Work("T3-max60", "60 steps, max", aggregates=("max",), density=100_000),
+    Work("T3-60", "60 steps, count + sum", aggregates=("count", "sum"), density=100_000, goals=(Goal("bytewax"),)),
+    Work("T3-max60", "60 steps, max", aggregates=("max",), density=100_000, warm_up=25),
     Work(
         "T3-600",
         "600 steps, count + sum",
@@ -98,6 +121,7 @@ WORKS = (
         steps=600,
         aggregates=("max",),
         density=100_000,
+        warm_up=25,
         goals=(Goal("sparkjet@T3-max60", SAME), Goal("jet", 2.0)),
     ),
     Work(
@@ -106,15 +130,8 @@ WORKS = (
         steps=6,
         aggregates=("max",),
         density=100_000,
+        warm_up=25,
         goals=(Goal("sparkjet@T3-max60", SAME),),
-    ),
-    Work("T4-max", "60 steps, max", aggregates=("max",), goals=(Goal("sparkjet@T1", 0.8), Goal("jet", 1.0))),
-    Work(
-        "T4-percentile",
-        "60 steps, percentile_approx",
-        aggregates=("percentile",),
-        batch=1_000_000,
-        goals=(Goal("spark", 20.0),),
     ),
     Work(
         "T5",
@@ -135,26 +152,55 @@ WORKS = (
         measured=30,
         sink="noop",
     ),
-    Work("T8", "60 steps, exactly-once against none", goals=(Goal("sparkjet@T8-none", 1 / 1.15),)),
-    Work("T8-none", "60 steps, guarantee none", guarantee="none"),
-    Work("T9", "sessions, 1,000 keys", steps=0, batch=2_000_000, goals=(Goal("spark", 3.0),)),
-    Work("T9-100k", "sessions, 100,000 keys", steps=0, keys=100_000, batch=2_000_000, goals=(Goal("spark", 3.0),)),
+    Work("T9", "sessions, 1,000 keys", "sessions", batch=2_000_000, warm_up=20, goals=(Goal("spark", 3.0),)),
+    Work(
+        "T9-100k",
+        "sessions, 100,000 keys",
+        "sessions",
+        keys=100_000,
+        batch=2_000_000,
+        warm_up=20,
+        goals=(Goal("spark", 3.0),),
+    ),
     # Like Nexmark's, on the same input: rows are bids, keys auctions or bidders.
+    Work(
+        "Q5",
+        "bids of the auction that has most, each second of the last ten",
+        "busiest",
+        steps=10,
+        aggregates=("count",),
+        batch=2_000_000,
+        warm_up=20,
+        goals=(Goal("spark"), Goal("flink")),
+    ),
     Work(
         "Q7",
         "the highest bid of each second",
         steps=1,
         keys=1,
         aggregates=("max",),
+        warm_up=20,
+        goals=(Goal("spark"), Goal("flink")),
+    ),
+    Work(
+        "Q8",
+        "persons and auctions: who opened some in the second in which they came",
+        "both",
+        steps=1,
+        keys=10_000,
+        aggregates=("persons", "auctions"),
+        batch=1_000_000,
+        warm_up=20,
         goals=(Goal("spark"), Goal("flink")),
     ),
     Work(
         "Q11",
         "bids of each bidder's session, 10,000 bidders",
-        steps=0,
+        "sessions",
         keys=10_000,
         aggregates=("count",),
         batch=2_000_000,
+        warm_up=20,
         goals=(Goal("spark"), Goal("flink")),
     ),
 )

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
-WARM_UP = 15
-"""Epochs left out: the JVM compiles, and windows fill up."""
+from benchmarks.work import Work
 
 
 class Query(Protocol):
@@ -29,14 +28,14 @@ class Query(Protocol):
         """End it."""
 
 
-def run_epochs(query: Query, epochs: int, batch: int) -> tuple[int, float]:
+def run_epochs(query: Query, work: Work) -> tuple[int, float]:
     """Let a query run for so many epochs with input, stop it, and return rows and seconds of those after warm-up.
 
     The time is from the start of the first measured epoch to the start of the last, so that whatever a query does
-    between two epochs counts too.
+    between two epochs counts too. With two inputs the rows of one count.
     """
     started: dict[int, datetime] = {}
-    while len(started) <= WARM_UP + epochs:
+    while len(started) <= work.warm_up + work.measured:
         if (failure := query.exception()) is not None:
             raise failure
         # Asking takes processor time that belongs to the query.
@@ -45,5 +44,5 @@ def run_epochs(query: Query, epochs: int, batch: int) -> tuple[int, float]:
             if progress.get("numInputRows"):
                 started[progress["batchId"]] = datetime.fromisoformat(progress["timestamp"].replace("Z", "+00:00"))
     query.stop()
-    times = [started[number] for number in sorted(started)][WARM_UP:]
-    return batch * (len(times) - 1), (times[-1] - times[0]).total_seconds()
+    times = [started[number] for number in sorted(started)][work.warm_up :]
+    return work.batch * (len(times) - 1), (times[-1] - times[0]).total_seconds()

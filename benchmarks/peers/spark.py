@@ -8,11 +8,12 @@ import tempfile
 from pathlib import Path
 
 import msgspec
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from benchmarks import feed
 from benchmarks.local import local_session
-from benchmarks.peers.micro_batches import WARM_UP, run_epochs
+from benchmarks.peers.micro_batches import run_epochs
 from benchmarks.report import Report, emit
 from benchmarks.work import STEP_SECONDS, Work
 
@@ -23,35 +24,52 @@ AGGREGATES = {
     "max": lambda: F.max("value").alias("max"),
     "percentile": lambda: F.percentile_approx("price", 0.9).alias("percentile"),
 }
-# Spark copies each row into every window that holds it: its input is a shorter prefix, in smaller epochs.
-
+WARM_UP = 15
 MEASURED = 8
 
 
 def prefix(work: Work) -> Work:
-    """The same work; where windows overlap in smaller epochs, of which enough are run that the first windows close."""
-    if work.steps <= 1:
+    """The same work for Spark, which copies each row into every window that holds it.
+
+    Where windows overlap its input is a shorter prefix in smaller epochs, enough that the first windows close.
+    """
+    if work.steps <= 1 or work.shape == "sessions":
         return work
-    batch = -(-work.density * 12 // (10 * (WARM_UP + MEASURED - 1)))
-    return dataclasses.replace(work, batch=batch, measured=MEASURED)
+    rows = work.density * 12 // 10 if work.shape == "windows" else work.density * 4
+    return dataclasses.replace(work, batch=-(-rows // (WARM_UP + MEASURED - 1)), warm_up=WARM_UP, measured=MEASURED)
+
+
+def results(session: SparkSession, work: Work) -> DataFrame:
+    """The stream of a work's results: columns window, key and the aggregates."""
+    step = f"{STEP_SECONDS} second"
+    sliding = F.window("ts", f"{work.steps} seconds", step).alias("window")
+    if work.shape == "both":
+        persons, auctions = (side.withWatermark("ts", "0 seconds") for side in feed.sides(session, work))
+        seen = [F.sum("person").alias("persons"), F.sum("auction").alias("auctions")]
+        return persons.union(auctions).groupBy(sliding, "key").agg(*seen).where("persons > 0 AND auctions > 0")
+    source = feed.rows(session, work).withWatermark("ts", "0 seconds")
+    aggregates = [AGGREGATES[name]() for name in work.aggregates]
+    if work.shape == "busiest":
+        counts = source.groupBy(sliding, "key").agg(*aggregates).withColumn("all", F.lit(0))
+        each_end = F.window("window", step).alias("window")
+        return counts.groupBy(each_end, F.col("all").alias("key")).agg(F.max("count").alias("count"))
+    window = F.session_window("ts", step).alias("window") if work.shape == "sessions" else sliding
+    return source.groupBy(window, "key").agg(*aggregates)
 
 
 def measure(work: Work, home: Path) -> Report:
     """Run one work with its output and its state below ``home``."""
-    session = local_session()
+    session = local_session(work.cores)
     session.conf.set("spark.sql.shuffle.partitions", feed.PARTITIONS)
-    source = feed.rows(session, work).withWatermark("ts", "0 seconds")
-    step = f"{STEP_SECONDS} second"
-    sliding = F.window("ts", f"{work.steps} seconds", step) if work.steps else F.session_window("ts", step)
-    grouped = source.groupBy(sliding.alias("window"), "key")
-    writer = grouped.agg(*[AGGREGATES[name]() for name in work.aggregates]).writeStream.outputMode("append")
+    writer = results(session, work).writeStream.outputMode("append")
     writer = writer.option("checkpointLocation", f"{home}/checkpoint")
     kept = work.sink == "files"
     writer = writer.format("parquet").option("path", f"{home}/results") if kept else writer.format("noop")
-    rows, seconds = run_epochs(writer.start(), work.measured, work.batch)
+    rows, seconds = run_epochs(writer.start(), work)
     ends = feed.read(session, f"{home}/results", work) if kept else {}
-    # Spark closes windows one epoch after the rows that pass their end.
-    complete = feed.complete((WARM_UP - 1) * work.batch + rows, work)
+    # Spark closes windows one epoch after the rows that pass their end, a window over windows two.
+    late = 2 if work.shape == "busiest" else 1
+    complete = feed.complete((work.warm_up - late) * work.batch + rows, work)
     session.stop()
     return Report(rows=rows, seconds=seconds, complete=complete, ends=ends)
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import json
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from benchmarks import ratio
+from benchmarks import ratio, studies
 from benchmarks.compare import EXACT, SKETCH, difference, tolerance
-from benchmarks.contest import Contest
+from benchmarks.contest import Contest, Once
 from benchmarks.report import Report, Totals
 from benchmarks.run import PeerError
 from benchmarks.work import Goal, Work, work_of
@@ -111,3 +112,30 @@ def test_another_question_is_not_compared_but_the_same_one_is() -> None:
         pairs = Contest(dataclasses.replace(WORK, goals=goals, steps=steps), runner)
         pairs.round()
         assert (pairs.ratios()[0].wrong is not None) == same
+
+
+def test_what_two_works_ask_for_is_run_once_a_round() -> None:
+    asked = []
+
+    def runner(peer: str, work: Work) -> Report:
+        asked.append((peer, work.id))
+        if peer == "jet":
+            raise PeerError("jet ended with 1")
+        return RIGHT
+
+    once = Once(runner)
+    same = dataclasses.replace(WORK, id="Y", goals=())
+    assert once("spark", WORK) is once("spark", same)
+    assert once("spark", dataclasses.replace(same, guarantee="none")) is RIGHT
+    for work in (WORK, same):
+        with pytest.raises(PeerError, match="ended with 1"):
+            once("jet", work)
+    assert asked == [("spark", "X"), ("spark", "Y"), ("jet", "X")]
+    once.next_round()
+    assert once("spark", same) is RIGHT
+    assert asked[3:] == [("spark", "Y")]
+
+
+@pytest.mark.parametrize("module", studies.STUDIES.values())
+def test_each_study_is_a_program(module: str) -> None:
+    assert hasattr(importlib.import_module(f"benchmarks.{module}"), "study")

@@ -46,7 +46,7 @@ class Aggregation:
     @property
     def partials(self) -> DataFrame:
         """The partial rows of the accepted rows, partitioned as the state is."""
-        return self.table.where("dropped IS NULL").drop("dropped", "substream", "highest")
+        return self.table.where("label = ''").drop("label", "highest")
 
     @property
     def dropped(self) -> bool:
@@ -130,15 +130,16 @@ def aggregate(
 
 def _count(outcome: Aggregation, seen: Seen) -> None:
     # From the aggregated table: an accumulator or an observation counts the rows of a retried task twice.
-    totals = outcome.table.groupBy("dropped", "substream").agg(
+    totals = outcome.table.groupBy("label").agg(
         F.count(F.lit(1)), F.min("frame"), F.max("frame"), F.sum("row_count"), F.max("highest")
     )
-    for dropped, substream, rows, low, high, events, highest in totals.collect():
-        if dropped is None:
+    for label, rows, low, high, events, highest in totals.collect():
+        reason, _, substream = label.partition("/")
+        if not label:
             outcome.statistics = SegmentStatistics(rows, low, high)
             outcome.accepted = events
-        elif dropped != SEEN:
-            (outcome.late if dropped == LATE else outcome.null_timestamps)[substream] += events
-        if highest is not None and (seen is Seen.ALL or (seen is Seen.EACH and dropped == SEEN)):
-            name = ONLY_SUBSTREAM if substream is None else substream
-            outcome.highest[name] = max(highest, outcome.highest.get(name, highest))
+            substream = ONLY_SUBSTREAM
+        elif reason != SEEN:
+            (outcome.late if reason == LATE else outcome.null_timestamps)[substream] += events
+        if highest is not None and (seen is Seen.ALL or (seen is Seen.EACH and reason == SEEN)):
+            outcome.highest[substream] = max(highest, outcome.highest.get(substream, highest))

@@ -25,6 +25,11 @@ if TYPE_CHECKING:
 
 DROPPED = "_sparkjet_dropped"
 """Why a row is not accepted, null for those that are."""
+LABEL = "_sparkjet_label"
+"""Empty for an accepted row, else why it is not one, a slash, and its substream.
+
+One text that is never null: with a null among what it groups by, Spark leaves its fast hash table for a slower one.
+"""
 FRAME = "_sparkjet_frame"
 HIGHEST = "_sparkjet_highest"
 COPY = "_sparkjet_copy"
@@ -166,12 +171,12 @@ class Stage:
     def _nulled(self, columns: list[str], operator: WindowOperator, seen: Seen) -> list[Column]:
         copy = F.col(COPY) if seen is Seen.EACH else ~F.col(KEPT)
         kept = F.col(KEPT) & F.col(DROPPED).isNull() & ~copy
+        reason = F.when(copy, SEEN).otherwise(F.col(DROPPED))
         visible = [name for name in columns if name not in {DROPPED, KEPT, SUBSTREAM}]
         return [
             *(F.when(kept, F.col(quoted(name))).alias(name) for name in visible),
             F.when(kept, operator.frame_of(F.col(TIME))).alias(FRAME),
-            F.when(copy, SEEN).otherwise(F.col(DROPPED)).alias(DROPPED),
-            F.when(~kept, F.col(SUBSTREAM)).alias(SUBSTREAM),
+            F.when(kept, "").otherwise(F.concat(reason, F.lit("/"), F.col(SUBSTREAM))).alias(LABEL),
             F.col(TIME).alias(HIGHEST),
         ]
 
@@ -179,8 +184,7 @@ class Stage:
         # Keys are computed from the nulled columns, and nulled again, as one may turn a null into something else.
         keys = [key.column for key in self.keys] or [F.lit(0)]
         named = [F.when(F.col(FRAME).isNotNull(), key).alias(name) for name, key in self._named(keys)]
-        labels = {FRAME: "frame", DROPPED: "dropped", SUBSTREAM: "substream"}
-        return [*named, *(F.col(hidden).alias(name) for hidden, name in labels.items())]
+        return [*named, F.col(FRAME).alias("frame"), F.col(LABEL).alias("label")]
 
     def _sums(self, operator: WindowOperator) -> list[Column]:
         bounds = [column.alias(name) for name, column in operator.bounds(F.col(TIME)).items()]

@@ -14,7 +14,7 @@ final class Feed {
 
     /** Microseconds of event time; for sessions it pauses after every 20 rows of each key. */
     static long time(long row, Work work) {
-        long pauses = work.steps() > 0 ? 0 : row / (SESSION * work.keys()) * PAUSE;
+        long pauses = work.sessions() ? row / (SESSION * work.keys()) * PAUSE : 0;
         return row * MICROSECONDS / work.density() + pauses;
     }
 

@@ -30,12 +30,52 @@ public final class Flink {
 
     private Flink() {}
 
-    static RowData row(Work work, long index, long all) {
+    static RowData row(Work work, long keys, long index, long all) {
         // The two readers get a half of the indexes each, in order; they shall take turns in the numbers of rows.
         long half = all / PARALLELISM;
         long number = index < half ? PARALLELISM * index : PARALLELISM * (index - half) + 1;
         TimestampData time = TimestampData.fromEpochMillis(Feed.time(number, work) / 1000);
-        return GenericRowData.of(Feed.key(number, work.keys()), number, Feed.price(number), time);
+        return GenericRowData.of(Feed.key(number, keys), number, Feed.price(number), time);
+    }
+
+    static void feed(
+            StreamExecutionEnvironment environment,
+            StreamTableEnvironment tables,
+            String name,
+            Work work,
+            long keys,
+            long all) {
+        var type = (RowType) DataTypes.ROW(
+                        DataTypes.FIELD("key", DataTypes.BIGINT()),
+                        DataTypes.FIELD("number", DataTypes.BIGINT()),
+                        DataTypes.FIELD("price", DataTypes.DOUBLE()),
+                        DataTypes.FIELD("ts", DataTypes.TIMESTAMP(3)))
+                .getLogicalType();
+        var source = new DataGeneratorSource<RowData>(
+                index -> row(work, keys, index, all), all, InternalTypeInfo.of(type));
+        var rows = environment.fromSource(source, WatermarkStrategy.noWatermarks(), name);
+        // A millisecond behind: rows of the same millisecond follow the first.
+        var schema = Schema.newBuilder().watermark("ts", "ts - INTERVAL '0.001' SECOND").build();
+        tables.createTemporaryView(name, rows, schema);
+    }
+
+    static String query(Work work) {
+        String aggregates = work.aggregates().stream().map(AGGREGATES::get).collect(Collectors.joining(", "));
+        String hop = "HOP(TABLE feed, DESCRIPTOR(ts), INTERVAL '1' SECOND, INTERVAL '" + work.steps() + "' SECOND(4))";
+        String session = "SESSION(TABLE feed PARTITION BY `key`, DESCRIPTOR(ts), INTERVAL '1' SECOND)";
+        String by = ") GROUP BY window_start, window_end, `key`";
+        return switch (work.shape()) {
+            case "windows" -> "SELECT window_end, `key`, " + aggregates + " FROM TABLE(" + hop + by;
+            case "sessions" -> "SELECT window_end, `key`, " + aggregates + " FROM TABLE(" + session + by;
+            case "busiest" -> "SELECT window_end, CAST(0 AS BIGINT), MAX(c) FROM (SELECT window_start, window_end, "
+                    + "`key`, COUNT(*) AS c FROM TABLE(" + hop + by + ") GROUP BY window_start, window_end";
+            case "both" -> "WITH sides AS (SELECT ts, `key`, 1 AS person, 0 AS auction FROM feed UNION ALL "
+                    + "SELECT ts, `key`, 0 AS person, 1 AS auction FROM auctions) "
+                    + "SELECT window_end, `key`, CAST(SUM(person) AS BIGINT), CAST(SUM(auction) AS BIGINT) "
+                    + "FROM TABLE(TUMBLE(TABLE sides, DESCRIPTOR(ts), INTERVAL '1' SECOND)" + by
+                    + " HAVING SUM(person) > 0 AND SUM(auction) > 0";
+            default -> throw new IllegalArgumentException("Flink is not asked for " + work.shape());
+        };
     }
 
     static int add(Row row) {
@@ -72,26 +112,13 @@ public final class Flink {
             environment.enableCheckpointing(1000, CheckpointingMode.EXACTLY_ONCE);
         }
         var tables = StreamTableEnvironment.create(environment);
-        var type = (RowType) DataTypes.ROW(
-                        DataTypes.FIELD("key", DataTypes.BIGINT()),
-                        DataTypes.FIELD("number", DataTypes.BIGINT()),
-                        DataTypes.FIELD("price", DataTypes.DOUBLE()),
-                        DataTypes.FIELD("ts", DataTypes.TIMESTAMP(3)))
-                .getLogicalType();
         // A second more than is measured; the end of the input closes what is open.
         long all = (work.rows() + work.density()) / PARALLELISM * PARALLELISM;
-        var source = new DataGeneratorSource<RowData>(
-                index -> row(work, index, all), all, InternalTypeInfo.of(type));
-        var rows = environment.fromSource(source, WatermarkStrategy.noWatermarks(), "rows");
-        // A millisecond behind: rows of the same millisecond follow the first.
-        var schema = Schema.newBuilder().watermark("ts", "ts - INTERVAL '0.001' SECOND").build();
-        tables.createTemporaryView("feed", rows, schema);
-        String aggregates = work.aggregates().stream().map(AGGREGATES::get).collect(Collectors.joining(", "));
-        String window = work.steps() > 0
-                ? "HOP(TABLE feed, DESCRIPTOR(ts), INTERVAL '1' SECOND, INTERVAL '" + work.steps() + "' SECOND(4))"
-                : "SESSION(TABLE feed PARTITION BY `key`, DESCRIPTOR(ts), INTERVAL '1' SECOND)";
-        var results = tables.sqlQuery("SELECT window_end, `key`, " + aggregates + " FROM TABLE(" + window
-                + ") GROUP BY window_start, window_end, `key`");
+        feed(environment, tables, "feed", work, work.keys(), all);
+        if (work.shape().equals("both")) {
+            feed(environment, tables, "auctions", work, 2 * work.keys(), all);
+        }
+        var results = tables.sqlQuery(query(work));
         tables.toDataStream(results)
                 .map(Flink::add)
                 .returns(Integer.class)

@@ -10,14 +10,20 @@ import com.hazelcast.core.Hazelcast;
 import com.hazelcast.core.HazelcastInstance;
 import com.hazelcast.function.ComparatorEx;
 import com.hazelcast.jet.Job;
+import com.hazelcast.jet.Traverser;
 import com.hazelcast.jet.aggregate.AggregateOperation1;
 import com.hazelcast.jet.aggregate.AggregateOperations;
 import com.hazelcast.jet.config.JobConfig;
 import com.hazelcast.jet.config.ProcessingGuarantee;
+import com.hazelcast.jet.core.AbstractProcessor;
+import com.hazelcast.jet.core.BroadcastKey;
+import com.hazelcast.jet.core.EventTimeMapper;
+import com.hazelcast.jet.core.EventTimePolicy;
+import com.hazelcast.jet.core.ProcessorMetaSupplier;
 import com.hazelcast.jet.pipeline.Pipeline;
 import com.hazelcast.jet.pipeline.Sink;
 import com.hazelcast.jet.pipeline.SinkBuilder;
-import com.hazelcast.jet.pipeline.SourceBuilder;
+import com.hazelcast.jet.pipeline.Sources;
 import com.hazelcast.jet.pipeline.StreamSource;
 import com.hazelcast.jet.pipeline.WindowDefinition;
 import com.hazelcast.jet.datamodel.KeyedWindowResult;
@@ -34,37 +40,64 @@ public final class Jet {
     /** One row; never leaves the process. */
     record Event(long key, long value, double price) implements Serializable {}
 
-    /** Every second row of the input, as fast as back-pressure lets. */
-    static final class Rows {
-        final Work work;
-        final int step;
+    /** Every second row of the input, as fast as back-pressure lets, on the cooperative threads. */
+    static final class Rows extends AbstractProcessor {
+        final String[] arguments;
+        final EventTimeMapper<Event> times;
+        Work work;
+        Traverser<Object> traverser;
+        long index;
         long next;
+        int step;
 
-        Rows(Work work, int index, int step) {
-            this.work = work;
-            this.step = step;
-            this.next = index;
+        Rows(String[] arguments, EventTimePolicy<? super Event> policy) {
+            this.arguments = arguments;
+            this.times = new EventTimeMapper<>(policy);
         }
 
-        void fill(SourceBuilder.TimestampedSourceBuffer<Event> buffer) {
-            for (int count = 0; count < CHUNK; count++, next += step) {
+        @Override
+        protected void init(Context context) {
+            work = Work.of(arguments);
+            index = context.globalProcessorIndex();
+            step = context.totalParallelism();
+            next = index;
+            times.addPartitions(1);
+            traverser = times.flatMapIdle();
+        }
+
+        @Override
+        public boolean complete() {
+            for (int count = 0; count < CHUNK; count++) {
+                if (!emitFromTraverser(traverser)) {
+                    return false;
+                }
                 Event event = new Event(Feed.key(next, work.keys()), next, Feed.price(next));
-                buffer.add(event, Feed.time(next, work));
+                traverser = times.flatMapEvent(event, 0, Feed.time(next, work));
+                next += step;
+            }
+            return false;
+        }
+
+        @Override
+        public boolean saveToSnapshot() {
+            return emitFromTraverser(traverser)
+                    && tryEmitToSnapshot(BroadcastKey.broadcastKey(index), new long[] {next, times.getWatermark(0)});
+        }
+
+        @Override
+        protected void restoreFromSnapshot(Object key, Object value) {
+            if (((BroadcastKey<?>) key).key().equals(index)) {
+                next = ((long[]) value)[0];
+                times.restoreWatermark(0, ((long[]) value)[1]);
             }
         }
     }
 
-    /** Reads the arguments again on the member: a function that is sent there may hold text but no Work. */
     static StreamSource<Event> source(String[] arguments) {
-        return SourceBuilder.timestampedStream(
-                        "rows",
-                        context -> new Rows(
-                                Work.of(arguments), context.globalProcessorIndex(), context.totalParallelism()))
-                .<Event>fillBufferFn(Rows::fill)
-                .createSnapshotFn(rows -> rows.next)
-                .restoreSnapshotFn((rows, saved) -> rows.next = saved.get(0))
-                .distributed(THREADS)
-                .build();
+        return Sources.streamFromProcessorWithWatermarks(
+                "rows",
+                true,
+                policy -> ProcessorMetaSupplier.of(THREADS, () -> new Rows(arguments, policy)));
     }
 
     static AggregateOperation1<Event, ?, ?> aggregate(String name) {
@@ -111,6 +144,9 @@ public final class Jet {
 
     public static void main(String[] arguments) throws InterruptedException {
         Work work = Work.of(arguments);
+        if (!work.shape().equals("windows")) {
+            throw new IllegalArgumentException("Jet is not asked for " + work.shape());
+        }
         System.setProperty("hazelcast.phone.home.enabled", "false");
         System.setProperty("hazelcast.logging.type", "none");
         Config config = new Config();

@@ -71,7 +71,7 @@ final class Results {
     synchronized void print(Work work) {
         long first = ends.ceilingKey(Math.max(1, Feed.time(work.warmUp(), work) / Feed.MICROSECONDS));
         // Sessions end within seconds, and count as ending at the full second before.
-        long complete = Feed.time(work.rows(), work) / Feed.MICROSECONDS - (work.steps() > 0 ? 0 : 1);
+        long complete = Feed.time(work.rows(), work) / Feed.MICROSECONDS - (work.sessions() ? 1 : 0);
         long last = ends.floorKey(complete);
         double seconds = (ends.get(last).seen - ends.get(first).seen) / 1e9;
         long rows = Feed.before(last, work) - Feed.before(first, work);

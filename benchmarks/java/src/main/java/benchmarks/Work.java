@@ -5,8 +5,16 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 
-/** A piece of work, as the command line names it: {@code keys=1000 steps=60 …}. */
-record Work(long keys, long steps, List<String> aggregates, long density, boolean exactlyOnce, long warmUp, long rows)
+/** A piece of work, as the command line names it: {@code shape=windows keys=1000 steps=60 …}. */
+record Work(
+        String shape,
+        long keys,
+        long steps,
+        List<String> aggregates,
+        long density,
+        boolean exactlyOnce,
+        long warmUp,
+        long rows)
         implements java.io.Serializable {
     static Work of(String[] arguments) {
         Map<String, String> given = new HashMap<>();
@@ -15,6 +23,7 @@ record Work(long keys, long steps, List<String> aggregates, long density, boolea
             given.put(pair[0], pair[1]);
         }
         return new Work(
+                given.get("shape"),
                 Long.parseLong(given.get("keys")),
                 Long.parseLong(given.get("steps")),
                 Arrays.asList(given.get("aggregates").split(",")),
@@ -22,5 +31,9 @@ record Work(long keys, long steps, List<String> aggregates, long density, boolea
                 given.get("guarantee").equals("exactly-once"),
                 Long.parseLong(given.get("warmUp")),
                 Long.parseLong(given.get("rows")));
+    }
+
+    boolean sessions() {
+        return shape.equals("sessions");
     }
 }

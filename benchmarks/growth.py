@@ -1,0 +1,82 @@
+"""T11: how sparkjet's throughput grows with cores, keys, substreams and the length of an epoch.
+
+``python -m benchmarks.growth [CURVE…]``. Writes ``results/growth.json`` and a picture, whose legends have the slope:
+the exponent of the power law that fits best, 0 for a flat line.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import statistics
+import sys
+
+import matplotlib as mpl
+import msgspec
+
+from benchmarks.ratio import RESULTS, Ratio
+from benchmarks.run import run
+from benchmarks.studies import main
+from benchmarks.work import Goal, Work, work_of
+
+mpl.use("Agg")
+
+from matplotlib import pyplot as plt
+
+BATCHES = (500_000, 1_000_000, 2_000_000, 4_000_000, 8_000_000, 32_000_000)
+T1 = dataclasses.replace(work_of("T1"), batch=2_000_000, warm_up=20, measured=8)
+
+
+def epochs(batch: int) -> Work:
+    """T1 in epochs of that many rows; longer ones need fewer to be warm."""
+    warm_up = min(50, max(4, 60_000_000 // batch))
+    return dataclasses.replace(T1, batch=batch, warm_up=warm_up, measured=max(3, 16_000_000 // batch))
+
+
+CURVES: dict[str, dict[int, Work]] = {
+    "cores": {cores: dataclasses.replace(T1, cores=cores) for cores in (1, 2)},
+    "keys": {keys: dataclasses.replace(T1, keys=keys) for keys in (1_000, 10_000, 100_000, 1_000_000)},
+    "substreams": {count: dataclasses.replace(T1, substreams=count) for count in (1, 16, 256)},
+    "rows of an epoch": {batch: epochs(batch) for batch in BATCHES},
+}
+"""By what grows: works by its value."""
+
+
+def slope(points: dict[int, float]) -> float:
+    """The exponent of the power law through the points."""
+    logarithms = [math.log(x) for x in points], [math.log(y) for y in points.values()]
+    return statistics.linear_regression(*logarithms).slope
+
+
+def draw(found: dict[str, dict[int, float]]) -> None:
+    """One picture a curve, both axes logarithmic."""
+    figure, all_axes = plt.subplots(1, len(found), figsize=(4 * len(found), 4), layout="constrained", squeeze=False)
+    for axes, (name, points) in zip(all_axes[0], found.items(), strict=True):
+        axes.loglog(list(points), list(points.values()), "o-", label=f"slope {slope(points):+.2f}")
+        axes.set_xlabel(name)
+        axes.set_ylabel("rows a second")
+        axes.legend()
+    figure.savefig(RESULTS / "growth.png", dpi=120)
+    plt.close(figure)
+
+
+def study() -> list[Ratio]:
+    """One ratio a curve, without a goal: the throughput at its end by that at its beginning."""
+    found: dict[str, dict[int, float]] = {}
+    ratios = []
+    for name in sys.argv[1:] or CURVES:
+        for value, work in CURVES[name].items():
+            found.setdefault(name, {})[value] = rate = run("sparkjet", work).rate
+            line = f"{name} {value:10,}: {rate / 1e6:.3f} M rows/s, epochs of {work.batch / rate:.2f} s"
+            print(line, file=sys.stderr, flush=True)
+        (first, slowest), *_, (last, fastest) = found[name].items()
+        what = f"T1 with {last:,} {name}, slope {slope(found[name]):+.2f}"
+        ratios.append(Ratio("T11", what, Goal(f"{first:,} {name}"), (fastest / slowest,), fastest, slowest))
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / "growth.json").write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
+    draw(found)
+    return ratios
+
+
+if __name__ == "__main__":
+    main(study)
