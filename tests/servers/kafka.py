@@ -119,7 +119,8 @@ class KafkaServer:
         self._settings = self._home / "server.properties"
         self._settings.write_text("".join(f"{name}={value}\n" for name, value in chosen.items()))
         cluster = urlsafe_b64encode(uuid4().bytes).decode().rstrip("=")
-        options = ["-t", cluster, "-c", str(self._settings)]
+        # With "=": an id may begin with a hyphen.
+        options = [f"--cluster-id={cluster}", "-c", str(self._settings)]
         if transaction_version is not None:
             options += ["--feature", f"transaction.version={transaction_version}"]
         if secure:
