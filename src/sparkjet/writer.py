@@ -213,10 +213,8 @@ class StreamWriter:
             return ConsoleSink(options.number("numRows", default=20), truncate=options.flag("truncate", default=True))
         if self._format == "memory":
             return MemorySink(self.name or "", self._steps.source.sparkSession)
-        if self._format == "postgres":
-            return _postgres(options)
-        if self._format == "kafka":
-            return _kafka(options)
+        if self._format in _EXTRAS:
+            return _EXTRAS[self._format](options)
         path = options.get("path")
         if path is None:
             message = 'start: format("files") needs a directory: start("…") or option("path", "…").'
@@ -247,3 +245,7 @@ def _kafka(options: Options) -> Sink:
         message = f'format("kafka") needs {error.name}: pip install "sparkjet[kafka]".'
         raise AnalysisError(message) from error
     return KafkaSink(KafkaSettings.of(options))
+
+
+_EXTRAS = {"kafka": _kafka, "postgres": _postgres}
+"""Sinks whose libraries not everyone needs."""
