@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 pytest.register_assert_rewrite("sparkjet.testing.sink_contract")
 pytest_plugins = ["scripts.doc_examples", "tests.servers.fixtures", "pytester"]
 
+JVMS = {"spark", "kafka", "kafka_old", "kafka_secure"}
+"""Fixtures that start Java."""
+
 # Before any JVM: naive datetimes of rows are read in the process's zone, and a test must not depend on the machine's.
 os.environ["TZ"] = "UTC"
 time.tzset()
@@ -56,7 +59,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks what needs a session, so that `-m "not spark"` starts no JVM."""
+    """Marks what needs a session or a broker, so that `-m "not spark"` starts no JVM."""
     for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
+        if not JVMS.isdisjoint(getattr(item, "fixturenames", ())):
             item.add_marker("spark")

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 FENCE = re.compile(r"^(?P<indent> *)```(?P<info>[^\n`]*)\n(?P<body>.*?)^(?P=indent)```[ ]*$", re.MULTILINE | re.DOTALL)
 HEADING = re.compile(r"^#+ +(.+?)[ #]*$", re.MULTILINE)
-SERVER = "postgres_dsn"
-"""Name under which a page finds a database, from the fixture of that name."""
+SERVERS = ("postgres_dsn", "kafka_servers")
+"""Names under which a page finds a server, from the fixtures of these names."""
 LINK = re.compile(r"\]\((?!https?:|mailto:)([^)\s#]*)(?:#([^)\s]*))?[^)]*\)")
 
 
@@ -83,12 +83,12 @@ class Page(pytest.File):
                     blocks.append((code, fence["body"]))
         if blocks:
             source = "\n".join(body for _, body in blocks)
-            needs_server = SERVER in source
-            run = self.runner([code for code, _ in blocks], needs_spark=uses_spark(source), needs_server=needs_server)
+            servers = [name for name in SERVERS if name in source]
+            run = self.runner([code for code, _ in blocks], needs_spark=uses_spark(source), servers=servers)
             yield pytest.Function.from_parent(self, name="examples", callobj=run)
         yield pytest.Function.from_parent(self, name="links", callobj=lambda: self.check_links(text))
 
-    def runner(self, blocks: list[CodeType], *, needs_spark: bool, needs_server: bool) -> Callable[..., None]:
+    def runner(self, blocks: list[CodeType], *, needs_spark: bool, servers: list[str]) -> Callable[..., None]:
         """A test function that runs the blocks in order, in one namespace and an empty directory."""
 
         def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **given: SparkSession | str) -> None:
@@ -105,16 +105,17 @@ class Page(pytest.File):
         def run_with_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: SparkSession) -> None:
             run(tmp_path, monkeypatch, spark=spark)
 
-        def run_with_server(
-            tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: SparkSession, postgres_dsn: str
+        def run_with_servers(
+            tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: SparkSession, request: pytest.FixtureRequest
         ) -> None:
-            run(tmp_path, monkeypatch, spark=spark, postgres_dsn=postgres_dsn)
+            found: dict[str, str] = {name: request.getfixturevalue(name) for name in servers}
+            run(tmp_path, monkeypatch, spark=spark, **found)
 
         def run_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             run(tmp_path, monkeypatch)
 
-        if needs_server:
-            return run_with_server
+        if servers:
+            return run_with_servers
         return run_with_spark if needs_spark else run_without
 
     def check_links(self, text: str) -> None:

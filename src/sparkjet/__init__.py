@@ -9,12 +9,14 @@ from sparkjet.errors import (
     LostTransactionError,
     RecoveryError,
     SinkError,
+    SourceError,
     SparkjetError,
     UnsettledError,
 )
 from sparkjet.python_aggregates import python_aggregate
 from sparkjet.query import StreamingQuery
 from sparkjet.reading import read_files
+from sparkjet.sources import register_sources
 from sparkjet.starting import start
 from sparkjet.stream import Stream, stream
 from sparkjet.time import (
@@ -44,6 +46,7 @@ __all__ = [
     "PolicySettings",
     "RecoveryError",
     "SinkError",
+    "SourceError",
     "SparkjetError",
     "Step",
     "Stream",
@@ -62,6 +65,7 @@ __all__ = [
     "no_throttling",
     "python_aggregate",
     "read_files",
+    "register_sources",
     "session_window",
     "start",
     "stream",

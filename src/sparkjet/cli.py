@@ -1,13 +1,14 @@
-"""The command line: what a query has left in PostgreSQL, and its settlement by the record."""
+"""The command line: what a query has left in PostgreSQL and Kafka, and its settlement by the record."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
 from sparkjet.engine.log import RecordLog
 from sparkjet.errors import AnalysisError, RecoveryError, SparkjetError
@@ -16,7 +17,6 @@ from sparkjet.snapshots import DirectoryStore
 
 if TYPE_CHECKING:
     from sparkjet.engine.record import Record
-    from sparkjet.sinks.postgres.transactions import Found
 
 DECIDED, STRAY, OPEN, UNKNOWN = "decided", "stray", "open", "unknown"
 MEANINGS = {
@@ -26,9 +26,29 @@ MEANINGS = {
     UNKNOWN: "of a later run than the record: left, as this checkpoint is not the newest copy",
 }
 _DESCRIPTION = (
-    "Lists the transactions that a query has prepared in PostgreSQL, with their age and what its record says of them. "
-    "The password comes from PGPASSWORD or libpq's password file."
+    "Lists the transactions that a query has prepared, in PostgreSQL or with --kafka in Kafka, with their age and what "
+    "its record says of them. PostgreSQL's password comes from PGPASSWORD or libpq's password file."
 )
+
+
+class Open(Protocol):
+    """A prepared transaction, as a server lists it."""
+
+    @property
+    def gid(self) -> str:
+        """Its id."""
+
+    @property
+    def takeover(self) -> int:
+        """Number of the driver's takeover."""
+
+    @property
+    def epoch(self) -> int:
+        """Number of the epoch."""
+
+    @property
+    def since(self) -> datetime:
+        """When it was prepared, or began."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -38,23 +58,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
     txns = commands.add_parser("txns", help="prepared transactions of a query", description=_DESCRIPTION)
     txns.add_argument("checkpoint", help="the query's checkpointLocation")
     txns.add_argument("--dsn", default="", help="how to connect, as libpq has it: host=… dbname=… user=…")
+    txns.add_argument(
+        "--kafka", metavar="FILE", help="librdkafka's properties, a line each: bootstrap.servers=host:port"
+    )
     txns.add_argument("--settle", action="store_true", help="end what the record decides about, and nothing else")
     chosen = parser.parse_args(arguments)
     try:
-        return transactions(chosen.checkpoint, chosen.dsn, settle=chosen.settle)
+        record = _record(chosen.checkpoint)
+        if chosen.kafka is not None:
+            return in_kafka(record, _properties(chosen.kafka), settle=chosen.settle)
+        return in_postgres(record, chosen.dsn, settle=chosen.settle)
     except SparkjetError as error:
         print(f"sparkjet: {error}", file=sys.stderr)
         return 1
 
 
-def transactions(checkpoint: str, dsn: str, *, settle: bool) -> int:
+def in_postgres(record: Record, dsn: str, *, settle: bool) -> int:
     """List a query's prepared transactions, and settle them by its newest record if told to.
 
     It may run beside the query: it only ends what no driver can decide about any more.
 
     Raises:
-        RecoveryError: There is no record.
-        SinkError: The server cannot be reached, or refuses.
+        AnalysisError: The server cannot be reached.
+        SinkError: The server refuses.
     """
     try:
         import psycopg  # noqa: PLC0415 - the extra is optional
@@ -64,7 +90,6 @@ def transactions(checkpoint: str, dsn: str, *, settle: bool) -> int:
     except ImportError as error:
         message = f'txns needs {error.name}: pip install "sparkjet[postgres]".'
         raise AnalysisError(message) from error
-    record = _record(checkpoint)
     try:
         with closing(connect(dsn)) as connection:
             found = prepared(connection, prefix_of(record.query))
@@ -74,6 +99,45 @@ def transactions(checkpoint: str, dsn: str, *, settle: bool) -> int:
         raise AnalysisError(message) from None
     except psycopg.Error as error:
         raise AnalysisError(explain(error)) from error
+    server = PostgresTransactions(dsn)
+
+    def commit() -> None:
+        for decided in record.transactions:
+            if decided.handle.get("way") == "prepared":
+                server.commit(decided.handle, lambda: None)
+
+    return _report(record, found, commit, server.roll_back, settle=settle)
+
+
+def in_kafka(record: Record, properties: Mapping[str, str], *, settle: bool) -> int:
+    """As :func:`in_postgres`, for open transactions of Kafka.
+
+    Raises:
+        AnalysisError: A property is wrong.
+        SinkError: The brokers cannot be reached, or refuse.
+    """
+    # None of these needs librdkafka: what ends transactions is sent by ourselves.
+    from sparkjet.sinks.kafka.access import Access  # noqa: PLC0415 - on use only
+    from sparkjet.sinks.kafka.transactions import KafkaTransactions  # noqa: PLC0415 - as above
+
+    brokers = KafkaTransactions(Access.of(properties))
+
+    def commit() -> None:
+        for decided in record.transactions:
+            if decided.handle.get("way") == "kafka":
+                brokers.commit(decided.handle, lambda: None)
+
+    return _report(record, brokers.open_of(record.query), commit, brokers.roll_back, settle=settle)
+
+
+def _report(
+    record: Record,
+    found: Sequence[Open],
+    commit: Callable[[], None],
+    roll_back: Callable[[Sequence[str]], None],
+    *,
+    settle: bool,
+) -> int:
     now = datetime.now(timezone.utc)
     print(f"query {record.query}, epoch {record.epoch}: {len(found)} prepared transactions")
     for each in found:
@@ -81,20 +145,18 @@ def transactions(checkpoint: str, dsn: str, *, settle: bool) -> int:
         print(f"{kind:8} {str(now - each.since).partition('.')[0]:>16} {each.gid}  ({MEANINGS[kind]})")
     if not settle:
         return 0
-    server = PostgresTransactions(dsn)
-    for decided in record.transactions:
-        if decided.handle.get("way") == "prepared":
-            server.commit(decided.handle, lambda: None)
+    commit()
     strays = [each.gid for each in found if verdict(each, record) == STRAY]
-    server.roll_back(strays)
+    roll_back(strays)
     committed = sum(verdict(each, record) == DECIDED for each in found)
     print(f"committed {committed}, rolled back {len(strays)}, left {len(found) - committed - len(strays)}")
     return 0
 
 
-def verdict(found: Found, record: Record) -> str:
+def verdict(found: Open, record: Record) -> str:
     """What a record says of a prepared transaction: one of the keys of :data:`MEANINGS`."""
     decided = {gid for each in record.transactions for gid, _ in each.handle.get("slots", ())}
+    decided |= {slot["id"] for each in record.transactions for slot in each.handle.get("transactions", ())}
     if found.gid in decided:
         return DECIDED
     if found.takeover > record.takeover:
@@ -110,3 +172,13 @@ def _record(checkpoint: str) -> Record:
         message = f'txns: "{checkpoint}" holds no record of a query. Give its checkpointLocation.'
         raise RecoveryError(message)
     return newest[1]
+
+
+def _properties(file: str) -> dict[str, str]:
+    try:
+        lines = [line.strip() for line in Path(file).read_text(encoding="utf-8").splitlines()]
+    except OSError as error:
+        message = f'--kafka: "{file}" cannot be read: {error.strerror}.'
+        raise AnalysisError(message) from error
+    pairs = (line.partition("=") for line in lines if line and not line.startswith("#"))
+    return {name.strip(): value.strip() for name, _, value in pairs}

@@ -30,6 +30,10 @@ class SinkError(SparkjetError):
     """An external system refused rows or could not be reached; nothing is lost, mend the cause and start again."""
 
 
+class SourceError(SparkjetError):
+    """An external system could not be read, or no longer has what is to be read; nothing was skipped."""
+
+
 class LostTransactionError(SparkjetError):
     """What a decided transaction had prepared is gone from the external system: rows are lost."""
 

@@ -61,8 +61,17 @@ POSTGRES_OPTIONS: Mapping[str, str] = {
 }
 """Options of ``format("postgres")``."""
 
+KAFKA_OPTIONS: Mapping[str, str] = {
+    "kafka.*": "Properties of librdkafka, kafka.bootstrap.servers at least. Never logged or recorded.",
+    "topic": "Where rows go; wins over a column topic.",
+    "numPartitions": "Most transactions of an epoch (16).",
+    "onLostTransaction": "fail (default) or continue, when the brokers have dropped what was decided.",
+}
+"""Options of ``format("kafka")``."""
+
 SINK_OPTIONS: Mapping[str, Mapping[str, str]] = {
     "files": FILE_OPTIONS,
+    "kafka": KAFKA_OPTIONS,
     "postgres": POSTGRES_OPTIONS,
     "memory": {},
     "console": CONSOLE_OPTIONS,
@@ -88,14 +97,23 @@ class Options:
         """
         known = [*QUERY_OPTIONS, *OUTPUT_OPTIONS, *SINK_OPTIONS.get(sink, {})]
         lowered = {name.lower() for name in known}
+        families = tuple(name[:-1] for name in lowered if name.endswith(".*"))
         for lower, (name, _) in self._given.items():
-            if lower not in lowered:
+            if lower not in lowered and not lower.startswith(families):
                 message = f'option: "{name}" is no option of format("{sink}"); {nearest(name, known)}'
                 raise AnalysisError(message)
 
     def get(self, name: str) -> str | None:
         """Text of an option, None if it was not given."""
         return self._given[name.lower()][1] if name.lower() in self._given else None
+
+    def beginning_with(self, prefix: str) -> dict[str, str]:
+        """Texts of the options whose names begin with a prefix, by the rest of the name in lower case.
+
+        >>> Options({"Kafka.Linger.ms": "5", "topic": "out"}).beginning_with("kafka.")
+        {'linger.ms': '5'}
+        """
+        return {lower[len(prefix) :]: text for lower, (_, text) in self._given.items() if lower.startswith(prefix)}
 
     def flag(self, name: str, *, default: bool = False) -> bool:
         """A true-or-false option."""

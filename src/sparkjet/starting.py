@@ -178,7 +178,8 @@ def _warn(plan: Plan, name: str | None, guarantee: Guarantee) -> None:
             logger.warning("sink %r of query %s gives %s, not exactly-once", output.name, name or "", promise)
     for each in plan.inputs:
         watermark = each.watermark
-        if watermark.by and not watermark.substreams and watermark.discover is None:
+        told = watermark.substreams or watermark.partitions
+        if watermark.by and not told and watermark.discover is None:
             logger.warning(
                 "query %s: substreams by %s are not waited for before their first row, which may be late. List them "
                 'with substreams=[…] or wait for them with discover="2 minutes".',

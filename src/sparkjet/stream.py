@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ from typing_extensions import Self
 
 from sparkjet.columns import SUBSTREAM, TIME, quoted, substream_id
 from sparkjet.engine.inputs import Input, Watermark
-from sparkjet.engine.inspection import check_source, streaming_sources
+from sparkjet.engine.inspection import check_source, partition_columns, streaming_sources
 from sparkjet.errors import AnalysisError, nearest
 from sparkjet.grouping import GroupedStream
 from sparkjet.selectable import Selectable
@@ -25,6 +26,12 @@ if TYPE_CHECKING:
     from sparkjet.time import PolicySettings, Throttle
     from sparkjet.time.durations import Duration
     from sparkjet.windows import SessionWindow, Window
+
+
+logger = logging.getLogger("sparkjet")
+
+PARTITION = ("topic", "partition")
+"""Columns that name a partition of Kafka."""
 
 
 class Stream(Selectable):
@@ -73,7 +80,9 @@ class Stream(Selectable):
             eventTime: Name of a timestamp column. Rows in which it is null are dropped, counted and reported.
             policy: A policy such as ``sj.limiting_lag("5 minutes")``; a bare duration means ``limiting_lag``.
             by: Column or columns that name the substream, e.g. ``"partition"``; their text joined by ``/`` is its
-                name. Without it all rows are one substream.
+                name. Without it all rows are one substream; but those of ``sparkjet-kafka``, as long as they have
+                the columns topic and partition, are one for each (``"clicks/0"``). Nobody has to list or discover
+                those: a partition is waited for from the moment it exists.
             substreams: Names of substreams to wait for from the start. One that is not listed and appears late may
                 find its first rows late.
             discover: Processing time from the query's first start in which no window is closed, so that substreams
@@ -105,6 +114,14 @@ class Stream(Selectable):
         if isinstance(substreams, str) or (substreams and not columns):
             message = f"withWatermark: substreams={substreams!r} must be a list of names, and needs by=…"
             raise AnalysisError(message)
+        partitions = partition_columns(self._steps.shape)
+        if not columns and partitions == PARTITION:
+            columns = PARTITION
+        elif not columns and partitions is not None:
+            logger.warning(
+                "withWatermark: without the columns topic and partition all partitions of Kafka are one substream, and "
+                "rows of a slow one may be late. Keep both columns, or name others with by=…"
+            )
         settings = Watermark(
             event_time=eventTime,
             policy=limiting_lag(policy) if not hasattr(policy, "create") else policy,
@@ -114,6 +131,7 @@ class Stream(Selectable):
             idle_timeout=_optional(idleTimeout, "idleTimeout"),
             substream_timeout=_optional(substreamTimeout, "substreamTimeout"),
             throttle=throttle,
+            partitions=columns in (PARTITION, PARTITION[1:]) and set(columns) <= set(partitions or ()),
         )
         hidden = {TIME: F.unix_micros(quoted(eventTime)), SUBSTREAM: substream_id(columns)}
         source = self._steps.shape.withColumns(hidden)

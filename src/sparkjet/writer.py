@@ -55,7 +55,7 @@ class StreamWriter:
         self._own: Sink | None = None
 
     def format(self, source: str | Sink) -> Self:
-        """Choose the sink: ``files``, ``postgres``, ``memory`` or ``console``; see also :meth:`foreachBatch`.
+        """Choose the sink: one of :data:`sparkjet.options.SINK_OPTIONS`; see also :meth:`foreachBatch`.
 
         Or a sink of your own: an object of the protocol :class:`sparkjet.sinks.Sink`, one for each output.
         """
@@ -183,7 +183,7 @@ class StreamWriter:
     @property
     def keeps_files(self) -> bool:
         """Whether the output outlives the session, so that its query needs a home that does."""
-        return self._own is not None or self._format in {"files", "postgres"}
+        return self._own is not None or self._format in {"files", "kafka", "postgres"}
 
     def _finished(self, rows: DataFrame) -> DataFrame:
         return self._steps.apply(rows).drop(*HIDDEN)
@@ -213,8 +213,8 @@ class StreamWriter:
             return ConsoleSink(options.number("numRows", default=20), truncate=options.flag("truncate", default=True))
         if self._format == "memory":
             return MemorySink(self.name or "", self._steps.source.sparkSession)
-        if self._format == "postgres":
-            return _postgres(options)
+        if self._format in _EXTRAS:
+            return _EXTRAS[self._format](options)
         path = options.get("path")
         if path is None:
             message = 'start: format("files") needs a directory: start("…") or option("path", "…").'
@@ -235,3 +235,17 @@ def _postgres(options: Options) -> Sink:
         message = f'format("postgres") needs {error.name}: pip install "sparkjet[postgres]".'
         raise AnalysisError(message) from error
     return PostgresSink(PostgresSettings.of(options))
+
+
+def _kafka(options: Options) -> Sink:
+    try:
+        from sparkjet.sinks.kafka.settings import KafkaSettings  # noqa: PLC0415 - the extra is optional
+        from sparkjet.sinks.kafka.sink import KafkaSink  # noqa: PLC0415 - as above
+    except ImportError as error:
+        message = f'format("kafka") needs {error.name}: pip install "sparkjet[kafka]".'
+        raise AnalysisError(message) from error
+    return KafkaSink(KafkaSettings.of(options))
+
+
+_EXTRAS = {"kafka": _kafka, "postgres": _postgres}
+"""Sinks whose libraries not everyone needs."""

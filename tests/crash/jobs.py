@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -165,6 +166,22 @@ def _table(spark: SparkSession, place: Place, rules: Rules, prepared: str = "alw
     return [files, table]
 
 
+def _topic(spark: SparkSession, place: Place, rules: Rules) -> list[StreamWriter]:
+    """The same results into files and, beside them, into the topic that lies in the query's directory."""
+    from pyspark.sql import functions as F
+
+    from sparkjet import functions as J
+
+    aggregates = [J.count().alias("rows"), J.sum("n").alias("total"), J.avg("n").alias("mean")]
+    results = skewed_stream(spark, place, rules).groupBy(sj_window(rules), *rules.keys).agg(*aggregates)
+    files = results.writeStream.format("files").option("path", place.out)
+    files.options(checkpointLocation=place.home, lateRowsPath=place.late, statePartitions=2)
+    times = (F.unix_micros(F.col(f"window.{end}")).alias(end) for end in ("start", "end"))
+    value = F.to_json(F.struct(*times, *rules.keys, *rules.aggregates), {"ignoreNullFields": "false"})
+    records = results.select(F.col("key"), value.alias("value")).writeStream.format("kafka")
+    return [files, records.options(**json.loads((place.root / "kafka.json").read_text()))]
+
+
 def _stacks(spark: SparkSession, place: Place, rules: Rules) -> list[StreamWriter]:
     from sparkjet import functions as J
 
@@ -220,6 +237,8 @@ _PLAIN = {
         # The same beside it in PostgreSQL, by prepared transactions and by publishing after the decision.
         Job("prepared", _SUMMED, _table),
         Job("outbox", _SUMMED, partial(_table, prepared="never")),
+        # The same beside it in a Kafka topic.
+        Job("topic", _SUMMED, _topic),
         # The two stacks, with substreams that are found on the way.
         Job(
             "stacks",

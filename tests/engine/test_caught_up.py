@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 import sparkjet as sj
-from sparkjet.engine.caught_up import caught_up
+from sparkjet.engine.caught_up import announced, caught_up
 from sparkjet.engine.inputs import Input, Watermark
 from sparkjet.time import limiting_lag
 from tests.feed import START
@@ -57,6 +57,21 @@ def test_each_input_is_judged_by_its_own_sources() -> None:
     sources = [source(1, 2), source(1, 1), source(1, None)]
     assert caught_up(inputs, sources, ["1/a", "2/a"]) == {"1/a": False, "2/a": None}
     assert caught_up(inputs, sources[:2], ["1/a", "2/a"]) == {"1/a": None, "2/a": None}
+
+
+def test_only_partitions_of_a_source_are_announced_and_each_to_its_input() -> None:
+    def partitioned(prefix: str, *by: str) -> Input:
+        return Input(prefix, Watermark("ts", limiting_lag(0), by=by, partitions=True), 1)
+
+    inputs = [partitioned("1/", "topic", "partition"), an_input("2/"), partitioned("3/", "partition")]
+    offsets = ['{"a": {"0": 0, "10": 4}}', '{"logOffset": 3}', '{"b": {"0": 0}}']
+    assert list(announced(inputs, offsets)) == ["1/a/0", "1/a/10", "3/0"]
+    # A source that has not been asked yet has no offset.
+    assert list(announced(inputs, ["-", "-", offsets[2]])) == ["3/0"]
+    # One source of two inputs is one in the batch.
+    twice = [partitioned("1/", "topic", "partition"), partitioned("2/", "topic", "partition")]
+    assert list(announced(twice, ['{"b": {"0": 0}}'])) == ["1/b/0", "2/b/0"]
+    assert not list(announced([*twice, an_input("3/")], offsets[:2]))
 
 
 def shelf_source() -> type[DataSource]:  # noqa: C901 - two small classes, not one long function

@@ -149,7 +149,10 @@ class PlainDriver:
         store = DirectoryStore(orders.home / "snapshots")
         store.open("checkpointLocation")
         self._log = RecordLog(store)
-        self._outputs = Outputs({"results": PlainSink(orders, self._reached)}, orders.patience)  # type: ignore[dict-item]
+        self._outputs = Outputs({"results": self._sink()}, orders.patience)
+
+    def _sink(self) -> Any:
+        return PlainSink(self._orders, self._reached)
 
     def run(self) -> None:
         """Recover, then run the epochs that no record names."""

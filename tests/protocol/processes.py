@@ -5,7 +5,9 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+from collections.abc import Callable
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from typing import Any
 
 from typing_extensions import Self
@@ -22,10 +24,11 @@ class Process:
     """One driver process; a context manager that leaves none behind."""
 
     orders: Orders
+    body: Callable[[Orders, Connection], None] = main
 
     def __enter__(self) -> Self:
         self._pipe, theirs = _context.Pipe()
-        self._process = _context.Process(target=main, args=(self.orders, theirs), daemon=True)
+        self._process = _context.Process(target=self.body, args=(self.orders, theirs), daemon=True)
         self._process.start()
         theirs.close()
         return self

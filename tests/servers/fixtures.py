@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from tests.servers.kafka import KafkaServer
     from tests.servers.postgres import PostgresServer
 
 REQUIRED = "SPARKJET_SERVERS_REQUIRED"
@@ -54,3 +55,44 @@ def postgres_dsn(dsn: str) -> str:
 def dsn(postgres: PostgresServer) -> str:
     """A database of the test's own, on the server that can prepare."""
     return postgres.database(f"t{uuid.uuid4().hex}")
+
+
+def broker(
+    *, transaction_version: int | None = None, secure: bool = False, find: Callable[[], Path] | None = None
+) -> Iterator[KafkaServer]:
+    """A running Kafka broker; ``find`` looks for its jars."""
+    # Not at the top: pytest loads this for every test, and most need no broker.
+    from tests.servers.kafka import KafkaServer, NoKafkaError, jars
+
+    try:
+        classes = (find or jars)()
+    except NoKafkaError as error:
+        if os.environ.get(REQUIRED):
+            raise
+        pytest.skip(str(error))
+    with KafkaServer(transaction_version=transaction_version, secure=secure, classes=classes) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[KafkaServer]:
+    """A broker as it comes; tests share it and make topics of their own."""
+    yield from broker()
+
+
+@pytest.fixture
+def kafka_servers(kafka: KafkaServer) -> str:
+    """Its address under the name that pages use."""
+    return kafka.bootstrap
+
+
+@pytest.fixture(scope="session")
+def kafka_old() -> Iterator[KafkaServer]:
+    """A broker whose upgrade from 3.x was not finished: ``transaction.version`` is 0."""
+    yield from broker(transaction_version=0)
+
+
+@pytest.fixture(scope="session")
+def kafka_secure() -> Iterator[KafkaServer]:
+    """A broker whose clients come over TLS with SASL/SCRAM."""
+    yield from broker(secure=True)

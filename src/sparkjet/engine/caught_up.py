@@ -1,8 +1,9 @@
-"""Whether substreams have been read to their end, as far as Spark's progress tells."""
+"""What the offsets of sources tell of substreams: which there are, and whether they have been read to their end."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import json
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -43,6 +44,36 @@ def caught_up(
                 name = full_name.removeprefix(each.prefix)
                 answers[full_name] = _all(_at_end(name, s.get("endOffset"), s.get("latestOffset")) for s in own)
     return answers
+
+
+def announced(inputs: Sequence[Input], offsets: Sequence[str]) -> Iterator[str]:
+    """Full names of the substreams that are in the offsets of a batch, with rows or without.
+
+    Args:
+        inputs: The query's inputs, in the order of Spark's sources.
+        offsets: The end offset of each source, as Spark wrote it.
+
+    >>> from sparkjet.engine.inputs import Input, Watermark
+    >>> from sparkjet.time import limiting_lag
+    >>> one = Input("", Watermark("ts", limiting_lag(0), by=("topic", "partition"), partitions=True), sources=1)
+    >>> list(announced([one], ['{"clicks": {"0": 5, "1": 0}}']))
+    ['clicks/0', 'clicks/1']
+    """
+    if len(offsets) not in {1, sum(each.sources for each in inputs)}:
+        # Some of several sources are read by two inputs: whose offset is whose cannot be told.
+        return
+    position = 0
+    for each in inputs:
+        own = offsets[position : position + each.sources]
+        if len(offsets) == 1:
+            # One source that several inputs read is one in the batch.
+            own = offsets
+        position += each.sources
+        if each.watermark.partitions:
+            for offset in own:
+                for path in _leaves(json.loads(offset)) if offset != "-" else ():
+                    name = path if len(each.watermark.by) > 1 else path.rpartition("/")[2]
+                    yield each.prefix + name
 
 
 def caught_up_by(

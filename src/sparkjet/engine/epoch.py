@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from sparkjet.engine.aggregation import InputBatch, aggregate
+from sparkjet.engine.caught_up import announced
 from sparkjet.engine.plan import Rows
 from sparkjet.engine.progress import EpochProgress
 from sparkjet.engine.results import Results
@@ -77,6 +78,10 @@ class Epoch:
         for name in list(self._aggregations):
             self._results.accept(name, self._aggregations.pop(name))
         self.progress.count(self._results.outcomes.values())
+        if work.batch_id is not None and any(each.watermark.partitions for each in self._parts.plan.inputs):
+            # Before the watermark moves: a partition without rows yet would find its first ones late.
+            for substream in announced(self._parts.plan.inputs, self._checkpoint.end_offsets(work.batch_id)):
+                tracker.add(substream, work.now)
         for substream, timestamp in self._highest.items():
             tracker.report(substream, timestamp, work.now)
         self._reached(Step.AGGREGATED)

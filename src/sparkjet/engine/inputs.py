@@ -26,6 +26,8 @@ class Watermark:
     idle_timeout: int | None = None
     substream_timeout: int | None = None
     throttle: Throttle | None = None
+    partitions: bool = False
+    """Whether the substreams are a source's partitions, which its offsets name before they have rows."""
 
     @property
     def awaited(self) -> tuple[str, ...]:

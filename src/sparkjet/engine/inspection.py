@@ -24,8 +24,13 @@ REFUSED = {
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-KEEPING = ("avro", "csv", "json", "kafka", "orc", "parquet", "rate", "rate-micro-batch", "text", "xml")
-"""Sources of Spark's that still have a batch after Spark has committed it."""
+KEEPING = (
+    "avro", "csv", "json", "kafka", "orc", "parquet", "rate", "rate-micro-batch", "sparkjet-kafka", "text", "xml",
+)  # fmt: skip
+"""Sources that still have a batch after Spark has committed it."""
+
+PARTITIONED = "sparkjet-kafka"
+"""A source whose offsets name all its partitions, those without rows too."""
 
 
 def check_source(df: object) -> None:
@@ -56,6 +61,20 @@ def check_source(df: object) -> None:
 def streaming_sources(df: DataFrame) -> int:
     """Number of Spark's sources that a streaming DataFrame reads."""
     return sum(_children(node) == [] for node in _streaming_nodes(df._jdf.queryExecution().analyzed()))
+
+
+def partition_columns(df: DataFrame) -> tuple[str, ...] | None:
+    """The columns that name the partitions of our Kafka source, None if a streaming DataFrame reads something else.
+
+    Only those that still are what the source delivered: something else may have taken their names.
+    """
+    plan = df._jdf.queryExecution().analyzed()
+    leaves = [node for node in _streaming_nodes(plan) if _children(node) == []]
+    if len(leaves) != 1 or leaves[0].nodeName() != "StreamingRelationV2" or leaves[0].sourceName() != PARTITIONED:
+        return None
+    delivered = {_id(attribute) for attribute in _listed(leaves[0].output())}
+    kept = {attribute.name() for attribute in _listed(plan.output()) if _id(attribute) in delivered}
+    return tuple(name for name in ("topic", "partition") if name in kept)
 
 
 def acknowledging_source(df: DataFrame) -> str | None:

@@ -1,0 +1,137 @@
+"""Access: where the brokers are and how we prove who we are, from librdkafka's properties."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sparkjet.errors import AnalysisError
+from sparkjet.sinks.kafka.requests import Node
+from sparkjet.sinks.kafka.scram import HASHES
+
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+MECHANISMS = ("PLAIN", *HASHES)
+_DEFAULT_PORT = 9092
+_UNDERSTOOD = {
+    "sasl.mechanism",
+    "sasl.mechanisms",
+    "sasl.username",
+    "sasl.password",
+    "ssl.ca.location",
+    "ssl.ca.pem",
+    "ssl.certificate.location",
+    "ssl.key.location",
+    "ssl.key.password",
+    "ssl.endpoint.identification.algorithm",
+    "enable.ssl.certificate.verification",
+}
+
+
+@dataclass(frozen=True)
+class Access:
+    """How to connect; made by :meth:`of`.
+
+    Attributes:
+        servers: Brokers to ask first.
+        properties: librdkafka's properties, secrets included; never shown.
+    """
+
+    servers: tuple[Node, ...]
+    properties: Mapping[str, str] = field(repr=False)
+
+    @staticmethod
+    def of(properties: Mapping[str, str]) -> Access:
+        """The access behind some properties, which must be understood by librdkafka and by us alike.
+
+        Raises:
+            AnalysisError: Naming a property, and never what a secret one says.
+        """
+        for name in properties:
+            if name.startswith(("ssl.", "sasl.")) and name not in _UNDERSTOOD:
+                message = (
+                    f"kafka.{name}: commits are sent by sparkjet itself, which does not know this property. It knows "
+                    f"{', '.join(f'kafka.{each}' for each in sorted(_UNDERSTOOD))}, with PEM files."
+                )
+                raise AnalysisError(message)
+        access = Access(_servers(properties.get("bootstrap.servers", "")), dict(properties))
+        if access.protocol not in PROTOCOLS:
+            message = f"kafka.security.protocol: none of {', '.join(PROTOCOLS)}."
+            raise AnalysisError(message)
+        if access.uses_sasl and access.mechanism not in MECHANISMS:
+            message = (
+                f'kafka.sasl.mechanism: "{access.mechanism}" is none of {", ".join(MECHANISMS)}, which are those that '
+                "sparkjet can commit with."
+            )
+            raise AnalysisError(message)
+        if access.uses_sasl and not {"sasl.username", "sasl.password"} <= properties.keys():
+            message = f"kafka.sasl.mechanism={access.mechanism} needs kafka.sasl.username and kafka.sasl.password."
+            raise AnalysisError(message)
+        if access.uses_tls:
+            access.tls()
+        return access
+
+    @property
+    def protocol(self) -> str:
+        """One of :data:`PROTOCOLS`, if it is right."""
+        return self.properties.get("security.protocol", "PLAINTEXT").upper()
+
+    @property
+    def uses_tls(self) -> bool:
+        """Whether connections are encrypted."""
+        return self.protocol.endswith("SSL")
+
+    @property
+    def uses_sasl(self) -> bool:
+        """Whether we say who we are."""
+        return self.protocol.startswith("SASL")
+
+    @property
+    def mechanism(self) -> str:
+        """How we prove it."""
+        return self.properties.get("sasl.mechanism", self.properties.get("sasl.mechanisms", "")).upper()
+
+    def tls(self) -> ssl.SSLContext:
+        """A context for encrypted connections.
+
+        Raises:
+            AnalysisError: A file is missing, or is none in PEM format.
+        """
+        given = self.properties
+        try:
+            context = ssl.create_default_context(cafile=given.get("ssl.ca.location"), cadata=given.get("ssl.ca.pem"))
+            if "ssl.certificate.location" in given:
+                context.load_cert_chain(
+                    given["ssl.certificate.location"],
+                    given.get("ssl.key.location"),
+                    # A function, and not None: without a password Python would ask for one on the terminal.
+                    lambda: given.get("ssl.key.password", ""),
+                )
+        except (OSError, ValueError) as error:
+            message = (
+                "kafka.ssl.*: a file of certificates or keys cannot be read, is not in PEM format, or its password is "
+                f"wrong ({type(error).__name__})."
+            )
+            raise AnalysisError(message) from None
+        if given.get("ssl.endpoint.identification.algorithm", "https").lower() == "none":
+            context.check_hostname = False
+        if given.get("enable.ssl.certificate.verification", "true").lower() == "false":
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        return context
+
+
+def _servers(listed: str) -> tuple[Node, ...]:
+    found = []
+    for each in filter(None, (part.strip() for part in listed.split(","))):
+        host, colon, port = each.rpartition("://")[2].rpartition(":")
+        if not colon or port.endswith("]"):
+            host, port = each.rpartition("://")[2], str(_DEFAULT_PORT)
+        if not port.isdecimal():
+            message = f'kafka.bootstrap.servers: "{each}" is no host:port.'
+            raise AnalysisError(message)
+        found.append(Node(host.strip("[]"), int(port)))
+    if not found:
+        message = 'start: format("kafka") needs option("kafka.bootstrap.servers", "host:port, …").'
+        raise AnalysisError(message)
+    return tuple(found)

@@ -1,0 +1,57 @@
+"""Names of transactions: what a driver can tell of a transactional id, and which ids are its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timezone
+
+from sparkjet.sinks.protocol import TransactionId
+
+_BEGINNING = "sparkjet"
+_PARTS = 5
+_UNKNOWN = datetime.fromtimestamp(0, timezone.utc)
+
+
+def prefix_of(query: str, sink: str | None = None, transaction: TransactionId | None = None) -> str:
+    """What the transactional ids of a query begin with, of one sink, of one transaction.
+
+    >>> prefix_of("q", "results", TransactionId("q", "results", 1, 7, 0))
+    'sparkjet/q/results/000001-000000007-0/'
+    """
+    parts = [_BEGINNING, query, sink, None if transaction is None else str(transaction)]
+    return "".join(f"{part}/" for part in parts if part is not None)
+
+
+@dataclass(frozen=True)
+class Found:
+    """An open transaction of ours, as a broker lists it.
+
+    Attributes:
+        gid: Its transactional id: ``sparkjet/query/sink/takeover-epoch-attempt/partition-task``.
+        since: When it began, if that was asked for.
+    """
+
+    gid: str
+    since: datetime = _UNKNOWN
+
+    @property
+    def sink(self) -> str:
+        """Name of the output that it belongs to."""
+        return self.gid.split("/")[2]
+
+    @property
+    def takeover(self) -> int:
+        """Number of the driver's takeover."""
+        return int(self.gid.split("/")[3].partition("-")[0])
+
+    @property
+    def epoch(self) -> int:
+        """Number of the epoch."""
+        return int(self.gid.split("/")[3].split("-")[1])
+
+    @staticmethod
+    def is_ours(name: str) -> bool:
+        """Whether an id has the form that we give ours."""
+        parts = name.split("/")
+        numbers = parts[3].split("-") if len(parts) == _PARTS else []
+        return len(numbers) == 3 and all(number.isdecimal() for number in numbers)  # noqa: PLR2004 - as above

@@ -1,0 +1,208 @@
+"""Producing Arrow batches into a transaction that is left open: the half of the sink that executors run.
+
+Spark sends this module to its workers, where sparkjet need not be installed; so it imports nothing of ours.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import confluent_kafka
+import pyarrow as pa
+
+SLOTS = "id string, rows long"
+"""What a task answers: one row if it has written something, none if it had no rows."""
+
+SLICE = 10_000
+SLICE_BYTES = 16 << 20
+"""What is handed over at once."""
+WAITING_BYTES = 64 << 20
+WAITING_ROWS = 200_000
+"""What may wait for the brokers, in a task's memory."""
+
+_REMEDIES = {
+    "MSG_SIZE_TOO_LARGE": "Raise the option kafka.message.max.bytes and the topic's max.message.bytes.",
+    "UNKNOWN_TOPIC_OR_PART": "Create the topic; the option topic or the column topic names it.",
+    "_UNKNOWN_TOPIC": "Create the topic; the option topic or the column topic names it.",
+    "_UNKNOWN_PARTITION": "The column partition names one that the topic does not have.",
+    "TOPIC_AUTHORIZATION_FAILED": "Allow the user to write to the topic.",
+    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": "Allow the user transactional ids that begin with sparkjet/.",
+    "INVALID_TRANSACTION_TIMEOUT": "Lower the option kafka.transaction.timeout.ms, or raise the brokers' limit.",
+    "NOT_ENOUGH_REPLICAS": "Too few replicas of the topic are in sync (min.insync.replicas).",
+    "_MSG_TIMED_OUT": "The brokers did not take the rows in kafka.message.timeout.ms.",
+    "_TIMED_OUT": "Check that the brokers run and that kafka.bootstrap.servers is right.",
+}
+
+
+class ProduceError(Exception):
+    """Kafka refused the rows of a task, or could not be reached; the message says what to do."""
+
+
+def explain(error: confluent_kafka.KafkaError) -> str:
+    """What librdkafka or a broker said, on one line, and the way out."""
+    said = " ".join(str(error.str()).split())
+    stop = "" if said.endswith(".") else "."
+    return f"Kafka: {error.name()}: {said}{stop} {_REMEDIES.get(error.name(), '')}".rstrip()
+
+
+@dataclass(frozen=True)
+class KafkaWriter:
+    """Writes rows into transactions of their own and leaves them open; stateless, so tasks may run it at any time.
+
+    Attributes:
+        properties: librdkafka's; hold the password and are never shown.
+        prefix: What the transactional ids of this epoch begin with; None to write without transactions.
+        topic: Where rows go that do not say so themselves.
+        patience: Seconds to wait for a broker at the beginning.
+    """
+
+    properties: Mapping[str, str] = field(repr=False)
+    prefix: str | None
+    topic: str | None
+    patience: float = 60.0
+
+    def write(
+        self, writer: str, batches: Iterable[pa.RecordBatch], before_prepare: Callable[[], None] = lambda: None
+    ) -> tuple[str, int]:
+        """Have the brokers take the rows; the transactional id and their number.
+
+        On its return every row is on the brokers, in a transaction that is open: the producer is gone without ending
+        it, and the driver commits it or rolls it back.
+
+        Args:
+            writer: Name of this attempt, never used twice.
+            batches: Rows; see :func:`sparkjet.sinks.kafka.columns.records`.
+            before_prepare: Called when everything has been handed over, for fault tests.
+
+        Raises:
+            ProduceError: A broker refused or could not be reached.
+        """
+        name = "" if self.prefix is None else f"{self.prefix}{writer}"
+        producer: Any = None
+        try:
+            # Reports of what went well would cost more than the rows.
+            properties = {**self.properties, "delivery.report.only.error": True}
+            producer = confluent_kafka.Producer({**properties, "transactional.id": name} if name else properties)
+            # One start for each transaction: with the numbers of another one a repeated commit would commit this.
+            if name:
+                producer.init_transactions(self.patience)
+                producer.begin_transaction()
+            queue = _Queue(producer)
+            for batch in batches:
+                size = 1 + batch.nbytes / max(1, batch.num_rows)
+                step = max(1, min(SLICE, int(SLICE_BYTES / size)))
+                for start in range(0, batch.num_rows, step):
+                    for topic, messages in _messages(batch.slice(start, step), self.topic):
+                        queue.put(topic, messages)
+                    queue.make_room(size)
+            before_prepare()
+            queue.drain()
+        except Exception as error:
+            # What a fenced producer raises is a SystemError at times.
+            if name and producer is not None:
+                with contextlib.suppress(Exception):
+                    producer.abort_transaction(1)
+            if isinstance(error, confluent_kafka.KafkaException):
+                raise ProduceError(explain(error.args[0])) from error
+            if isinstance(error, SystemError):
+                message = f"Kafka: the producer of {name!r} was shut out."
+                raise ProduceError(message) from error
+            raise
+        return name, queue.rows
+
+    def task(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The body of a Spark task, for ``mapInArrow``."""
+        from pyspark import TaskContext  # noqa: PLC0415 - the workers have it, plain processes need not
+
+        context = TaskContext.get()
+        assert context is not None  # noqa: S101 - only tasks call this
+        writer = f"{context.partitionId():05d}-{context.taskAttemptId()}"
+        slot = None
+        filled = (batch for batch in batches if batch.num_rows)
+        first = next(filled, None)
+        # Without rows there is nothing to connect for.
+        if first is not None:
+            slot = self.write(writer, _chain(first, filled))
+        names, rows = ([slot[0]], [slot[1]]) if slot else ([], [])
+        yield pa.record_batch({"id": pa.array(names, pa.string()), "rows": pa.array(rows, pa.int64())})
+
+
+class _Queue:
+    """Messages on their way to the brokers, as many as a task's memory should hold."""
+
+    def __init__(self, producer: Any) -> None:
+        self._producer = producer
+        self._failed: list[confluent_kafka.KafkaError] = []
+        self.rows = 0
+
+    def put(self, topic: str, messages: list[dict[str, Any]]) -> None:
+        """Hand messages over, in their order."""
+        if messages and "headers" in messages[0]:
+            for message in messages:
+                self._producer.produce(topic, on_delivery=self._delivered, **message)
+        elif self._producer.produce_batch(topic, messages, on_delivery=self._delivered) < len(messages):
+            self._failed += [message["_error"] for message in messages if "_error" in message][:1]
+        self.rows += len(messages)
+        self._producer.poll(0)
+        self._check()
+
+    def make_room(self, size: float) -> None:
+        """Wait until no more is waiting than may; ``size`` is that of a row, in bytes."""
+        # Librdkafka's own limit refuses some messages and takes others after them: their order would be lost.
+        most = min(WAITING_ROWS, WAITING_BYTES / size)
+        while len(self._producer) > most:
+            self._producer.poll(0.01)
+            self._check()
+
+    def drain(self) -> None:
+        """Wait until the brokers have everything."""
+        # Ends by itself: a message fails after message.timeout.ms.
+        while self._producer.flush(1.0):
+            self._check()
+        self._check()
+
+    def _delivered(self, error: confluent_kafka.KafkaError | None, _: object) -> None:
+        if error is not None:
+            self._failed.append(error)
+
+    def _check(self) -> None:
+        if self._failed:
+            raise confluent_kafka.KafkaException(self._failed[0])
+
+
+def _messages(part: pa.RecordBatch, topic: str | None) -> Iterable[tuple[str, list[dict[str, Any]]]]:
+    """Messages as librdkafka takes them, by topic, each topic's in their order."""
+    names = [name for name in part.schema.names if name != "topic"]
+    values = [_python(part.column(name), name) for name in names]
+    messages: list[dict[str, Any]]
+    if names == ["key", "value"]:
+        # A third of the time that the general case takes.
+        messages = [{"key": key, "value": value} for key, value in zip(*values, strict=True)]
+    else:
+        messages = [dict(zip(names, row, strict=True)) for row in zip(*values, strict=True)]
+    if topic is not None:
+        return [(topic, messages)]
+    by_topic: dict[str, list[dict[str, Any]]] = {}
+    for where, message in zip(part.column("topic").to_pylist(), messages, strict=True):
+        if where is None:
+            refused = "Kafka: the column topic is null in a row. Give each row its topic, or use the option topic."
+            raise ProduceError(refused)
+        by_topic.setdefault(where, []).append(message)
+    return by_topic.items()
+
+
+def _python(column: pa.Array, name: str) -> list[Any]:
+    values: list[Any] = column.to_pylist()
+    if name == "headers":
+        return [[(header["key"], header["value"]) for header in each or () if header] for each in values]
+    if name == "partition":
+        return [-1 if value is None else value for value in values]
+    return values
+
+
+def _chain(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield first
+    yield from rest

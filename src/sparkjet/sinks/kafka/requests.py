@@ -1,0 +1,212 @@
+"""The requests that settle transactions, each in the one version that is sent, with what it is answered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Generic, TypeVar
+
+from sparkjet.sinks.kafka.wire import Decoder, Encoder
+
+T = TypeVar("T")
+TRANSACTION = 1
+"""Kind of coordinator."""
+
+
+@dataclass(frozen=True)
+class Request(Generic[T]):
+    """A request and how to read its answer.
+
+    Attributes:
+        name: Of the request, for messages.
+        key: Its number in the protocol.
+        version: The version that is sent.
+        body: Its encoded fields.
+        parse: Reads the answer's fields.
+        is_flexible: Whether the version has compact fields and tags, headers included.
+    """
+
+    name: str
+    key: int
+    version: int
+    body: bytes
+    parse: Callable[[Decoder], T]
+    is_flexible: bool = False
+
+
+@dataclass(frozen=True)
+class Node:
+    """A broker's address."""
+
+    host: str
+    port: int
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A topic: the error's code, 0 without one, and its partitions."""
+
+    error: int
+    name: str
+    partitions: int
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """The brokers that are there, the id of their cluster, and the topics that were asked for."""
+
+    nodes: tuple[Node, ...]
+    cluster: str
+    topics: tuple[Topic, ...]
+
+
+@dataclass(frozen=True)
+class Described:
+    """A transactional id as its coordinator knows it; ``began`` and ``timeout`` are milliseconds."""
+
+    error: int
+    name: str
+    state: str
+    timeout: int
+    began: int
+    producer: int
+    epoch: int
+
+
+def metadata(topics: Sequence[str]) -> Request[Metadata]:
+    """Asks for brokers and topics; creates none, which a producer's own question may."""
+    body = Encoder().int32(len(topics))
+    for topic in topics:
+        body.string(topic)
+    return Request("Metadata", 3, 4, body.int8(0).encoded(), _metadata)
+
+
+def find_coordinator(name: str) -> Request[tuple[int, Node]]:
+    """Asks for the coordinator of a transactional id."""
+    return Request("FindCoordinator", 10, 1, Encoder().string(name).int8(TRANSACTION).encoded(), _coordinator)
+
+
+def init_producer(name: str, timeout: int) -> Request[int]:
+    """Ends whatever is open under a transactional id by rolling it back, and shuts its producer out."""
+    return Request("InitProducerId", 22, 1, Encoder().string(name).int32(timeout).encoded(), _error)
+
+
+def end_transaction(name: str, producer: int, epoch: int, *, commit: bool) -> Request[int]:
+    """Commits or rolls back.
+
+    Never version 5: a broker whose transaction.version is 0 offers it, refuses it, and the transaction hangs.
+    """
+    body = Encoder().string(name).int64(producer).int16(epoch).int8(commit)
+    return Request("EndTxn", 26, 2, body.encoded(), _error)
+
+
+def describe_transactions(names: Sequence[str]) -> Request[list[Described]]:
+    """Asks a coordinator for what it knows."""
+    body = Encoder().compact_strings(names).no_tags()
+    return Request("DescribeTransactions", 65, 0, body.encoded(), _described, is_flexible=True)
+
+
+def list_transactions(states: Sequence[str]) -> Request[tuple[int, list[str]]]:
+    """Asks a broker for the transactional ids in some states that it coordinates."""
+    body = Encoder().compact_strings(states).unsigned(1).no_tags()
+    return Request("ListTransactions", 66, 0, body.encoded(), _listed, is_flexible=True)
+
+
+def sasl_handshake(mechanism: str) -> Request[tuple[int, list[str | None]]]:
+    """Says how we are going to authenticate."""
+    parse = lambda answer: (answer.int16(), answer.array(answer.string))  # noqa: E731 - shorter than a function
+    return Request("SaslHandshake", 17, 1, Encoder().string(mechanism).encoded(), parse)
+
+
+def sasl_authenticate(said: bytes) -> Request[tuple[int, bytes]]:
+    """One step of authentication."""
+    return Request("SaslAuthenticate", 36, 0, Encoder().data(said).encoded(), _authenticated)
+
+
+def _error(answer: Decoder) -> int:
+    answer.int32()
+    return answer.int16()
+
+
+def _authenticated(answer: Decoder) -> tuple[int, bytes]:
+    error = answer.int16()
+    answer.string()
+    return error, answer.data()
+
+
+def _coordinator(answer: Decoder) -> tuple[int, Node]:
+    error = _error(answer)
+    answer.string()
+    answer.int32()
+    return error, Node(answer.string() or "", answer.int32())
+
+
+def _metadata(answer: Decoder) -> Metadata:
+    answer.int32()
+    nodes = answer.array(partial(_node, answer))
+    cluster = answer.string() or ""
+    answer.int32()
+    return Metadata(tuple(nodes), cluster, tuple(answer.array(partial(_topic, answer))))
+
+
+def _node(answer: Decoder) -> Node:
+    answer.int32()
+    node = Node(answer.string() or "", answer.int32())
+    answer.string()
+    return node
+
+
+def _topic(answer: Decoder) -> Topic:
+    error, name = answer.int16(), answer.string() or ""
+    answer.int8()
+    return Topic(error, name, len(answer.array(partial(_partition, answer))))
+
+
+def _partition(answer: Decoder) -> None:
+    # Its error, number and leader, its replicas, and those in sync.
+    answer.int16()
+    answer.int32()
+    answer.int32()
+    answer.array(answer.int32)
+    answer.array(answer.int32)
+
+
+def _described(answer: Decoder) -> list[Described]:
+    answer.int32()
+    return answer.compact_array(partial(_transaction, answer))
+
+
+def _transaction(answer: Decoder) -> Described:
+    described = Described(
+        answer.int16(),
+        answer.compact_string() or "",
+        answer.compact_string() or "",
+        answer.int32(),
+        answer.int64(),
+        answer.int64(),
+        answer.int16(),
+    )
+    answer.compact_array(partial(_written, answer))
+    answer.skip_tags()
+    return described
+
+
+def _written(answer: Decoder) -> None:
+    answer.compact_string()
+    answer.compact_array(answer.int32)
+    answer.skip_tags()
+
+
+def _listed(answer: Decoder) -> tuple[int, list[str]]:
+    error = _error(answer)
+    answer.compact_array(answer.compact_string)
+    return error, answer.compact_array(partial(_name, answer))
+
+
+def _name(answer: Decoder) -> str:
+    name = answer.compact_string() or ""
+    answer.int64()
+    answer.compact_string()
+    answer.skip_tags()
+    return name

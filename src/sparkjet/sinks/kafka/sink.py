@@ -1,0 +1,158 @@
+"""The Kafka sink: checks before the start, and Spark's part of an epoch."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import re
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.errors import PySparkException
+
+from sparkjet.errors import AnalysisError, SinkError
+from sparkjet.sinks.kafka import producing
+from sparkjet.sinks.kafka.cluster import INVALID_TIMEOUT, Cluster, named
+from sparkjet.sinks.kafka.columns import check_columns, records
+from sparkjet.sinks.kafka.connection import BrokerError
+from sparkjet.sinks.kafka.naming import prefix_of
+from sparkjet.sinks.kafka.producing import SLOTS, KafkaWriter
+from sparkjet.sinks.kafka.settings import TIMEOUT
+from sparkjet.sinks.kafka.transactions import KafkaTransactions
+from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+    from sparkjet.sinks.kafka.settings import KafkaSettings
+
+logger = logging.getLogger("sparkjet")
+
+PROBE = "sparkjet/probe"
+"""Transactional id that every start asks for, to learn before it starts what would be refused after."""
+
+
+class KafkaSink:
+    """Rows of each epoch as records of a topic, exactly once or, where the query wants no more, at least once.
+
+    *Exactly once*: each task writes into a transaction of its own and leaves it open; the record decides; the driver
+    commits, which any other process could do too. *At least once*: rows are on the brokers before the record.
+
+    Args:
+        settings: What the options say.
+    """
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self._settings = settings
+        self._transactions = KafkaTransactions(settings.access, settings.continues)
+        self.guarantee = settings.guarantee
+
+    def check(self, schema: StructType) -> None:
+        """See :meth:`Sink.check`; creates no topic, and leaves nothing but the id of its probe."""
+        settings = self._settings
+        check_columns(schema, settings.topic)
+        try:
+            with Cluster(settings.access) as cluster:
+                self._check_topic(cluster)
+                if self.guarantee is Guarantee.EXACTLY_ONCE:
+                    self._check_transactions(cluster)
+        except BrokerError as error:
+            message = (
+                f'start: format("kafka") cannot use its brokers: {error}. Check kafka.bootstrap.servers and '
+                "kafka.security.protocol; transactions need Kafka 3.0 or newer."
+            )
+            raise AnalysisError(message) from error
+
+    def prepare(self, rows: DataFrame, transaction: TransactionId) -> Handle | None:
+        """See :meth:`Sink.prepare`; at least once it publishes, and there is nothing to commit."""
+        began = time.monotonic()
+        exactly = self.guarantee is Guarantee.EXACTLY_ONCE
+        prefix = prefix_of(transaction.query, transaction.sink, transaction) if exactly else None
+        try:
+            slots = self._written(rows, KafkaWriter(self._settings.producer, prefix, self._settings.topic))
+        except BaseException:
+            if exactly:
+                # Best effort: readers would wait for what the other tasks have opened. The next start does it too.
+                with contextlib.suppress(SinkError):
+                    self._transactions.roll_back_attempt(transaction)
+            raise
+        if not exactly:
+            return None
+        handle = self._transactions.fix(transaction, slots)
+        taken = 1000 * (time.monotonic() - began)
+        if 2 * taken > self._settings.timeout:
+            logger.warning(
+                "epoch %s took %.0f s to write; after kafka.%s=%s the brokers drop what is not committed. Raise it, "
+                "or make epochs shorter.",
+                transaction.epoch,
+                taken / 1000,
+                TIMEOUT,
+                self._settings.timeout,
+            )
+        return handle
+
+    def commit(self, handle: Handle, between: Callable[[], None]) -> None:
+        """See :meth:`Sink.commit`."""
+        self._transactions.commit(handle, between)
+
+    def roll_back_strays(self, query: str, takeover: int, keep: Sequence[Handle]) -> None:
+        """See :meth:`Sink.roll_back_strays`."""
+        if self.guarantee is Guarantee.EXACTLY_ONCE:
+            self._transactions.roll_back_strays(query, takeover, keep)
+            return
+        # Of a run that promised more. Brokers without transactions, or that forbid them, have none of ours.
+        with contextlib.suppress(SinkError):
+            self._transactions.roll_back_strays(query, takeover, keep)
+
+    def _check_topic(self, cluster: Cluster) -> None:
+        names = [] if self._settings.topic is None else [self._settings.topic]
+        for topic in cluster.metadata(names).topics:
+            if topic.error:
+                message = (
+                    f'topic: "{topic.name}" is not there, or not for this user ({named(topic.error)}). Create it '
+                    "first, with the partitions and replicas that it is to have."
+                )
+                raise AnalysisError(message)
+
+    def _check_transactions(self, cluster: Cluster) -> None:
+        error = cluster.roll_back(PROBE, self._settings.timeout)
+        if error == INVALID_TIMEOUT:
+            message = (
+                f"kafka.{TIMEOUT}={self._settings.timeout} is more than the brokers allow. Lower it, or raise their "
+                "transaction.max.timeout.ms: a query that is away for longer than this, between decision and commit, "
+                "loses rows."
+            )
+            raise AnalysisError(message)
+        if error:
+            message = f"kafka: no transactions for this user ({named(error)}). Allow ids that begin with sparkjet/."
+            raise AnalysisError(message)
+        # A broker that cannot list them would leave strays open.
+        cluster.open_transactions(PROBE)
+
+    def _written(self, rows: DataFrame, writer: KafkaWriter) -> list[tuple[str, int]]:
+        _ship()
+        encoded = records(rows, self._settings.topic).coalesce(self._settings.writers)
+        try:
+            answered = encoded.mapInArrow(writer.task, SLOTS).collect()
+        except PySparkException as error:
+            refused = re.search(r"ProduceError: (.*)", str(error))
+            missing = re.search(r"No module named '(\w+)'", str(error))
+            if missing is not None:
+                message = (
+                    f"kafka: the executors' Python has no {missing[1]}. Install confluent-kafka and pyarrow there, or "
+                    "set PYSPARK_PYTHON to a Python that has them."
+                )
+                raise SinkError(message) from error
+            if refused is None:
+                raise
+            raise SinkError(refused[1]) from error
+        return [(row["id"], row["rows"]) for row in answered]
+
+
+def _ship() -> None:
+    """Have Spark send the executors' half to its workers: sparkjet need not be installed there."""
+    from pyspark.cloudpickle import register_pickle_by_value  # noqa: PLC0415 - on use only
+
+    register_pickle_by_value(producing)

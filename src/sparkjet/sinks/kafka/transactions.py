@@ -1,0 +1,210 @@
+"""The two-phase protocol with Kafka, without Spark: manifest, commits, strays, and what the brokers gave up."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from typing import Any
+
+from sparkjet.errors import LostTransactionError, SinkError
+from sparkjet.sinks.kafka.access import Access
+from sparkjet.sinks.kafka.cluster import PATIENCE, Cluster, named
+from sparkjet.sinks.kafka.connection import BrokerError
+from sparkjet.sinks.kafka.naming import Found, prefix_of
+from sparkjet.sinks.protocol import Handle, TransactionId
+
+logger = logging.getLogger("sparkjet")
+
+_OPEN = "Ongoing"
+_COMMITTED = {"PrepareCommit", "CompleteCommit"}
+_ENDED = {47, 48, 49, 90, 105}
+"""Errors of a commit that another end of the transaction explains."""
+
+
+@dataclass(frozen=True)
+class KafkaTransactions:
+    """Transactions of one cluster. Every method may run in any process, and again; only the driver ends transactions.
+
+    Attributes:
+        access: How to connect.
+        continues: Whether rows that the brokers gave up are reported in the log rather than by an error.
+        patience: Seconds to wait for brokers that are away, moving or busy.
+    """
+
+    access: Access
+    continues: bool = False
+    patience: float = PATIENCE
+
+    def fix(self, transaction: TransactionId, slots: Sequence[tuple[str, int]]) -> Handle | None:
+        """Fix which task attempts count, and roll back all others of this epoch; None if there were no rows.
+
+        Call it when every task has succeeded: from then on a late one can neither publish nor destroy anything, as
+        no two attempts have one transactional id. What it opens after this is rolled back by a later commit, or at
+        the next start.
+
+        Args:
+            transaction: The transaction.
+            slots: Transactional id and number of rows of every task that had some.
+
+        Raises:
+            SinkError: Brokers cannot be reached, or have given one of them up.
+        """
+        counting = {name for name, _ in slots}
+        with self._connected() as cluster:
+            for found in self._found(cluster, prefix_of(transaction.query, transaction.sink)):
+                ours = found.epoch == transaction.epoch and found.takeover <= transaction.takeover
+                if ours and found.gid not in counting:
+                    _roll_back(cluster, found.gid)
+            if not slots:
+                return None
+            manifest = [self._slot(cluster, name, rows) for name, rows in sorted(slots)]
+            return {
+                "query": transaction.query,
+                "sink": transaction.sink,
+                "epoch": transaction.epoch,
+                "takeover": transaction.takeover,
+                "way": "kafka",
+                "cluster": cluster.metadata().cluster,
+                "transactions": manifest,
+            }
+
+    def commit(self, handle: Handle, between: Callable[[], None]) -> None:
+        """Commit every transaction; those that were committed before stay as they are. Then nothing of it is left.
+
+        Raises:
+            LostTransactionError: If the brokers gave some up; the others are committed.
+            SinkError: Brokers cannot be reached, or are others than those that have the rows; try again.
+        """
+        lost: list[tuple[dict[str, Any], str]] = []
+        with self._connected() as cluster:
+            for slot in handle["transactions"]:
+                why = self._commit(cluster, handle, slot)
+                if why is not None:
+                    lost.append((slot, why))
+                between()
+            for found in self._found(cluster, prefix_of(handle["query"], handle["sink"])):
+                # Of a task that was slower than its repetition: what was decided up to here is committed.
+                if found.epoch <= handle["epoch"] and found.takeover <= handle["takeover"]:
+                    _roll_back(cluster, found.gid)
+        if lost:
+            message = _lost(handle, lost)
+            if not self.continues:
+                raise LostTransactionError(message)
+            logger.error("%s Going on, as onLostTransaction=continue says.", message)
+
+    def roll_back_strays(self, query: str, takeover: int, keep: Sequence[Handle]) -> None:
+        """Roll back what drivers before ``takeover`` opened for a query, except what ``keep`` names."""
+        decided = {slot["id"] for handle in keep for slot in handle.get("transactions", ())}
+        with self._connected() as cluster:
+            for found in self._found(cluster, prefix_of(query)):
+                if found.takeover < takeover and found.gid not in decided:
+                    _roll_back(cluster, found.gid)
+
+    def roll_back_attempt(self, transaction: TransactionId) -> None:
+        """Roll back what the tasks of an attempt that has failed have opened so far: readers would wait for it."""
+        with self._connected() as cluster:
+            for found in self._found(cluster, prefix_of(transaction.query, transaction.sink, transaction)):
+                _roll_back(cluster, found.gid)
+
+    def roll_back(self, names: Sequence[str]) -> None:
+        """Roll back transactions by their ids; those that have ended are left alone."""
+        with self._connected() as cluster:
+            for name in names:
+                _roll_back(cluster, name)
+
+    def open_of(self, query: str) -> list[Found]:
+        """Open transactions of a query, with the times at which they began."""
+        with self._connected() as cluster:
+            return [
+                replace(found, since=datetime.fromtimestamp(cluster.describe(found.gid).began / 1000, timezone.utc))
+                for found in self._found(cluster, prefix_of(query))
+            ]
+
+    def _slot(self, cluster: Cluster, name: str, rows: int) -> dict[str, Any]:
+        described = cluster.describe(name)
+        if described.error or described.state != _OPEN:
+            message = (
+                f"Kafka: transaction {name!r} was to be open, but is {described.state or named(described.error)}: it "
+                f"took longer than kafka.transaction.timeout.ms={described.timeout}, or somebody ended it. Nothing of "
+                "the epoch is published; start the query again, with a longer timeout or shorter epochs."
+            )
+            raise SinkError(message)
+        return {
+            "id": name,
+            "rows": rows,
+            "producer": described.producer,
+            "epoch": described.epoch,
+            "began": described.began,
+            "timeout": described.timeout,
+        }
+
+    def _commit(self, cluster: Cluster, handle: Handle, slot: dict[str, Any]) -> str | None:
+        """Commit one transaction; why it is lost, None if it is committed."""
+        error = cluster.commit(slot["id"], slot["producer"], slot["epoch"])
+        if not error:
+            _warn_of_age(handle, slot)
+            return None
+        if error not in _ENDED:
+            message = f"Kafka: {slot['id']!r} cannot be committed: {named(error)}."
+            raise SinkError(message)
+        described = cluster.describe(slot["id"])
+        # An id is used for one transaction only: whatever its producer's epoch is now, this one was committed.
+        if described.state in _COMMITTED and described.producer == slot["producer"]:
+            return None
+        here = cluster.metadata().cluster
+        if here != handle["cluster"]:
+            message = (
+                f"Kafka: the rows of epoch {handle['epoch']} wait in cluster {handle['cluster']!r}, but the options "
+                f"lead to {here!r}. Point kafka.bootstrap.servers at the first once more, so that they are published."
+            )
+            raise SinkError(message)
+        if described.error:
+            return f"the brokers do not know it ({named(described.error)}), so it cannot be told if it was committed"
+        if described.state == _OPEN:
+            return "somebody else writes under its id"
+        return f"it was rolled back ({described.state}), after its timeout of {slot['timeout']} ms or by somebody"
+
+    def _found(self, cluster: Cluster, prefix: str) -> list[Found]:
+        return [Found(name) for name in cluster.open_transactions(prefix) if Found.is_ours(name)]
+
+    @contextlib.contextmanager
+    def _connected(self) -> Iterator[Cluster]:
+        try:
+            with Cluster(self.access, self.patience) as cluster:
+                yield cluster
+        except BrokerError as error:
+            message = f"Kafka: {error}. Check that the brokers run and that kafka.bootstrap.servers is right."
+            raise SinkError(message) from error
+
+
+def _roll_back(cluster: Cluster, name: str) -> None:
+    error = cluster.roll_back(name)
+    if error:
+        message = f"Kafka: {name!r} cannot be rolled back: {named(error)}."
+        raise SinkError(message)
+
+
+def _warn_of_age(handle: Handle, slot: dict[str, Any]) -> None:
+    age = int(time.time() * 1000) - int(slot["began"])
+    if 2 * age > int(slot["timeout"]):
+        logger.warning(
+            "the rows of epoch %s waited %.0f s for their commit; after %.0f s the brokers would have dropped them. "
+            "Raise kafka.transaction.timeout.ms (and the brokers' transaction.max.timeout.ms), or stop for less time.",
+            handle["epoch"],
+            age / 1000,
+            slot["timeout"] / 1000,
+        )
+
+
+def _lost(handle: Handle, lost: Sequence[tuple[dict[str, Any], str]]) -> str:
+    rows, of = (sum(slot["rows"] for slot in slots) for slots in ([s for s, _ in lost], handle["transactions"]))
+    each = "; ".join(f"{slot['id']!r}: {why}" for slot, why in lost)
+    return (
+        f"Epoch {handle['epoch']} was decided, but {rows} of its {of} rows for {handle['sink']!r} are lost: {each}. "
+        'Go on without them with option("onLostTransaction", "continue"), or run the query again from its input with '
+        "another checkpointLocation. Against the next time: kafka.transaction.timeout.ms longer than any stop."
+    )

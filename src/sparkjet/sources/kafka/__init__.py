@@ -1,0 +1,11 @@
+"""The source ``sparkjet-kafka``: topics of Apache Kafka as a stream."""
+
+from sparkjet.errors import AnalysisError
+
+try:
+    from sparkjet.sources.kafka.source import KafkaDataSource
+except ImportError as error:
+    _message = f'format("sparkjet-kafka") needs {error.name}: pip install "sparkjet[kafka]".'
+    raise AnalysisError(_message) from error
+
+__all__ = ["KafkaDataSource"]

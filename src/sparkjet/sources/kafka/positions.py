@@ -1,0 +1,85 @@
+"""Positions in Kafka: an offset for each partition, as Spark's checkpoint keeps them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from sparkjet.errors import AnalysisError
+
+TopicPartition = tuple[str, int]
+Positions = Mapping[TopicPartition, int]
+"""The next offset to read in each partition."""
+
+
+def to_offset(positions: Positions) -> dict[str, dict[str, int]]:
+    """The form that Spark writes down; in order, as Spark compares texts.
+
+    >>> to_offset({("t", 10): 5, ("t", 9): 7})
+    {'t': {'9': 7, '10': 5}}
+    """
+    offset: dict[str, dict[str, int]] = {}
+    for (topic, partition), position in sorted(positions.items()):
+        offset.setdefault(topic, {})[str(partition)] = position
+    return offset
+
+
+def from_offset(offset: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int]:
+    """The inverse of :func:`to_offset`.
+
+    >>> from_offset({"t": {"9": 7}})
+    {('t', 9): 7}
+    """
+    return {(topic, int(partition)): position for topic, each in offset.items() for partition, position in each.items()}
+
+
+def limited(starts: Positions, ends: Positions, rows: int) -> dict[TopicPartition, int]:
+    """Where a batch of at most about ``rows`` offsets ends: every partition gets its share of what it has left.
+
+    A share is rounded up, so that a small partition beside a big one gets on too; as Spark's own source does it.
+
+    >>> limited({("t", 0): 0, ("t", 1): 0}, {("t", 0): 30, ("t", 1): 10}, 20)
+    {('t', 0): 15, ('t', 1): 5}
+    """
+    left = {each: end - starts.get(each, 0) for each, end in ends.items()}
+    total = sum(left.values())
+    if total <= rows:
+        return dict(ends)
+    return {each: starts.get(each, 0) + -(-more * rows // total) for each, more in left.items()}
+
+
+def parsed(option: str, text: str, example: str) -> dict[str, Any]:
+    """The JSON object in an option.
+
+    Raises:
+        AnalysisError: It is none.
+    """
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        message = f"option: {option}={text!r} is no JSON object; write e.g. {example}."
+        raise AnalysisError(message)
+    return found
+
+
+def numbers(option: str, text: str, example: str) -> dict[TopicPartition, int]:
+    """A number for each partition, from the JSON in an option.
+
+    Raises:
+        AnalysisError: It has another shape.
+
+    >>> numbers("startingOffsets", '{"t": {"0": 5}}', "…")
+    {('t', 0): 5}
+    """
+    found: dict[TopicPartition, int] = {}
+    for topic, partitions in parsed(option, text, example).items():
+        each = partitions.items() if isinstance(partitions, dict) else [("", None)]
+        for partition, number in each:
+            if not partition.isdecimal() or type(number) is not int:
+                message = f"option: {option} has {partitions!r} for {topic!r}; write e.g. {example}."
+                raise AnalysisError(message)
+            found[topic, int(partition)] = number
+    return found

@@ -1,0 +1,25 @@
+"""Orders for drivers without Spark that write into Kafka."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.protocol.driver import Orders
+from tests.protocol.kafka.driver import place
+
+if TYPE_CHECKING:
+    from tests.servers.kafka import KafkaServer
+
+
+@pytest.fixture
+def orders(kafka: KafkaServer, tmp_path: Path) -> Orders:
+    """Orders for a driver with a topic and a directory of its own."""
+    return orders_for(kafka, tmp_path)
+
+
+def orders_for(server: KafkaServer, home: Path) -> Orders:
+    """Orders for a driver on one of several brokers."""
+    return Orders(home, place(server.client(), server.topic(partitions=2)), way="kafka")

@@ -1,0 +1,71 @@
+"""``python -m sparkjet txns --kafka``: lists what is open and settles it by the record, never by a guess."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from sparkjet.cli import main
+from tests.protocol.driver import Orders
+from tests.protocol.kafka.checks import Driver, open_transactions, seen
+
+if TYPE_CHECKING:
+    from tests.servers.kafka import KafkaServer
+
+pytestmark = pytest.mark.crash
+
+
+def properties(server: KafkaServer, directory: Path) -> str:
+    file = directory / "kafka.properties"
+    lines = ["# how to connect", *(f"{name} = {value}" for name, value in server.client().items())]
+    file.write_text("\n".join(lines))
+    return str(file)
+
+
+def test_what_the_record_decides_is_settled_and_the_rest_is_left(
+    kafka: KafkaServer, orders: Orders, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["txns", str(orders.home), "--kafka", properties(kafka, tmp_path)]
+    with Driver(replace(orders, stop_at="manifest", stop_in=2)) as driver:
+        driver.reached()
+        assert main([*arguments, "--settle"]) == 0
+        assert "open  " in capsys.readouterr().out
+        # Beside a running driver: what it is about to decide is left to it.
+        assert len(open_transactions(orders)) == 2
+        driver.kill()
+    with Driver(replace(orders, stop_at="decided", stop_in=2)) as successor:
+        successor.reached()
+        successor.kill()
+    assert main(arguments) == 0
+    assert capsys.readouterr().out.count("decided ") == 2
+    assert (len(open_transactions(orders)), len(seen(kafka, orders))) == (2, 10)
+    assert main([*arguments, "--settle"]) == 0
+    assert "committed 2, rolled back 0, left 0" in capsys.readouterr().out
+    assert (len(open_transactions(orders)), len(seen(kafka, orders))) == (0, 20)
+
+
+def test_strays_are_rolled_back(
+    kafka: KafkaServer, orders: Orders, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Driver(replace(orders, stop_at="decided", stop_in=2, late_task=True)) as driver:
+        driver.reached()
+        driver.kill()
+    assert main(["txns", str(orders.home), "--kafka", properties(kafka, tmp_path), "--settle"]) == 0
+    assert "committed 2, rolled back 0, left 0" not in capsys.readouterr().out
+    assert open_transactions(orders) == []
+
+
+def test_what_cannot_work_is_named(
+    kafka: KafkaServer, orders: Orders, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Driver(replace(orders, epochs=1)) as driver:
+        assert driver.ended() is None
+    assert main(["txns", str(orders.home), "--kafka", str(tmp_path / "none")]) == 1
+    (tmp_path / "empty").write_text("")
+    assert main(["txns", str(orders.home), "--kafka", str(tmp_path / "empty")]) == 1
+    said = capsys.readouterr().err
+    assert "cannot be read: No such file" in said
+    assert "kafka.bootstrap.servers" in said

@@ -1,0 +1,129 @@
+"""The two-phase protocol with a real broker and without Spark: every point of an epoch with every fault."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.protocol.driver import GIVES_UP, POINTS, Orders
+from tests.protocol.kafka.checks import Driver, check, finish, newest
+
+if TYPE_CHECKING:
+    from tests.servers.kafka import KafkaServer
+
+pytestmark = pytest.mark.crash
+
+Fault = Callable[["KafkaServer", Orders, str], None]
+REFUSED = {"ProduceError", "SinkError"}
+
+
+def driver_killed(kafka: KafkaServer, orders: Orders, point: str) -> None:
+    with Driver(replace(orders, stop_at=point)) as driver:
+        driver.reached()
+        driver.kill()
+    finish(orders)
+
+
+def zombie_resumed(kafka: KafkaServer, orders: Orders, point: str) -> None:
+    with Driver(replace(orders, stop_at=point)) as zombie:
+        zombie.reached()
+        zombie.pause()
+        finish(orders)
+        zombie.go_on()
+        zombie.resume()
+        # Its producer was shut out by the successor, or its record is.
+        assert zombie.ended() in {"FencedError", *(REFUSED if POINTS.index(point) < POINTS.index("manifest") else ())}
+    finish(orders)
+
+
+def task_repeated(kafka: KafkaServer, orders: Orders, point: str) -> None:
+    _twice(kafka, orders, replace(orders, stop_at=point, repeats_tasks=True))
+
+
+def speculative_loser(kafka: KafkaServer, orders: Orders, point: str) -> None:
+    _twice(kafka, orders, replace(orders, stop_at=point, late_task=True))
+
+
+def _twice(kafka: KafkaServer, orders: Orders, run: Orders) -> None:
+    """Once without a further fault, once killed."""
+    with Driver(run) as driver:
+        driver.reached()
+        driver.go_on()
+        assert driver.ended() is None
+    check(kafka, orders)
+    with Driver(replace(run, stop_in=5, epochs=5)) as driver:
+        driver.reached()
+        driver.kill()
+    finish(replace(orders, epochs=5))
+    check(kafka, replace(orders, epochs=5))
+
+
+def broker_killed(kafka: KafkaServer, orders: Orders, point: str) -> None:
+    with Driver(replace(orders, stop_at=point)) as driver:
+        driver.reached()
+        kafka.restart()
+        driver.go_on()
+        # Before the decision the epoch may fail, as its connections are gone; after it the commit is tried again.
+        assert driver.ended() in {None, *REFUSED}
+    finish(orders)
+
+
+def broker_refusing(kafka: KafkaServer, orders: Orders, point: str) -> None:
+    with Driver(replace(orders, stop_at=point)) as driver:
+        driver.reached()
+        kafka.stop()
+        driver.go_on()
+        if POINTS.index(point) >= POINTS.index("manifest"):
+            # Refused for as long as a broker takes to start; the driver goes on by itself.
+            kafka.start()
+            assert driver.ended() in {None, *REFUSED}
+        else:
+            assert driver.ended() in REFUSED
+            kafka.start()
+    finish(orders)
+
+
+def commits_fail(kafka: KafkaServer, orders: Orders, point: str) -> None:
+    """Commits fail for three epochs, which have no rows and so go on; then SIGKILL."""
+    quiet = replace(orders, epochs=6, empty=(3, 4, 5))
+    with Driver(replace(quiet, stop_at="decided", stop_in=2, patience=GIVES_UP)) as driver:
+        driver.reached()
+        kafka.stop()
+        driver.go_on()
+        assert driver.ended() == "UnsettledError"
+    assert (newest(orders).epoch, len(newest(orders).transactions)) == (5, 1)
+    kafka.start()
+    with Driver(replace(quiet, stop_at=point, stop_in=6)) as driver:
+        driver.reached()
+        driver.kill()
+    finish(quiet)
+    check(kafka, quiet)
+
+
+OF_DRIVERS: tuple[Fault, ...] = (driver_killed, zombie_resumed, task_repeated, speculative_loser)
+OF_BROKERS: tuple[Fault, ...] = (broker_killed, broker_refusing, commits_fail)
+NEAR = ("manifest", "decided", "first committed")
+"""Points about the decision; a broker takes seconds to start, so those far from it are long tests."""
+
+
+@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("fault", OF_DRIVERS, ids=lambda fault: fault.__name__)
+def test_each_input_is_published_once(kafka: KafkaServer, orders: Orders, fault: Fault, point: str) -> None:
+    fault(kafka, orders, point)
+    if fault in {driver_killed, zombie_resumed}:
+        check(kafka, orders)
+
+
+@pytest.mark.parametrize(
+    "point", [point if point in NEAR else pytest.param(point, marks=pytest.mark.long) for point in POINTS]
+)
+@pytest.mark.parametrize("fault", OF_BROKERS, ids=lambda fault: fault.__name__)
+def test_each_input_is_published_once_whatever_the_broker_does(
+    kafka: KafkaServer, orders: Orders, fault: Fault, point: str
+) -> None:
+    fault(kafka, orders, point)
+    if fault is not commits_fail:
+        check(kafka, orders)

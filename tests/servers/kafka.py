@@ -1,0 +1,275 @@
+"""A private Kafka broker (KRaft) on the loopback address, started, killed and restarted by process id."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from uuid import uuid4
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
+from typing_extensions import Self
+
+POM = Path(__file__).with_suffix(".xml")
+JARS = POM.parent / "target"
+REMEDY = "Java 17, and Maven with a repository to load the broker's jars from (apt-get install maven)"
+PATIENCE = 60.0
+"""Seconds to wait for the broker; far more than it needs."""
+USER, PASSWORD = "guarded", "let-me-in"
+"""Who may connect over TLS."""
+_STORE = "changeit"
+
+
+class NoKafkaError(Exception):
+    """This machine has no Kafka that tests can start."""
+
+
+def jars(pom: Path = POM, folder: Path = JARS) -> Path:
+    """The directory of the broker's jars; the first call loads them through Maven (43 MB).
+
+    Raises:
+        NoKafkaError: Saying what to install.
+    """
+    version = re.search(r"<artifactId>kafka_.*?<version>(.*?)<", pom.read_text(), re.DOTALL)
+    assert version is not None
+    found = folder / f"kafka-{version[1]}"
+    if found.is_dir():
+        return found
+    missing = [program for program in ("mvn", _java("java")) if shutil.which(program) is None]
+    if missing:
+        message = f"no {' and no '.join(missing)} to start a Kafka broker with: {REMEDY}"
+        raise NoKafkaError(message)
+    folder.mkdir(exist_ok=True)
+    # Renamed when complete: a download that was cut short is not taken for the broker.
+    loading = Path(tempfile.mkdtemp(dir=folder))
+    command = ["mvn", "-q", "-B", "-f", str(pom), f"-Djars={loading}", "package"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    if done.returncode != 0:
+        shutil.rmtree(loading)
+        message = f"Maven cannot load the broker's jars: {REMEDY}. It said: {done.stdout[-1000:]}"
+        raise NoKafkaError(message)
+    try:
+        loading.rename(found)
+    except OSError:  # another test run was faster
+        shutil.rmtree(loading)
+    return found
+
+
+class KafkaServer:
+    """One broker with its own directory; a context manager that leaves no process and no file behind.
+
+    Args:
+        transaction_version: The feature ``transaction.version``: 0 as after an upgrade from 3.x that was not finished.
+        secure: Whether it also listens with TLS and SASL/SCRAM; see :meth:`client`.
+        settings: Other settings of the broker, over those below.
+        classes: The directory of its jars; found by itself by default.
+    """
+
+    def __init__(
+        self,
+        *,
+        transaction_version: int | None = None,
+        secure: bool = False,
+        settings: Mapping[str, str] | None = None,
+        classes: Path | None = None,
+    ) -> None:
+        self._classes = jars() if classes is None else classes
+        self._home = Path(tempfile.mkdtemp(prefix="sparkjet-kafka-"))
+        self._process: subprocess.Popen[bytes] | None = None
+        self._secure = secure
+        self.port, controller, self._secure_port = free_port(), free_port(), free_port()
+        self.bootstrap = f"127.0.0.1:{self.port}"
+        listeners = f"PLAINTEXT://{self.bootstrap}"
+        if secure:
+            listeners += f",SASL_SSL://127.0.0.1:{self._secure_port}"
+        chosen = {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+            "controller.listener.names": "CONTROLLER",
+            "listeners": f"{listeners},CONTROLLER://127.0.0.1:{controller}",
+            "advertised.listeners": listeners,
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL",
+            "log.dirs": str(self._home / "data"),
+            "offsets.topic.replication.factor": "1",
+            "offsets.topic.num.partitions": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "transaction.state.log.num.partitions": "1",
+            "group.initial.rebalance.delay.ms": "0",
+            "auto.create.topics.enable": "false",
+            # Messages expire by their own time, and a test's may be of another year.
+            "log.retention.ms": "-1",
+            # Otherwise a restart waits nine seconds for the session of the broker that was killed.
+            "broker.session.timeout.ms": "2000",
+            "broker.heartbeat.interval.ms": "500",
+            **(self._guards() if secure else {}),
+            **(settings or {}),
+        }
+        self._settings = self._home / "server.properties"
+        self._settings.write_text("".join(f"{name}={value}\n" for name, value in chosen.items()))
+        cluster = urlsafe_b64encode(uuid4().bytes).decode().rstrip("=")
+        # With "=": an id may begin with a hyphen.
+        options = [f"--cluster-id={cluster}", "-c", str(self._settings)]
+        if transaction_version is not None:
+            options += ["--feature", f"transaction.version={transaction_version}"]
+        if secure:
+            options += ["--add-scram", f"SCRAM-SHA-256=[name={USER},password={PASSWORD}]"]
+        command = [*self._command(), "kafka.tools.StorageTool", "format", *options]
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # Nothing in it is needed any more, and an orderly end takes longer.
+        self.kill()
+        shutil.rmtree(self._home, ignore_errors=True)
+
+    @property
+    def pid(self) -> int:
+        """Process id of the running broker."""
+        assert self._process is not None
+        return self._process.pid
+
+    def client(self) -> dict[str, str]:
+        """How librdkafka connects: over TLS with a password if the broker is secure."""
+        if not self._secure:
+            return {"bootstrap.servers": self.bootstrap}
+        return {
+            "bootstrap.servers": f"127.0.0.1:{self._secure_port}",
+            "security.protocol": "SASL_SSL",
+            "ssl.ca.location": str(self._home / "ca.pem"),
+            "sasl.mechanism": "SCRAM-SHA-256",
+            "sasl.username": USER,
+            "sasl.password": PASSWORD,
+        }
+
+    def start(self) -> None:
+        """Start it and wait until it answers."""
+        with (self._home / "log").open("ab") as log:
+            command = [*self._command(), "kafka.Kafka", str(self._settings)]
+            if shutil.which("setpriv"):
+                # A test run that is killed takes its broker with it.
+                command = ["setpriv", "--pdeathsig", "KILL", *command]
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+        self.wait(self._answers, "the broker to answer")
+
+    def stop(self) -> None:
+        """End it in order; a stopped broker stays as it is."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End it as a power cut of its process would."""
+        self._end(signal.SIGKILL)
+
+    def restart(self) -> None:
+        """Kill it and start it again (three to four seconds)."""
+        self.kill()
+        self.start()
+
+    def log(self) -> str:
+        """What it has written: warnings and errors."""
+        return (self._home / "log").read_text(errors="replace")
+
+    def admin(self) -> AdminClient:
+        """A client that manages topics."""
+        # No log: a broker that was just killed would fill the test's output with refused connections.
+        return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+
+    def topic(self, name: str | None = None, partitions: int = 1, **settings: str) -> str:
+        """Create a topic and wait until it can be used; its name. Settings with ``_`` for the dot."""
+        name = name or f"t{uuid4().hex[:12]}"
+        config = {key.replace("_", "."): value for key, value in settings.items()}
+        # In a variable: a client that is collected takes its requests with it.
+        admin = self.admin()
+        admin.create_topics([NewTopic(name, partitions, 1, config=config)])[name].result(PATIENCE)
+        self.wait(lambda: self._partitions(name) == partitions, f"{name} to be known")
+        return name
+
+    def grow(self, topic: str, partitions: int) -> None:
+        """Give a topic more partitions, ``partitions`` in all."""
+        admin = self.admin()
+        admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(PATIENCE)
+        self.wait(lambda: self._partitions(topic) == partitions, f"{topic} to grow")
+
+    def drop(self, topic: str) -> None:
+        """Delete a topic."""
+        admin = self.admin()
+        admin.delete_topics([topic])[topic].result(PATIENCE)
+        self.wait(lambda: self._partitions(topic) == 0, f"{topic} to go")
+
+    def wait(self, condition: Callable[[], bool], what: str) -> None:
+        """Wait until something holds; fails with the broker's log."""
+        pause = threading.Event()
+        deadline = time.monotonic() + PATIENCE
+        while not condition():
+            runs = self._process is not None and self._process.poll() is None
+            message = f"waited for {what}:\n{self.log()[-3000:]}"
+            assert runs, message
+            assert time.monotonic() < deadline, message
+            pause.wait(0.05)
+
+    def _partitions(self, topic: str) -> int:
+        # With a name the broker would be told to wait for it; the whole list is one small answer.
+        found = self.admin().list_topics(timeout=PATIENCE).topics.get(topic)
+        return len(found.partitions) if found is not None and found.error is None else 0
+
+    def _answers(self) -> bool:
+        try:
+            return bool(self.admin().list_topics(timeout=1).brokers)
+        except KafkaException:
+            return False
+
+    def _command(self) -> list[str]:
+        # Short-lived and small: the optimising compiler and several collectors would cost more than they save.
+        fast = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        return [_java("java"), *fast, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", f"{self._classes}/*"]
+
+    def _guards(self) -> dict[str, str]:
+        """A certificate of its own, and who may come in."""
+        store = str(self._home / "keys.p12")
+        keytool = [_java("keytool"), "-keystore", store, "-storepass", _STORE, "-alias", "broker"]
+        made = ["-genkeypair", "-keyalg", "EC", "-dname", "CN=127.0.0.1", "-ext", "san=ip:127.0.0.1", "-validity", "2"]
+        subprocess.run([*keytool, *made, "-storetype", "PKCS12"], check=True, capture_output=True)
+        exported = [*keytool, "-exportcert", "-rfc", "-file", str(self._home / "ca.pem")]
+        subprocess.run(exported, check=True, capture_output=True)
+        login = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+        return {
+            "ssl.keystore.location": store,
+            "ssl.keystore.password": _STORE,
+            "ssl.keystore.type": "PKCS12",
+            "sasl.enabled.mechanisms": "SCRAM-SHA-256",
+            "listener.name.sasl_ssl.scram-sha-256.sasl.jaas.config": login,
+        }
+
+    def _end(self, how: signal.Signals) -> None:
+        if self._process is not None and self._process.poll() is None:
+            os.kill(self._process.pid, how)
+            self._process.wait(PATIENCE)
+        self._process = None
+
+
+def _java(program: str) -> str:
+    """A program of the Java that Spark uses as well."""
+    home = os.environ.get("JAVA_HOME")
+    return f"{home}/bin/{program}" if home else program
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,81 @@
+"""A small server that plays a Kafka broker: it answers as it is told, and tells what it was asked."""
+
+from __future__ import annotations
+
+import socketserver
+import struct
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from typing_extensions import Self
+
+from sparkjet.sinks.kafka.wire import Decoder, Encoder
+
+METADATA, COORDINATOR, HANDSHAKE, INIT, END, AUTHENTICATE, DESCRIBE, LIST = 3, 10, 17, 22, 26, 36, 65, 66
+FLEXIBLE = (DESCRIBE, LIST)
+Answers = dict[int, Callable[[], bytes | None]]
+"""By the number of a request: its answer's fields; None to hang up."""
+
+
+class Broker:
+    """A broker that answers as it is told; ends with the ``with`` block."""
+
+    def __init__(self, answers: Answers) -> None:
+        self.answers = answers
+        self.asked: list[int] = []
+        broker = self
+
+        class Handler(socketserver.BaseRequestHandler):
+            def handle(self) -> None:
+                while head := self.request.recv(4):
+                    said = Decoder(self.request.recv(struct.unpack(">i", head)[0]))
+                    key, _, number = said.int16(), said.int16(), said.int32()
+                    broker.asked.append(key)
+                    fields = broker.answers[key]()
+                    if fields is None:
+                        return
+                    answer = struct.pack(">i", number) + (b"\0" if key in FLEXIBLE else b"") + fields
+                    self.request.sendall(struct.pack(">i", len(answer)) + answer)
+
+        self._server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self.port = int(self._server.server_address[1])
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+def metadata(*ports: int) -> bytes:
+    answer = Encoder().int32(0).int32(len(ports))
+    for node, port in enumerate(ports):
+        answer.int32(node).string("127.0.0.1").int32(port).int16(-1)
+    return answer.string("cluster").int32(0).int32(0).encoded()
+
+
+def coordinator(port: int) -> bytes:
+    return Encoder().int32(0).int16(0).int16(-1).int32(0).string("127.0.0.1").int32(port).encoded()
+
+
+def error(code: int) -> bytes:
+    return Encoder().int32(0).int16(code).encoded()
+
+
+def listing(*names: str) -> bytes:
+    answer = Encoder().int32(0).int16(0).unsigned(1).unsigned(len(names) + 1)
+    for name in names:
+        answer.unsigned(len(name) + 1).raw(name.encode()).int64(1).unsigned(8).raw(b"Ongoing").no_tags()
+    return answer.no_tags().encoded()
+
+
+def in_turn(*values: Any) -> Callable[[], Any]:
+    """Each value once, the last for ever."""
+    left = list(values)
+    return lambda: left.pop(0) if len(left) > 1 else left[0]

@@ -1,0 +1,235 @@
+"""The Kafka sink: the contract of all sinks, and what is its own."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from sparkjet.errors import AnalysisError, SinkError
+from sparkjet.options import Options
+from sparkjet.sinks.kafka.cluster import Cluster
+from sparkjet.sinks.kafka.settings import KafkaSettings
+from sparkjet.sinks.kafka.sink import KafkaSink
+from sparkjet.testing.sink_contract import QUERY, SinkContract, SinkUnderTest, transaction
+from tests.protocol.kafka.checks import committed, held_back
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from tests.servers.kafka import KafkaServer
+
+RECORDS = "key string, value string"
+
+
+def settings_of(server: KafkaServer, **options: str) -> KafkaSettings:
+    connected = {f"kafka.{name}": value for name, value in server.client().items()}
+    return KafkaSettings.of(Options({**connected, "kafka.message.timeout.ms": "5000", **options}))
+
+
+def sink_of(spark: SparkSession, server: KafkaServer, schema: str = RECORDS, **options: str) -> KafkaSink:
+    sink = KafkaSink(settings_of(server, **options))
+    sink.check(spark.createDataFrame([], schema).schema)
+    return sink
+
+
+def open_in(server: KafkaServer) -> list[str]:
+    with Cluster(settings_of(server).access) as cluster:
+        return cluster.open_transactions(f"sparkjet/{QUERY}/")
+
+
+class Contract(SinkContract):
+    def rows(self, spark: SparkSession, *numbers: int) -> DataFrame:
+        rows = [(f"k{n}", json.dumps([f"k{n}", n])) for n in numbers]
+        return spark.createDataFrame(rows, RECORDS).repartition(2)
+
+    def under_test(self, spark: SparkSession, server: KafkaServer) -> SinkUnderTest:
+        topic = server.topic(partitions=2)
+
+        def read() -> list[tuple[str, int]]:
+            return [tuple(json.loads(message.value())) for message in committed(server, topic)]
+
+        sink = sink_of(spark, server, topic=topic)
+        # Of other tests with the same query.
+        sink.roll_back_strays(QUERY, 1000, [])
+        return SinkUnderTest(sink, read, lambda: len(open_in(server)))
+
+    # A condition that fits these rows.
+    def test_an_epoch_without_rows_prepares_nothing(self, spark: SparkSession, target: SinkUnderTest) -> None:
+        assert target.sink.prepare(self.rows(spark, 1).where("false"), transaction(1)) is None
+        assert target.dangling() == 0
+
+
+class TestKafka(Contract):
+    @pytest.fixture
+    def target(self, spark: SparkSession, kafka: KafkaServer) -> SinkUnderTest:
+        return self.under_test(spark, kafka)
+
+
+class TestUpgradedBroker(Contract):
+    @pytest.fixture
+    def target(self, spark: SparkSession, kafka_old: KafkaServer) -> SinkUnderTest:
+        return self.under_test(spark, kafka_old)
+
+
+class TestSecureBroker(Contract):
+    @pytest.fixture
+    def target(self, spark: SparkSession, kafka_secure: KafkaServer) -> SinkUnderTest:
+        return self.under_test(spark, kafka_secure)
+
+
+def publish(sink: KafkaSink, rows: DataFrame, epoch: int = 1) -> None:
+    handle = sink.prepare(rows, transaction(epoch, takeover=int(uuid.uuid4().int % 900_000)))
+    assert handle is not None
+    sink.commit(handle, lambda: None)
+
+
+def read(server: KafkaServer, topic: str) -> list[Any]:
+    return [(m.key(), m.value(), m.partition(), m.headers()) for m in committed(server, topic)]
+
+
+def test_every_part_of_a_record_arrives(spark: SparkSession, kafka: KafkaServer) -> None:
+    one, other = kafka.topic(partitions=3), kafka.topic()
+    schema = "key binary, value string, topic string, partition int, headers array<struct<key: string, value: binary>>"
+    rows = [
+        (b"\0a", "v", one, 2, [("h", b"1"), ("h", None)]),
+        (None, None, other, None, None),
+        (b"", "", other, 0, []),
+    ]
+    publish(sink_of(spark, kafka, schema), spark.createDataFrame(rows, schema).coalesce(1))
+    assert read(kafka, one) == [(b"\0a", b"v", 2, [("h", b"1"), ("h", None)])]
+    # A null value removes a key from a compacted topic; an empty one does not.
+    assert read(kafka, other) == [(None, None, 0, None), (b"", b"", 0, None)]
+
+
+def test_rows_of_a_key_keep_their_order_and_their_partition_is_the_one_that_java_chooses(
+    spark: SparkSession, kafka: KafkaServer
+) -> None:
+    topic = kafka.topic(partitions=8)
+    rows = spark.range(50_000, numPartitions=1).selectExpr("string(id % 5) as key", "string(id) as value")
+    publish(sink_of(spark, kafka, topic=topic), rows)
+    found = read(kafka, topic)
+    for key in range(5):
+        mine = [(int(value), partition) for found_key, value, partition, _ in found if found_key == b"%d" % key]
+        assert [value for value, _ in mine] == list(range(key, 50_000, 5))
+        assert {partition for _, partition in mine} == {JAVA[key]}
+
+
+JAVA = [4, 7, 0, 7, 1]
+"""Utils.toPositive(Utils.murmur2(key)) % 8 of "0" to "4"."""
+
+
+def test_early_rows_say_so_in_a_header(spark: SparkSession, kafka: KafkaServer) -> None:
+    topic = kafka.topic()
+    schema = "value string, is_early boolean"
+    publish(sink_of(spark, kafka, schema, topic=topic), spark.createDataFrame([("a", True)], schema))
+    assert read(kafka, topic) == [(None, b"a", 0, [("is_early", b"true")])]
+
+
+def test_at_least_once_is_there_when_prepare_returns(spark: SparkSession, kafka: KafkaServer) -> None:
+    topic = kafka.topic()
+    sink = sink_of(spark, kafka, topic=topic, processingGuarantee="at-least-once")
+    assert sink.guarantee.value == "at-least-once"
+    rows = spark.createDataFrame([("a", "1"), ("b", "2")], RECORDS)
+    assert sink.prepare(rows, transaction(1)) is None
+    assert {value for _, value, _, _ in read(kafka, topic)} == {b"1", b"2"}
+    assert open_in(kafka) == []
+    stricter = sink_of(spark, kafka, topic=topic)
+    assert stricter.prepare(rows, transaction(1)) is not None
+    sink.roll_back_strays(QUERY, 1, [])
+    assert open_in(kafka) == []
+
+
+def test_a_failed_attempt_leaves_nothing_that_readers_wait_for(spark: SparkSession, kafka: KafkaServer) -> None:
+    topic = kafka.topic(partitions=2)
+    sink = sink_of(spark, kafka, topic=topic)
+    rows = spark.range(2, numPartitions=2).selectExpr(
+        "string(id) as key", "repeat('x', 10 + int(id) * 2000000) as value"
+    )
+    with pytest.raises(SinkError, match=r"MSG_SIZE_TOO_LARGE.*kafka.message.max.bytes"):
+        sink.prepare(rows, transaction(1, takeover=4))
+    assert open_in(kafka) == []
+    assert held_back(kafka, topic) == 0
+
+
+def test_a_row_without_a_topic_is_refused(spark: SparkSession, kafka: KafkaServer) -> None:
+    schema = "value string, topic string"
+    sink = sink_of(spark, kafka, schema)
+    with pytest.raises(SinkError, match="topic is null"):
+        sink.prepare(spark.createDataFrame([("a", None)], schema), transaction(1, takeover=5))
+    with pytest.raises(SinkError, match=r"Create the topic|_MSG_TIMED_OUT"):
+        sink.prepare(spark.createDataFrame([("a", "not-there")], schema), transaction(1, takeover=6))
+    assert open_in(kafka) == []
+
+
+def test_the_handle_holds_no_way_to_connect(spark: SparkSession, kafka_secure: KafkaServer) -> None:
+    sink = sink_of(spark, kafka_secure, topic=kafka_secure.topic())
+    handle = sink.prepare(spark.createDataFrame([("a", "1")], RECORDS), transaction(1, takeover=7))
+    assert handle is not None
+    assert json.loads(json.dumps(handle)) == handle
+    shown = f"{handle}{sink._settings!r}{sink._transactions!r}"
+    for secret in ("127.0.0.1", kafka_secure.client()["sasl.password"]):
+        assert secret not in str(handle)
+    assert kafka_secure.client()["sasl.password"] not in shown
+    sink.roll_back_strays(QUERY, 1000, [])
+
+
+def test_another_cluster_is_not_taken_for_a_loss(
+    spark: SparkSession, kafka: KafkaServer, kafka_old: KafkaServer
+) -> None:
+    topic = kafka.topic()
+    sink = sink_of(spark, kafka, topic=topic)
+    handle = sink.prepare(spark.createDataFrame([("a", "1")], RECORDS), transaction(1, takeover=8))
+    assert handle is not None
+    elsewhere = KafkaSink(settings_of(kafka_old, topic=topic))
+    with pytest.raises(SinkError, match="wait in cluster"):
+        elsewhere.commit(handle, lambda: None)
+    sink.commit(handle, lambda: None)
+    assert len(read(kafka, topic)) == 1
+
+
+@pytest.mark.parametrize(
+    ("schema", "options", "message"),
+    [
+        ("key string, n long", {}, "needs a column value"),
+        ("value string", {"topic": ""}, 'option."topic"'),
+        ("value string", {"topic": "not-there"}, '"not-there" is not there.*UNKNOWN_TOPIC'),
+        ("value string, n long", {}, "'n' would be dropped"),
+        ("value long", {}, "'value' has type bigint, but must have string or binary"),
+        ("value string, partition long", {}, "'partition' has type bigint, but must have int"),
+        ("value string, headers map<string, string>", {}, "'headers' has type map"),
+        ("value string", {"kafka.transaction.timeout.ms": "900001"}, "more than the brokers allow"),
+    ],
+)
+def test_what_cannot_be_written_is_refused_before_the_start(
+    spark: SparkSession, kafka: KafkaServer, schema: str, options: dict[str, str], message: str
+) -> None:
+    chosen = {"topic": kafka.topic(), **options}
+    with pytest.raises(AnalysisError, match=message):
+        sink_of(spark, kafka, schema, **{name: value for name, value in chosen.items() if value})
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"kafka.sasl.password": "never-shown"}, "Check kafka.sasl.username and kafka.sasl.password"),
+        ({"kafka.sasl.mechanism": "PLAIN"}, "does not offer kafka.sasl.mechanism=PLAIN"),
+        ({"kafka.ssl.ca.location": None}, "no TLS connection.*Check kafka.ssl.ca.location"),
+    ],
+)
+def test_who_may_not_come_in_learns_it_before_the_start(
+    spark: SparkSession, kafka_secure: KafkaServer, wrong: dict[str, str | None], message: str
+) -> None:
+    given = {f"kafka.{name}": value for name, value in kafka_secure.client().items()} | wrong
+    settings = KafkaSettings.of(Options({"topic": "out", **{k: v for k, v in given.items() if v is not None}}))
+    with pytest.raises(AnalysisError, match=message) as refused:
+        KafkaSink(settings).check(spark.createDataFrame([], RECORDS).schema)
+    assert "never-shown" not in str(refused.value)
+
+
+def test_a_broker_that_is_away_is_named(spark: SparkSession) -> None:
+    settings = KafkaSettings.of(Options({"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "out"}))
+    with pytest.raises(AnalysisError, match=r"127\.0\.0\.1:1 cannot be reached"):
+        KafkaSink(settings).check(spark.createDataFrame([], RECORDS).schema)

@@ -1,0 +1,154 @@
+"""What a broker's answer to a commit means: committed, lost, elsewhere, or to be tried again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from sparkjet.errors import LostTransactionError, SinkError
+from sparkjet.sinks.kafka.access import Access
+from sparkjet.sinks.kafka.naming import Found
+from sparkjet.sinks.kafka.transactions import KafkaTransactions
+from sparkjet.sinks.kafka.wire import Encoder
+from sparkjet.sinks.protocol import TransactionId
+from tests.sinks.brokers import (
+    COORDINATOR,
+    DESCRIBE,
+    END,
+    INIT,
+    LIST,
+    METADATA,
+    Broker,
+    coordinator,
+    error,
+    in_turn,
+    listing,
+    metadata,
+)
+
+PREFIX = "sparkjet/q/results/000001-000000007-0/"
+PRODUCER, TIMEOUT = 42, 60_000
+
+
+@pytest.fixture
+def broker() -> Iterator[Broker]:
+    with Broker({}) as made:
+        made.answers = {
+            METADATA: lambda: metadata(made.port),
+            COORDINATOR: lambda: coordinator(made.port),
+            END: lambda: error(0),
+            INIT: lambda: error(0),
+            LIST: listing,
+        }
+        yield made
+
+
+def described(state: str, *, code: int = 0, producer: int = PRODUCER, epoch: int = 0) -> bytes:
+    answer = Encoder().int32(0).unsigned(2).int16(code).unsigned(2).raw(b"t")
+    answer.unsigned(len(state) + 1).raw(state.encode()).int32(TIMEOUT).int64(5).int64(producer).int16(epoch)
+    return answer.unsigned(1).no_tags().no_tags().encoded()
+
+
+def handle(*tasks: str, cluster: str = "cluster", began: float | None = None) -> dict[str, Any]:
+    since = int(1000 * (time.time() if began is None else began))
+    slots = [
+        {"id": PREFIX + task, "rows": 5, "producer": PRODUCER, "epoch": 0, "began": since, "timeout": TIMEOUT}
+        for task in tasks or ("00000-1",)
+    ]
+    identity = {"query": "q", "sink": "results", "epoch": 7, "takeover": 1, "way": "kafka"}
+    return {**identity, "cluster": cluster, "transactions": slots}
+
+
+def transactions(broker: Broker, *, continues: bool = False) -> KafkaTransactions:
+    access = Access.of({"bootstrap.servers": f"127.0.0.1:{broker.port}"})
+    return KafkaTransactions(access, continues=continues, patience=0.5)
+
+
+INVALID_EPOCH, INVALID_STATE, INVALID_MAPPING, FENCED, NOT_FOUND = 47, 48, 49, 90, 105
+
+
+@pytest.mark.parametrize("code", [INVALID_EPOCH, INVALID_STATE, INVALID_MAPPING, FENCED])
+@pytest.mark.parametrize(("state", "epoch"), [("CompleteCommit", 0), ("PrepareCommit", 0), ("CompleteCommit", 1)])
+def test_committed_before_is_committed_whoever_did_it(broker: Broker, code: int, state: str, epoch: int) -> None:
+    broker.answers |= {END: lambda: error(code), DESCRIBE: lambda: described(state, epoch=epoch)}
+    transactions(broker).commit(handle(), lambda: None)
+
+
+@pytest.mark.parametrize(
+    ("code", "answer", "why"),
+    [
+        (FENCED, described("CompleteAbort", epoch=1), r"rolled back \(CompleteAbort\), after its timeout of 60000 ms"),
+        (INVALID_STATE, described("PrepareAbort"), r"rolled back \(PrepareAbort\)"),
+        (FENCED, described("Ongoing", epoch=2), "somebody else writes under its id"),
+        (FENCED, described("Empty", epoch=2), r"rolled back \(Empty\)"),
+        (INVALID_MAPPING, described("CompleteCommit", producer=43), r"rolled back \(CompleteCommit\)"),
+        (INVALID_MAPPING, described("", code=NOT_FOUND), "do not know it.*cannot be told"),
+    ],
+)
+def test_what_is_lost_is_said_with_the_reason_and_the_way_out(
+    broker: Broker, caplog: pytest.LogCaptureFixture, code: int, answer: bytes, why: str
+) -> None:
+    broker.answers |= {END: lambda: error(code), DESCRIBE: lambda: answer}
+    with pytest.raises(LostTransactionError, match=rf"Epoch 7 was decided, but 5 of its 5 rows.*{why}.*onLostTrans"):
+        transactions(broker).commit(handle(), lambda: None)
+    transactions(broker, continues=True).commit(handle(), lambda: None)
+    assert "5 of its 5 rows" in caplog.text
+
+
+def test_the_others_of_an_epoch_are_committed_before_the_loss_is_an_error(broker: Broker) -> None:
+    broker.answers |= {END: in_turn(error(FENCED), error(0)), DESCRIBE: lambda: described("CompleteAbort")}
+    committed: list[None] = []
+    with pytest.raises(LostTransactionError, match="5 of its 15 rows"):
+        transactions(broker).commit(handle("0-1", "1-2", "2-3"), lambda: committed.append(None))
+    assert broker.asked.count(END) == len(committed) == 3
+
+
+def test_another_cluster_is_no_loss(broker: Broker) -> None:
+    broker.answers |= {END: lambda: error(INVALID_MAPPING), DESCRIBE: lambda: described("", code=NOT_FOUND)}
+    with pytest.raises(SinkError, match="wait in cluster 'other', but the options lead to 'cluster'"):
+        transactions(broker).commit(handle(cluster="other"), lambda: None)
+
+
+@pytest.mark.parametrize("code", [51, 14, 16, 53, 87])
+def test_any_other_error_is_to_be_tried_again(broker: Broker, code: int) -> None:
+    broker.answers |= {END: lambda: error(code)}
+    with pytest.raises(SinkError):
+        transactions(broker).commit(handle(), lambda: None)
+
+
+def test_a_commit_sweeps_what_is_as_old_and_leaves_what_is_younger_or_not_ours(broker: Broker) -> None:
+    swept: list[bytes] = []
+    names = [
+        "sparkjet/q/results/000001-000000007-0/late",
+        "sparkjet/q/results/000000-000000006-0/x",
+        "sparkjet/q/results/000001-000000008-0/younger",
+        "sparkjet/q/results/000002-000000007-0/of-a-successor",
+        "sparkjet/q/results/not-ours",
+        "sparkjet/q/late/000000-000000001-0/of-another-output",
+    ]
+    broker.answers |= {LIST: lambda: listing(*names), INIT: lambda: swept.append(b"") or error(0)}  # type: ignore[func-returns-value]
+    transactions(broker).commit(handle(), lambda: None)
+    assert len(swept) == 2
+    assert [Found.is_ours(name) for name in names] == [True, True, True, True, False, True]
+
+
+@pytest.mark.parametrize("state", ["CompleteAbort", "Empty", "PrepareAbort"])
+def test_what_is_not_open_any_more_is_not_recorded(broker: Broker, state: str) -> None:
+    broker.answers |= {DESCRIBE: lambda: described(state)}
+    with pytest.raises(SinkError, match=rf"was to be open, but is {state}.*Nothing of the epoch is published"):
+        transactions(broker).fix(TransactionId("q", "results", 1, 7, 0), [(f"{PREFIX}0-1", 5)])
+
+
+def test_an_epoch_without_rows_is_no_handle(broker: Broker) -> None:
+    assert transactions(broker).fix(TransactionId("q", "results", 1, 7, 0), []) is None
+
+
+@pytest.mark.parametrize(("age", "warned"), [(10, False), (40, True)])
+def test_a_commit_in_the_second_half_of_its_time_is_warned_about(
+    broker: Broker, caplog: pytest.LogCaptureFixture, age: float, warned: bool
+) -> None:
+    transactions(broker).commit(handle(began=time.time() - age), lambda: None)
+    assert ("Raise kafka.transaction.timeout.ms" in caplog.text) is warned

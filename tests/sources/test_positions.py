@@ -1,0 +1,47 @@
+"""Positions: how a batch is limited, and what is written down of them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import sparkjet as sj
+from sparkjet.sources.kafka.positions import from_offset, limited, numbers, to_offset
+
+OFFSETS = st.integers(0, 10**12)
+PARTITIONS = st.tuples(st.sampled_from(["a", "b.c", "d_e"]), st.integers(0, 20))
+POSITIONS = st.dictionaries(PARTITIONS, OFFSETS, max_size=8)
+
+
+@given(POSITIONS, st.data(), st.integers(1, 10**6))
+def test_a_limited_batch_gets_every_partition_on(starts: dict, data: st.DataObject, rows: int) -> None:
+    ends = {each: start + data.draw(st.integers(0, 10**7)) for each, start in starts.items()}
+    found = limited(starts, ends, rows)
+    left = sum(ends.values()) - sum(starts.values())
+    taken = sum(found.values()) - sum(starts.values())
+    assert min(left, rows) <= taken < rows + max(1, len(starts)) or taken == left <= rows
+    for each, position in found.items():
+        assert starts[each] <= position <= ends[each]
+        assert position > starts[each] or starts[each] == ends[each]
+
+
+def test_a_new_partition_begins_at_its_beginning() -> None:
+    assert limited({}, {("t", 0): 30}, 20) == {("t", 0): 20}
+
+
+@given(POSITIONS)
+def test_what_is_written_down_is_read_back(positions: dict) -> None:
+    offset = to_offset(positions)
+    assert from_offset(json.loads(json.dumps(offset))) == positions
+    # Spark compares texts: the same positions are the same text.
+    backwards = dict(reversed(list(positions.items())))
+    assert json.dumps(to_offset(backwards)) == json.dumps(offset)
+
+
+@pytest.mark.parametrize("text", ["5", "{", '{"t": 5}', '{"t": {"x": 5}}', '{"t": {"0": "5"}}', '{"t": {"0": true}}'])
+def test_a_text_of_another_shape_is_refused(text: str) -> None:
+    with pytest.raises(sj.AnalysisError, match=r"startingOffsets.*write e\.g\. EXAMPLE"):
+        numbers("startingOffsets", text, "EXAMPLE")
