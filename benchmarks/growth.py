@@ -12,9 +12,8 @@ import statistics
 import sys
 
 import matplotlib as mpl
-import msgspec
 
-from benchmarks.ratio import RESULTS, Ratio
+from benchmarks.ratio import RESULTS, Ratio, save
 from benchmarks.run import run
 from benchmarks.studies import main
 from benchmarks.work import Goal, Work, work_of
@@ -72,8 +71,7 @@ def study() -> list[Ratio]:
         (first, slowest), *_, (last, fastest) = found[name].items()
         what = f"T1 with {last:,} {name}, slope {slope(found[name]):+.2f}"
         ratios.append(Ratio("T11", what, Goal(f"{first:,} {name}"), (fastest / slowest,), fastest, slowest))
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "growth.json").write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
+    save(found, RESULTS / "growth.json")
     draw(found)
     return ratios
 

@@ -11,12 +11,11 @@ import tempfile
 from pathlib import Path
 
 import matplotlib as mpl
-import msgspec
 from pyspark.sql import functions as F
 
 import sparkjet as sj
 from benchmarks.local import local_session
-from benchmarks.ratio import RESULTS, Ratio
+from benchmarks.ratio import RESULTS, Ratio, save
 from benchmarks.studies import main
 from benchmarks.work import Goal
 from sparkjet import functions as J
@@ -82,8 +81,7 @@ def study() -> list[Ratio]:
     """One ratio for each number: its mean over the first half by that over the second."""
     with tempfile.TemporaryDirectory(prefix="sparkjet-memory-") as home:
         numbers = measure(Path(home))
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "memory.json").write_bytes(msgspec.json.encode(numbers) + b"\n")
+    save(numbers, RESULTS / "memory.json")
     draw(numbers)
     found = []
     for name, values in numbers.items():

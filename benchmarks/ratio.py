@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,6 +37,14 @@ class Ratio:
     theirs: float = 0.0
     wrong: str | None = None
 
+    @classmethod
+    def of_seconds(
+        cls, id: str, what: str, goal: Goal, ours: Sequence[float], theirs: Sequence[float], amount: float = 1.0
+    ) -> Ratio:
+        """The ratio of two times of each round for the same amount of work."""
+        rounds = tuple(other / one for one, other in zip(ours, theirs, strict=True))
+        return cls(id, what, goal, rounds, amount / statistics.median(ours), amount / statistics.median(theirs))
+
     @property
     def median(self) -> float | None:
         """The ratio that goals are held against."""
@@ -63,5 +72,10 @@ def write(ratios: list[Ratio], file: Path) -> None:
             "wrong": {ratio.goal.other: ratio.wrong for ratio in own if ratio.wrong is not None},
         }
         entries.append(entry)
+    save(entries, file)
+
+
+def save(found: object, file: Path) -> None:
+    """Write figures as JSON that people can read."""
     file.parent.mkdir(exist_ok=True)
-    file.write_bytes(msgspec.json.format(msgspec.json.encode(entries), indent=2) + b"\n")
+    file.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")

@@ -102,12 +102,10 @@ def study() -> list[Ratio]:
             if round_ >= WARM_UP:
                 seconds[feed.size].append(taken)
     session.stop()
-    few, many = (seconds[size] for size in SIZES)
     # Of medians: which of two neighbouring epochs merges segments is no property of the size.
-    ratio = statistics.median(few) / statistics.median(many)
+    few, many = (statistics.median(seconds[size]) for size in SIZES)
     what = f"sessions: an epoch that touches {TOUCHED:,} of {SIZES[1]:,} open ones"
-    goal = Goal(f"{TOUCHED:,} of {SIZES[0]:,}", GOAL)
-    return [Ratio("T9-touched", what, goal, (ratio,), 1 / statistics.median(many), 1 / statistics.median(few))]
+    return [Ratio.of_seconds("T9-touched", what, Goal(f"{TOUCHED:,} of {SIZES[0]:,}", GOAL), [many], [few])]
 
 
 if __name__ == "__main__":

@@ -70,18 +70,11 @@ def study() -> list[Ratio]:
             if number:
                 found[frames].append(median)
     session.stop()
-    smallest = found[FRAMES[0]]
     what = f"the snapshot of {KEYS:,} partial rows, by the size of the state"
+    smallest, *greater = FRAMES
     return [
-        Ratio(
-            "T7",
-            what,
-            Goal(f"{frames // FRAMES[0]} x the state", GOAL),
-            tuple(one / other for one, other in zip(smallest, found[frames], strict=True)),
-            1 / statistics.median(smallest),
-            1 / statistics.median(found[frames]),
-        )
-        for frames in FRAMES[1:]
+        Ratio.of_seconds("T7", what, Goal(f"{frames // smallest} x the state", GOAL), found[frames], found[smallest])
+        for frames in greater
     ]
 
 

@@ -1,13 +1,66 @@
-"""What the two engines on Spark have in common: waiting for epochs, and the rate of those after warm-up."""
+"""What the two engines on Spark share: the queries, waiting for epochs, and the rate of those after warm-up."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
-from benchmarks.work import Work
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from benchmarks import feed
+from benchmarks.work import STEP_SECONDS, Work
+
+AGGREGATES: Mapping[str, Callable[[Any], Any]] = {
+    "count": lambda functions: functions.count("*"),
+    "sum": lambda functions: functions.sum("value"),
+    "avg": lambda functions: functions.avg("price"),
+    "max": lambda functions: functions.max("value"),
+    "percentile": lambda functions: functions.percentile_approx("price", 0.9),
+    "persons": lambda functions: functions.sum("person"),
+    "auctions": lambda functions: functions.sum("auction"),
+}
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """Where the two engines differ in how a query is written; all else is said with the same words.
+
+    Args:
+        watermarked: From a DataFrame to a stream whose watermark follows ``ts`` without a lag.
+        window: ``(column, length)`` or ``(column, length, step)`` to a window.
+        session_window: ``(column, gap)`` to a window.
+        functions: The module of aggregate functions.
+    """
+
+    watermarked: Callable[[Any], Any]
+    window: Callable[..., Any]
+    session_window: Callable[..., Any]
+    functions: Any
+
+
+def results(session: SparkSession, work: Work, dialect: Dialect) -> Any:
+    """The stream of a work's results: columns window, key and the aggregates."""
+    step = f"{STEP_SECONDS} second"
+    sliding = dialect.window("ts", f"{work.steps} seconds", step)
+    window = dialect.session_window("ts", step) if work.shape == "sessions" else sliding
+    if work.shape == "both":
+        persons, auctions = map(dialect.watermarked, feed.sides(session, work))
+        stream = persons.union(auctions)
+    else:
+        stream = dialect.watermarked(feed.rows(session, work))
+    aggregates = [AGGREGATES[name](dialect.functions).alias(name) for name in work.aggregates]
+    found = stream.groupBy(window.alias("window"), "key").agg(*aggregates)
+    if work.shape == "both":
+        return found.where("persons > 0 AND auctions > 0")
+    if work.shape == "busiest":
+        each_end = dialect.window("window", step).alias("window")
+        ends = found.withColumn("all", F.lit(0)).groupBy(each_end, F.col("all").alias("key"))
+        return ends.agg(dialect.functions.max("count").alias("count"))
+    return found
 
 
 class Query(Protocol):

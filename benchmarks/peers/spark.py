@@ -8,22 +8,15 @@ import tempfile
 from pathlib import Path
 
 import msgspec
-from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from benchmarks import feed
 from benchmarks.local import local_session
-from benchmarks.peers.micro_batches import run_epochs
+from benchmarks.peers.micro_batches import Dialect, results, run_epochs
 from benchmarks.report import Report, emit
-from benchmarks.work import STEP_SECONDS, Work
+from benchmarks.work import Work
 
-AGGREGATES = {
-    "count": lambda: F.count(F.lit(1)).alias("count"),
-    "sum": lambda: F.sum("value").alias("sum"),
-    "avg": lambda: F.avg("price").alias("avg"),
-    "max": lambda: F.max("value").alias("max"),
-    "percentile": lambda: F.percentile_approx("price", 0.9).alias("percentile"),
-}
+DIALECT = Dialect(lambda rows: rows.withWatermark("ts", "0 seconds"), F.window, F.session_window, F)
 WARM_UP = 15
 MEASURED = 8
 
@@ -39,29 +32,11 @@ def prefix(work: Work) -> Work:
     return dataclasses.replace(work, batch=-(-rows // (WARM_UP + MEASURED - 1)), warm_up=WARM_UP, measured=MEASURED)
 
 
-def results(session: SparkSession, work: Work) -> DataFrame:
-    """The stream of a work's results: columns window, key and the aggregates."""
-    step = f"{STEP_SECONDS} second"
-    sliding = F.window("ts", f"{work.steps} seconds", step).alias("window")
-    if work.shape == "both":
-        persons, auctions = (side.withWatermark("ts", "0 seconds") for side in feed.sides(session, work))
-        seen = [F.sum("person").alias("persons"), F.sum("auction").alias("auctions")]
-        return persons.union(auctions).groupBy(sliding, "key").agg(*seen).where("persons > 0 AND auctions > 0")
-    source = feed.rows(session, work).withWatermark("ts", "0 seconds")
-    aggregates = [AGGREGATES[name]() for name in work.aggregates]
-    if work.shape == "busiest":
-        counts = source.groupBy(sliding, "key").agg(*aggregates).withColumn("all", F.lit(0))
-        each_end = F.window("window", step).alias("window")
-        return counts.groupBy(each_end, F.col("all").alias("key")).agg(F.max("count").alias("count"))
-    window = F.session_window("ts", step).alias("window") if work.shape == "sessions" else sliding
-    return source.groupBy(window, "key").agg(*aggregates)
-
-
 def measure(work: Work, home: Path) -> Report:
     """Run one work with its output and its state below ``home``."""
     session = local_session(work.cores)
     session.conf.set("spark.sql.shuffle.partitions", feed.PARTITIONS)
-    writer = results(session, work).writeStream.outputMode("append")
+    writer = results(session, work, DIALECT).writeStream.outputMode("append")
     writer = writer.option("checkpointLocation", f"{home}/checkpoint")
     kept = work.sink == "files"
     writer = writer.format("parquet").option("path", f"{home}/results") if kept else writer.format("noop")

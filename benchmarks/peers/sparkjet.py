@@ -7,52 +7,34 @@ import tempfile
 from pathlib import Path
 
 import msgspec
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 import sparkjet as sj
 from benchmarks import feed
 from benchmarks.local import local_session
-from benchmarks.peers.micro_batches import run_epochs
+from benchmarks.peers.micro_batches import Dialect, results, run_epochs
 from benchmarks.report import Report, emit
-from benchmarks.work import STEP_SECONDS, Work
+from benchmarks.work import Work
 from sparkjet import functions as J
-from sparkjet.grouping import WindowedStream
-
-AGGREGATES = {
-    "count": lambda: J.count().alias("count"),
-    "sum": lambda: J.sum("value").alias("sum"),
-    "avg": lambda: J.avg("price").alias("avg"),
-    "max": lambda: J.max("value").alias("max"),
-    "percentile": lambda: J.percentile_approx("price", 0.9).alias("percentile"),
-}
+from sparkjet.stream import Stream
 
 
-def results(session: SparkSession, work: Work) -> WindowedStream:
-    """The stream of a work's results: columns window, key and the aggregates."""
-    lag, step = sj.limiting_lag("0 seconds"), f"{STEP_SECONDS} second"
-    sliding = sj.window("ts", f"{work.steps} seconds", step).alias("window")
-    if work.shape == "both":
-        persons, auctions = (sj.stream(side).withWatermark("ts", lag) for side in feed.sides(session, work))
-        seen = [J.sum("person").alias("persons"), J.sum("auction").alias("auctions")]
-        return persons.union(auctions).groupBy(sliding, "key").agg(*seen).where("persons > 0 AND auctions > 0")
-    source = feed.rows(session, work)
-    by = ["substream"] if work.substreams > 1 else []
-    stream = sj.stream(source.withColumn("substream", F.col("value") % work.substreams) if by else source)
-    stream = stream.withWatermark("ts", lag, by=by)
-    aggregates = [AGGREGATES[name]() for name in work.aggregates]
-    if work.shape == "busiest":
-        counts = stream.groupBy(sliding, "key").agg(*aggregates).withColumn("all", F.lit(0))
-        each_end = sj.window("window", step).alias("window")
-        return counts.groupBy(each_end, F.col("all").alias("key")).agg(J.max("count").alias("count"))
-    window = sj.session_window("ts", step).alias("window") if work.shape == "sessions" else sliding
-    return stream.groupBy(window, "key").agg(*aggregates)
+def dialect(work: Work) -> Dialect:
+    """Ours; the watermark follows the work's substreams."""
+
+    def watermarked(rows: DataFrame) -> Stream:
+        by = ["substream"] if work.substreams > 1 else []
+        named = rows.withColumn("substream", F.col("value") % work.substreams) if by else rows
+        return sj.stream(named).withWatermark("ts", sj.limiting_lag("0 seconds"), by=by)
+
+    return Dialect(watermarked, sj.window, sj.session_window, J)
 
 
 def measure(work: Work, home: Path) -> Report:
     """Run one work with its output and its snapshots below ``home``."""
     session = local_session(work.cores)
-    writer = results(session, work).writeStream.format("files").option("path", home / "results")
+    writer = results(session, work, dialect(work)).writeStream.format("files").option("path", home / "results")
     # The source gives a batch again whatever happens, so epochs may overlap.
     writer = writer.option("overlapEpochs", True).option("processingGuarantee", work.guarantee)
     query = writer.option("checkpointLocation", home / "checkpoint").start()

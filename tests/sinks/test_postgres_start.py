@@ -55,7 +55,7 @@ def test_the_check_leaves_nothing_and_knows_what_the_table_will_be(
         sink = PostgresSink(PostgresSettings.of(Options({"dsn": dsn, "dbtable": way, **options})))
         sink.attach(tmp_path / "outbox", spark)
         sink.check(spark.createDataFrame([], SCHEMA).schema)
-        assert tables(dsn) == [] if way == "prepared" else [MARKERS, "prepared"]
+        assert tables(dsn) == ([] if way == "prepared" else [MARKERS, "prepared"])
         assert sink.way == way
         sink.create()
         assert way in tables(dsn)
