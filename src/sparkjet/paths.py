@@ -8,6 +8,9 @@ from urllib.parse import unquote, urlsplit
 
 from sparkjet.errors import AnalysisError
 
+UNMARKED = {"mapreduce.fileoutputcommitter.marksuccessfuljobs": "false"}
+"""Options of Spark's writer into a directory of ours: nobody reads ``_SUCCESS``, which costs a process or two."""
+
 
 def local_path(location: str, option: str) -> Path:
     """The path of a plain location or a ``file:`` URI.

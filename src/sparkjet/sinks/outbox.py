@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
-from sparkjet.paths import spark_uri, sync_directory, sync_file
+from sparkjet.paths import UNMARKED, spark_uri, sync_directory, sync_file
 from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class OutboxSink(ABC):
         """See :meth:`Sink.prepare`."""
         box = self._box(transaction.sink, str(transaction))
         counted = Observation()
-        rows.observe(counted, F.count(F.lit(1)).alias("rows")).write.parquet(spark_uri(box))
+        rows.observe(counted, F.count(F.lit(1)).alias("rows")).write.options(**UNMARKED).parquet(spark_uri(box))
         if not counted.get.get("rows"):
             shutil.rmtree(box)
             return None
