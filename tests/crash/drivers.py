@@ -135,12 +135,16 @@ class Driver:
             )
             return [report for report in self._of(event) if queries is None or report["query"] in queries]
 
-    def wait_any(self, events: Collection[str]) -> str:
-        """The first report of any of some events."""
+    def wait_any(self, events: Collection[str], query: str) -> str:
+        """The first report of any of some events that a query has sent."""
+
+        def first() -> str | None:
+            return next((r["event"] for r in self._reports if r.get("query") == query and r["event"] in events), None)
+
         with self._changed:
-            self._changed.wait_for(lambda: self._closed or any(map(self._of, events)), PATIENCE)
-            found = next((event for event in events if self._of(event)), None)
-            assert found is not None, f"none of {events}\n{self.tail()}"
+            self._changed.wait_for(lambda: self._closed or first() is not None, PATIENCE)
+            found = first()
+            assert found is not None, f"none of {events} from {query}\n{self.tail()}"
             return found
 
     def results(self, queries: Sequence[Query]) -> dict[str, str | None]:
@@ -157,10 +161,11 @@ class Driver:
         """Whether Python has not ended yet."""
         return self._process.poll() is None
 
-    def forget(self) -> None:
-        """Start counting reports anew, for queries that are started a second time."""
+    def forget(self, query: str | None = None) -> None:
+        """Start counting reports anew, for queries that are started a second time (None: all)."""
         with self._changed:
-            self._reports = self._of("ready")
+            given_up = [report for report in self._reports if "query" in report and query in (None, report["query"])]
+            self._reports = [report for report in self._reports if report not in given_up]
 
     def kill(self, victim: Victim) -> None:
         """SIGKILL, without waiting for the effect."""
