@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from sparkjet.engine.record import Record
 
 if TYPE_CHECKING:
+    from sparkjet.engine.record import SparkPosition
     from tests.crash.jobs import Place
 
 Offsets = Mapping[tuple[str, int], int]
@@ -30,6 +31,13 @@ def keep(place: Place) -> None:
             os.link(slot, place.history / slot.name)
 
 
+def end_of(position: SparkPosition) -> Offsets:
+    """The end of a record's batch, in a query whose only source is Kafka."""
+    # After a line for the version and one for the batch there is one for each source.
+    ends = json.loads(position.files[f"offsets/{position.batch}"].splitlines()[2])
+    return {(topic, int(number)): end for topic, partitions in ends.items() for number, end in partitions.items()}
+
+
 def offsets(place: Place) -> list[Offsets]:
     """The end of each batch, in order; none may be missing."""
     keep(place)
@@ -37,9 +45,7 @@ def offsets(place: Place) -> list[Offsets]:
     for slot in sorted(place.history.iterdir()):
         position = Record.decode(slot.read_bytes(), slot.name).spark
         if position is not None:
-            # After a line for the version and one for the batch there is one for each source.
-            ends = json.loads(position.files[f"offsets/{position.batch}"].splitlines()[2])
-            each = {(topic, int(n)): end for topic, partitions in ends.items() for n, end in partitions.items()}
-            assert found.setdefault(position.batch, each) == each, f"batch {position.batch} was decided twice"
+            end = end_of(position)
+            assert found.setdefault(position.batch, end) == end, f"batch {position.batch} was decided twice"
     assert sorted(found) == list(range(len(found))), f"records are missing: {sorted(found)}"
     return [found[batch] for batch in range(len(found))]

@@ -9,10 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
+from sparkjet.engine.record import Record
 from tests.crash.delivered import check_table, check_topic
 from tests.crash.drivers import Query
 from tests.crash.feeds import skewed_feed, write_skewed
-from tests.crash.history import keep
+from tests.crash.history import end_of, keep
 from tests.crash.invariants import check_accepted
 from tests.crash.readers import newest_record
 from tests.crash.replay import RESULTS
@@ -21,14 +22,19 @@ from tests.crash.topics import Topic
 from tests.servers.kafka import KafkaServer
 from tests.servers.postgres import PostgresServer
 
+BATCH = 2000
+"""Rows of a topic that a batch reads at most."""
+AHEAD = 5
+"""Batches that a topic may be ahead: what comes faster than it is read would be read for ever at the end."""
+
 
 class Part(Protocol):
     """A query whose feed grows."""
 
     query: Query
 
-    def grow(self, epoch: int) -> None:
-        """Add to the feed; ``epoch`` is the newest that is decided. Does not wait."""
+    def grow(self, newest: Record | None) -> None:
+        """Add to the feed, unless far ahead of the newest record; does not wait."""
 
     def fed(self) -> None:
         """Wait until all that was added can be read."""
@@ -46,14 +52,14 @@ class FromFiles:
         self._files = 0
         self.query = _query(root, "from-files", "prepared")
         (self.query.place.root / "dsn").write_text(server.database(f"t{uuid.uuid4().hex}"))
-        self.grow(0)
+        self.grow(None)
 
     def __str__(self) -> str:
         return f"{self._files} files"
 
-    def grow(self, epoch: int) -> None:
+    def grow(self, newest: Record | None) -> None:
         """See :meth:`Part.grow`."""
-        if epoch >= self._files - 1:
+        if (newest.epoch if newest is not None else 0) >= self._files - 1:
             write_skewed(self.query.place.feed, self._seed, self._files, self._files + 1)
             self._files += 1
 
@@ -66,7 +72,7 @@ class FromFiles:
 
 
 class Through:
-    """A topic into another one and a table; it grows all the time, whoever is dead."""
+    """A topic into another one and a table; the producer goes on, whoever is dead."""
 
     def __init__(self, root: Path, broker: KafkaServer, server: PostgresServer, seed: int) -> None:
         self._broker = broker
@@ -79,17 +85,20 @@ class Through:
         place.history.mkdir()
         client = {f"kafka.{name}": value for name, value in broker.client().items()}
         sink = {**client, "topic": broker.topic(partitions=2), "kafka.log_level": "0"}
-        (place.root / "source.json").write_text(json.dumps(self._topic.options(maxOffsetsPerTrigger="2000")))
+        (place.root / "source.json").write_text(json.dumps(self._topic.options(maxOffsetsPerTrigger=str(BATCH))))
         (place.root / "kafka.json").write_text(json.dumps(sink))
         (place.root / "dsn").write_text(server.database(f"t{uuid.uuid4().hex}"))
 
     def __str__(self) -> str:
         return f"{self._topic.sent.total()} rows, {self._late} of them dropped, {self._results} results"
 
-    def grow(self, epoch: int) -> None:
+    def grow(self, newest: Record | None) -> None:
         """See :meth:`Part.grow`."""
-        self._topic.send(next(self._batches))
         keep(self.query.place)
+        position = newest.spark if newest is not None else None
+        read = sum(end_of(position).values()) if position is not None else 0
+        if self._topic.sent.total() < read + AHEAD * BATCH:
+            self._topic.send(next(self._batches))
 
     def fed(self) -> None:
         """See :meth:`Part.fed`."""
@@ -113,12 +122,12 @@ class Through:
         return ""
 
 
-def epoch(part: Part) -> int:
-    """The newest epoch that is decided."""
+def newest(part: Part) -> Record | None:
+    """The newest record, None before the first."""
     try:
-        return newest_record(part.query.place).epoch
+        return newest_record(part.query.place)
     except (AssertionError, FileNotFoundError):
-        return 0
+        return None
 
 
 def _query(root: Path, name: str, job: str) -> Query:

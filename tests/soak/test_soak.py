@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.crash.drivers import Driver, Victim
-from tests.soak.parts import FromFiles, Part, Through, epoch
+from tests.soak.parts import FromFiles, Part, Through, newest
 
 if TYPE_CHECKING:
     from tests.servers.kafka import KafkaServer
@@ -29,6 +29,12 @@ KILL_AFTER = (20.0, 60.0)
 """Seconds between two kills of the driver, at least and at most."""
 SERVER_KILLS = 3
 """Of each server."""
+
+
+def epoch(part: Part) -> int:
+    """The newest epoch that is decided."""
+    record = newest(part)
+    return 0 if record is None else record.epoch
 
 
 @dataclass
@@ -72,7 +78,7 @@ class Soak:
         """Grow the feeds; start queries again that have ended."""
         ended = driver.ended()
         for part in self.parts:
-            part.grow(epoch(part))
+            part.grow(newest(part))
             if part.query.name in ended:
                 self.restarts += 1
                 self.start(part, driver)
