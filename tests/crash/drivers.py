@@ -21,6 +21,7 @@ from tests.crash.jobs import JOBS, Job, Place
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 420.0
 """Seconds to wait for anything; far more than needed, because a busy machine must not look like a fault."""
+SLOW = "Python worker failed to connect back"
 GRACE = 10.0
 """Seconds that a JVM may take to notice that its Python is gone."""
 
@@ -115,6 +116,22 @@ class Driver:
         """Start queries; they report ``started``, ``reached`` where they block, and ``ended``."""
         self._tell({"do": "start", "queries": [asdict(query) for query in queries]})
 
+    def bring(self, queries: Sequence[Query], event: str = "ended") -> None:
+        """Start queries and wait for an event of each, without errors."""
+        self.start(queries)
+        self.see(queries, event)
+
+    def see(self, queries: Sequence[Query], event: str = "ended") -> None:
+        """Wait for an event of each of some queries that were started, without errors.
+
+        A query starts again where Spark gave up on a Python process: it waits ten seconds, whatever the machine does.
+        """
+        for query in queries:
+            while error := self._error_before(event, query):
+                assert SLOW in error, f"{query.name} has ended: {error}"
+                self.forget(query.name)
+                self.start([query])
+
     def release(self) -> None:
         """Let every blocked query go on, now and later."""
         self._tell({"do": "release"})
@@ -203,6 +220,11 @@ class Driver:
             Victim.JVM: [self.jvm],
             Victim.BOTH: [self._process.pid, self.jvm],
         }[victim]
+
+    def _error_before(self, event: str, query: Query) -> str | None:
+        """Wait for an event; the error that the query has ended with instead."""
+        self.wait_any({event, "ended"}, query.name)
+        return self.results([query])[query.name] if query.name in self.ended() else None
 
     def _of(self, event: str) -> list[dict[str, Any]]:
         return [report for report in self._reports if report["event"] == event]

@@ -24,7 +24,7 @@ from tests.servers.postgres import PostgresServer
 
 BATCH = 2000
 """Rows of a topic that a batch reads at most."""
-AHEAD = 5
+AHEAD = 3
 """Batches that a topic may be ahead: what comes faster than it is read would be read for ever at the end."""
 
 

@@ -66,11 +66,11 @@ class Soak:
             self.restarts += 1
             assert self.restarts < 100, driver.tail()
 
-    def go_on(self, driver: Driver, epochs: int = 1) -> None:
-        """Feed until every query has decided so many more epochs."""
+    def go_on(self, driver: Driver) -> None:
+        """Feed until every query has decided another epoch."""
         began = time.monotonic()
-        wanted = [epoch(part) + epochs for part in self.parts]
-        while any(epoch(part) < number for part, number in zip(self.parts, wanted, strict=True)):
+        before = [epoch(part) for part in self.parts]
+        while any(epoch(part) <= number for part, number in zip(self.parts, before, strict=True)):
             assert time.monotonic() - began < PATIENCE, driver.tail()
             self.step(driver)
 
@@ -89,9 +89,7 @@ class Soak:
         for part in self.parts:
             part.fed()
         with Driver(self.root / "last.log") as driver:
-            last = [replace(part.query, until_end=True) for part in self.parts]
-            driver.start(last)
-            assert set(driver.results(last).values()) == {None}
+            driver.bring([replace(part.query, until_end=True) for part in self.parts])
             assert driver.end() == 0
         wrong = {part.query.name: part.judge() for part in self.parts}
         print(f"\nsoak: {self.drivers} drivers, {self.restarts} restarts", end="")  # noqa: T201 - figures
@@ -103,19 +101,15 @@ class Soak:
 def test_a_kill_of_each(kafka: KafkaServer, postgres: PostgresServer, tmp_path: Path) -> None:
     parts = (FromFiles(tmp_path, postgres, SEED), Through(tmp_path, kafka, postgres, SEED))
     soak = Soak(tmp_path, parts)
-    with soak.driver() as first:
-        soak.go_on(first, 2)
-        first.kill(Victim.BOTH)
-        first.gone()
-    with soak.driver() as second:
-        soak.go_on(second)
+    with soak.driver() as driver:
+        soak.go_on(driver)
         for server in (kafka, postgres):
             server.kill()
-            soak.step(second)
+            soak.step(driver)
             server.start()
-            soak.go_on(second)
-        soak.go_on(second)
-        second.kill(Victim.JVM)
+            soak.go_on(driver)
+        driver.kill(Victim.BOTH)
+        driver.gone()
     assert soak.finish() == {}
 
 
