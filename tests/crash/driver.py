@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tests.crash.history import keep
 from tests.crash.jobs import JOBS, Place
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ class Driver:
             running = job.start(
                 self._spark,
                 place,
-                lambda step, epoch: self._reached(query, step, epoch),
+                lambda step, epoch: self._reached(query, place, step, epoch),
                 until_end=query["until_end"],
             )
             self._report("started", query=name)
@@ -94,7 +95,8 @@ class Driver:
         else:
             self._report("ended", query=name, error=None, seconds=round(time.monotonic() - started, 1))
 
-    def _reached(self, query: dict[str, Any], step: Step, epoch: int) -> None:
+    def _reached(self, query: dict[str, Any], place: Place, step: Step, epoch: int) -> None:
+        keep(place)
         if step.name == query["block_at"] and epoch == query["epoch"] and not self._release.is_set():
             self._report("reached", query=query["name"])
             self._release.wait()

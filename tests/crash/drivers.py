@@ -21,6 +21,7 @@ from tests.crash.jobs import JOBS, Job, Place
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 420.0
 """Seconds to wait for anything; far more than needed, because a busy machine must not look like a fault."""
+SLOW = "Python worker failed to connect back"
 GRACE = 10.0
 """Seconds that a JVM may take to notice that its Python is gone."""
 
@@ -115,6 +116,22 @@ class Driver:
         """Start queries; they report ``started``, ``reached`` where they block, and ``ended``."""
         self._tell({"do": "start", "queries": [asdict(query) for query in queries]})
 
+    def bring(self, queries: Sequence[Query], event: str = "ended") -> None:
+        """Start queries and wait for an event of each, without errors."""
+        self.start(queries)
+        self.see(queries, event)
+
+    def see(self, queries: Sequence[Query], event: str = "ended") -> None:
+        """Wait for an event of each of some queries that were started, without errors.
+
+        A query starts again where Spark gave up on a Python process: it waits ten seconds, whatever the machine does.
+        """
+        for query in queries:
+            while error := self._error_before(event, query):
+                assert SLOW in error, f"{query.name} has ended: {error}"
+                self.forget(query.name)
+                self.start([query])
+
     def release(self) -> None:
         """Let every blocked query go on, now and later."""
         self._tell({"do": "release"})
@@ -135,12 +152,16 @@ class Driver:
             )
             return [report for report in self._of(event) if queries is None or report["query"] in queries]
 
-    def wait_any(self, events: Collection[str]) -> str:
-        """The first report of any of some events."""
+    def wait_any(self, events: Collection[str], query: str) -> str:
+        """The first report of any of some events that a query has sent."""
+
+        def first() -> str | None:
+            return next((r["event"] for r in self._reports if r.get("query") == query and r["event"] in events), None)
+
         with self._changed:
-            self._changed.wait_for(lambda: self._closed or any(map(self._of, events)), PATIENCE)
-            found = next((event for event in events if self._of(event)), None)
-            assert found is not None, f"none of {events}\n{self.tail()}"
+            self._changed.wait_for(lambda: self._closed or first() is not None, PATIENCE)
+            found = first()
+            assert found is not None, f"none of {events} from {query}\n{self.tail()}"
             return found
 
     def results(self, queries: Sequence[Query]) -> dict[str, str | None]:
@@ -157,10 +178,11 @@ class Driver:
         """Whether Python has not ended yet."""
         return self._process.poll() is None
 
-    def forget(self) -> None:
-        """Start counting reports anew, for queries that are started a second time."""
+    def forget(self, query: str | None = None) -> None:
+        """Start counting reports anew, for queries that are started a second time (None: all)."""
         with self._changed:
-            self._reports = self._of("ready")
+            given_up = [report for report in self._reports if "query" in report and query in (None, report["query"])]
+            self._reports = [report for report in self._reports if report not in given_up]
 
     def kill(self, victim: Victim) -> None:
         """SIGKILL, without waiting for the effect."""
@@ -198,6 +220,11 @@ class Driver:
             Victim.JVM: [self.jvm],
             Victim.BOTH: [self._process.pid, self.jvm],
         }[victim]
+
+    def _error_before(self, event: str, query: Query) -> str | None:
+        """Wait for an event; the error that the query has ended with instead."""
+        self.wait_any({event, "ended"}, query.name)
+        return self.results([query])[query.name] if query.name in self.ended() else None
 
     def _of(self, event: str) -> list[dict[str, Any]]:
         return [report for report in self._reports if report["event"] == event]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import random
+from collections.abc import Iterator
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +23,14 @@ _ADVANCE = 60 * SECOND
 _AHEAD = {"a": 40 * SECOND, "b": 0, "c": -40 * SECOND}
 
 
-def skewed_batches(seed: int, batches: int, rows: int = 40) -> list[list[Event]]:
+def skewed_feed(seed: int, rows: int = 40) -> Iterator[list[Event]]:
     """Three substreams of which ``a`` is far ahead and ``c`` far behind, with late rows and rows without a time.
 
-    ``c`` is missing in the first batch: a query that was not told of it finds its first rows late. Doubles are
-    multiples of a quarter, so that their sums are exact in any order.
+    It has no end. ``c`` is missing in the first batch: a query that was not told of it finds its first rows late.
+    Doubles are multiples of a quarter, so that their sums are exact in any order.
     """
     chance = random.Random(f"skewed-{seed}")
-    made: list[list[Event]] = []
-    for number in range(batches):
+    for number in count():
         batch = []
         for index in range(rows):
             sub = chance.choices("abc", (6, 3, 2 if number else 0))[0]
@@ -46,8 +47,12 @@ def skewed_batches(seed: int, batches: int, rows: int = 40) -> list[list[Event]]
                     "d": chance.randrange(400) / 4,
                 }
             )
-        made.append(batch)
-    return made
+        yield batch
+
+
+def skewed_batches(seed: int, batches: int, rows: int = 40) -> list[list[Event]]:
+    """The first of :func:`skewed_feed`."""
+    return list(islice(skewed_feed(seed, rows), batches))
 
 
 def write_skewed(directory: Path, seed: int, first: int, upto: int) -> None:

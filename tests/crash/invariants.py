@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from functools import partial
 from pathlib import Path
 
+from tests.crash.feeds import Event, read_events
 from tests.crash.jobs import Job, Place
 from tests.crash.readers import (
     late_rows,
@@ -17,7 +18,7 @@ from tests.crash.readers import (
     result_rows,
     strays,
 )
-from tests.crash.replay import Row, replay
+from tests.crash.replay import Row, Rules, replay
 
 
 def check(place: Place, job: Job, *, batches: int, closings: Collection[int], swept: bool = True) -> None:
@@ -31,19 +32,48 @@ def check(place: Place, job: Job, *, batches: int, closings: Collection[int], sw
         swept: Whether nothing that no record names may be left; False while another driver was still dying when the
             last one started.
     """
-    rules = job.rules
-    recorded = recorded_batches(place, rules)
+    recorded = recorded_batches(place, job.rules)
     assert len(recorded) == batches, f"{len(recorded)} batches were recorded, the feed has {batches}"
-    assert len(list(place.feed.glob("[!.]*"))) == batches
-    expected = replay(recorded, rules, closings)
+    files = sorted(place.feed.glob("[!.]*"))
+    assert len(files) == batches
+    given = Counter(event["id"] for file in files for event in read_events(file, job.rules.time))
+    assert max(given.values()) == 1
+    check_files(place, job.rules, recorded, given, closings)
+    if swept:
+        assert strays(place) == []
 
-    late = _both_ways(place.late, lambda files: late_rows(files, rules))
-    assert late == expected.late, _difference("late rows", late, expected.late)
-    for output, whole in rules.results(expected.accepted).items():
+
+def check_files(
+    place: Place, rules: Rules, recorded: Sequence[Sequence[Event]], given: Counter[int], closings: Collection[int]
+) -> None:
+    """Assert that a query into files has accepted, and made of it, what it had to.
+
+    Args:
+        place: Where it ran.
+        rules: What ran.
+        recorded: Its batches, as it has recorded them.
+        given: The ids of all events of its feed, read without the query's records.
+        closings: After how many batches a run came to its end.
+    """
+    accepted = check_accepted(place, rules, recorded, given, closings)
+    for output, whole in rules.results(accepted).items():
         found = _both_ways(place.root / output, lambda files, output=output: result_rows(files, rules, output))
-        assert found == whole, _difference(output, found, whole)
+        assert found == whole, difference(output, found, whole)
         assert max(found.values(), default=1) == 1
-    _partition(place, job, expected.accepted)
+
+
+def check_accepted(
+    place: Place, rules: Rules, recorded: Sequence[Sequence[Event]], given: Counter[int], closings: Collection[int]
+) -> list[Event]:
+    """Assert that late rows are as they must be, and accepted ⊎ late ⊎ null timestamps = input; the accepted events."""
+    expected = replay(recorded, rules, closings)
+    late = _both_ways(place.late, lambda files: late_rows(files, rules))
+    assert late == expected.late, difference("late rows", late, expected.late)
+    ident = rules.columns.index("id")
+    dropped: Counter[int] = Counter()
+    for row, times in late.items():
+        dropped[row[ident]] += times
+    assert Counter(event["id"] for event in expected.accepted) + dropped == given
 
     record = newest_record(place)
     first = record.stages["stage0"]
@@ -52,8 +82,7 @@ def check(place: Place, job: Job, *, batches: int, closings: Collection[int], sw
     for name, stage in record.stages.items():
         assert not stage.deltas, f"state is left: {name}: {stage.deltas}"
         assert stage is first or not (stage.late or stage.null_timestamps)
-    if swept:
-        assert strays(place) == []
+    return expected.accepted
 
 
 def same_epochs(place: Place, other: Place, job: Job) -> None:
@@ -64,20 +93,6 @@ def same_epochs(place: Place, other: Place, job: Job) -> None:
         assert ours == {epoch: read(files, job.rules) for epoch, files in published(other.root / output).items()}
 
 
-def _partition(place: Place, job: Job, accepted: Sequence[dict[str, object]]) -> None:
-    """Accepted ⊎ late ⊎ null timestamps = input, by the id of each event, straight from the feed's files."""
-    from tests.crash.feeds import read_events
-
-    files = sorted(place.feed.glob("[!.]*"))
-    given = Counter(event["id"] for file in files for event in read_events(file, job.rules.time))
-    ident = job.rules.columns.index("id")
-    dropped: Counter[object] = Counter()
-    for row, times in late_rows(listed(place.late), job.rules).items():
-        dropped[row[ident]] += times
-    assert max(given.values()) == 1
-    assert Counter(event["id"] for event in accepted) + dropped == given
-
-
 def _both_ways(directory: Path, read: object) -> Counter[Row]:
     """Rows of a directory, the same whether its files are listed or looked up in the manifest."""
     assert callable(read)
@@ -86,11 +101,12 @@ def _both_ways(directory: Path, read: object) -> Counter[Row]:
     assert not gone, f"the manifest names {gone[0]}, which is missing"
     plain: Counter[Row] = read(listed(directory))
     by_manifest: Counter[Row] = read(named)
-    assert plain == by_manifest, _difference("a plain listing", plain, by_manifest)
+    assert plain == by_manifest, difference("a plain listing", plain, by_manifest)
     return plain
 
 
-def _difference(what: str, found: Counter[Row], expected: Counter[Row]) -> str:
+def difference(what: str, found: Counter[Row], expected: Counter[Row]) -> str:
+    """What an assertion says of rows that are not as they must be."""
     missing, surplus = list((expected - found).elements()), list((found - expected).elements())
     return (
         f"{what}: {len(missing)} rows are missing, {len(surplus)} too many; "

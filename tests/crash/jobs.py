@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from examples.flights_query import LAG
 from tests.crash.feeds import SCHEMA, SECOND, Event
+from tests.crash.outputs import into_files, into_table, into_topic, with_home
 from tests.crash.replay import RESULTS, Compute, Rules
 from tests.crash.visits import BUSY, VisitRules
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from sparkjet import Stream, StreamingQuery
     from sparkjet.aggregate import Aggregate
     from sparkjet.engine.steps import StepListener
+    from sparkjet.grouping import WindowedStream
     from sparkjet.windows import Window
     from sparkjet.writer import StreamWriter
 
@@ -44,6 +46,10 @@ class Place:
     @property
     def late(self) -> Path:
         return self.root / "late"
+
+    @property
+    def history(self) -> Path:
+        return self.root / "history"
 
 
 @dataclass(frozen=True)
@@ -114,14 +120,60 @@ def sj_window(rules: Rules) -> Window:
     return sj.window("ts", f"{rules.size} microseconds", f"{rules.step} microseconds")
 
 
+def topic_stream(spark: SparkSession, place: Place, rules: Rules) -> Stream:
+    """A feed of :class:`tests.crash.topics.Topic`, whose partitions are the substreams."""
+    from pyspark.sql import functions as F
+
+    import sparkjet as sj
+
+    sj.register_sources(spark)
+    options = json.loads((place.root / "source.json").read_text())
+    messages = spark.readStream.format("sparkjet-kafka").options(**options).load()
+    event = F.from_json(F.col("value").cast("string"), SCHEMA).alias("event")
+    events = messages.select(event, "topic", "partition").select("event.*", "topic", "partition")
+    timed = sj.stream(events.withColumn("ts", F.timestamp_micros("ts")))
+    return timed.withWatermark("ts", f"{rules.lag} microseconds")
+
+
 def skewed_query(
     spark: SparkSession, place: Place, rules: Rules, aggregates: Sequence[Aggregate]
 ) -> list[StreamWriter]:
-    """A query of one window over that feed."""
+    """A query of one window over the feed in files."""
     timed = skewed_stream(spark, place, rules)
     results = timed.groupBy(sj_window(rules), *rules.keys).agg(*aggregates)
-    writer = results.writeStream.format("files").option("path", place.out)
-    return [writer.options(checkpointLocation=place.home, lateRowsPath=place.late, statePartitions=2)]
+    return [with_home(into_files(results, place), place)]
+
+
+def _summed(stream: Stream, rules: Rules) -> WindowedStream:
+    """Its windows, by the deduct path."""
+    from sparkjet import functions as J
+
+    aggregates = [J.count().alias("rows"), J.sum("n").alias("total"), J.avg("n").alias("mean")]
+    return stream.groupBy(sj_window(rules), *rules.keys).agg(*aggregates)
+
+
+def _sums(
+    spark: SparkSession, place: Place, rules: Rules, read: Callable[..., Stream] = skewed_stream
+) -> list[StreamWriter]:
+    return [with_home(into_files(_summed(read(spark, place, rules), rules), place), place)]
+
+
+def _table(spark: SparkSession, place: Place, rules: Rules, prepared: str = "always") -> list[StreamWriter]:
+    """The same results into files and, beside them, into a table."""
+    results = _summed(skewed_stream(spark, place, rules), rules)
+    return [with_home(into_files(results, place), place), into_table(results, place, rules, prepared)]
+
+
+def _topic(spark: SparkSession, place: Place, rules: Rules) -> list[StreamWriter]:
+    """The same results into files and, beside them, into a topic."""
+    results = _summed(skewed_stream(spark, place, rules), rules)
+    return [with_home(into_files(results, place), place), into_topic(results, place, rules)]
+
+
+def _through(spark: SparkSession, place: Place, rules: Rules) -> list[StreamWriter]:
+    """From a topic into another one and, beside it, into a table."""
+    results = _summed(topic_stream(spark, place, rules), rules)
+    return [with_home(into_topic(results, place, rules), place), into_table(results, place, rules)]
 
 
 def _visits(spark: SparkSession, place: Place, rules: Rules) -> list[StreamWriter]:
@@ -137,49 +189,8 @@ def _visits(spark: SparkSession, place: Place, rules: Rules) -> list[StreamWrite
     busy = sessions.groupBy(sj.window("session_window", rules.size), *rules.keys).agg(
         J.count().alias("sessions"), J.max("rows").alias("longest")
     )
-    writer = sessions.writeStream.format("files").option("path", place.out)
-    writer.options(checkpointLocation=place.home, lateRowsPath=place.late, statePartitions=2)
+    writer = with_home(into_files(sessions, place), place)
     return [writer, busy.writeStream.format("files").option("path", place.root / BUSY)]
-
-
-def _sums(spark: SparkSession, place: Place, rules: Rules) -> list[StreamWriter]:
-    from sparkjet import functions as J
-
-    return skewed_query(
-        spark, place, rules, [J.count().alias("rows"), J.sum("n").alias("total"), J.avg("n").alias("mean")]
-    )
-
-
-def _table(spark: SparkSession, place: Place, rules: Rules, prepared: str = "always") -> list[StreamWriter]:
-    """The same results into files and, beside them, into a table that has the query's name."""
-    from sparkjet import functions as J
-
-    aggregates = [J.count().alias("rows"), J.sum("n").alias("total"), J.avg("n").alias("mean")]
-    window = sj_window(rules)
-    results = skewed_stream(spark, place, rules).groupBy(window, *rules.keys).agg(*aggregates)
-    files = results.writeStream.format("files").option("path", place.out)
-    files.options(checkpointLocation=place.home, lateRowsPath=place.late, statePartitions=2)
-    rows = results.select("window.start", "window.end", *rules.keys, *rules.aggregates)
-    table = rows.writeStream.format("postgres").options(
-        dsn=(place.root / "dsn").read_text(), dbtable=f'"{place.root.name}"', prepared=prepared
-    )
-    return [files, table]
-
-
-def _topic(spark: SparkSession, place: Place, rules: Rules) -> list[StreamWriter]:
-    """The same results into files and, beside them, into the topic that lies in the query's directory."""
-    from pyspark.sql import functions as F
-
-    from sparkjet import functions as J
-
-    aggregates = [J.count().alias("rows"), J.sum("n").alias("total"), J.avg("n").alias("mean")]
-    results = skewed_stream(spark, place, rules).groupBy(sj_window(rules), *rules.keys).agg(*aggregates)
-    files = results.writeStream.format("files").option("path", place.out)
-    files.options(checkpointLocation=place.home, lateRowsPath=place.late, statePartitions=2)
-    times = (F.unix_micros(F.col(f"window.{end}")).alias(end) for end in ("start", "end"))
-    value = F.to_json(F.struct(*times, *rules.keys, *rules.aggregates), {"ignoreNullFields": "false"})
-    records = results.select(F.col("key"), value.alias("value")).writeStream.format("kafka")
-    return [files, records.options(**json.loads((place.root / "kafka.json").read_text()))]
 
 
 def _stacks(spark: SparkSession, place: Place, rules: Rules) -> list[StreamWriter]:
@@ -225,6 +236,8 @@ _DELAYS: dict[str, Compute] = {
 }
 _MINUTE = 60 * SECOND
 _SUMMED = Rules(_MINUTE, _MINUTE // 3, _MINUTE // 2, "ts", "sub", ("a", "b", "c"), ("key",), _SKEWED, _SUMS)
+_READ = replace(_SUMMED, by="partition", listed=())
+"""Each partition is a substream; those of a feed are known with its topic."""
 
 AHEAD = "-ahead"
 """After the name of a job: the same with epochs that overlap, whose output must be the same."""
@@ -239,6 +252,9 @@ _PLAIN = {
         Job("outbox", _SUMMED, partial(_table, prepared="never")),
         # The same beside it in a Kafka topic.
         Job("topic", _SUMMED, _topic),
+        # The same of a topic, into files; and into a topic and a table at once.
+        Job("source", _READ, partial(_sums, read=topic_stream)),
+        Job("through", _READ, _through),
         # The two stacks, with substreams that are found on the way.
         Job(
             "stacks",

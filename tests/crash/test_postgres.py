@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import product
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sparkjet import Step
+from tests.crash.delivered import check_table
 from tests.crash.drivers import Driver, Query, Victim
 from tests.crash.feeds import write_skewed
 from tests.crash.invariants import check
@@ -142,21 +142,11 @@ def _succeed(successor: Driver, queries: list[Query]) -> None:
 
 def judge(server: PostgresServer, query: Query, files_given: int = FILES) -> str:
     """What is wrong with the files, with the table, or with what is left on the server; nothing if all is well."""
-    dsn = (Path(query.root) / "dsn").read_text()
     try:
         check(query.place, query.rules, batches=files_given, closings=[files_given], swept=False)
-        files = result_rows(listed(query.place.out), query.rules.rules)
-        columns = 'extract(epoch FROM start)::bigint * 1000000, extract(epoch FROM "end")::bigint * 1000000'
-        table = server.psql(dsn, f'SELECT {columns}, key, rows, total, mean::text FROM "{query.name}"')
-        assert Counter(tuple(row) for row in table) == Counter(
-            (str(start), str(end), key or "", str(rows), str(total), repr(mean).removesuffix(".0"))
-            for (start, end, key, rows, total, mean), times in files.items()
-            for _ in range(times)
-        )
-        left = "SELECT gid FROM pg_prepared_xacts WHERE database = current_database()"
-        assert server.psql(dsn, left) == []
+        check_table(server, query.place, result_rows(listed(query.place.out), query.rules.rules))
     except AssertionError as error:
-        return str(error)
+        return str(error) or repr(error)
     return ""
 
 

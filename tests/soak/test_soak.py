@@ -1,12 +1,11 @@
-"""A stream into PostgreSQL and files at once, its driver killed again and again, the server too."""
+"""Streams into PostgreSQL beside files or Kafka, their driver killed again and again, the servers too."""
 
 from __future__ import annotations
 
 import random
 import threading
 import time
-import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,12 +13,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.crash.drivers import Driver, Query, Victim
-from tests.crash.feeds import write_skewed
-from tests.crash.readers import newest_record
-from tests.crash.test_postgres import judge
+from tests.crash.drivers import Driver, Victim
+from tests.soak.parts import FromFiles, Part, Through, newest
 
 if TYPE_CHECKING:
+    from tests.servers.kafka import KafkaServer
     from tests.servers.postgres import PostgresServer
 
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(3600)]
@@ -30,119 +28,116 @@ LONG = 20 * 60.0
 KILL_AFTER = (20.0, 60.0)
 """Seconds between two kills of the driver, at least and at most."""
 SERVER_KILLS = 3
+"""Of each server."""
+
+
+def epoch(part: Part) -> int:
+    """The newest epoch that is decided."""
+    record = newest(part)
+    return 0 if record is None else record.epoch
 
 
 @dataclass
 class Soak:
-    """One query over a feed that grows, in one driver after the other."""
+    """Queries over feeds that grow, side by side in one driver after the other."""
 
     root: Path
-    server: PostgresServer
-    files: int = 0
+    parts: Sequence[Part]
     drivers: int = 0
     restarts: int = 0
     pause: threading.Event = field(default_factory=threading.Event)
 
-    def __post_init__(self) -> None:
-        self.query = Query("soak", "prepared", str(self.root / "soak"), str(self.root / "feed"), until_end=False)
-        (self.root / "soak").mkdir()
-        (self.root / "soak" / "dsn").write_text(self.server.database(f"t{uuid.uuid4().hex}"))
-
     @contextmanager
     def driver(self) -> Iterator[Driver]:
-        """A driver that runs the query."""
+        """A driver that runs the queries."""
         self.drivers += 1
         with Driver(self.root / f"driver-{self.drivers}.log") as driver:
-            self.start(driver)
+            for part in self.parts:
+                self.start(part, driver)
             yield driver
 
-    def start(self, driver: Driver) -> None:
-        """Start the query in a driver; again, where the server was away."""
+    def start(self, part: Part, driver: Driver) -> None:
+        """Start a query in a driver; again, where a server was away."""
         while True:
-            driver.forget()
-            driver.start([self.query])
-            started = driver.wait_any(("started", "ended"))
-            if started == "started":
+            driver.forget(part.query.name)
+            driver.start([part.query])
+            if driver.wait_any(("started", "ended"), part.query.name) == "started":
                 return
             self.restarts += 1
             assert self.restarts < 100, driver.tail()
 
-    def grow(self) -> None:
-        """Add a file."""
-        write_skewed(self.root / "feed", SEED, self.files, self.files + 1)
-        self.files += 1
-
-    def until_epoch_after(self, epoch: int, driver: Driver) -> None:
-        """Feed until a later epoch has been decided, starting the query again if it has ended."""
+    def go_on(self, driver: Driver) -> None:
+        """Feed until every query has decided another epoch."""
         began = time.monotonic()
-        while self.epoch <= epoch:
+        before = [epoch(part) for part in self.parts]
+        while any(epoch(part) <= number for part, number in zip(self.parts, before, strict=True)):
             assert time.monotonic() - began < PATIENCE, driver.tail()
             self.step(driver)
 
     def step(self, driver: Driver) -> None:
-        """Grow the feed when it has been read so far; look after the query."""
-        if self.epoch >= self.files - 1:
-            self.grow()
-        if driver.ended():
-            self.restarts += 1
-            self.start(driver)
+        """Grow the feeds; start queries again that have ended."""
+        ended = driver.ended()
+        for part in self.parts:
+            part.grow(newest(part))
+            if part.query.name in ended:
+                self.restarts += 1
+                self.start(part, driver)
         self.pause.wait(0.2)
 
-    @property
-    def epoch(self) -> int:
-        """The newest epoch that is decided."""
-        try:
-            return newest_record(self.query.place).epoch
-        except (AssertionError, FileNotFoundError):
-            return 0
-
-    def finish(self) -> str:
-        """Run to the end of the feed; what is wrong then."""
+    def finish(self) -> dict[str, str]:
+        """Run to the end of the feeds; by query what is wrong then."""
+        for part in self.parts:
+            part.fed()
         with Driver(self.root / "last.log") as driver:
-            last = [replace(self.query, until_end=True)]
-            driver.start(last)
-            assert set(driver.results(last).values()) == {None}
+            driver.bring([replace(part.query, until_end=True) for part in self.parts])
             assert driver.end() == 0
-        print(  # noqa: T201 - figures
-            f"\nsoak: {self.files} files, {self.epoch} epochs, {self.drivers} drivers, {self.restarts} restarts"
-        )
-        return judge(self.server, self.query, self.files)
+        wrong = {part.query.name: part.judge() for part in self.parts}
+        print(f"\nsoak: {self.drivers} drivers, {self.restarts} restarts", end="")  # noqa: T201 - figures
+        for part in self.parts:
+            print(f"; {part.query.name}: {epoch(part)} epochs, {part}", end="")  # noqa: T201 - figures
+        return {name: what for name, what in wrong.items() if what}
 
 
-def test_a_kill_of_each(postgres: PostgresServer, tmp_path: Path) -> None:
-    soak = Soak(tmp_path, postgres)
-    soak.grow()
-    with soak.driver() as first:
-        soak.until_epoch_after(1, first)
-        first.kill(Victim.BOTH)
-        first.gone()
-    with soak.driver() as second:
-        soak.until_epoch_after(soak.epoch, second)
-        postgres.kill()
-        soak.grow()
-        postgres.start()
-        soak.until_epoch_after(soak.epoch + 1, second)
-        second.kill(Victim.JVM)
-    assert soak.finish() == ""
+def test_a_kill_of_each(kafka: KafkaServer, postgres: PostgresServer, tmp_path: Path) -> None:
+    parts = (FromFiles(tmp_path, postgres, SEED), Through(tmp_path, kafka, postgres, SEED))
+    soak = Soak(tmp_path, parts)
+    with soak.driver() as driver:
+        soak.go_on(driver)
+        for server in (kafka, postgres):
+            server.kill()
+            soak.step(driver)
+            server.start()
+            soak.go_on(driver)
+        driver.kill(Victim.BOTH)
+        driver.gone()
+    assert soak.finish() == {}
 
 
 @pytest.mark.long
-def test_twenty_minutes_of_kills(postgres: PostgresServer, tmp_path: Path) -> None:
+@pytest.mark.parametrize("source", ["files", "kafka"])
+def test_twenty_minutes_of_kills(kafka: KafkaServer, postgres: PostgresServer, tmp_path: Path, source: str) -> None:
     chance = random.Random(SEED)
     print(f"\nseed {SEED}")  # noqa: T201 - to run it again
-    soak = Soak(tmp_path, postgres)
-    soak.grow()
+    servers: list[KafkaServer | PostgresServer] = [postgres]
+    part: Part = FromFiles(tmp_path, postgres, SEED)
+    if source == "kafka":
+        servers.append(kafka)
+        part = Through(tmp_path, kafka, postgres, SEED)
+    soak = Soak(tmp_path, [part])
     began = time.monotonic()
-    server_kills = [LONG * (n + 1) / (SERVER_KILLS + 1) for n in range(SERVER_KILLS)]
+    kills = servers * SERVER_KILLS
+    due = [LONG * (n + 1) / (len(kills) + 1) for n in range(len(kills))]
     while time.monotonic() - began < LONG:
         with soak.driver() as driver:
             ends = time.monotonic() + chance.uniform(*KILL_AFTER)
             while time.monotonic() < ends:
                 soak.step(driver)
-                if server_kills and time.monotonic() - began > server_kills[0]:
-                    server_kills.pop(0)
-                    postgres.kill()
-                    postgres.start()
+                if due and time.monotonic() - began > due[0]:
+                    due.pop(0)
+                    server = kills.pop(0)
+                    server.kill()
+                    soak.step(driver)
+                    server.start()
             driver.kill(chance.choice(list(Victim)))
-    assert not server_kills
-    assert soak.finish() == ""
+    assert not kills
+    assert soak.finish() == {}

@@ -1,0 +1,45 @@
+"""What was delivered to a server: the rows that a reader of its own gets, and nothing left open."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from sparkjet.sinks.kafka.access import Access
+from sparkjet.sinks.kafka.cluster import Cluster
+from tests.crash.invariants import difference
+from tests.crash.readers import newest_record
+from tests.protocol.kafka.checks import committed, held_back
+
+if TYPE_CHECKING:
+    from tests.crash.jobs import Place
+    from tests.crash.replay import Row
+    from tests.servers.kafka import KafkaServer
+    from tests.servers.postgres import PostgresServer
+
+
+def check_table(server: PostgresServer, place: Place, rows: Counter[Row]) -> None:
+    """Assert that a query's table has these rows, as psql reads them, and that no transaction is prepared."""
+    dsn = (place.root / "dsn").read_text()
+    columns = 'extract(epoch FROM start)::bigint * 1000000, extract(epoch FROM "end")::bigint * 1000000'
+    table = server.psql(dsn, f'SELECT {columns}, key, rows, total, mean::text FROM "{place.root.name}"')
+    expected = Counter(
+        (str(start), str(end), key or "", str(count), str(total), repr(mean).removesuffix(".0"))
+        for start, end, key, count, total, mean in rows.elements()
+    )
+    found = Counter(tuple(row) for row in table)
+    assert found == expected, difference("the table", found, expected)
+    left = server.psql(dsn, "SELECT gid FROM pg_prepared_xacts WHERE database = current_database()")
+    assert left == [], f"prepared transactions are left: {left}"
+
+
+def check_topic(server: KafkaServer, place: Place, rows: Counter[Row]) -> None:
+    """Assert that a query's topic has these rows for a read_committed reader, and that no transaction is open."""
+    topic = json.loads((place.root / "kafka.json").read_text())["topic"]
+    found = Counter(tuple(json.loads(message.value()).values()) for message in committed(server, topic))
+    assert found == rows, difference("the topic", found, rows)
+    with Cluster(Access.of(server.client())) as cluster:
+        left = cluster.open_transactions(f"sparkjet/{newest_record(place).query}/")
+    assert left == [], f"transactions are left open: {left}"
+    assert held_back(server, topic) == 0, "readers of the topic are held back"

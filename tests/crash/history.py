@@ -1,0 +1,51 @@
+"""History: the records of all epochs of a query, kept beside a log that keeps the newest ones only."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from sparkjet.engine.record import Record
+
+if TYPE_CHECKING:
+    from sparkjet.engine.record import SparkPosition
+    from tests.crash.jobs import Place
+
+Offsets = Mapping[tuple[str, int], int]
+"""Where a batch ends in each partition of each topic."""
+
+
+def keep(place: Place) -> None:
+    """Link the records that are there now, if the query's directory has a place for them.
+
+    Called at every step of an epoch and by the test meanwhile: a log forgets a record after seven others.
+    """
+    if not place.history.is_dir():
+        return
+    for slot in (place.home / "snapshots" / "log").glob("[0-9]*.json"):
+        # Another process has kept it before, or its driver has just trimmed what that one kept.
+        with suppress(FileExistsError, FileNotFoundError):
+            os.link(slot, place.history / slot.name)
+
+
+def end_of(position: SparkPosition) -> Offsets:
+    """The end of a record's batch, in a query whose only source is Kafka."""
+    # After a line for the version and one for the batch there is one for each source.
+    ends = json.loads(position.files[f"offsets/{position.batch}"].splitlines()[2])
+    return {(topic, int(number)): end for topic, partitions in ends.items() for number, end in partitions.items()}
+
+
+def offsets(place: Place) -> list[Offsets]:
+    """The end of each batch, in order; none may be missing."""
+    keep(place)
+    found: dict[int, Offsets] = {}
+    for slot in sorted(place.history.iterdir()):
+        position = Record.decode(slot.read_bytes(), slot.name).spark
+        if position is not None:
+            end = end_of(position)
+            assert found.setdefault(position.batch, end) == end, f"batch {position.batch} was decided twice"
+    assert sorted(found) == list(range(len(found))), f"records are missing: {sorted(found)}"
+    return [found[batch] for batch in range(len(found))]

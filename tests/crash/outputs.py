@@ -1,0 +1,40 @@
+"""Outputs of crashed queries: the same results into files, a table or a topic."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sparkjet.grouping import WindowedStream
+    from sparkjet.writer import StreamWriter
+    from tests.crash.jobs import Place
+    from tests.crash.replay import Rules
+
+
+def with_home(writer: StreamWriter, place: Place) -> StreamWriter:
+    """The output that carries the settings of its query, late rows among them."""
+    return writer.options(checkpointLocation=place.home, lateRowsPath=place.late, statePartitions=2)
+
+
+def into_files(results: WindowedStream, place: Place) -> StreamWriter:
+    """Files in the query's directory."""
+    return results.writeStream.format("files").option("path", place.out)
+
+
+def into_table(results: WindowedStream, place: Place, rules: Rules, prepared: str = "always") -> StreamWriter:
+    """A table with the query's name; how to connect lies in the query's directory."""
+    rows = results.select("window.start", "window.end", *rules.keys, *rules.aggregates)
+    return rows.writeStream.format("postgres").options(
+        dsn=(place.root / "dsn").read_text(), dbtable=f'"{place.root.name}"', prepared=prepared
+    )
+
+
+def into_topic(results: WindowedStream, place: Place, rules: Rules) -> StreamWriter:
+    """The topic that lies in the query's directory."""
+    from pyspark.sql import functions as F
+
+    times = (F.unix_micros(F.col(f"window.{end}")).alias(end) for end in ("start", "end"))
+    value = F.to_json(F.struct(*times, *rules.keys, *rules.aggregates), {"ignoreNullFields": "false"})
+    records = results.select(F.col("key"), value.alias("value")).writeStream.format("kafka")
+    return records.options(**json.loads((place.root / "kafka.json").read_text()))
