@@ -25,14 +25,13 @@ from sparkjet.errors import AnalysisError, SourceError
 from sparkjet.sources.kafka.cluster import Cluster
 from sparkjet.sources.kafka.positions import TopicPartition, from_offset, limited, to_offset
 from sparkjet.sources.kafka.records import Range, record_batches
-from sparkjet.sources.kafka.settings import KafkaSourceSettings
+from sparkjet.sources.kafka.settings import NAME, KafkaSourceSettings
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 logger = logging.getLogger("sparkjet")
 
-NAME = "sparkjet-kafka"
 _HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 # Built by hand: text is parsed by the JVM, which the workers do not have.
 COLUMNS = StructType(
