@@ -98,6 +98,7 @@ def _producer(properties: dict[str, str], *, in_transactions: bool) -> dict[str,
         "queue.buffering.max.messages": "10000000",
         "queue.buffering.max.kbytes": "2147483647",
     }
-    whole = {**made, "transactional.id": "sparkjet"} if in_transactions else made
+    # No log: it begins to connect, and whether it can is told by what we ask the brokers ourselves.
+    whole = {**made, "log_level": "0", **({"transactional.id": "sparkjet"} if in_transactions else {})}
     librdkafka.check(properties, lambda: confluent_kafka.Producer(whole), (*_DEFAULTS, "compression.type"))
     return made
