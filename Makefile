@@ -2,7 +2,7 @@
 .DELETE_ON_ERROR:
 # Check, tests and docs share one machine and Spark takes all of it: never side by side, even under `make -j`.
 .NOTPARALLEL:
-.PHONY: help setup run test test-unit test-long check docs bench bench-quick format clean checked benchmark-peers
+.PHONY: help setup run clicks test test-unit test-long check docs bench bench-quick format clean checked benchmark-peers
 
 VENV := .venv
 PYTHON_RUN := $(VENV)/bin/python
@@ -23,6 +23,9 @@ setup: checked $(READY) ## Check Python and Java, install the locked packages in
 
 run: checked $(READY) ## The main job: a year of flights, skewed feeds, a killed driver, exactly once
 	@$(PYTHON_RUN) examples/flights.py
+
+clicks: checked $(READY) ## Kafka to sessions to PostgreSQL, both started for it (one minute; needs Maven and PostgreSQL)
+	@$(PYTHON_RUN) examples/clicks.py
 
 test: checked $(READY) ## All tests but the long ones
 	@$(PYTEST) -m "not long"

@@ -1,6 +1,6 @@
-"""What the Kafka source costs beside a bare consumer that reads both partitions in one process into the same columns.
+"""KR: what the Kafka source costs beside a bare consumer that reads both partitions in one process into its columns.
 
-Run by hand: ``python -m benchmarks.kafka [ROUNDS]``. A million messages of 100 bytes with a key in two partitions, and
+``python -m benchmarks.kafka``. A million messages of 100 bytes with a key in two partitions, and
 the broker on the same machine. The source's time is that of Spark's batch in a warm driver (its ``addBatch``: both
 tasks, their rows handed to the JVM and thrown away), the bare one's from ``assign`` to the last batch. They take
 turns.
@@ -8,7 +8,6 @@ turns.
 
 from __future__ import annotations
 
-import statistics
 import sys
 import time
 from collections.abc import Sequence
@@ -18,7 +17,11 @@ import pyarrow as pa
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 import sparkjet as sj
+from benchmarks.beside import in_turns
 from benchmarks.local import local_session
+from benchmarks.ratio import Ratio
+from benchmarks.studies import main
+from benchmarks.work import Goal
 from tests.servers.kafka import KafkaServer
 
 if TYPE_CHECKING:
@@ -27,6 +30,8 @@ if TYPE_CHECKING:
 MESSAGES = 1_000_000
 PARTITIONS = 2
 WARM_UP = 2
+ROUNDS = 5
+GOAL = Goal("bare consumer", 0.8)
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
 
 
@@ -104,29 +109,20 @@ def through_spark(session: SparkSession, server: KafkaServer, topic: str) -> flo
     return float(batch["durationMs"]["addBatch"]) / 1000
 
 
-def main(rounds: int) -> None:
-    """Measure in turns and print."""
+def study() -> list[Ratio]:
+    """One ratio, paired by round."""
     session = local_session()
     sj.register_sources(session)
-    seconds: dict[str, list[float]] = {"bare consumer": [], "sparkjet-kafka": []}
     with KafkaServer() as server:
         topic = server.topic(partitions=PARTITIONS)
         fill(server, topic)
         consumer = bare_consumer(server)
-        for number in range(WARM_UP + rounds):
-            pair = bare(consumer, topic), through_spark(session, server, topic)
-            if number >= WARM_UP:
-                for name, taken in zip(seconds, pair, strict=True):
-                    seconds[name].append(taken)
+        ways = {"source": lambda _: through_spark(session, server, topic), "bare": lambda _: bare(consumer, topic)}
+        seconds = in_turns(ways, ROUNDS, WARM_UP)
         consumer.close()
-    plain, ours = seconds.values()
-    for name, each in seconds.items():
-        taken = statistics.median(each)
-        print(f"{name:14} {taken:6.2f} s, {MESSAGES / taken / 1e6:.2f} M messages/s")
-    ratios = sorted(one / other for one, other in zip(plain, ours, strict=True))
-    print(f"ratio {statistics.median(ratios):.2f} x bare ({ratios[0]:.2f} to {ratios[-1]:.2f} in {rounds} pairs)")
     session.stop()
+    return [Ratio.of_seconds("KR", "rows from Kafka", GOAL, seconds["source"], seconds["bare"], MESSAGES)]
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 5)
+    main(study)

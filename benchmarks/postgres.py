@@ -7,18 +7,16 @@ the same batches as CSV from two processes and commits; the sink's time is prepa
 
 from __future__ import annotations
 
-import multiprocessing
-import sys
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pyarrow as pa
 from pyspark.sql import functions as F
 
+from benchmarks.beside import arrow_files, batches_of, in_turns, seconds_of, through_sink
 from benchmarks.local import local_session
 from benchmarks.ratio import Ratio
 from benchmarks.studies import main
@@ -27,7 +25,6 @@ from sparkjet.options import Options
 from sparkjet.sinks.postgres.copying import csv_chunks
 from sparkjet.sinks.postgres.settings import PostgresSettings
 from sparkjet.sinks.postgres.sink import PostgresSink
-from sparkjet.sinks.protocol import TransactionId
 from tests.servers.postgres import PostgresServer
 
 if TYPE_CHECKING:
@@ -59,58 +56,25 @@ def result(session: SparkSession) -> DataFrame:
     return held
 
 
-def bare(dsn: str, path: str, ready: object, go: object) -> None:
+def bare(dsn: str, path: str, ready: Any, go: Any) -> None:
     """One connection's COPY, in a process of its own, as each of Spark's workers is one."""
-    with pa.ipc.open_file(path) as file, psycopg.connect(dsn) as connection, connection.cursor() as cursor:
-        batches = [file.get_batch(n) for n in range(file.num_record_batches)]
-        ready.release()  # type: ignore[attr-defined]
-        go.wait()  # type: ignore[attr-defined]
+    batches = batches_of(path)
+    with psycopg.connect(dsn) as connection, connection.cursor() as cursor:
+        ready.release()
+        go.wait()
         with cursor.copy("COPY bare FROM STDIN (FORMAT csv)") as copy:
             for chunk in csv_chunks(batches):
                 copy.write(chunk)
 
 
-def bare_copy(dsn: str, files: list[str]) -> float:
-    """Seconds of the COPY by all connections, their start not counted."""
-    context = multiprocessing.get_context("spawn")
-    ready, go = context.Semaphore(0), context.Event()
-    processes = [context.Process(target=bare, args=(dsn, file, ready, go)) for file in files]
-    for process in processes:
-        process.start()
-    for _ in processes:
-        ready.acquire()
-    started = time.perf_counter()
-    go.set()
-    for process in processes:
-        process.join()
-    return time.perf_counter() - started
-
-
-def through_sink(sink: PostgresSink, rows: DataFrame, epoch: int) -> float:
-    """Seconds of an epoch's rows through the sink."""
-    started = time.perf_counter()
-    handle = sink.prepare(rows, TransactionId("benchmark", "results", 0, epoch, 0))
-    if handle is None:
-        sys.exit("nothing was prepared")
-    sink.commit(handle, lambda: None)
-    return time.perf_counter() - started
-
-
-def split(rows: DataFrame, home: Path) -> list[str]:
-    """The same rows as Arrow files, one for each connection, in batches as Spark hands them over."""
+def plain(rows: DataFrame) -> pa.Table:
+    """The same rows for the bare COPY."""
     # Without zones, which Arrow writes several times faster: what is compared is the way, not the format.
     table = rows.toArrow()
     for number in range(2):
-        plain = table.column(number).cast(pa.timestamp("us"))
-        table = table.set_column(number, table.schema.names[number], plain)
-    size = len(table) // CONNECTIONS
-    paths = []
-    for number in range(CONNECTIONS):
-        path = str(home / f"{number}.arrow")
-        with pa.ipc.new_file(path, table.schema) as file:
-            file.write_table(table.slice(number * size, size), max_chunksize=10_000)
-        paths.append(path)
-    return paths
+        zoneless = table.column(number).cast(pa.timestamp("us"))
+        table = table.set_column(number, table.schema.names[number], zoneless)
+    return table
 
 
 def study() -> list[Ratio]:
@@ -121,7 +85,7 @@ def study() -> list[Ratio]:
     ways: dict[str, Callable[[int], float]] = {}
     with tempfile.TemporaryDirectory() as home, PostgresServer(durable=True) as server:
         dsn = server.dsn()
-        files = split(rows, Path(home))
+        files = arrow_files(plain(rows), CONNECTIONS, Path(home))
         for way in GOALS:
             options = {"dsn": dsn, "dbtable": way, "prepared": way, "numPartitions": str(CONNECTIONS)}
             sink = PostgresSink(PostgresSettings.of(Options(options)))
@@ -131,15 +95,13 @@ def study() -> list[Ratio]:
             ways[way] = lambda epoch, sink=sink: through_sink(sink, rows, epoch)  # type: ignore[misc]
         with psycopg.connect(dsn, autocommit=True) as connection:
             connection.execute(f"CREATE TABLE bare {TABLE}".encode())
-            ways["bare"] = lambda _: bare_copy(dsn, files)
-            seconds: dict[str, list[float]] = {name: [] for name in ways}
-            for round_ in range(WARM_UP + ROUNDS):
-                for name, measured in ways.items():
-                    connection.execute("TRUNCATE always, never, bare")
-                    connection.execute("CHECKPOINT")
-                    taken = measured(round_)
-                    if round_ >= WARM_UP:
-                        seconds[name].append(taken)
+            ways["bare"] = lambda _: seconds_of(bare, [(dsn, file) for file in files])
+
+            def empty() -> None:
+                connection.execute("TRUNCATE always, never, bare")
+                connection.execute("CHECKPOINT")
+
+            seconds = in_turns(ways, ROUNDS, WARM_UP, empty)
     session.stop()
     return [
         Ratio.of_seconds(

@@ -1,4 +1,4 @@
-"""Measurements of sparkjet by itself that are no contest: latency, snapshots, sessions, memory, growth, PostgreSQL."""
+"""Measurements of sparkjet by itself that are no contest: latency, snapshots, sessions, memory, growth, servers."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ STUDIES = {
     "T10": "memory",
     "T11": "growth",
     "PG": "postgres",
+    "KR": "kafka",
+    "KW": "kafka_sink",
 }
 """Modules by id, in the order in which they run; each is a program of its own."""
 

@@ -11,20 +11,22 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING
 
 from examples.flights_control import Places
 from examples.flights_query import build, build_with_spark
+from examples.session import local_session
 
-JVM_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""For a JVM that lives for two minutes on two cores: compiling thoroughly took 40 % of its time."""
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def main(query: str, root: Path) -> None:
     """Run one of the two queries in a directory that holds the feed, until the feed is used up."""
     run = {"sparkjet": run_sparkjet, "spark": run_spark}[query]
-    spark = session(root)
+    spark = local_session(root, "flights")
+    assert spark._jvm is not None  # noqa: S101 - it has just been started
+    say(jvm=spark._jvm.java.lang.ProcessHandle.current().pid())
     run(spark, Places(root))
     spark.stop()
 
@@ -45,26 +47,6 @@ def run_spark(spark: SparkSession, places: Places) -> None:
     final = spark.table("counted").groupBy("window", "origin").max("count")
     rows = final.groupBy("origin").sum("max(count)").collect()
     say(counts=dict(rows))
-
-
-def session(root: Path) -> SparkSession:
-    """A small Spark on this machine that writes to no place but its own."""
-    settings: dict[str, bool | float | int | str | None] = {
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.extraJavaOptions": JVM_OPTIONS,
-        "spark.driver.host": "127.0.0.1",
-        "spark.local.dir": str(root / "spark-local"),
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.sql.warehouse.dir": str(root / "warehouse"),
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-    }
-    spark = SparkSession.builder.master("local[2]").appName("flights").config(map=settings).getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
-    assert spark._jvm is not None  # noqa: S101 - it has just been started
-    say(jvm=spark._jvm.java.lang.ProcessHandle.current().pid())
-    return spark
 
 
 def say(**message: object) -> None:

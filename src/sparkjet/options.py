@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from sparkjet.errors import AnalysisError, nearest
 
@@ -95,12 +95,19 @@ class Options:
         Raises:
             AnalysisError: Naming the option and the nearest known one.
         """
-        known = [*QUERY_OPTIONS, *OUTPUT_OPTIONS, *SINK_OPTIONS.get(sink, {})]
+        self.only([*QUERY_OPTIONS, *OUTPUT_OPTIONS, *SINK_OPTIONS.get(sink, {})], sink)
+
+    def only(self, known: Sequence[str], format: str) -> None:
+        """Refuse names that a format does not know; one that ends in ``.*`` stands for all that begin so.
+
+        Raises:
+            AnalysisError: Naming the option and the nearest known one.
+        """
         lowered = {name.lower() for name in known}
         families = tuple(name[:-1] for name in lowered if name.endswith(".*"))
         for lower, (name, _) in self._given.items():
             if lower not in lowered and not lower.startswith(families):
-                message = f'option: "{name}" is no option of format("{sink}"); {nearest(name, known)}'
+                message = f'option: "{name}" is no option of format("{format}"); {nearest(name, known)}'
                 raise AnalysisError(message)
 
     def get(self, name: str) -> str | None:

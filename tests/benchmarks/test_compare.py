@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib
 import json
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from benchmarks import ratio, studies
+from benchmarks import beside, ratio, studies
 from benchmarks.compare import EXACT, SKETCH, difference, tolerance
 from benchmarks.contest import Contest, Once
 from benchmarks.report import Report, Totals
@@ -153,3 +154,23 @@ def test_what_two_works_ask_for_is_run_once_a_round() -> None:
 @pytest.mark.parametrize("module", studies.STUDIES.values())
 def test_each_study_is_a_program(module: str) -> None:
     assert hasattr(importlib.import_module(f"benchmarks.{module}"), "study")
+
+
+def test_a_bare_process_that_fails_ends_the_study_rather_than_hanging_it(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="a bare process failed before it was ready"):
+        beside.seconds_of(divmod, [(1, 0)])
+    assert "TypeError" in capfd.readouterr().err
+
+
+def test_ways_take_turns_and_the_warm_up_does_not_count() -> None:
+    asked: list[tuple[str, int]] = []
+
+    def way(name: str, round_: int) -> float:
+        asked.append((name, round_))
+        return float(round_)
+
+    ways = {name: functools.partial(way, name) for name in ("ours", "theirs")}
+    cleaned = iter(range(100))
+    assert beside.in_turns(ways, 2, 1, lambda: next(cleaned)) == {"ours": [1.0, 2.0], "theirs": [1.0, 2.0]}
+    assert asked == [(name, round_) for round_ in range(3) for name in ways]
+    assert next(cleaned) == len(asked)

@@ -22,6 +22,8 @@ OLDEST = 13
 REMEDY = "apt-get install postgresql (13 or newer), or put its server programs (initdb, postgres) on the PATH"
 PATIENCE = 60.0
 """Seconds to wait for the server; far more than it needs."""
+USER = "postgres"
+"""Who runs the server if we are root; Debian's package makes it."""
 GUARDED = "guarded"
 """A user that needs a password; everybody else is trusted."""
 
@@ -30,8 +32,13 @@ class NoServerError(Exception):
     """This machine has no PostgreSQL that tests can start."""
 
 
-def binaries(debian: Path = DEBIAN) -> Path:
+def binaries(debian: Path = DEBIAN, *, root: bool = os.geteuid() == 0, user: str = USER) -> Path:
     """The directory of the newest server programs on this machine: Debian's, or one on the PATH.
+
+    Args:
+        debian: Where Debian puts them.
+        root: Whether we are root, as whom they do not run.
+        user: As whom they run then.
 
     Raises:
         NoServerError: Saying what to install.
@@ -44,6 +51,9 @@ def binaries(debian: Path = DEBIAN) -> Path:
     newest = max(versions, key=versions.__getitem__, default=None)
     if newest is None or versions[newest] < OLDEST:
         message = f"no PostgreSQL server found: {REMEDY}"
+        raise NoServerError(message)
+    if root and user not in {each.pw_name for each in pwd.getpwall()}:
+        message = f"root cannot run PostgreSQL, and there is no user {user} to run it as: useradd --system {user}"
         raise NoServerError(message)
     return newest
 
@@ -74,9 +84,9 @@ class PostgresServer:
         self.port = _free_port()
         self._as_user: list[str] = []
         if os.geteuid() == 0:
-            user = pwd.getpwnam("postgres")
+            user = pwd.getpwnam(USER)
             os.chown(self._home, user.pw_uid, user.pw_gid)
-            self._as_user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
+            self._as_user = ["setpriv", f"--reuid={USER}", f"--regid={user.pw_gid}", "--clear-groups"]
         data = self._home / "data"
         self._run("initdb", "-D", str(data), "-U", "test", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
         chosen = {

@@ -44,3 +44,10 @@ def test_without_a_server_the_test_is_skipped_and_in_ci_it_fails(
     monkeypatch.setenv(REQUIRED, "1")
     with pytest.raises(NoServerError, match="apt-get install postgresql"):
         next(serve(64, lambda: binaries(tmp_path)))
+
+
+def test_root_without_a_user_for_the_server_is_told_so(postgres: PostgresServer) -> None:
+    # Programs that were put on the PATH come without the user that Debian's package makes.
+    with pytest.raises(NoServerError, match=r"no user nobody-has-this-name .*useradd"):
+        binaries(root=True, user="nobody-has-this-name")
+    assert (binaries(root=False, user="nobody-has-this-name") / "initdb").exists()

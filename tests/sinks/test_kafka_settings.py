@@ -59,9 +59,10 @@ def test_a_query_that_wants_less_gets_no_transactions(given: str, kept: str) -> 
     [
         ({"kafka__bootstrap__servers": ""}, "needs option.*kafka.bootstrap.servers"),
         ({"kafka__bootstrap__servers": "h:x"}, "no host:port"),
-        ({"kafka__transactional__id": "x"}, "kafka.transactional.id: leave this option out"),
+        ({"kafka__transactional__id": "x"}, "kafka.transactional.id: leave it out"),
         ({"kafka__acks": "1"}, "kafka.acks: leave"),
         ({"kafka__sasl__jaas__config": SECRET}, "use kafka.sasl.username"),
+        ({"kafka__ssl__truststore__location": "x"}, "kafka.ssl.truststore.location is of Java's client"),
         ({"kafka__linger__mss": SECRET}, 'kafka.linger.mss: librdkafka has no such property; did you mean "linger.ms"'),
         ({"kafka__compression__type": SECRET}, "kafka.compression.type: librdkafka does not accept its value"),
         ({"kafka__transaction__timeout__ms": "soon"}, "no number of milliseconds"),

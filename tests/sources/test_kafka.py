@@ -63,6 +63,31 @@ def test_it_begins_where_the_option_says(kafka: KafkaServer) -> None:
 
 
 @pytest.mark.parametrize(
+    "way",
+    [
+        {"startingOffsets": "latest"},
+        {"startingOffsets": '{"%s": {"0": -1, "1": 0}}'},
+        {"startingTimestamp": str(T0 + 500), "startingOffsetsByTimestampStrategy": "latest"},
+    ],
+)
+def test_nothing_is_lost_where_the_first_batch_is_run_again_and_began_at_an_end(
+    kafka: KafkaServer, way: dict[str, str]
+) -> None:
+    topic = kafka.topic(partitions=2)
+    given = {name: text.replace("%s", topic) for name, text in way.items()}
+    send(kafka, topic, b"before", timestamp=T0)
+    first = reader(kafka, subscribe=topic, **given)
+    start = first.initialOffset()
+    send(kafka, topic, b"1", timestamp=T0)
+    planned = first.latestOffset(start, ReadAllAvailable())
+    send(kafka, topic, b"2", timestamp=T0)
+    # Spark keeps only where the batch ends, and asks a new process where it began: by now, further on.
+    again = reader(kafka, subscribe=topic, **given)
+    rows = between(again, again.initialOffset(), planned)
+    assert values(rows + read(again, planned)[0]) == [b"1", b"2"]
+
+
+@pytest.mark.parametrize(
     ("given", "error"),
     [
         ({"startingOffsets": '{"%s": {"0": 9, "1": 0}}'}, "startingOffsets has 9 for .*-0, which has 0 to 1"),

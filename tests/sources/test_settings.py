@@ -7,7 +7,8 @@ import pickle
 import pytest
 
 import sparkjet as sj
-from sparkjet.sources.kafka.settings import KafkaSourceSettings, redacted
+from sparkjet.librdkafka import redacted
+from sparkjet.sources.kafka.settings import KafkaSourceSettings
 
 SASL = {"kafka.security.protocol": "SASL_PLAINTEXT", "kafka.sasl.username": "me", "kafka.sasl.password": "hunter2"}
 
@@ -32,11 +33,17 @@ def settings(**given: str) -> KafkaSourceSettings:
         ({"subscribe": "a", "startingOffsets": "latest", "startingTimestamp": "1"}, "contradict each other"),
         ({"subscribe": "a", "maxOffsetPerTrigger": "1"}, 'did you mean "maxOffsetsPerTrigger"'),
         ({"subscribe": "a", "failOnDataLoss": "no"}, "failOnDataLoss must be true or false"),
-        ({"subscribe": "a", "kafka.auto.offset.reset": "latest"}, "Use startingOffsets"),
+        (
+            {"subscribe": "a", "kafka.auto.offset.reset": "latest"},
+            "kafka.auto.offset.reset: leave it out; use startingOffsets",
+        ),
         ({"subscribe": "a", "kafka.sasl.jaas.config": "x"}, "kafka.sasl.username"),
         ({"subscribe": "a", "kafka.ssl.key.pem": "x"}, "kafka.ssl.key.location"),
-        ({"subscribe": "a", "kafka.fetch.mim.bytes": "1"}, "fetch.mim.bytes"),
-        ({"subscribe": "a", "kafka.bootstrap.servers": ""}, "needs kafka.bootstrap.servers"),
+        ({"subscribe": "a", "kafka.fetch.mim.bytes": "1"}, "kafka.fetch.mim.bytes: librdkafka has no such property"),
+        ({"subscribe": "a", "kafka.isolation.lvel": "x"}, 'did you mean "isolation.level"'),
+        ({"subscribe": "a", "kafka.isolation.level": "both"}, "kafka.isolation.level: librdkafka does not accept its"),
+        ({"subscribe": "a", "kafka.ssl.truststore.location": "x"}, "use kafka.ssl.ca.location, a PEM file"),
+        ({"subscribe": "a", "kafka.bootstrap.servers": ""}, 'needs option("kafka.bootstrap.servers"'),
     ],
 )
 def test_what_is_set_wrongly_is_refused_before_the_start(given: dict[str, str], error: str) -> None:
@@ -72,6 +79,7 @@ def test_no_text_has_a_secret() -> None:
     assert pickle.loads(pickle.dumps(found)).client["sasl.password"] == "hunter2"  # noqa: S301 - our own bytes
     with pytest.raises(sj.AnalysisError) as caught:
         settings(subscribe="a", **SASL, **{"kafka.sasl.mechanism": "hunter2"})
+    assert "kafka.sasl.mechanism" in str(caught.value)
     assert "hunter2" not in str(caught.value)
     assert caught.value.__cause__ is None
 

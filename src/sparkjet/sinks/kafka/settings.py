@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import confluent_kafka
 
-from sparkjet.errors import AnalysisError, nearest
+from sparkjet import librdkafka
+from sparkjet.errors import AnalysisError
 from sparkjet.sinks.kafka.access import Access
 from sparkjet.sinks.protocol import Guarantee
 
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from sparkjet.options import Options
 
 TIMEOUT = "transaction.timeout.ms"
-_PREFIX = "kafka."
 _DEFAULTS = {
     # As Java's producers choose, and with them Spark's own sink: a key stays in its partition.
     "partitioner": "murmur2_random",
@@ -35,10 +35,7 @@ _OURS = {
     "queue.buffering.max.kbytes": "sparkjet bounds what waits for the brokers itself",
     "key.serializer": "cast the column key to string or binary",
     "value.serializer": "cast the column value to string or binary",
-    "sasl.jaas.config": "it is Java's; use kafka.sasl.username and kafka.sasl.password",
 }
-_REFUSALS = (confluent_kafka.KafkaException, TypeError, ValueError)
-"""What a producer raises whose properties are wrong."""
 
 
 @dataclass(frozen=True)
@@ -73,11 +70,7 @@ class KafkaSettings:
         Raises:
             AnalysisError: Naming an option that is missing or wrong, and never what a secret one says.
         """
-        given = options.beginning_with(_PREFIX)
-        for name, reason in _OURS.items():
-            if name in given:
-                message = f"{_PREFIX}{name}: leave this option out; {reason}."
-                raise AnalysisError(message)
+        given = librdkafka.given(options, "kafka", _OURS)
         access = Access.of(given)
         guarantee = Guarantee(options.choice("processingGuarantee", tuple(g.value for g in Guarantee), "exactly-once"))
         promises = guarantee if guarantee is Guarantee.EXACTLY_ONCE else Guarantee.AT_LEAST_ONCE
@@ -94,7 +87,7 @@ class KafkaSettings:
 def _producer(properties: dict[str, str], *, in_transactions: bool) -> dict[str, str]:
     for name in (TIMEOUT, "message.timeout.ms"):
         if not properties[name].isdecimal() or not 0 < int(properties[name]) < 2**31:
-            message = f'{_PREFIX}{name}: "{properties[name]}" is no number of milliseconds.'
+            message = f'{librdkafka.PREFIX}{name}: "{properties[name]}" is no number of milliseconds.'
             raise AnalysisError(message)
     # librdkafka refuses a message that may live longer than its transaction.
     patience = min(int(properties["message.timeout.ms"]), int(properties[TIMEOUT]))
@@ -105,26 +98,7 @@ def _producer(properties: dict[str, str], *, in_transactions: bool) -> dict[str,
         "queue.buffering.max.messages": "10000000",
         "queue.buffering.max.kbytes": "2147483647",
     }
-    try:
-        confluent_kafka.Producer({**made, "transactional.id": "sparkjet"} if in_transactions else made)
-    except _REFUSALS:
-        # What librdkafka says quotes the value, which may be a secret.
-        raise AnalysisError(_refused(properties)) from None
+    # No log: it begins to connect, and whether it can is told by what we ask the brokers ourselves.
+    whole = {**made, "log_level": "0", **({"transactional.id": "sparkjet"} if in_transactions else {})}
+    librdkafka.check(properties, lambda: confluent_kafka.Producer(whole), (*_DEFAULTS, "compression.type"))
     return made
-
-
-def _refused(properties: Mapping[str, str]) -> str:
-    for name, value in properties.items():
-        try:
-            confluent_kafka.Producer({name: value})
-        except _REFUSALS as error:
-            if "No such configuration property" in str(error):
-                return f"{_PREFIX}{name}: librdkafka has no such property; {nearest(name, (*_DEFAULTS, *_COMMON))}"
-            return f"{_PREFIX}{name}: librdkafka does not accept its value. See its list of properties."
-    return f"{_PREFIX}*: librdkafka does not accept these properties together: {', '.join(sorted(properties))}."
-
-
-_COMMON = (
-    "bootstrap.servers", "security.protocol", "sasl.mechanism", "sasl.username", "sasl.password", "ssl.ca.location",
-    "compression.type", "batch.size", "message.max.bytes", "client.id",
-)  # fmt: skip

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import re
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
-
-from pyspark.errors import PySparkException
 
 from sparkjet.errors import AnalysisError, SinkError
 from sparkjet.sinks.kafka import producing
@@ -17,10 +14,11 @@ from sparkjet.sinks.kafka.cluster import INVALID_TIMEOUT, Cluster, named
 from sparkjet.sinks.kafka.columns import check_columns, records
 from sparkjet.sinks.kafka.connection import BrokerError
 from sparkjet.sinks.kafka.naming import prefix_of
-from sparkjet.sinks.kafka.producing import SLOTS, KafkaWriter
+from sparkjet.sinks.kafka.producing import KafkaWriter
 from sparkjet.sinks.kafka.settings import TIMEOUT
 from sparkjet.sinks.kafka.transactions import KafkaTransactions
 from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
+from sparkjet.sinks.tasks import run_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -30,6 +28,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("sparkjet")
 
+PACKAGES = {"confluent_kafka": "confluent-kafka", "pyarrow": "pyarrow"}
+"""What the executors need, by the name that is imported."""
 PROBE = "sparkjet/probe"
 """Transactional id that every start asks for, to learn before it starts what would be refused after."""
 
@@ -132,27 +132,6 @@ class KafkaSink:
         cluster.open_transactions(PROBE)
 
     def _written(self, rows: DataFrame, writer: KafkaWriter) -> list[tuple[str, int]]:
-        _ship()
         encoded = records(rows, self._settings.topic).coalesce(self._settings.writers)
-        try:
-            answered = encoded.mapInArrow(writer.task, SLOTS).collect()
-        except PySparkException as error:
-            refused = re.search(r"ProduceError: (.*)", str(error))
-            missing = re.search(r"No module named '(\w+)'", str(error))
-            if missing is not None:
-                message = (
-                    f"kafka: the executors' Python has no {missing[1]}. Install confluent-kafka and pyarrow there, or "
-                    "set PYSPARK_PYTHON to a Python that has them."
-                )
-                raise SinkError(message) from error
-            if refused is None:
-                raise
-            raise SinkError(refused[1]) from error
+        answered = run_tasks(encoded, writer.task, producing, producing.ProduceError, PACKAGES)
         return [(row["id"], row["rows"]) for row in answered]
-
-
-def _ship() -> None:
-    """Have Spark send the executors' half to its workers: sparkjet need not be installed there."""
-    from pyspark.cloudpickle import register_pickle_by_value  # noqa: PLC0415 - on use only
-
-    register_pickle_by_value(producing)

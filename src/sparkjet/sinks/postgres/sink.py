@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,19 +10,19 @@ from typing import TYPE_CHECKING
 import psycopg
 import pyarrow as pa
 from pyarrow import parquet
-from pyspark.errors import PySparkException
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
 from sparkjet.errors import AnalysisError, SinkError
 from sparkjet.sinks.outbox import OutboxSink
 from sparkjet.sinks.postgres import copying
-from sparkjet.sinks.postgres.copying import SLOTS, csv_chunks, explain
+from sparkjet.sinks.postgres.copying import csv_chunks, explain
 from sparkjet.sinks.postgres.table import Table, look
 from sparkjet.sinks.postgres.target import Target
 from sparkjet.sinks.postgres.transactions import PostgresTransactions, outbox_handle
 from sparkjet.sinks.postgres.types import PostgresColumn, columns_of, faults
 from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
+from sparkjet.sinks.tasks import run_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -35,6 +34,8 @@ logger = logging.getLogger("sparkjet")
 
 MOST_WRITERS = 16
 """Connections at once, where nothing else is said."""
+PACKAGES = {"psycopg": "psycopg[binary]", "pyarrow": "pyarrow"}
+"""What the executors need, by the name that is imported."""
 
 
 class PostgresSink(OutboxSink):
@@ -152,22 +153,9 @@ class PostgresSink(OutboxSink):
         return rows.select(*(column.value.alias(f"column{n}") for n, column in enumerate(self._columns)))
 
     def _prepare(self, encoded: DataFrame, transaction: TransactionId) -> Handle | None:
-        _ship()
-        writer = self._transactions.writer(self._table.target, transaction)
-        try:
-            answered = encoded.coalesce(self._writers).mapInArrow(writer.task, SLOTS).collect()
-        except PySparkException as error:
-            refused = re.search(r"CopyError: (.*)", str(error))
-            missing = re.search(r"No module named '(\w+)'", str(error))
-            if missing is not None:
-                message = (
-                    f"postgres: the executors' Python has no {missing[1]}. Install psycopg[binary] and pyarrow there, "
-                    "or set PYSPARK_PYTHON to a Python that has them."
-                )
-                raise SinkError(message) from error
-            if refused is None:
-                raise
-            raise SinkError(refused[1]) from error
+        task = self._transactions.writer(self._table.target, transaction).task
+        encoded = encoded.coalesce(self._writers)
+        answered = run_tasks(encoded, task, copying, copying.CopyError, PACKAGES)
         return self._transactions.fix(self._table.target, transaction, [(row["gid"], row["rows"]) for row in answered])
 
     def _obstacle(self) -> str | None:
@@ -185,10 +173,3 @@ def _batches(box: Path) -> Iterator[pa.RecordBatch]:
     for path in sorted(box.glob("part-*")):
         with parquet.ParquetFile(path) as file:
             yield from file.iter_batches()
-
-
-def _ship() -> None:
-    """Have Spark send the executors' half to its workers: sparkjet need not be installed there."""
-    from pyspark.cloudpickle import register_pickle_by_value  # noqa: PLC0415 - on use only
-
-    register_pickle_by_value(copying)

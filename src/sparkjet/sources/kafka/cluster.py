@@ -29,18 +29,6 @@ REFUSALS = {
     KafkaError.CLUSTER_AUTHORIZATION_FAILED: "its user may not ask for that",
 }
 """Errors that waiting does not mend, and where to look."""
-_CONSUMERS_ONLY = (
-    "auto.",
-    "check.crcs",
-    "enable.auto.",
-    "enable.part",
-    "fetch.",
-    "group.",
-    "isolation.",
-    "max.p",
-    "queued.",
-    "session.",
-)
 _ATTEMPT = 2.0
 _PAUSE = 0.2
 
@@ -55,8 +43,8 @@ class Cluster:
     def __init__(self, settings: KafkaSourceSettings) -> None:
         self._settings = settings
         self._trouble: KafkaError | None = None
-        client = {name: value for name, value in settings.client.items() if not name.startswith(_CONSUMERS_ONLY)}
-        configuration: dict[str, Any] = {**client, "error_cb": self._hear}
+        # It knows a consumer's properties and passes over them.
+        configuration: dict[str, Any] = {**settings.client, "error_cb": self._hear}
         self._admin = AdminClient(configuration)
 
     def topics(self) -> dict[str, list[int]]:

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from confluent_kafka import Consumer, KafkaException
+from confluent_kafka import Consumer
 
-from sparkjet.errors import AnalysisError, nearest
+from sparkjet import librdkafka
 from sparkjet.options import Options
 from sparkjet.sources.kafka.starting import Starting
 from sparkjet.sources.kafka.subscription import Subscription
 
-CLIENT = "kafka."
-"""Start of the names of options that go to the client."""
+NAME = "sparkjet-kafka"
+"""What ``readStream.format(…)`` calls the source."""
 
 KAFKA_SOURCE_OPTIONS: Mapping[str, str] = {
+    "kafka.*": "Properties of librdkafka, kafka.bootstrap.servers at least. Never logged or recorded.",
     "subscribe": "Topics, with commas.",
     "subscribePattern": "Regular expression that the whole name of a topic matches; new topics are found.",
     "assign": 'Partitions: {"topic": [0, 1]}.',
@@ -30,26 +30,20 @@ KAFKA_SOURCE_OPTIONS: Mapping[str, str] = {
     "includeHeaders": "Whether there is a column of headers (false).",
     "kafkaConsumer.pollTimeoutMs": "How long to wait for a broker that does not answer (120000).",
 }
-"""Options of ``format("sparkjet-kafka")``, named as those of Spark's source; ``kafka.…`` goes to the client."""
+"""Options of ``format("sparkjet-kafka")``, named as those of Spark's source."""
 
 _OURS = {
-    "auto.offset.reset": "Use startingOffsets.",
-    "enable.auto.commit": "Offsets are in the query's record, not in Kafka.",
-    "enable.auto.offset.store": "Offsets are in the query's record, not in Kafka.",
-    "enable.partition.eof": "The source needs it.",
-    "key.deserializer": "Keys come as binary; cast the column.",
-    "value.deserializer": "Values come as binary; cast the column.",
-    "group.instance.id": "Partitions are assigned by Spark, not by a group.",
-    "partition.assignment.strategy": "Partitions are assigned by Spark, not by a group.",
+    "auto.offset.reset": "use startingOffsets",
+    "enable.auto.commit": "offsets are in the query's record, not in Kafka",
+    "enable.auto.offset.store": "offsets are in the query's record, not in Kafka",
+    "enable.partition.eof": "the source needs it",
+    "key.deserializer": "keys come as binary, cast the column",
+    "value.deserializer": "values come as binary, cast the column",
+    "group.instance.id": "partitions are assigned by Spark, not by a group",
+    "partition.assignment.strategy": "partitions are assigned by Spark, not by a group",
     # Spark redacts by name what it prints of a plan, and would not know this one.
-    "ssl.key.pem": "Spark would print it in plans. Put the key into a file: kafka.ssl.key.location.",
-    # What Java's client calls so.
-    "sasl.jaas.config": "The client is librdkafka: use kafka.sasl.username and kafka.sasl.password.",
-    "ssl.truststore.location": "The client is librdkafka: use kafka.ssl.ca.location, a PEM file.",
-    "ssl.truststore.password": "The client is librdkafka: use kafka.ssl.ca.location, a PEM file.",
-    "ssl.truststore.type": "The client is librdkafka: use kafka.ssl.ca.location, a PEM file.",
+    "ssl.key.pem": "Spark would print it in plans. Put the key into a file: kafka.ssl.key.location",
 }
-_SECRET = re.compile(r"password|secret|token|passphrase|\.pem$|oauthbearer\.config")
 _DEFAULTS = {
     "group.id": "sparkjet-kafka-source",
     "isolation.level": "read_committed",
@@ -94,18 +88,13 @@ class KafkaSourceSettings:
         Raises:
             AnalysisError: Naming an option that is missing, unknown or wrong, and never what a secret one says.
         """
-        known = [*KAFKA_SOURCE_OPTIONS, f"{CLIENT}bootstrap.servers"]
-        lowered = {name.lower() for name in known}
-        for name in given:
-            if name.lower() not in lowered and not name.lower().startswith(CLIENT):
-                message = f'option: "{name}" is no option of format("sparkjet-kafka"); {nearest(name, known)}'
-                raise AnalysisError(message)
         options = Options(given)
+        options.only(list(KAFKA_SOURCE_OPTIONS), NAME)
         limit = options.get("maxOffsetsPerTrigger")
         return KafkaSourceSettings(
             Subscription.of(options),
             Starting.of(options),
-            _client(given),
+            _client(options),
             None if limit is None else options.number("maxOffsetsPerTrigger", default=1),
             options.flag("failOnDataLoss", default=True),
             options.flag("includeHeaders"),
@@ -114,41 +103,11 @@ class KafkaSourceSettings:
 
     def shown(self, text: object) -> str:
         """A text of the client's without anything secret."""
-        return redacted(str(text), self.client)
+        return librdkafka.redacted(str(text), self.client)
 
 
-def redacted(text: str, client: Mapping[str, str]) -> str:
-    """A text in which no secret of a client's configuration is left.
-
-    >>> redacted("no such user: hunter2", {"sasl.password": "hunter2"})
-    'no such user: ***'
-    """
-    secrets = [value for name, value in client.items() if value and _SECRET.search(name)]
-    for secret in sorted(secrets, key=len, reverse=True):
-        text = text.replace(secret, "***")
-    return text
-
-
-def _client(given: Mapping[str, str]) -> dict[str, str]:
-    # Java's client has no property in capitals either, and Spark has lowered the names already.
-    client = {name.lower().removeprefix(CLIENT): str(value) for name, value in given.items() if _is_client(name)}
-    if not client.get("bootstrap.servers"):
-        message = 'option: format("sparkjet-kafka") needs kafka.bootstrap.servers="<host>:<port>,…".'
-        raise AnalysisError(message)
-    for name in client:
-        if name in _OURS:
-            message = f"option: {CLIENT}{name} cannot be set. {_OURS[name]}"
-            raise AnalysisError(message)
-    complete = {**_DEFAULTS, **_QUIET, **client, **_FIXED}
-    try:
-        # Only librdkafka knows all its properties, and says it here; nothing is connected before the first question.
-        Consumer(complete, logger=logging.getLogger("sparkjet.kafka")).close()
-    except KafkaException as error:
-        message = f"option: {redacted(error.args[0].str(), client)} (options {CLIENT}… go to librdkafka)."
-        raise AnalysisError(message) from None
+def _client(options: Options) -> dict[str, str]:
+    given = librdkafka.given(options, NAME, _OURS)
+    complete = {**_DEFAULTS, **_QUIET, **given, **_FIXED}
+    librdkafka.check(given, lambda: Consumer(complete, logger=logging.getLogger("sparkjet.kafka")).close(), _DEFAULTS)
     return complete
-
-
-def _is_client(name: str) -> bool:
-    # Spark's own option has the same letters, and no dot after them.
-    return name.lower().startswith(CLIENT)

@@ -25,14 +25,14 @@ from sparkjet.errors import AnalysisError, SourceError
 from sparkjet.sources.kafka.cluster import Cluster
 from sparkjet.sources.kafka.positions import TopicPartition, from_offset, limited, to_offset
 from sparkjet.sources.kafka.records import Range, record_batches
-from sparkjet.sources.kafka.settings import KafkaSourceSettings
+from sparkjet.sources.kafka.settings import NAME, KafkaSourceSettings
+from sparkjet.sources.kafka.starting import LATEST
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 logger = logging.getLogger("sparkjet")
 
-NAME = "sparkjet-kafka"
 _HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 # Built by hand: text is parsed by the JVM, which the workers do not have.
 COLUMNS = StructType(
@@ -88,6 +88,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, settings: KafkaSourceSettings) -> None:
         self._settings = settings
         self._target: dict[TopicPartition, int] | None = None
+        self._moving: dict[TopicPartition, int] = {}
 
     @cached_property
     def _cluster(self) -> Cluster:
@@ -98,7 +99,11 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._settings.client["isolation.level"] == "read_committed"
 
     def initialOffset(self) -> _Offset:
-        """Where a query begins that has no record yet."""
+        """Where a query begins that has no record yet.
+
+        Spark writes down where its first batch ends, but not where it begins: that is asked here once more if the batch
+        has to be run again. So of partitions that begin at their end, which moves, the first batch has no rows.
+        """
         topics = self._cluster.topics()
         self._settings.subscription.check(topics)
         partitions = self._settings.subscription.chosen(topics)
@@ -114,6 +119,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     f"which has {begins[each]} to {ends[each]}."
                 )
                 raise AnalysisError(message)
+        self._moving = {each: found[each] for each, offset in wanted.items() if offset == LATEST}
         return to_offset(found)
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -133,6 +139,9 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         starts = from_offset(start)
         ends = self._ends(starts)
+        # Their rows would be lost if the first batch were run again: its beginning would be a later end.
+        ends.update({each: first for each, first in self._moving.items() if starts.get(each) == first})
+        self._moving = {}
         if isinstance(limit, ReadMaxRows):
             ends = limited(starts, ends, limit.max_rows)
         return to_offset(ends)
@@ -167,6 +176,8 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     'To begin at its end: startingOffsetsByTimestampStrategy="latest".'
                 )
                 raise AnalysisError(message)
+            if offset is None:
+                self._moving[each] = ends[each]
             first[each] = ends[each] if offset is None else offset
         return first
 

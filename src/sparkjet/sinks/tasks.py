@@ -1,0 +1,56 @@
+"""Tasks of a sink that writes in the executors, and what they refuse as errors of ours."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from pyspark.errors import PySparkException
+
+from sparkjet.errors import SinkError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, Row
+
+
+def run_tasks(
+    rows: DataFrame,
+    task: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+    half: ModuleType,
+    refusal: type[Exception],
+    packages: Mapping[str, str],
+) -> list[Row]:
+    """Run a task on every partition of some rows, and collect what the tasks answer.
+
+    Args:
+        rows: The rows, with at most as many partitions as may be written at once.
+        task: What takes a partition.
+        half: The module that the task is in, with the schema of its answers in ``SLOTS``. Spark sends it to its
+            workers, so that sparkjet need not be installed there; it must import nothing of ours.
+        refusal: What it raises with a message for the user, of one line.
+        packages: What has to be installed there for it, by the name that it imports.
+
+    Raises:
+        SinkError: With that message; or a package is missing.
+    """
+    from pyspark.cloudpickle import register_pickle_by_value  # noqa: PLC0415 - on use only
+
+    register_pickle_by_value(half)
+    try:
+        return rows.mapInArrow(task, half.SLOTS).collect()
+    except PySparkException as error:
+        missing = re.search(r"No module named '(\w+)'", str(error))
+        # Others are missed by the user's own functions.
+        if missing is not None and missing[1] in packages:
+            message = (
+                f"The executors' Python has no {missing[1]}. Install {' and '.join(packages.values())} there, or set "
+                "PYSPARK_PYTHON to a Python that has them."
+            )
+            raise SinkError(message) from error
+        refused = re.search(rf"{refusal.__name__}: (.*)", str(error))
+        if refused is None:
+            raise
+        raise SinkError(refused[1]) from error
