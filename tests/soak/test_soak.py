@@ -118,11 +118,12 @@ def test_a_kill_of_each(kafka: KafkaServer, postgres: PostgresServer, tmp_path: 
 def test_twenty_minutes_of_kills(kafka: KafkaServer, postgres: PostgresServer, tmp_path: Path, source: str) -> None:
     chance = random.Random(SEED)
     print(f"\nseed {SEED}")  # noqa: T201 - to run it again
-    servers: list[KafkaServer | PostgresServer] = [postgres]
-    part: Part = FromFiles(tmp_path, postgres, SEED)
+    part: Part
+    servers: list[KafkaServer | PostgresServer]
     if source == "kafka":
-        servers.append(kafka)
-        part = Through(tmp_path, kafka, postgres, SEED)
+        part, servers = Through(tmp_path, kafka, postgres, SEED), [kafka, postgres]
+    else:
+        part, servers = FromFiles(tmp_path, postgres, SEED), [postgres]
     soak = Soak(tmp_path, [part])
     began = time.monotonic()
     kills = servers * SERVER_KILLS
