@@ -29,7 +29,8 @@ def prefix(work: Work) -> Work:
     if work.steps <= 1 or work.shape == "sessions":
         return work
     rows = work.density * 12 // 10 if work.shape == "windows" else work.density * 4
-    return dataclasses.replace(work, batch=-(-rows // (WARM_UP + MEASURED - 1)), warm_up=WARM_UP, measured=MEASURED)
+    runs = -(-rows // feed.RUN // (WARM_UP + MEASURED - 1))
+    return dataclasses.replace(work, batch=runs * feed.RUN, warm_up=WARM_UP, measured=MEASURED)
 
 
 def measure(work: Work, home: Path) -> Report:

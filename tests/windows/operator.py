@@ -48,7 +48,7 @@ class OperatorRun:
         framed = events.withColumn("frame", operator.frame_of(F.col("time")))
         self.late += framed.where(operator.is_late(F.col("time"))).count()
         accepted = framed.where(~operator.is_late(F.col("time")))
-        grouped = accepted.groupBy(F.col("key").alias("key0"), "frame", F.lit("").alias("label"))
+        grouped = accepted.groupBy(F.col("key").alias("key0"), "frame", F.lit(0).alias("verdict"))
         table = operator.partitioned(grouped.agg(*Accumulators.aggregations(self._results)))
         outcome = Aggregation(table, SegmentStatistics.measure(table))
         self.state.append(outcome)

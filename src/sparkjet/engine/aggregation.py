@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from sparkjet.columns import KEPT, ONLY_SUBSTREAM, SUBSTREAM, TIME
-from sparkjet.engine.stage import LATE, SEEN, Seen, dropped_rows
+from sparkjet.engine.stage import Seen, Verdict, dropped_rows
 from sparkjet.windows import SegmentStatistics
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Aggregation:
     @property
     def partials(self) -> DataFrame:
         """The partial rows of the accepted rows, partitioned as the state is."""
-        return self.table.where("label = ''").drop("label", "highest")
+        return self.table.where(f"verdict = {Verdict.ACCEPTED.value}").drop("verdict", "substream", "highest")
 
     @property
     def dropped(self) -> bool:
@@ -120,7 +120,7 @@ def aggregate(
         judged = judged.persist()
     try:
         outcome = Aggregation(operator.partitioned(stage.partials(judged, operator, seen)))
-        _count(outcome, seen)
+        _count(outcome, stage, seen)
     except BaseException:
         judged.unpersist()
         raise
@@ -128,18 +128,17 @@ def aggregate(
     return outcome
 
 
-def _count(outcome: Aggregation, seen: Seen) -> None:
+def _count(outcome: Aggregation, stage: Stage, seen: Seen) -> None:
     # From the aggregated table: an accumulator or an observation counts the rows of a retried task twice.
-    totals = outcome.table.groupBy("label").agg(
+    totals = outcome.table.groupBy(*stage.labels).agg(
         F.count(F.lit(1)), F.min("frame"), F.max("frame"), F.sum("row_count"), F.max("highest")
     )
-    for label, rows, low, high, events, highest in totals.collect():
-        reason, _, substream = label.partition("/")
-        if not label:
+    for verdict, *named, rows, low, high, events, highest in totals.collect():
+        substream = named[0] if named else ONLY_SUBSTREAM
+        if verdict == Verdict.ACCEPTED:
             outcome.statistics = SegmentStatistics(rows, low, high)
             outcome.accepted = events
-            substream = ONLY_SUBSTREAM
-        elif reason != SEEN:
-            (outcome.late if reason == LATE else outcome.null_timestamps)[substream] += events
-        if highest is not None and (seen is Seen.ALL or (seen is Seen.EACH and reason == SEEN)):
+        elif verdict != Verdict.SEEN:
+            (outcome.late if verdict == Verdict.LATE else outcome.null_timestamps)[substream] += events
+        if highest is not None and (seen is Seen.ALL or (seen is Seen.EACH and verdict == Verdict.SEEN)):
             outcome.highest[substream] = max(highest, outcome.highest.get(substream, highest))

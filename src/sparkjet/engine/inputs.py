@@ -65,6 +65,11 @@ class Input:
         return Input(prefix + self.prefix, self.watermark, self.sources)
 
 
+def several_substreams(inputs: Sequence[Input]) -> bool:
+    """Whether rows of these inputs can be of different substreams."""
+    return len(inputs) > 1 or bool(inputs[0].watermark.by)
+
+
 def tracker_of(inputs: Sequence[Input], grids: Sequence[tuple[int, int]]) -> InputTracker:
     """A new tracker of all inputs.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from sparkjet.engine.inputs import tracker_of
+from sparkjet.engine.inputs import several_substreams, tracker_of
 from sparkjet.engine.stage import Seen
 from sparkjet.errors import AnalysisError
 
@@ -89,7 +89,7 @@ class Plan:
         """What stage 1 has to tell of event time."""
         if self.held:
             return Seen.NOTHING
-        return Seen.EACH if len(self.inputs) > 1 or self.inputs[0].watermark.by else Seen.ALL
+        return Seen.EACH if several_substreams(self.inputs) else Seen.ALL
 
     @property
     def uses_clock(self) -> bool:
