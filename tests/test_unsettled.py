@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sparkjet.engine.outputs import Outputs, Retry
+from sparkjet.engine.record import Prepared
 from sparkjet.errors import LostTransactionError, UnsettledError
 from sparkjet.sinks.protocol import TransactionId
 from tests.engine.run import Collected
@@ -83,3 +84,19 @@ def test_what_is_lost_is_not_tried_again() -> None:
     with pytest.raises(LostTransactionError):
         outputs.attempt()
     assert len(sink.asked) == 1
+
+
+def test_what_one_sink_has_lost_holds_back_no_other() -> None:
+    losing, other = Refusing(refusals=100, error=LostTransactionError), Refusing()
+    outputs = Outputs({"losing": losing, "other": other}, ONCE)
+    for epoch in (1, 2):
+        for name in outputs.sinks:
+            transaction = TransactionId("q", name, 0, epoch, 0)
+            handle = outputs.sinks[name].prepare(Rows([(epoch,)]), transaction)  # type: ignore[arg-type]
+            assert handle is not None
+            outputs.decided([Prepared(name, handle)])
+    with pytest.raises(LostTransactionError):
+        outputs.attempt()
+    assert other.committed == {1: [(1,)], 2: [(2,)]}
+    assert [each.sink for each in outputs.unsettled] == ["losing", "losing"]
+    assert len(losing.asked) == 1

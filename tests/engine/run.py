@@ -92,6 +92,8 @@ class EngineRun:
         overlap: Whether an epoch ends beside the first stage of the next one.
     """
 
+    sink_class: type[Collected] = Collected
+
     def __init__(
         self,
         spark: SparkSession,
@@ -107,7 +109,7 @@ class EngineRun:
         self._guarantee = guarantee
         self._overlap = overlap
         self.clock = sj.ManualClock()
-        self.sinks = [Collected() for _ in results]
+        self.sinks = [self.sink_class() for _ in results]
         outputs = []
         for number, (result, sink) in enumerate(zip(results, self.sinks, strict=True)):
             writer = result.writeStream

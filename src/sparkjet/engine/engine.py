@@ -8,6 +8,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from sparkjet.engine.epoch import Epoch
 from sparkjet.engine.parts import CaughtUp, Parts, Work, configure
 from sparkjet.engine.spark_checkpoint import same_offsets
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("sparkjet")
 
 ATTEMPTS = 3
+IDLE = 3_600_000_000
+"""Microseconds without an epoch after which a record says that all is settled."""
 LOST_STATE = "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"
 
 
@@ -153,12 +157,24 @@ class Engine:
         self.join(wait=last)
         if last:
             self._parts.outputs.settle()
+            self._record_settled()
         elif self._ending is None and self._parts.outputs.unsettled:
             self._parts.outputs.attempt()
+        elif self._ending is None and self._now() - self._clock > IDLE:
+            self._record_settled()
 
     def fenced(self) -> FencedError | None:
         """The error to end with if another driver has taken over, None if none has."""
         return self._parts.log.fenced(self._slot, self.record)
+
+    def _record_settled(self) -> None:
+        """Say in the log that everything is committed, where a sink will not be able to tell for ever."""
+        outputs = self._parts.outputs
+        if not outputs.unsettled and outputs.forgets(self.record):
+            settled = msgspec.structs.replace(self.record, kind="settled", transactions=[])
+            self._parts.log.append(self._slot + 1, settled)
+            self._slot += 1
+            self.record = settled
 
     def _run(self, work: Work, *, overlap: bool = False, attempt: int = 0) -> None:
         tracked: dict[str, Any] = {}

@@ -126,6 +126,7 @@ class Epoch:
 
         Raises:
             FencedError: If another driver has taken over; nothing was decided.
+            SinkError: If a prepared transaction may not live until its commit; nothing was decided.
         """
         guarantee, outputs = self._parts.guarantee, self._parts.outputs
         if guarantee is Guarantee.AT_LEAST_ONCE:
@@ -133,6 +134,7 @@ class Epoch:
             self._prepared = []
             outputs.settle()
         decided = self._prepared if guarantee is Guarantee.EXACTLY_ONCE else []
+        outputs.check_alive(decided)
         with self.progress.timed("record"):
             record = self._state.saved_into(
                 msgspec.structs.replace(

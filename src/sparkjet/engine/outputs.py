@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ import tenacity
 
 from sparkjet.engine.record import Prepared
 from sparkjet.errors import LostTransactionError, RecoveryError, UnsettledError
-from sparkjet.sinks.protocol import Creating, TransactionId
+from sparkjet.sinks.protocol import Creating, Expiring, TransactionId
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -86,14 +86,14 @@ class Outputs:
             logger.warning("%s It is tried again between epochs.", error)
 
     def settle(self, between: Callable[[], None] = lambda: None, attempts: int | None = None) -> None:
-        """Commit everything that is decided, oldest first, trying again for a while.
+        """Commit everything that is decided, each sink's oldest first, trying again for a while.
 
         Raises:
             UnsettledError: If a commit went on failing; the transaction stays decided.
-            LostTransactionError: If a prepared transaction is gone.
+            LostTransactionError: If a prepared transaction is gone; it stays decided, as do later ones of its sink.
         """
-        while self.unsettled:
-            prepared = self.unsettled[0]
+        lost: dict[str, LostTransactionError] = {}
+        for prepared in list(self.unsettled):
             sink = self.sinks.get(prepared.sink)
             if sink is None:
                 message = (
@@ -101,8 +101,32 @@ class Outputs:
                     "have. Start it once more with that sink, so that the rows are published."
                 )
                 raise RecoveryError(message)
-            self._commit(sink, prepared, between, attempts or self._retry.attempts)
-            self.unsettled.pop(0)
+            if prepared.sink in lost:
+                continue
+            try:
+                self._commit(sink, prepared, between, attempts or self._retry.attempts)
+            except LostTransactionError as error:
+                # What other sinks hold might be lost too, while somebody reads the message.
+                lost[prepared.sink] = error
+            else:
+                self.unsettled.remove(prepared)
+        for first in lost.values():
+            raise first
+
+    def check_alive(self, transactions: Sequence[Prepared]) -> None:
+        """Refuse to decide what might be gone before it is committed.
+
+        Raises:
+            SinkError: One of them may not live that long.
+        """
+        for prepared in transactions:
+            sink = self.sinks[prepared.sink]
+            if isinstance(sink, Expiring):
+                sink.check_alive(prepared.handle)
+
+    def forgets(self, record: Record) -> bool:
+        """Whether a destination will one day not know any more what the record has it asked about."""
+        return any(isinstance(self.sinks.get(prepared.sink), Expiring) for prepared in record.transactions)
 
     def roll_back_strays(self, record: Record) -> None:
         """Remove what earlier drivers prepared and nobody decided; call it after :meth:`settle`."""

@@ -88,6 +88,23 @@ class Creating(Protocol):
 
 
 @runtime_checkable
+class Expiring(Protocol):
+    """A sink whose destination drops what stays prepared for long, and at last forgets what was committed.
+
+    Once all is committed a record says so, when the query ends and when it has been idle for an hour: a start asks the
+    destination only about what may be open.
+    """
+
+    def check_alive(self, handle: Handle) -> None:
+        """Called right before the decision.
+
+        Raises:
+            SinkError: If what was prepared may not live until its commit. The epoch is not decided, so nothing is lost.
+        """
+        ...
+
+
+@runtime_checkable
 class Keyed(Protocol):
     """A sink whose rows may replace older ones; its keys must be the same whenever an epoch is computed again."""
 

@@ -1,0 +1,80 @@
+"""Sinks whose destination forgets: what the engine asks them before the decision, and what it does not ask for ever."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import sparkjet as sj
+from sparkjet import functions as J
+from sparkjet.engine.engine import IDLE
+from sparkjet.errors import SinkError
+from sparkjet.sinks.protocol import Expiring
+from tests.engine.run import Collected, EngineRun, Event, source
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from sparkjet.sinks.protocol import Handle
+
+
+class Forgetful(Collected):
+    """Says of a transaction that it will not live, when it is told to."""
+
+    dying = False
+
+    def check_alive(self, handle: Handle) -> None:
+        """See :meth:`Expiring.check_alive`."""
+        if self.dying:
+            message = f"{handle['transaction']} is too old"
+            raise SinkError(message)
+
+
+class Run(EngineRun):
+    """Its results go into such a sink."""
+
+    sink_class = Forgetful
+
+
+def run_of(spark: SparkSession, home: Path) -> Run:
+    """A query of tumbling windows."""
+    stream = sj.stream(source(spark)).withWatermark("ts", 0, by="substream", substreams=["a"])
+    return Run(spark.newSession(), home, [stream.groupBy(sj.window("ts", 10), "key").agg(J.sum("value").alias("n"))])
+
+
+def test_what_may_not_live_until_its_commit_is_not_decided(spark: SparkSession, tmp_path: Path) -> None:
+    run = run_of(spark, tmp_path)
+    (sink,) = run.sinks
+    assert isinstance(sink, Forgetful)
+    assert isinstance(sink, Expiring)
+    run.feed([Event("a", "k", 1, 1)])
+    sink.dying = True
+    with pytest.raises(SinkError, match="too old"):
+        run.feed([Event("a", "k", 12, 2)])
+    assert run.engine.record.epoch == 1
+    sink.dying = False
+    run.restart()
+    run.feed([Event("a", "k", 12, 2)])
+    assert [row[2] for row in run.rows()] == [1]
+
+
+def test_a_query_that_ends_or_idles_records_that_nothing_is_open(spark: SparkSession, tmp_path: Path) -> None:
+    run = run_of(spark, tmp_path)
+    run.feed([Event("a", "k", 1, 1), Event("a", "k", 12, 2)])
+    assert len(run.engine.record.transactions) == 1
+    run.engine.settle(last=False)
+    assert run.engine.record.kind == "epoch"
+    run.clock.advance(IDLE + 1)
+    run.engine.settle(last=False)
+    assert (run.engine.record.kind, run.engine.record.transactions) == ("settled", [])
+    run.feed([Event("a", "k", 25, 3)])
+    assert len(run.engine.record.transactions) == 1
+    run.engine.settle(last=True)
+    assert run.engine.record.transactions == []
+    run.restart()
+    assert run.engine.record.transactions == []
+    run.feed([Event("a", "k", 31, 4)])
+    run.engine.close_windows()
+    assert [row[2] for row in run.rows()] == [1, 2, 3, 4]
