@@ -28,7 +28,8 @@ clicks: checked $(READY) ## Kafka to sessions to PostgreSQL, both started for it
 	@$(PYTHON_RUN) examples/clicks.py
 
 test: checked $(READY) ## All tests but the long ones
-	@$(PYTEST) -m "not long"
+	@# The slowest are shown: where to save when the whole comes near its 45 minutes.
+	@$(PYTEST) -m "not long" --durations=25
 
 test-unit: $(READY) ## The tests that need no Java (under two minutes)
 	@# No Java to be found: a test that starts a JVM without saying so (the `spark` fixture, a mark) fails here.
