@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from sparkjet.snapshots import SnapshotStore
     from sparkjet.windows import WindowOperator
 
+SMALL = 10_000
+"""Partial rows of a delta that one task writes."""
+
 
 @dataclass
 class StageState:
@@ -121,5 +124,8 @@ class StageState:
 
 
 def _write(name: str, partials: DataFrame, statistics: SegmentStatistics, store: SnapshotStore) -> Delta:
+    if statistics.rows <= SMALL:
+        # Every other file would take longer to make than these rows to write.
+        partials = partials.coalesce(1)
     files = store.write_delta(name, partials)
     return Delta(name, files, statistics.rows, statistics.low, statistics.high)
