@@ -23,6 +23,8 @@ PATIENCE = 10.0
 
 UNKNOWN_TOPIC = 3
 INVALID_TIMEOUT = 50
+SHORTEST = 1
+"""Milliseconds of a timeout that every broker allows, whatever its transaction.max.timeout.ms; more may be refused."""
 _PASSING = {14: "coordinator is loading", 15: "no coordinator", 16: "coordinator has moved", 51: "still being ended"}
 _NAMES = {
     3: "UNKNOWN_TOPIC_OR_PARTITION",
@@ -83,10 +85,14 @@ class Cluster:
         """Commit a transaction; the error's code, 0 if it is committed, now or before."""
         return self._at_coordinator(name, requests.end_transaction(name, producer, epoch, commit=True), int)
 
-    def roll_back(self, name: str, timeout: int = 60_000) -> int:
+    def roll_back(self, name: str, timeout: int = SHORTEST) -> int:
         """End what is open under a transactional id and shut its producer out; the error's code.
 
         Not by EndTxn: after that a living producer could still write to another partition, and commit it.
+
+        Args:
+            name: The transactional id.
+            timeout: Milliseconds that a transaction may be open which nobody will begin.
         """
         return self._at_coordinator(name, requests.init_producer(name, timeout), int)
 
