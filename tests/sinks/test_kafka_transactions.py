@@ -146,8 +146,8 @@ def test_an_epoch_without_rows_is_no_handle(broker: Broker) -> None:
     assert transactions(broker).fix(TransactionId("q", "results", 1, 7, 0), []) is None
 
 
-@pytest.mark.parametrize(("age", "warned"), [(10, False), (40, True)])
-def test_a_commit_in_the_second_half_of_its_time_is_warned_about(
+@pytest.mark.parametrize(("age", "warned"), [(10, False), (40, True), (86_400, False)])
+def test_a_commit_in_the_second_half_of_its_time_is_warned_about_and_not_one_that_is_repeated_later(
     broker: Broker, caplog: pytest.LogCaptureFixture, age: float, warned: bool
 ) -> None:
     transactions(broker).commit(handle(began=time.time() - age), lambda: None)

@@ -146,7 +146,7 @@ class KafkaTransactions:
         """Commit one transaction; why it is lost, None if it is committed."""
         error = cluster.commit(slot["id"], slot["producer"], slot["epoch"])
         if not error:
-            _warn_of_age(handle, slot)
+            _warn_of_age(handle, slot, time.time())
             return None
         if error not in _ENDED:
             message = f"Kafka: {slot['id']!r} cannot be committed: {named(error)}."
@@ -188,15 +188,16 @@ def _roll_back(cluster: Cluster, name: str) -> None:
         raise SinkError(message)
 
 
-def _warn_of_age(handle: Handle, slot: dict[str, Any]) -> None:
-    age = int(time.time() * 1000) - int(slot["began"])
-    if 2 * age > int(slot["timeout"]):
+def _warn_of_age(handle: Handle, slot: dict[str, Any], now: float) -> None:
+    age, timeout = 1000 * now - slot["began"], slot["timeout"]
+    # What is older than its timeout was committed before: a start repeats the last commit however long ago that was.
+    if timeout < 2 * age <= 2 * timeout:
         logger.warning(
             "the rows of epoch %s waited %.0f s for their commit; after %.0f s the brokers would have dropped them. "
             "Raise kafka.transaction.timeout.ms (and the brokers' transaction.max.timeout.ms), or stop for less time.",
             handle["epoch"],
             age / 1000,
-            slot["timeout"] / 1000,
+            timeout / 1000,
         )
 
 
