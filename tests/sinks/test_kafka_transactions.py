@@ -12,7 +12,6 @@ from sparkjet.errors import LostTransactionError, SinkError
 from sparkjet.sinks.kafka.access import Access
 from sparkjet.sinks.kafka.naming import Found
 from sparkjet.sinks.kafka.transactions import KafkaTransactions
-from sparkjet.sinks.kafka.wire import Encoder
 from sparkjet.sinks.protocol import TransactionId
 from tests.sinks.brokers import (
     COORDINATOR,
@@ -21,8 +20,11 @@ from tests.sinks.brokers import (
     INIT,
     LIST,
     METADATA,
+    PRODUCER,
+    TIMEOUT,
     Broker,
     coordinator,
+    described,
     error,
     in_turn,
     listing,
@@ -30,7 +32,6 @@ from tests.sinks.brokers import (
 )
 
 PREFIX = "sparkjet/q/results/000001-000000007-0/"
-PRODUCER, TIMEOUT = 42, 60_000
 
 
 @pytest.fixture
@@ -44,12 +45,6 @@ def broker() -> Iterator[Broker]:
             LIST: listing,
         }
         yield made
-
-
-def described(state: str, *, code: int = 0, producer: int = PRODUCER, epoch: int = 0) -> bytes:
-    answer = Encoder().int32(0).unsigned(2).int16(code).unsigned(2).raw(b"t")
-    answer.unsigned(len(state) + 1).raw(state.encode()).int32(TIMEOUT).int64(5).int64(producer).int16(epoch)
-    return answer.unsigned(1).no_tags().no_tags().encoded()
 
 
 def handle(*tasks: str, cluster: str = "cluster", began: float | None = None) -> dict[str, Any]:

@@ -72,15 +72,15 @@ class KafkaSink:
         prefix = prefix_of(transaction.query, transaction.sink, transaction) if exactly else None
         try:
             slots = self._written(rows, KafkaWriter(self._settings.producer, prefix, self._settings.topic))
+            if not exactly:
+                return None
+            handle = self._transactions.fix(transaction, slots)
         except BaseException:
             if exactly:
                 # Best effort: readers would wait for what the other tasks have opened. The next start does it too.
                 with contextlib.suppress(SinkError):
                     self._transactions.roll_back_attempt(transaction)
             raise
-        if not exactly:
-            return None
-        handle = self._transactions.fix(transaction, slots)
         taken = 1000 * (time.monotonic() - began)
         if 2 * taken > self._settings.timeout:
             logger.warning(

@@ -1,0 +1,58 @@
+"""The driver's half of the Kafka sink without Spark, against small servers that play its brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+from sparkjet.errors import SinkError
+from sparkjet.options import Options
+from sparkjet.sinks.kafka.settings import KafkaSettings
+from sparkjet.sinks.kafka.sink import KafkaSink
+from sparkjet.sinks.protocol import TransactionId
+from tests.sinks.brokers import (
+    COORDINATOR,
+    DESCRIBE,
+    INIT,
+    LIST,
+    METADATA,
+    Broker,
+    coordinator,
+    described,
+    error,
+    in_turn,
+    listing,
+    metadata,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+PREFIX = "sparkjet/q/results/000001-000000007-0/"
+
+
+@pytest.fixture
+def broker() -> Iterator[Broker]:
+    with Broker({}) as made:
+        made.answers = {METADATA: lambda: metadata(made.port), COORDINATOR: lambda: coordinator(made.port)}
+        yield made
+
+
+def sink_of(broker: Broker) -> KafkaSink:
+    return KafkaSink(KafkaSettings.of(Options({"kafka.bootstrap.servers": f"127.0.0.1:{broker.port}", "topic": "out"})))
+
+
+def test_an_attempt_that_cannot_be_fixed_leaves_nothing_that_readers_wait_for(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(KafkaSink, "_written", lambda *_: [(f"{PREFIX}0-1", 5), (f"{PREFIX}1-2", 5)])
+    broker.answers |= {
+        LIST: lambda: listing(f"{PREFIX}0-1", f"{PREFIX}1-2"),
+        DESCRIBE: in_turn(described("Ongoing"), described("CompleteAbort")),
+        INIT: lambda: error(0),
+    }
+    with pytest.raises(SinkError, match="was to be open, but is CompleteAbort"):
+        sink_of(broker).prepare(cast("DataFrame", None), TransactionId("q", "results", 1, 7, 0))
+    assert broker.asked.count(INIT) == 2
