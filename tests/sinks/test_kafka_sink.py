@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, cast
 
@@ -56,3 +57,12 @@ def test_an_attempt_that_cannot_be_fixed_leaves_nothing_that_readers_wait_for(
     with pytest.raises(SinkError, match="was to be open, but is CompleteAbort"):
         sink_of(broker).prepare(cast("DataFrame", None), TransactionId("q", "results", 1, 7, 0))
     assert broker.asked.count(INIT) == 2
+
+
+def test_the_age_of_what_is_about_to_be_decided_is_told_by_the_clock(broker: Broker) -> None:
+    slot = {"id": f"{PREFIX}0-1", "rows": 5, "producer": 1, "epoch": 0, "timeout": 60_000}
+    handle = {"epoch": 7, "transactions": [{**slot, "began": int(1000 * time.time())}]}
+    sink_of(broker).check_alive(handle)
+    handle["transactions"] = [{**slot, "began": int(1000 * time.time()) - 59_000}]
+    with pytest.raises(SinkError, match="is not published"):
+        sink_of(broker).check_alive(handle)

@@ -11,7 +11,7 @@ import pytest
 from sparkjet.errors import LostTransactionError, SinkError
 from sparkjet.sinks.kafka.access import Access
 from sparkjet.sinks.kafka.naming import Found
-from sparkjet.sinks.kafka.transactions import KafkaTransactions
+from sparkjet.sinks.kafka.transactions import KafkaTransactions, check_alive
 from sparkjet.sinks.protocol import TransactionId
 from tests.sinks.brokers import (
     COORDINATOR,
@@ -147,3 +147,13 @@ def test_a_commit_in_the_second_half_of_its_time_is_warned_about_and_not_one_tha
 ) -> None:
     transactions(broker).commit(handle(began=time.time() - age), lambda: None)
     assert ("Raise kafka.transaction.timeout.ms" in caplog.text) is warned
+
+
+def test_what_brokers_could_drop_before_its_commit_is_not_decided() -> None:
+    young_and_old = handle("0-1", "1-2", began=1000)
+    young_and_old["transactions"][0]["began"] += 40_000
+    check_alive(young_and_old, 1000 + 48)
+    with pytest.raises(
+        SinkError, match=r"epoch 7 is not published.*1-2' is open for 49 s.*timeout\.ms=60000.*raise kafka\.transaction"
+    ):
+        check_alive(young_and_old, 1000 + 48.6)

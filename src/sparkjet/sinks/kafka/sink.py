@@ -16,7 +16,7 @@ from sparkjet.sinks.kafka.connection import BrokerError
 from sparkjet.sinks.kafka.naming import prefix_of
 from sparkjet.sinks.kafka.producing import KafkaWriter
 from sparkjet.sinks.kafka.settings import TIMEOUT
-from sparkjet.sinks.kafka.transactions import KafkaTransactions
+from sparkjet.sinks.kafka.transactions import KafkaTransactions, check_alive
 from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
 from sparkjet.sinks.tasks import run_tasks
 
@@ -92,6 +92,14 @@ class KafkaSink:
                 self._settings.timeout,
             )
         return handle
+
+    def check_alive(self, handle: Handle) -> None:
+        """Called right before the decision, after which nothing could be given up any more.
+
+        Raises:
+            SinkError: A transaction is so old that brokers may drop it before its commit; the epoch is to be run again.
+        """
+        check_alive(handle, time.time())
 
     def commit(self, handle: Handle, between: Callable[[], None]) -> None:
         """See :meth:`Sink.commit`."""

@@ -19,6 +19,8 @@ from sparkjet.sinks.protocol import Handle, TransactionId
 
 logger = logging.getLogger("sparkjet")
 
+OLDEST = 0.8
+"""Part of its timeout after which a transaction is too old to decide on: the rest is for decision and commit."""
 _OPEN = "Ongoing"
 _COMMITTED = {"PrepareCommit", "CompleteCommit"}
 _ENDED = {47, 48, 49, 90, 105}
@@ -186,6 +188,28 @@ def _roll_back(cluster: Cluster, name: str) -> None:
     if error:
         message = f"Kafka: {name!r} cannot be rolled back: {named(error)}."
         raise SinkError(message)
+
+
+def check_alive(handle: Handle, now: float) -> None:
+    """Refuse to decide on transactions that brokers may roll back before they are committed.
+
+    Args:
+        handle: What :meth:`KafkaTransactions.fix` returned.
+        now: Seconds since 1970; the brokers' clocks have ``began``, so clocks must agree better than what is left.
+
+    Raises:
+        SinkError: One is older than :data:`OLDEST` of its timeout.
+    """
+    for slot in handle["transactions"]:
+        age, timeout = 1000 * now - slot["began"], slot["timeout"]
+        if age > OLDEST * timeout:
+            message = (
+                f"Kafka: epoch {handle['epoch']} is not published: its transaction {slot['id']!r} is open for "
+                f"{age / 1000:.0f} s, and after kafka.transaction.timeout.ms={timeout} brokers drop it, maybe before "
+                "its commit. The next start runs the epoch again; raise kafka.transaction.timeout.ms (and the "
+                "brokers' transaction.max.timeout.ms), or make epochs shorter."
+            )
+            raise SinkError(message)
 
 
 def _warn_of_age(handle: Handle, slot: dict[str, Any], now: float) -> None:
