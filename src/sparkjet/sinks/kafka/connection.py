@@ -21,6 +21,7 @@ T = TypeVar("T")
 PATIENCE = 15.0
 """Seconds to wait for a connection or an answer."""
 _LONGEST = 256 << 20
+_HUNG_UP = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
 
 
 class BrokerError(Exception):
@@ -117,6 +118,10 @@ class Connection:
     def _encrypt(self, node: Node, access: Access) -> None:
         try:
             self._socket = access.tls().wrap_socket(self._socket, server_hostname=node.host)
+        except _HUNG_UP as error:
+            # Errors of TLS by their class, but a broker that stops says nothing about who we are.
+            message = f"{self._name}: no TLS connection, as it hung up. Does it listen with TLS?"
+            raise BrokerError(message) from error
         except ssl.SSLError as error:
             message = f"{self._name}: no TLS connection ({error.reason or error}). Check kafka.ssl.ca.location."
             raise RefusedError(message) from error

@@ -1,0 +1,54 @@
+"""Connections to brokers that hang up, speak no TLS or refuse it, and hosts that cannot be."""
+
+from __future__ import annotations
+
+import socketserver
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from sparkjet.sinks.kafka.access import Access
+from sparkjet.sinks.kafka.cluster import Cluster
+from sparkjet.sinks.kafka.connection import BrokerError, RefusedError
+
+
+@contextmanager
+def listening(answer: bytes) -> Iterator[tuple[Cluster, list[bytes]]]:
+    """A cluster asked over TLS whose broker gives this answer and hangs up; and what its clients said first."""
+    greetings: list[bytes] = []
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            # All of it: what is left unread would be a reset rather than an end.
+            greetings.append(self.request.recv(1 << 16))
+            self.request.sendall(answer)
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+        thread.start()
+        address = f"127.0.0.1:{server.server_address[1]}"
+        with Cluster(Access.of({"bootstrap.servers": address, "security.protocol": "SSL"}), 0.5) as cluster:
+            yield cluster, greetings
+        server.shutdown()
+        thread.join()
+
+
+def test_a_broker_that_stops_in_the_handshake_is_asked_again() -> None:
+    with listening(b"") as (cluster, greetings):
+        with pytest.raises(BrokerError, match="hung up") as failed:
+            cluster.metadata()
+        assert not isinstance(failed.value, RefusedError)
+        assert len(greetings) > 1
+
+
+HANDSHAKE_FAILURE = bytes([21, 3, 3, 0, 2, 2, 40])
+
+
+@pytest.mark.parametrize("answer", [HANDSHAKE_FAILURE, b"HTTP/1.1 400 Bad Request\r\n\r\n"])
+def test_a_broker_that_refuses_tls_is_not_asked_again(answer: bytes) -> None:
+    with listening(answer) as (cluster, greetings):
+        with pytest.raises(RefusedError, match="no TLS connection"):
+            cluster.metadata()
+        assert len(greetings) == 1
