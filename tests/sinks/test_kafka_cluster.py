@@ -8,7 +8,7 @@ from contextlib import ExitStack
 import pytest
 
 from sparkjet.sinks.kafka.access import Access
-from sparkjet.sinks.kafka.cluster import Cluster
+from sparkjet.sinks.kafka.cluster import Cluster, named
 from sparkjet.sinks.kafka.connection import BrokerError, RefusedError
 from sparkjet.sinks.kafka.wire import Encoder
 from tests.sinks.brokers import (
@@ -51,10 +51,18 @@ def test_a_coordinator_that_has_moved_is_looked_for_again(brokers: tuple[Broker,
 def test_a_coordinator_that_hangs_up_is_asked_again_which_a_commit_allows(brokers: tuple[Broker, Broker]) -> None:
     one, other = brokers
     one.answers = {COORDINATOR: lambda: coordinator(other.port)}
-    other.answers = {END: in_turn(None, error(51), error(14), error(0))}
+    other.answers = {END: in_turn(None, *map(error, (7, 13, 14, 51, 0)))}
     with cluster(one) as asked:
         assert asked.commit("t", 1, 0) == 0
-    assert other.asked == [END] * 4
+    assert other.asked == [END] * 6
+
+
+def test_an_error_that_the_broker_cannot_explain_is_not_waited_for(brokers: tuple[Broker, Broker]) -> None:
+    one, _ = brokers
+    one.answers = {COORDINATOR: lambda: coordinator(one.port), END: lambda: error(-1)}
+    with cluster(one) as asked:
+        assert "see the broker's log" in named(asked.commit("t", 1, 0))
+    assert one.asked == [COORDINATOR, END]
 
 
 def test_each_broker_lists_what_it_coordinates_and_prefixes_are_exact(brokers: tuple[Broker, Broker]) -> None:

@@ -25,8 +25,17 @@ UNKNOWN_TOPIC = 3
 INVALID_TIMEOUT = 50
 SHORTEST = 1
 """Milliseconds of a timeout that every broker allows, whatever its transaction.max.timeout.ms; more may be refused."""
-_PASSING = {14: "coordinator is loading", 15: "no coordinator", 16: "coordinator has moved", 51: "still being ended"}
+_PASSING = {
+    7: "a request between brokers took too long",
+    13: "a broker has lost a connection",
+    14: "coordinator is loading",
+    15: "no coordinator",
+    16: "coordinator has moved",
+    51: "still being ended",
+}
 _NAMES = {
+    # Not passing, as for Java's client: a bug or a full log. Commits are tried again by the engine whatever the error.
+    -1: "UNKNOWN_SERVER_ERROR, see the broker's log",
     3: "UNKNOWN_TOPIC_OR_PARTITION",
     29: "TOPIC_AUTHORIZATION_FAILED",
     31: "CLUSTER_AUTHORIZATION_FAILED",
