@@ -10,6 +10,7 @@ import pytest
 from sparkjet.sinks.kafka.access import Access
 from sparkjet.sinks.kafka.cluster import Cluster, named
 from sparkjet.sinks.kafka.connection import BrokerError, RefusedError
+from sparkjet.sinks.kafka.requests import Node
 from sparkjet.sinks.kafka.wire import Encoder
 from tests.sinks.brokers import (
     AUTHENTICATE,
@@ -79,6 +80,30 @@ def test_a_server_that_is_away_is_passed_over(brokers: tuple[Broker, Broker]) ->
     here.answers = {METADATA: lambda: metadata(here.port)}
     with cluster(away, here) as asked:
         assert asked.metadata().cluster == "cluster"
+
+
+@pytest.mark.parametrize("learns", [METADATA, COORDINATOR])
+def test_brokers_that_were_learned_are_asked_when_those_of_the_options_are_away(
+    brokers: tuple[Broker, Broker], learns: int
+) -> None:
+    one, other = brokers
+    # The only one that the options name answers once and then no more.
+    one.answers = {
+        METADATA: in_turn(metadata(one.port, other.port), None),
+        COORDINATOR: in_turn(coordinator(other.port), None),
+    }
+    other.answers = {
+        METADATA: lambda: metadata(other.port),
+        COORDINATOR: lambda: coordinator(other.port),
+        END: lambda: error(0),
+    }
+    with cluster(one, patience=2.0) as asked:
+        if learns == METADATA:
+            asked.metadata()
+            assert asked.metadata().nodes == (Node("127.0.0.1", other.port),)
+        else:
+            assert asked.commit("first", 1, 0) == 0
+            assert asked.commit("second", 1, 0) == 0
 
 
 def test_what_no_asking_mends_is_not_asked_again(brokers: tuple[Broker, Broker]) -> None:

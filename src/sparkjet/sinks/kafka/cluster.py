@@ -70,6 +70,8 @@ class Cluster:
         self._patience = patience
         self._connections: dict[Node, Connection] = {}
         self._coordinators: dict[str, Node] = {}
+        # In the order in which they were learned.
+        self._learned: dict[Node, None] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -79,7 +81,7 @@ class Cluster:
 
     def metadata(self, topics: Sequence[str] = ()) -> Metadata:
         """The cluster's id, its brokers, and topics by name; a missing topic is not created."""
-        return self._patiently(lambda: self._ask_any(requests.metadata(topics)))
+        return self._patiently(lambda: self._metadata(topics))
 
     def open_transactions(self, prefix: str, states: Sequence[str] = OPEN) -> list[str]:
         """Transactional ids that begin with exactly ``prefix`` and have an open transaction, in their order."""
@@ -108,11 +110,16 @@ class Cluster:
     def _listed(self, states: Sequence[str]) -> set[str]:
         found: set[str] = set()
         # Each broker lists what it coordinates.
-        for node in self._ask_any(requests.metadata(())).nodes:
+        for node in self._metadata().nodes:
             error, names = self._ask(node, requests.list_transactions(states))
             _check(error)
             found.update(names)
         return found
+
+    def _metadata(self, topics: Sequence[str] = ()) -> Metadata:
+        answer = self._ask_any(requests.metadata(topics))
+        self._learned.update(dict.fromkeys(answer.nodes))
+        return answer
 
     def _at_coordinator(self, name: str, request: Request[T], error_of: Callable[[T], int]) -> T:
         def ask() -> T:
@@ -134,12 +141,14 @@ class Cluster:
                 message = f"no coordinator for {name!r}: {named(error)}"
                 raise RefusedError(message)
             self._coordinators[name] = node
+            self._learned[node] = None
         return self._coordinators[name]
 
     def _ask_any(self, request: Request[T]) -> T:
         """The answer of the first server that is there."""
         failed: list[str] = []
-        for server in self._access.servers:
+        # Those of the options first: what was learned may have gone since, or be reachable for other brokers only.
+        for server in dict.fromkeys((*self._access.servers, *self._learned)):
             try:
                 return self._ask(server, request)
             except RefusedError:
