@@ -82,6 +82,15 @@ def test_a_server_that_is_away_is_passed_over(brokers: tuple[Broker, Broker]) ->
         assert asked.metadata().cluster == "cluster"
 
 
+def test_a_server_that_is_away_is_not_waited_for_at_every_look_up(brokers: tuple[Broker, Broker]) -> None:
+    away, here = brokers
+    away.answers = {COORDINATOR: lambda: None}
+    here.answers = {COORDINATOR: lambda: coordinator(here.port), END: lambda: error(0)}
+    with cluster(away, here) as asked:
+        assert [asked.commit(name, 1, 0) for name in "abc"] == [0, 0, 0]
+    assert away.asked == [COORDINATOR]
+
+
 @pytest.mark.parametrize("learns", [METADATA, COORDINATOR])
 def test_brokers_that_were_learned_are_asked_when_those_of_the_options_are_away(
     brokers: tuple[Broker, Broker], learns: int

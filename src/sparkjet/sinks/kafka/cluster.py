@@ -147,8 +147,8 @@ class Cluster:
     def _ask_any(self, request: Request[T]) -> T:
         """The answer of the first server that is there."""
         failed: list[str] = []
-        # Those of the options first: what was learned may have gone since, or be reachable for other brokers only.
-        for server in dict.fromkeys((*self._access.servers, *self._learned)):
+        # Connected ones first: otherwise each look-up would wait anew for a server that is away.
+        for server in dict.fromkeys((*self._connections, *self._access.servers, *self._learned)):
             try:
                 return self._ask(server, request)
             except RefusedError:
