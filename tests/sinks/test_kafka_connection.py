@@ -11,7 +11,8 @@ import pytest
 
 from sparkjet.sinks.kafka.access import Access
 from sparkjet.sinks.kafka.cluster import Cluster
-from sparkjet.sinks.kafka.connection import BrokerError, RefusedError
+from sparkjet.sinks.kafka.connection import BrokerError, Connection, RefusedError
+from sparkjet.sinks.kafka.requests import Node
 
 
 @contextmanager
@@ -41,6 +42,11 @@ def test_a_broker_that_stops_in_the_handshake_is_asked_again() -> None:
             cluster.metadata()
         assert not isinstance(failed.value, RefusedError)
         assert len(greetings) > 1
+
+
+def test_a_host_that_cannot_be_is_an_error_of_the_broker_that_gave_it() -> None:
+    with pytest.raises(BrokerError, match=r"a\.\.b:9092 cannot be reached"):
+        Connection(Node("a..b", 9092), Access.of({"bootstrap.servers": "127.0.0.1:1"}))
 
 
 HANDSHAKE_FAILURE = bytes([21, 3, 3, 0, 2, 2, 40])

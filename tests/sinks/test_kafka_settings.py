@@ -59,6 +59,8 @@ def test_a_query_that_wants_less_gets_no_transactions(given: str, kept: str) -> 
     [
         ({"kafka__bootstrap__servers": ""}, "needs option.*kafka.bootstrap.servers"),
         ({"kafka__bootstrap__servers": "h:x"}, "no host:port"),
+        ({"kafka__bootstrap__servers": "a..b:1"}, '"a..b:1" is no host:port'),
+        ({"kafka__bootstrap__servers": "h:65536"}, "no host:port"),
         ({"kafka__transactional__id": "x"}, "kafka.transactional.id: leave it out"),
         ({"kafka__acks": "1"}, "kafka.acks: leave"),
         ({"kafka__sasl__jaas__config": SECRET}, "use kafka.sasl.username"),

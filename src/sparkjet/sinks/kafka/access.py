@@ -12,7 +12,7 @@ from sparkjet.sinks.kafka.scram import HASHES
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS = ("PLAIN", *HASHES)
-_DEFAULT_PORT = 9092
+_DEFAULT_PORT, _LAST_PORT = 9092, 65_535
 _UNDERSTOOD = {
     "sasl.mechanism",
     "sasl.mechanisms",
@@ -127,11 +127,21 @@ def _servers(listed: str) -> tuple[Node, ...]:
         host, colon, port = each.rpartition("://")[2].rpartition(":")
         if not colon or port.endswith("]"):
             host, port = each.rpartition("://")[2], str(_DEFAULT_PORT)
-        if not port.isdecimal():
+        host = host.strip("[]")
+        if not _is_host(host) or not port.isdecimal() or int(port) > _LAST_PORT:
             message = f'kafka.bootstrap.servers: "{each}" is no host:port.'
             raise AnalysisError(message)
-        found.append(Node(host.strip("[]"), int(port)))
+        found.append(Node(host, int(port)))
     if not found:
         message = 'start: format("kafka") needs option("kafka.bootstrap.servers", "host:port, …").'
         raise AnalysisError(message)
     return tuple(found)
+
+
+def _is_host(name: str) -> bool:
+    """Whether a name can be looked up at all: Python's look-up encodes it so, and two dots in a row cannot be."""
+    try:
+        name.encode("idna")
+    except UnicodeError:
+        return False
+    return True

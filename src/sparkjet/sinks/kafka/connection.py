@@ -48,6 +48,10 @@ class Connection:
         except OSError as error:
             message = f"{self._name} cannot be reached: {error.strerror or error}"
             raise BrokerError(message) from error
+        except UnicodeError as error:
+            # As a broker advertises itself or others.
+            message = f"{self._name} cannot be reached, as that is no name of a host"
+            raise BrokerError(message) from error
         try:
             # Small requests, each waited for: holding them back would cost 40 ms a piece.
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
