@@ -55,11 +55,15 @@ class Broker:
         self._thread.join()
 
 
-def metadata(*ports: int) -> bytes:
+def metadata(*ports: int, topic: tuple[str, int] | None = None) -> bytes:
+    """Brokers, and a topic's name with its error, or no topic."""
     answer = Encoder().int32(0).int32(len(ports))
     for node, port in enumerate(ports):
         answer.int32(node).string("127.0.0.1").int32(port).int16(-1)
-    return answer.string("cluster").int32(0).int32(0).encoded()
+    answer.string("cluster").int32(0).int32(0 if topic is None else 1)
+    if topic is not None:
+        answer.int16(topic[1]).string(topic[0]).int8(0).int32(0)
+    return answer.encoded()
 
 
 def coordinator(port: int) -> bytes:

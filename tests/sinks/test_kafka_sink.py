@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, cast
 
 import pytest
+from pyspark.sql.types import StructType
 
-from sparkjet.errors import SinkError
+from sparkjet.errors import AnalysisError, SinkError
 from sparkjet.options import Options
+from sparkjet.sinks.kafka import sink
 from sparkjet.sinks.kafka.settings import KafkaSettings
 from sparkjet.sinks.kafka.sink import KafkaSink
 from sparkjet.sinks.protocol import TransactionId
@@ -41,8 +43,9 @@ def broker() -> Iterator[Broker]:
         yield made
 
 
-def sink_of(broker: Broker) -> KafkaSink:
-    return KafkaSink(KafkaSettings.of(Options({"kafka.bootstrap.servers": f"127.0.0.1:{broker.port}", "topic": "out"})))
+def sink_of(broker: Broker, **options: str) -> KafkaSink:
+    servers = {"kafka.bootstrap.servers": f"127.0.0.1:{broker.port}"}
+    return KafkaSink(KafkaSettings.of(Options({**servers, "topic": "out", **options})))
 
 
 def test_an_attempt_that_cannot_be_fixed_leaves_nothing_that_readers_wait_for(
@@ -66,3 +69,35 @@ def test_the_age_of_what_is_about_to_be_decided_is_told_by_the_clock(broker: Bro
     handle["transactions"] = [{**slot, "began": int(1000 * time.time()) - 59_000}]
     with pytest.raises(SinkError, match="is not published"):
         sink_of(broker).check_alive(handle)
+
+
+def schema() -> StructType:
+    return StructType().add("value", "string")
+
+
+UNKNOWN, NO_LEADER, FORBIDDEN = 3, 5, 29
+
+
+def test_a_topic_that_was_just_created_is_asked_for_again(broker: Broker) -> None:
+    said = [metadata(broker.port, topic=("out", code)) for code in (UNKNOWN, NO_LEADER, 0)]
+    broker.answers[METADATA] = in_turn(*said)
+    sink_of(broker, processingGuarantee="at-least-once").check(schema())
+    assert broker.asked == [METADATA] * 3
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "again"),
+    [
+        (UNKNOWN, '"out" is not there.*UNKNOWN_TOPIC_OR_PARTITION', True),
+        (NO_LEADER, "without a leader.*LEADER_NOT_AVAILABLE", True),
+        (FORBIDDEN, "not for this user.*TOPIC_AUTHORIZATION_FAILED", False),
+    ],
+)
+def test_a_topic_that_stays_away_is_refused(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, code: int, message: str, again: bool
+) -> None:
+    monkeypatch.setattr(sink, "_SETTLING", 0.5)
+    broker.answers[METADATA] = lambda: metadata(broker.port, topic=("out", code))
+    with pytest.raises(AnalysisError, match=message):
+        sink_of(broker, processingGuarantee="at-least-once").check(schema())
+    assert (len(broker.asked) > 1) is again

@@ -21,7 +21,7 @@ OPEN = ("Ongoing",)
 PATIENCE = 10.0
 """Seconds to wait for a coordinator that is moving or busy."""
 
-UNKNOWN_TOPIC = 3
+UNKNOWN_TOPIC, NO_LEADER = 3, 5
 INVALID_TIMEOUT = 50
 SHORTEST = 1
 """Milliseconds of a timeout that every broker allows, whatever its transaction.max.timeout.ms; more may be refused."""
@@ -36,7 +36,8 @@ _PASSING = {
 _NAMES = {
     # Not passing, as for Java's client: a bug or a full log. Commits are tried again by the engine whatever the error.
     -1: "UNKNOWN_SERVER_ERROR, see the broker's log",
-    3: "UNKNOWN_TOPIC_OR_PARTITION",
+    UNKNOWN_TOPIC: "UNKNOWN_TOPIC_OR_PARTITION",
+    NO_LEADER: "LEADER_NOT_AVAILABLE",
     29: "TOPIC_AUTHORIZATION_FAILED",
     31: "CLUSTER_AUTHORIZATION_FAILED",
     35: "UNSUPPORTED_VERSION",
