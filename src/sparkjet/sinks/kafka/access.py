@@ -50,18 +50,19 @@ class Access:
         for name in properties:
             if name.startswith(("ssl.", "sasl.")) and name not in _UNDERSTOOD:
                 message = (
-                    f"kafka.{name}: commits are sent by sparkjet itself, which does not know this property. It knows "
-                    f"{', '.join(f'kafka.{each}' for each in sorted(_UNDERSTOOD))}, with PEM files."
+                    f"kafka.{name}: sparkjet itself asks the brokers too, before the start and for commits, and does "
+                    f"not know this property. It knows {', '.join(f'kafka.{each}' for each in sorted(_UNDERSTOOD))}, "
+                    "with PEM files."
                 )
                 raise AnalysisError(message)
         access = Access(_servers(properties.get("bootstrap.servers", "")), dict(properties))
         if access.protocol not in PROTOCOLS:
-            message = f"kafka.security.protocol: none of {', '.join(PROTOCOLS)}."
+            message = f'kafka.security.protocol: "{access.protocol}" is none of {", ".join(PROTOCOLS)}.'
             raise AnalysisError(message)
         if access.uses_sasl and access.mechanism not in MECHANISMS:
             message = (
                 f'kafka.sasl.mechanism: "{access.mechanism}" is none of {", ".join(MECHANISMS)}, which are those that '
-                "sparkjet can commit with."
+                "sparkjet itself can ask brokers with, before the start and for commits."
             )
             raise AnalysisError(message)
         if access.uses_sasl and not {"sasl.username", "sasl.password"} <= properties.keys():
