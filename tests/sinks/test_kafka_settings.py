@@ -58,7 +58,8 @@ def test_a_query_that_wants_less_gets_no_transactions(given: str, kept: str) -> 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"kafka__bootstrap__servers": ""}, "needs option.*kafka.bootstrap.servers"),
+        ({"kafka__bootstrap__servers": ""}, 'kafka.bootstrap.servers names no broker. Give it as "host:port'),
+        ({"kafka__bootstrap__servers": " , "}, "kafka.bootstrap.servers names no broker"),
         ({"kafka__bootstrap__servers": "h:x"}, "no host:port"),
         ({"kafka__bootstrap__servers": "a..b:1"}, '"a..b:1" is no host:port'),
         ({"kafka__bootstrap__servers": "h:65536"}, "no host:port"),

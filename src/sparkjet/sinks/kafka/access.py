@@ -134,7 +134,7 @@ def _servers(listed: str) -> tuple[Node, ...]:
             raise AnalysisError(message)
         found.append(Node(host, int(port)))
     if not found:
-        message = 'start: format("kafka") needs option("kafka.bootstrap.servers", "host:port, …").'
+        message = 'kafka.bootstrap.servers names no broker. Give it as "host:port, …".'
         raise AnalysisError(message)
     return tuple(found)
 
