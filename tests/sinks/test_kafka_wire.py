@@ -46,7 +46,7 @@ def test_tags_that_we_do_not_know_are_skipped() -> None:
 
 
 def test_a_transaction_is_ended_in_a_version_that_no_broker_lets_hang() -> None:
-    assert requests.end_transaction("t", 1, 0, commit=True).version <= 4
+    assert requests.commit_transaction("t", 1, 0).version <= 4
 
 
 # RFC 7677, section 3.

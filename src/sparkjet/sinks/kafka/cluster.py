@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from sparkjet.sinks.kafka.requests import Described, Metadata, Node, Request
 
 T = TypeVar("T")
-OPEN = ("Ongoing",)
-"""States of a transaction that somebody has to end."""
+OPEN = "Ongoing"
+"""State of a transaction that somebody has to end."""
 PATIENCE = 10.0
 """Seconds to wait for a coordinator that is moving or busy."""
 
@@ -84,7 +84,7 @@ class Cluster:
         """The cluster's id, its brokers, and topics by name; a missing topic is not created."""
         return self._patiently(lambda: self._metadata(topics))
 
-    def open_transactions(self, prefix: str, states: Sequence[str] = OPEN) -> list[str]:
+    def open_transactions(self, prefix: str, states: Sequence[str] = (OPEN,)) -> list[str]:
         """Transactional ids that begin with exactly ``prefix`` and have an open transaction, in their order."""
         return sorted(name for name in self._patiently(lambda: self._listed(states)) if name.startswith(prefix))
 
@@ -95,7 +95,7 @@ class Cluster:
 
     def commit(self, name: str, producer: int, epoch: int) -> int:
         """Commit a transaction; the error's code, 0 if it is committed, now or before."""
-        return self._at_coordinator(name, requests.end_transaction(name, producer, epoch, commit=True), int)
+        return self._at_coordinator(name, requests.commit_transaction(name, producer, epoch), int)
 
     def roll_back(self, name: str, timeout: int = SHORTEST) -> int:
         """End what is open under a transactional id and shut its producer out; the error's code.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sparkjet.sinks.kafka.requests import Node, Request
 
 T = TypeVar("T")
-PATIENCE = 15.0
+_ANSWER_WITHIN = 15.0
 """Seconds to wait for a connection or an answer."""
 _LONGEST = 256 << 20
 _HUNG_UP = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
@@ -44,7 +44,7 @@ class Connection:
         self._name = f"{node.host}:{node.port}"
         self._number = 0
         try:
-            self._socket = socket.create_connection((node.host, node.port), PATIENCE)
+            self._socket = socket.create_connection((node.host, node.port), _ANSWER_WITHIN)
         except OSError as error:
             message = f"{self._name} cannot be reached: {error.strerror or error}"
             raise BrokerError(message) from error

@@ -12,7 +12,7 @@ from typing import Any
 
 from sparkjet.errors import LostTransactionError, SinkError
 from sparkjet.sinks.kafka.access import Access
-from sparkjet.sinks.kafka.cluster import PATIENCE, Cluster, named
+from sparkjet.sinks.kafka.cluster import OPEN, PATIENCE, Cluster, named
 from sparkjet.sinks.kafka.connection import BrokerError
 from sparkjet.sinks.kafka.naming import Found, prefix_of
 from sparkjet.sinks.protocol import Handle, TransactionId
@@ -21,7 +21,6 @@ logger = logging.getLogger("sparkjet")
 
 OLDEST = 0.8
 """Part of its timeout after which a transaction is too old to decide on: the rest is for decision and commit."""
-_OPEN = "Ongoing"
 _COMMITTED = {"PrepareCommit", "CompleteCommit"}
 _ENDED = {47, 48, 49, 90, 105}
 """Errors of a commit that another end of the transaction explains."""
@@ -128,7 +127,7 @@ class KafkaTransactions:
 
     def _slot(self, cluster: Cluster, name: str, rows: int) -> dict[str, Any]:
         described = cluster.describe(name)
-        if described.error or described.state != _OPEN:
+        if described.error or described.state != OPEN:
             message = (
                 f"Kafka: transaction {name!r} was to be open, but is {described.state or named(described.error)}: it "
                 f"took longer than kafka.transaction.timeout.ms={described.timeout}, or somebody ended it. Nothing of "
@@ -166,7 +165,7 @@ class KafkaTransactions:
             raise SinkError(message)
         if described.error:
             return f"the brokers do not know it ({named(described.error)}), so it cannot be told if it was committed"
-        if described.state == _OPEN:
+        if described.state == OPEN:
             return "somebody else writes under its id"
         return f"it was rolled back ({described.state}), after its timeout of {slot['timeout']} ms or by somebody"
 
