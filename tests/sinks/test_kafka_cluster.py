@@ -106,7 +106,7 @@ def test_brokers_that_were_learned_are_asked_when_those_of_the_options_are_away(
         COORDINATOR: lambda: coordinator(other.port),
         END: lambda: error(0),
     }
-    with cluster(one, patience=2.0) as asked:
+    with cluster(one) as asked:
         if learns == METADATA:
             asked.metadata()
             assert asked.metadata().nodes == (Node("127.0.0.1", other.port),)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 import pytest
@@ -12,6 +13,7 @@ from pyspark.sql.types import StructType
 from sparkjet.errors import AnalysisError, SinkError
 from sparkjet.options import Options
 from sparkjet.sinks.kafka import sink
+from sparkjet.sinks.kafka.access import Access
 from sparkjet.sinks.kafka.settings import KafkaSettings
 from sparkjet.sinks.kafka.sink import KafkaSink
 from sparkjet.sinks.protocol import TransactionId
@@ -44,8 +46,9 @@ def broker() -> Iterator[Broker]:
 
 
 def sink_of(broker: Broker, **options: str) -> KafkaSink:
-    servers = {"kafka.bootstrap.servers": f"127.0.0.1:{broker.port}"}
-    return KafkaSink(KafkaSettings.of(Options({**servers, "topic": "out", **options})))
+    # Librdkafka connects when it checks settings: not to this broker, which is to be asked by nobody else.
+    settings = KafkaSettings.of(Options({"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "out", **options}))
+    return KafkaSink(replace(settings, access=Access.of({"bootstrap.servers": f"127.0.0.1:{broker.port}"})))
 
 
 def test_an_attempt_that_cannot_be_fixed_leaves_nothing_that_readers_wait_for(
@@ -96,7 +99,7 @@ def test_a_topic_that_was_just_created_is_asked_for_again(broker: Broker) -> Non
 def test_a_topic_that_stays_away_is_refused(
     broker: Broker, monkeypatch: pytest.MonkeyPatch, code: int, message: str, again: bool
 ) -> None:
-    monkeypatch.setattr(sink, "_SETTLING", 0.5)
+    monkeypatch.setattr(sink, "_SETTLING", 1.0)
     broker.answers[METADATA] = lambda: metadata(broker.port, topic=("out", code))
     with pytest.raises(AnalysisError, match=message):
         sink_of(broker, processingGuarantee="at-least-once").check(schema())

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
 import pyarrow as pa
+import pytest
 
 from sparkjet.sinks.kafka.access import Access
 from sparkjet.sinks.kafka.naming import prefix_of
@@ -10,7 +14,10 @@ from sparkjet.sinks.kafka.producing import KafkaWriter
 from sparkjet.sinks.kafka.transactions import KafkaTransactions
 from sparkjet.sinks.protocol import TransactionId
 from tests.protocol.kafka.checks import committed, held_back
-from tests.servers.kafka import KafkaServer
+from tests.servers.fixtures import broker
+
+if TYPE_CHECKING:
+    from tests.servers.kafka import KafkaServer
 
 
 def test_the_column_partition_decides_whatever_other_columns_there_are(kafka: KafkaServer) -> None:
@@ -33,12 +40,18 @@ def test_the_column_partition_decides_whatever_other_columns_there_are(kafka: Ka
         assert numbers == sorted(numbers)
 
 
-def test_strays_are_rolled_back_on_brokers_that_allow_short_transactions_only() -> None:
-    with KafkaServer(settings={"transaction.max.timeout.ms": "30000"}) as server:
-        topic, stray = server.topic(), TransactionId("q", "results", 1, 1, 0)
-        timeouts = {"transaction.timeout.ms": "30000", "message.timeout.ms": "30000"}
-        writer = KafkaWriter({**server.client(), **timeouts}, prefix_of(stray.query, stray.sink, stray), topic)
-        writer.write("00000-1", [pa.record_batch({"value": pa.array([b"x"])})])
-        assert held_back(server, topic) == 1
-        KafkaTransactions(Access.of(server.client())).roll_back_strays(stray.query, 2, [])
-        assert held_back(server, topic) == 0
+@pytest.fixture
+def strict() -> Iterator[KafkaServer]:
+    """A broker that allows short transactions only."""
+    yield from broker(settings={"transaction.max.timeout.ms": "30000"})
+
+
+@pytest.mark.spark  # Java at least
+def test_strays_are_rolled_back_where_only_short_transactions_are_allowed(strict: KafkaServer) -> None:
+    topic, stray = strict.topic(), TransactionId("q", "results", 1, 1, 0)
+    timeouts = {"transaction.timeout.ms": "30000", "message.timeout.ms": "30000"}
+    writer = KafkaWriter({**strict.client(), **timeouts}, prefix_of(stray.query, stray.sink, stray), topic)
+    writer.write("00000-1", [pa.record_batch({"value": pa.array([b"x"])})])
+    assert held_back(strict, topic) == 1
+    KafkaTransactions(Access.of(strict.client())).roll_back_strays(stray.query, 2, [])
+    assert held_back(strict, topic) == 0
