@@ -78,6 +78,40 @@ def test_a_password_in_a_wrong_dsn_is_not_repeated(orders: Orders, capsys: pytes
     assert "never-shown" not in "".join(capsys.readouterr())
 
 
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (None, "cannot be read: No such file"),
+        (b"\xff", "cannot be read: no UTF-8"),
+        (b"", '"kafka.properties": kafka.bootstrap.servers names no broker. Give it as "host:port'),
+        (b"bootstrap.servers=h:1\nsecurity.protocol=TLS", 'kafka.security.protocol: "TLS" is none of'),
+        # Right, and so the checkpoint is next; also with the prefix that options have.
+        (b"# brokers\nbootstrap.servers = h:1\n", "holds no record of a query"),
+        (b"kafka.bootstrap.servers = h:1\n", "holds no record of a query"),
+    ],
+)
+def test_wrong_properties_are_named_with_their_file(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    lines: bytes | None,
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if lines is not None:
+        Path("kafka.properties").write_bytes(lines)
+    assert main(["txns", str(tmp_path), "--kafka", "kafka.properties"]) == 1
+    said = capsys.readouterr().err
+    assert message in said
+    assert "start: " not in said
+
+
+def test_one_server_at_a_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["txns", str(tmp_path), "--dsn", "host=h", "--kafka", "kafka.properties"])
+    assert "--kafka: not allowed with argument --dsn" in capsys.readouterr().err
+
+
 def test_it_runs_as_a_module(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "sparkjet", "txns", str(tmp_path)]
     done = subprocess.run(command, check=False, capture_output=True, text=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from datetime import datetime, timezone
 from pathlib import Path
@@ -17,6 +17,7 @@ from sparkjet.snapshots import DirectoryStore
 
 if TYPE_CHECKING:
     from sparkjet.engine.record import Record
+    from sparkjet.sinks.kafka.access import Access
 
 DECIDED, STRAY, OPEN, UNKNOWN = "decided", "stray", "open", "unknown"
 MEANINGS = {
@@ -57,16 +58,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     txns = commands.add_parser("txns", help="prepared transactions of a query", description=_DESCRIPTION)
     txns.add_argument("checkpoint", help="the query's checkpointLocation")
-    txns.add_argument("--dsn", default="", help="how to connect, as libpq has it: host=… dbname=… user=…")
-    txns.add_argument(
+    # Not both: a query writes into one of them or each, and the other would be left unsettled without a word.
+    where = txns.add_mutually_exclusive_group()
+    where.add_argument("--dsn", default="", help="how to connect, as libpq has it: host=… dbname=… user=…")
+    where.add_argument(
         "--kafka", metavar="FILE", help="librdkafka's properties, a line each: bootstrap.servers=host:port"
     )
     txns.add_argument("--settle", action="store_true", help="end what the record decides about, and nothing else")
     chosen = parser.parse_args(arguments)
     try:
+        access = None if chosen.kafka is None else _access(chosen.kafka)
         record = _record(chosen.checkpoint)
-        if chosen.kafka is not None:
-            return in_kafka(record, _properties(chosen.kafka), settle=chosen.settle)
+        if access is not None:
+            return in_kafka(record, access, settle=chosen.settle)
         return in_postgres(record, chosen.dsn, settle=chosen.settle)
     except SparkjetError as error:
         print(f"sparkjet: {error}", file=sys.stderr)
@@ -109,18 +113,15 @@ def in_postgres(record: Record, dsn: str, *, settle: bool) -> int:
     return _report(record, found, commit, server.roll_back, settle=settle)
 
 
-def in_kafka(record: Record, properties: Mapping[str, str], *, settle: bool) -> int:
+def in_kafka(record: Record, access: Access, *, settle: bool) -> int:
     """As :func:`in_postgres`, for open transactions of Kafka.
 
     Raises:
-        AnalysisError: A property is wrong.
         SinkError: The brokers cannot be reached, or refuse.
     """
-    # None of these needs librdkafka: what ends transactions is sent by ourselves.
-    from sparkjet.sinks.kafka.access import Access  # noqa: PLC0415 - on use only
-    from sparkjet.sinks.kafka.transactions import KafkaTransactions  # noqa: PLC0415 - as above
+    from sparkjet.sinks.kafka.transactions import KafkaTransactions  # noqa: PLC0415 - on use only
 
-    brokers = KafkaTransactions(Access.of(properties))
+    brokers = KafkaTransactions(access)
 
     def commit() -> None:
         for decided in record.transactions:
@@ -174,11 +175,20 @@ def _record(checkpoint: str) -> Record:
     return newest[1]
 
 
-def _properties(file: str) -> dict[str, str]:
+def _access(file: str) -> Access:
+    # It needs no librdkafka: what ends transactions is sent by ourselves.
+    from sparkjet.sinks.kafka.access import Access  # noqa: PLC0415 - on use only
+
     try:
         lines = [line.strip() for line in Path(file).read_text(encoding="utf-8").splitlines()]
-    except OSError as error:
-        message = f'--kafka: "{file}" cannot be read: {error.strerror}.'
+    except (OSError, UnicodeDecodeError) as error:
+        message = f'--kafka: "{file}" cannot be read: {error.strerror if isinstance(error, OSError) else "no UTF-8"}.'
         raise AnalysisError(message) from error
     pairs = (line.partition("=") for line in lines if line and not line.startswith("#"))
-    return {name.strip(): value.strip() for name, _, value in pairs}
+    # With and without the prefix of the options, which messages show.
+    properties = {name.strip().removeprefix("kafka."): value.strip() for name, _, value in pairs}
+    try:
+        return Access.of(properties)
+    except AnalysisError as error:
+        message = f'--kafka: "{file}": {error}'
+        raise AnalysisError(message) from error

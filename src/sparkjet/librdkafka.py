@@ -29,16 +29,15 @@ _REFUSALS = (confluent_kafka.KafkaException, TypeError, ValueError)
 """What a client raises whose properties are wrong."""
 
 
-def given(options: Options, sparks: str, ours: Mapping[str, str]) -> dict[str, str]:
+def given(options: Options, ours: Mapping[str, str]) -> dict[str, str]:
     """The properties among some options.
 
     Args:
         options: What the user said.
-        sparks: Name of the format.
         ours: Properties that are not the user's, and why.
 
     Raises:
-        AnalysisError: One of those is given, or no servers are.
+        AnalysisError: One of those is given.
     """
     properties = options.beginning_with(PREFIX)
     for name in properties:
@@ -48,9 +47,6 @@ def given(options: Options, sparks: str, ours: Mapping[str, str]) -> dict[str, s
         if name in _JAVAS:
             message = f"option: {PREFIX}{name} is of Java's client, and this is librdkafka: {_JAVAS[name]}."
             raise AnalysisError(message)
-    if not properties.get("bootstrap.servers"):
-        message = f'option: format("{sparks}") needs option("{PREFIX}bootstrap.servers", "host:port, …").'
-        raise AnalysisError(message)
     return properties
 
 

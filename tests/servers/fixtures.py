@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -58,7 +58,11 @@ def dsn(postgres: PostgresServer) -> str:
 
 
 def broker(
-    *, transaction_version: int | None = None, secure: bool = False, find: Callable[[], Path] | None = None
+    *,
+    transaction_version: int | None = None,
+    secure: bool = False,
+    settings: Mapping[str, str] | None = None,
+    find: Callable[[], Path] | None = None,
 ) -> Iterator[KafkaServer]:
     """A running Kafka broker; ``find`` looks for its jars."""
     # Not at the top: pytest loads this for every test, and most need no broker.
@@ -70,7 +74,9 @@ def broker(
         if os.environ.get(REQUIRED):
             raise
         pytest.skip(str(error))
-    with KafkaServer(transaction_version=transaction_version, secure=secure, classes=classes) as server:
+    with KafkaServer(
+        transaction_version=transaction_version, secure=secure, settings=settings, classes=classes
+    ) as server:
         yield server
 
 

@@ -14,6 +14,8 @@ from sparkjet.sinks.kafka.wire import Decoder, Encoder
 
 METADATA, COORDINATOR, HANDSHAKE, INIT, END, AUTHENTICATE, DESCRIBE, LIST = 3, 10, 17, 22, 26, 36, 65, 66
 FLEXIBLE = (DESCRIBE, LIST)
+PRODUCER, TIMEOUT = 42, 60_000
+"""Of every transaction that is described."""
 Answers = dict[int, Callable[[], bytes | None]]
 """By the number of a request: its answer's fields; None to hang up."""
 
@@ -53,11 +55,15 @@ class Broker:
         self._thread.join()
 
 
-def metadata(*ports: int) -> bytes:
+def metadata(*ports: int, topic: tuple[str, int] | None = None) -> bytes:
+    """Brokers, and a topic's name with its error, or no topic."""
     answer = Encoder().int32(0).int32(len(ports))
     for node, port in enumerate(ports):
         answer.int32(node).string("127.0.0.1").int32(port).int16(-1)
-    return answer.string("cluster").int32(0).int32(0).encoded()
+    answer.string("cluster").int32(0).int32(0 if topic is None else 1)
+    if topic is not None:
+        answer.int16(topic[1]).string(topic[0]).int8(0).int32(0)
+    return answer.encoded()
 
 
 def coordinator(port: int) -> bytes:
@@ -73,6 +79,12 @@ def listing(*names: str) -> bytes:
     for name in names:
         answer.unsigned(len(name) + 1).raw(name.encode()).int64(1).unsigned(8).raw(b"Ongoing").no_tags()
     return answer.no_tags().encoded()
+
+
+def described(state: str, *, code: int = 0, producer: int = PRODUCER, epoch: int = 0) -> bytes:
+    answer = Encoder().int32(0).unsigned(2).int16(code).unsigned(2).raw(b"t")
+    answer.unsigned(len(state) + 1).raw(state.encode()).int32(TIMEOUT).int64(5).int64(producer).int16(epoch)
+    return answer.unsigned(1).no_tags().no_tags().encoded()
 
 
 def in_turn(*values: Any) -> Callable[[], Any]:

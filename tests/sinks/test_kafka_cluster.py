@@ -8,8 +8,9 @@ from contextlib import ExitStack
 import pytest
 
 from sparkjet.sinks.kafka.access import Access
-from sparkjet.sinks.kafka.cluster import Cluster
+from sparkjet.sinks.kafka.cluster import Cluster, named
 from sparkjet.sinks.kafka.connection import BrokerError, RefusedError
+from sparkjet.sinks.kafka.requests import Node
 from sparkjet.sinks.kafka.wire import Encoder
 from tests.sinks.brokers import (
     AUTHENTICATE,
@@ -51,10 +52,18 @@ def test_a_coordinator_that_has_moved_is_looked_for_again(brokers: tuple[Broker,
 def test_a_coordinator_that_hangs_up_is_asked_again_which_a_commit_allows(brokers: tuple[Broker, Broker]) -> None:
     one, other = brokers
     one.answers = {COORDINATOR: lambda: coordinator(other.port)}
-    other.answers = {END: in_turn(None, error(51), error(14), error(0))}
+    other.answers = {END: in_turn(None, *map(error, (7, 13, 14, 51, 0)))}
     with cluster(one) as asked:
         assert asked.commit("t", 1, 0) == 0
-    assert other.asked == [END] * 4
+    assert other.asked == [END] * 6
+
+
+def test_an_error_that_the_broker_cannot_explain_is_not_waited_for(brokers: tuple[Broker, Broker]) -> None:
+    one, _ = brokers
+    one.answers = {COORDINATOR: lambda: coordinator(one.port), END: lambda: error(-1)}
+    with cluster(one) as asked:
+        assert "see the broker's log" in named(asked.commit("t", 1, 0))
+    assert one.asked == [COORDINATOR, END]
 
 
 def test_each_broker_lists_what_it_coordinates_and_prefixes_are_exact(brokers: tuple[Broker, Broker]) -> None:
@@ -71,6 +80,39 @@ def test_a_server_that_is_away_is_passed_over(brokers: tuple[Broker, Broker]) ->
     here.answers = {METADATA: lambda: metadata(here.port)}
     with cluster(away, here) as asked:
         assert asked.metadata().cluster == "cluster"
+
+
+def test_a_server_that_is_away_is_not_waited_for_at_every_look_up(brokers: tuple[Broker, Broker]) -> None:
+    away, here = brokers
+    away.answers = {COORDINATOR: lambda: None}
+    here.answers = {COORDINATOR: lambda: coordinator(here.port), END: lambda: error(0)}
+    with cluster(away, here) as asked:
+        assert [asked.commit(name, 1, 0) for name in "abc"] == [0, 0, 0]
+    assert away.asked == [COORDINATOR]
+
+
+@pytest.mark.parametrize("learns", [METADATA, COORDINATOR])
+def test_brokers_that_were_learned_are_asked_when_those_of_the_options_are_away(
+    brokers: tuple[Broker, Broker], learns: int
+) -> None:
+    one, other = brokers
+    # The only one that the options name answers once and then no more.
+    one.answers = {
+        METADATA: in_turn(metadata(one.port, other.port), None),
+        COORDINATOR: in_turn(coordinator(other.port), None),
+    }
+    other.answers = {
+        METADATA: lambda: metadata(other.port),
+        COORDINATOR: lambda: coordinator(other.port),
+        END: lambda: error(0),
+    }
+    with cluster(one) as asked:
+        if learns == METADATA:
+            asked.metadata()
+            assert asked.metadata().nodes == (Node("127.0.0.1", other.port),)
+        else:
+            assert asked.commit("first", 1, 0) == 0
+            assert asked.commit("second", 1, 0) == 0
 
 
 def test_what_no_asking_mends_is_not_asked_again(brokers: tuple[Broker, Broker]) -> None:

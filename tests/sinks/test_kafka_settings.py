@@ -14,6 +14,7 @@ from sparkjet.sinks.kafka.settings import KafkaSettings
 from sparkjet.sinks.protocol import Guarantee
 
 SECRET = "never-shown"
+AT_LEAST_ONCE = {"processingGuarantee": "at-least-once"}
 
 
 def settings(**options: str) -> KafkaSettings:
@@ -57,8 +58,11 @@ def test_a_query_that_wants_less_gets_no_transactions(given: str, kept: str) -> 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"kafka__bootstrap__servers": ""}, "needs option.*kafka.bootstrap.servers"),
+        ({"kafka__bootstrap__servers": ""}, 'kafka.bootstrap.servers names no broker. Give it as "host:port'),
+        ({"kafka__bootstrap__servers": " , "}, "kafka.bootstrap.servers names no broker"),
         ({"kafka__bootstrap__servers": "h:x"}, "no host:port"),
+        ({"kafka__bootstrap__servers": "a..b:1"}, '"a..b:1" is no host:port'),
+        ({"kafka__bootstrap__servers": "h:65536"}, "no host:port"),
         ({"kafka__transactional__id": "x"}, "kafka.transactional.id: leave it out"),
         ({"kafka__acks": "1"}, "kafka.acks: leave"),
         ({"kafka__sasl__jaas__config": SECRET}, "use kafka.sasl.username"),
@@ -66,7 +70,15 @@ def test_a_query_that_wants_less_gets_no_transactions(given: str, kept: str) -> 
         ({"kafka__linger__mss": SECRET}, 'kafka.linger.mss: librdkafka has no such property; did you mean "linger.ms"'),
         ({"kafka__compression__type": SECRET}, "kafka.compression.type: librdkafka does not accept its value"),
         ({"kafka__transaction__timeout__ms": "soon"}, "no number of milliseconds"),
-        ({"kafka__security__protocol": "TLS"}, "kafka.security.protocol: none of PLAINTEXT"),
+        ({"kafka__security__protocol": "TLS"}, 'kafka.security.protocol: "TLS" is none of PLAINTEXT'),
+        (
+            {**AT_LEAST_ONCE, "kafka__sasl__oauthbearer__method": "oidc"},
+            "itself asks the brokers too, before the start",
+        ),
+        (
+            {**AT_LEAST_ONCE, "kafka__security__protocol": "SASL_SSL", "kafka__sasl__mechanism": "OAUTHBEARER"},
+            '"OAUTHBEARER" is none of PLAIN.*before the start',
+        ),
         ({"kafka__security__protocol": "SASL_SSL", "kafka__sasl__mechanism": "GSSAPI"}, '"GSSAPI" is none of PLAIN'),
         ({"kafka__security__protocol": "sasl_ssl", "kafka__sasl__mechanism": "PLAIN"}, "needs kafka.sasl.username"),
         ({"kafka__sasl__oauthbearer__config": SECRET}, "kafka.sasl.oauthbearer.config: .*does not know this property"),

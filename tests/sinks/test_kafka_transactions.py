@@ -11,8 +11,7 @@ import pytest
 from sparkjet.errors import LostTransactionError, SinkError
 from sparkjet.sinks.kafka.access import Access
 from sparkjet.sinks.kafka.naming import Found
-from sparkjet.sinks.kafka.transactions import KafkaTransactions
-from sparkjet.sinks.kafka.wire import Encoder
+from sparkjet.sinks.kafka.transactions import KafkaTransactions, check_alive
 from sparkjet.sinks.protocol import TransactionId
 from tests.sinks.brokers import (
     COORDINATOR,
@@ -21,8 +20,11 @@ from tests.sinks.brokers import (
     INIT,
     LIST,
     METADATA,
+    PRODUCER,
+    TIMEOUT,
     Broker,
     coordinator,
+    described,
     error,
     in_turn,
     listing,
@@ -30,7 +32,6 @@ from tests.sinks.brokers import (
 )
 
 PREFIX = "sparkjet/q/results/000001-000000007-0/"
-PRODUCER, TIMEOUT = 42, 60_000
 
 
 @pytest.fixture
@@ -44,12 +45,6 @@ def broker() -> Iterator[Broker]:
             LIST: listing,
         }
         yield made
-
-
-def described(state: str, *, code: int = 0, producer: int = PRODUCER, epoch: int = 0) -> bytes:
-    answer = Encoder().int32(0).unsigned(2).int16(code).unsigned(2).raw(b"t")
-    answer.unsigned(len(state) + 1).raw(state.encode()).int32(TIMEOUT).int64(5).int64(producer).int16(epoch)
-    return answer.unsigned(1).no_tags().no_tags().encoded()
 
 
 def handle(*tasks: str, cluster: str = "cluster", began: float | None = None) -> dict[str, Any]:
@@ -146,9 +141,19 @@ def test_an_epoch_without_rows_is_no_handle(broker: Broker) -> None:
     assert transactions(broker).fix(TransactionId("q", "results", 1, 7, 0), []) is None
 
 
-@pytest.mark.parametrize(("age", "warned"), [(10, False), (40, True)])
-def test_a_commit_in_the_second_half_of_its_time_is_warned_about(
+@pytest.mark.parametrize(("age", "warned"), [(10, False), (40, True), (86_400, False)])
+def test_a_commit_in_the_second_half_of_its_time_is_warned_about_and_not_one_that_is_repeated_later(
     broker: Broker, caplog: pytest.LogCaptureFixture, age: float, warned: bool
 ) -> None:
     transactions(broker).commit(handle(began=time.time() - age), lambda: None)
     assert ("Raise kafka.transaction.timeout.ms" in caplog.text) is warned
+
+
+def test_what_brokers_could_drop_before_its_commit_is_not_decided() -> None:
+    young_and_old = handle("0-1", "1-2", began=1000)
+    young_and_old["transactions"][0]["began"] += 40_000
+    check_alive(young_and_old, 1000 + 48)
+    with pytest.raises(
+        SinkError, match=r"epoch 7 is not published.*1-2' is open for 49 s.*timeout\.ms=60000.*raise kafka\.transaction"
+    ):
+        check_alive(young_and_old, 1000 + 48.6)

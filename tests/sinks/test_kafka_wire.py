@@ -46,7 +46,7 @@ def test_tags_that_we_do_not_know_are_skipped() -> None:
 
 
 def test_a_transaction_is_ended_in_a_version_that_no_broker_lets_hang() -> None:
-    assert requests.end_transaction("t", 1, 0, commit=True).version <= 4
+    assert requests.commit_transaction("t", 1, 0).version <= 4
 
 
 # RFC 7677, section 3.
@@ -69,7 +69,7 @@ def test_the_password_is_proved_as_the_standard_has_it() -> None:
 
 
 def test_a_server_that_does_not_know_the_password_is_not_trusted() -> None:
-    for answer in (b"v=" + base64.b64encode(b"guessed"), b"v=%%%", b"e=invalid-proof", b""):
+    for answer in (b"v=" + base64.b64encode(b"guessed"), b"v=%%%", b"v=\xff", b"e=invalid-proof", b""):
         scram = client()
         scram.final(CHALLENGE)
         with pytest.raises(ScramError, match="could not prove"):
@@ -84,6 +84,7 @@ def test_a_server_that_does_not_know_the_password_is_not_trusted() -> None:
         CHALLENGE.replace(b"i=4096", b"i=1"),
         CHALLENGE.replace(b"i=4096", b"i=99999999999"),
         CHALLENGE.replace(b"i=4096", b"i=x"),
+        CHALLENGE + b",x=\xff",
         b"e=other-error",
     ],
 )

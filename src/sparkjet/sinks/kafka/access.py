@@ -12,7 +12,7 @@ from sparkjet.sinks.kafka.scram import HASHES
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS = ("PLAIN", *HASHES)
-_DEFAULT_PORT = 9092
+_DEFAULT_PORT, _LAST_PORT = 9092, 65_535
 _UNDERSTOOD = {
     "sasl.mechanism",
     "sasl.mechanisms",
@@ -50,18 +50,19 @@ class Access:
         for name in properties:
             if name.startswith(("ssl.", "sasl.")) and name not in _UNDERSTOOD:
                 message = (
-                    f"kafka.{name}: commits are sent by sparkjet itself, which does not know this property. It knows "
-                    f"{', '.join(f'kafka.{each}' for each in sorted(_UNDERSTOOD))}, with PEM files."
+                    f"kafka.{name}: sparkjet itself asks the brokers too, before the start and for commits, and does "
+                    f"not know this property. It knows {', '.join(f'kafka.{each}' for each in sorted(_UNDERSTOOD))}, "
+                    "with PEM files."
                 )
                 raise AnalysisError(message)
         access = Access(_servers(properties.get("bootstrap.servers", "")), dict(properties))
         if access.protocol not in PROTOCOLS:
-            message = f"kafka.security.protocol: none of {', '.join(PROTOCOLS)}."
+            message = f'kafka.security.protocol: "{access.protocol}" is none of {", ".join(PROTOCOLS)}.'
             raise AnalysisError(message)
         if access.uses_sasl and access.mechanism not in MECHANISMS:
             message = (
                 f'kafka.sasl.mechanism: "{access.mechanism}" is none of {", ".join(MECHANISMS)}, which are those that '
-                "sparkjet can commit with."
+                "sparkjet itself can ask brokers with, before the start and for commits."
             )
             raise AnalysisError(message)
         if access.uses_sasl and not {"sasl.username", "sasl.password"} <= properties.keys():
@@ -127,11 +128,21 @@ def _servers(listed: str) -> tuple[Node, ...]:
         host, colon, port = each.rpartition("://")[2].rpartition(":")
         if not colon or port.endswith("]"):
             host, port = each.rpartition("://")[2], str(_DEFAULT_PORT)
-        if not port.isdecimal():
+        host = host.strip("[]")
+        if not _is_host(host) or not port.isdecimal() or int(port) > _LAST_PORT:
             message = f'kafka.bootstrap.servers: "{each}" is no host:port.'
             raise AnalysisError(message)
-        found.append(Node(host.strip("[]"), int(port)))
+        found.append(Node(host, int(port)))
     if not found:
-        message = 'start: format("kafka") needs option("kafka.bootstrap.servers", "host:port, …").'
+        message = 'kafka.bootstrap.servers names no broker. Give it as "host:port, …".'
         raise AnalysisError(message)
     return tuple(found)
+
+
+def _is_host(name: str) -> bool:
+    """Whether a name can be looked up at all: Python's look-up encodes it so, and two dots in a row cannot be."""
+    try:
+        name.encode("idna")
+    except UnicodeError:
+        return False
+    return True

@@ -16,16 +16,28 @@ if TYPE_CHECKING:
     from sparkjet.sinks.kafka.requests import Described, Metadata, Node, Request
 
 T = TypeVar("T")
-OPEN = ("Ongoing",)
-"""States of a transaction that somebody has to end."""
+OPEN = "Ongoing"
+"""State of a transaction that somebody has to end."""
 PATIENCE = 10.0
 """Seconds to wait for a coordinator that is moving or busy."""
 
-UNKNOWN_TOPIC = 3
+UNKNOWN_TOPIC, NO_LEADER = 3, 5
 INVALID_TIMEOUT = 50
-_PASSING = {14: "coordinator is loading", 15: "no coordinator", 16: "coordinator has moved", 51: "still being ended"}
+SHORTEST = 1
+"""Milliseconds of a timeout that every broker allows, whatever its transaction.max.timeout.ms; more may be refused."""
+_PASSING = {
+    7: "a request between brokers took too long",
+    13: "a broker has lost a connection",
+    14: "coordinator is loading",
+    15: "no coordinator",
+    16: "coordinator has moved",
+    51: "still being ended",
+}
 _NAMES = {
-    3: "UNKNOWN_TOPIC_OR_PARTITION",
+    # Not passing, as for Java's client: a bug or a full log. Commits are tried again by the engine whatever the error.
+    -1: "UNKNOWN_SERVER_ERROR, see the broker's log",
+    UNKNOWN_TOPIC: "UNKNOWN_TOPIC_OR_PARTITION",
+    NO_LEADER: "LEADER_NOT_AVAILABLE",
     29: "TOPIC_AUTHORIZATION_FAILED",
     31: "CLUSTER_AUTHORIZATION_FAILED",
     35: "UNSUPPORTED_VERSION",
@@ -59,6 +71,8 @@ class Cluster:
         self._patience = patience
         self._connections: dict[Node, Connection] = {}
         self._coordinators: dict[str, Node] = {}
+        # In the order in which they were learned.
+        self._learned: dict[Node, None] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -68,9 +82,9 @@ class Cluster:
 
     def metadata(self, topics: Sequence[str] = ()) -> Metadata:
         """The cluster's id, its brokers, and topics by name; a missing topic is not created."""
-        return self._patiently(lambda: self._ask_any(requests.metadata(topics)))
+        return self._patiently(lambda: self._metadata(topics))
 
-    def open_transactions(self, prefix: str, states: Sequence[str] = OPEN) -> list[str]:
+    def open_transactions(self, prefix: str, states: Sequence[str] = (OPEN,)) -> list[str]:
         """Transactional ids that begin with exactly ``prefix`` and have an open transaction, in their order."""
         return sorted(name for name in self._patiently(lambda: self._listed(states)) if name.startswith(prefix))
 
@@ -81,23 +95,32 @@ class Cluster:
 
     def commit(self, name: str, producer: int, epoch: int) -> int:
         """Commit a transaction; the error's code, 0 if it is committed, now or before."""
-        return self._at_coordinator(name, requests.end_transaction(name, producer, epoch, commit=True), int)
+        return self._at_coordinator(name, requests.commit_transaction(name, producer, epoch), int)
 
-    def roll_back(self, name: str, timeout: int = 60_000) -> int:
+    def roll_back(self, name: str, timeout: int = SHORTEST) -> int:
         """End what is open under a transactional id and shut its producer out; the error's code.
 
         Not by EndTxn: after that a living producer could still write to another partition, and commit it.
+
+        Args:
+            name: The transactional id.
+            timeout: Milliseconds that a transaction may be open which nobody will begin.
         """
         return self._at_coordinator(name, requests.init_producer(name, timeout), int)
 
     def _listed(self, states: Sequence[str]) -> set[str]:
         found: set[str] = set()
         # Each broker lists what it coordinates.
-        for node in self._ask_any(requests.metadata(())).nodes:
+        for node in self._metadata().nodes:
             error, names = self._ask(node, requests.list_transactions(states))
             _check(error)
             found.update(names)
         return found
+
+    def _metadata(self, topics: Sequence[str] = ()) -> Metadata:
+        answer = self._ask_any(requests.metadata(topics))
+        self._learned.update(dict.fromkeys(answer.nodes))
+        return answer
 
     def _at_coordinator(self, name: str, request: Request[T], error_of: Callable[[T], int]) -> T:
         def ask() -> T:
@@ -119,12 +142,14 @@ class Cluster:
                 message = f"no coordinator for {name!r}: {named(error)}"
                 raise RefusedError(message)
             self._coordinators[name] = node
+            self._learned[node] = None
         return self._coordinators[name]
 
     def _ask_any(self, request: Request[T]) -> T:
         """The answer of the first server that is there."""
         failed: list[str] = []
-        for server in self._access.servers:
+        # Connected ones first: otherwise each look-up would wait anew for a server that is away.
+        for server in dict.fromkeys((*self._connections, *self._access.servers, *self._learned)):
             try:
                 return self._ask(server, request)
             except RefusedError:

@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from sparkjet.sinks.kafka.requests import Node, Request
 
 T = TypeVar("T")
-PATIENCE = 15.0
+_ANSWER_WITHIN = 15.0
 """Seconds to wait for a connection or an answer."""
 _LONGEST = 256 << 20
+_HUNG_UP = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
 
 
 class BrokerError(Exception):
@@ -43,9 +44,13 @@ class Connection:
         self._name = f"{node.host}:{node.port}"
         self._number = 0
         try:
-            self._socket = socket.create_connection((node.host, node.port), PATIENCE)
+            self._socket = socket.create_connection((node.host, node.port), _ANSWER_WITHIN)
         except OSError as error:
             message = f"{self._name} cannot be reached: {error.strerror or error}"
+            raise BrokerError(message) from error
+        except UnicodeError as error:
+            # As a broker advertises itself or others.
+            message = f"{self._name} cannot be reached, as that is no name of a host"
             raise BrokerError(message) from error
         try:
             # Small requests, each waited for: holding them back would cost 40 ms a piece.
@@ -117,6 +122,10 @@ class Connection:
     def _encrypt(self, node: Node, access: Access) -> None:
         try:
             self._socket = access.tls().wrap_socket(self._socket, server_hostname=node.host)
+        except _HUNG_UP as error:
+            # Errors of TLS by their class, but a broker that stops says nothing about who we are.
+            message = f"{self._name}: no TLS connection, as it hung up. Does it listen with TLS?"
+            raise BrokerError(message) from error
         except ssl.SSLError as error:
             message = f"{self._name}: no TLS connection ({error.reason or error}). Check kafka.ssl.ca.location."
             raise RefusedError(message) from error

@@ -35,11 +35,6 @@ class Found:
     since: datetime = _UNKNOWN
 
     @property
-    def sink(self) -> str:
-        """Name of the output that it belongs to."""
-        return self.gid.split("/")[2]
-
-    @property
     def takeover(self) -> int:
         """Number of the driver's takeover."""
         return int(self.gid.split("/")[3].partition("-")[0])

@@ -22,6 +22,8 @@ SLICE_BYTES = 16 << 20
 WAITING_BYTES = 64 << 20
 WAITING_ROWS = 200_000
 """What may wait for the brokers, in a task's memory."""
+_SINGLY = frozenset({"headers", "partition"})
+"""Parts of a message that are lost unless it is handed over by itself."""
 
 _REMEDIES = {
     "MSG_SIZE_TOO_LARGE": "Raise the option kafka.message.max.bytes and the topic's max.message.bytes.",
@@ -140,7 +142,8 @@ class _Queue:
 
     def put(self, topic: str, messages: list[dict[str, Any]]) -> None:
         """Hand messages over, in their order."""
-        if messages and "headers" in messages[0]:
+        # A whole batch goes without headers, and without each message's own partition: librdkafka would choose one.
+        if messages and not _SINGLY.isdisjoint(messages[0]):
             for message in messages:
                 self._producer.produce(topic, on_delivery=self._delivered, **message)
         elif self._producer.produce_batch(topic, messages, on_delivery=self._delivered) < len(messages):

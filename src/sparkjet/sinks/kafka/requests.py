@@ -45,11 +45,10 @@ class Node:
 
 @dataclass(frozen=True)
 class Topic:
-    """A topic: the error's code, 0 without one, and its partitions."""
+    """A topic: the error's code, 0 without one, and its name."""
 
     error: int
     name: str
-    partitions: int
 
 
 @dataclass(frozen=True)
@@ -92,12 +91,12 @@ def init_producer(name: str, timeout: int) -> Request[int]:
     return Request("InitProducerId", 22, 1, Encoder().string(name).int32(timeout).encoded(), _error)
 
 
-def end_transaction(name: str, producer: int, epoch: int, *, commit: bool) -> Request[int]:
-    """Commits or rolls back.
+def commit_transaction(name: str, producer: int, epoch: int) -> Request[int]:
+    """Commits; rolling back is left to :func:`init_producer`, which shuts the producer out as well.
 
     Never version 5: a broker whose transaction.version is 0 offers it, refuses it, and the transaction hangs.
     """
-    body = Encoder().string(name).int64(producer).int16(epoch).int8(commit)
+    body = Encoder().string(name).int64(producer).int16(epoch).int8(1)
     return Request("EndTxn", 26, 2, body.encoded(), _error)
 
 
@@ -160,7 +159,9 @@ def _node(answer: Decoder) -> Node:
 def _topic(answer: Decoder) -> Topic:
     error, name = answer.int16(), answer.string() or ""
     answer.int8()
-    return Topic(error, name, len(answer.array(partial(_partition, answer))))
+    # Nothing of them is needed, but the next topic comes after them.
+    answer.array(partial(_partition, answer))
+    return Topic(error, name)
 
 
 def _partition(answer: Decoder) -> None:

@@ -44,11 +44,11 @@ class Scram:
         Raises:
             ScramError: The challenge is not an answer to :meth:`first`.
         """
-        given = _fields(challenge)
         try:
+            given = _fields(challenge)
             nonce, salt, rounds = given["r"], base64.b64decode(given["s"]), int(given["i"])
         except (KeyError, ValueError) as error:
-            message = "the challenge is incomplete"
+            message = "the challenge is incomplete or no text"
             raise ScramError(message) from error
         if not nonce.startswith(self.nonce) or nonce == self.nonce or not FEWEST <= rounds <= MOST:
             message = "the challenge is none for this client"
@@ -84,5 +84,5 @@ class Scram:
 
 
 def _fields(said: bytes) -> dict[str, str]:
-    parts = said.decode(errors="replace").split(",")
+    parts = said.decode().split(",")
     return {name: value for name, _, value in (part.partition("=") for part in parts)}

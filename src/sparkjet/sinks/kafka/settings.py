@@ -70,7 +70,7 @@ class KafkaSettings:
         Raises:
             AnalysisError: Naming an option that is missing or wrong, and never what a secret one says.
         """
-        given = librdkafka.given(options, "kafka", _OURS)
+        given = librdkafka.given(options, _OURS)
         access = Access.of(given)
         guarantee = Guarantee(options.choice("processingGuarantee", tuple(g.value for g in Guarantee), "exactly-once"))
         promises = guarantee if guarantee is Guarantee.EXACTLY_ONCE else Guarantee.AT_LEAST_ONCE

@@ -8,15 +8,17 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+import tenacity
+
 from sparkjet.errors import AnalysisError, SinkError
 from sparkjet.sinks.kafka import producing
-from sparkjet.sinks.kafka.cluster import INVALID_TIMEOUT, Cluster, named
+from sparkjet.sinks.kafka.cluster import INVALID_TIMEOUT, NO_LEADER, UNKNOWN_TOPIC, Cluster, named
 from sparkjet.sinks.kafka.columns import check_columns, records
 from sparkjet.sinks.kafka.connection import BrokerError
 from sparkjet.sinks.kafka.naming import prefix_of
 from sparkjet.sinks.kafka.producing import KafkaWriter
 from sparkjet.sinks.kafka.settings import TIMEOUT
-from sparkjet.sinks.kafka.transactions import KafkaTransactions
+from sparkjet.sinks.kafka.transactions import KafkaTransactions, check_alive
 from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
 from sparkjet.sinks.tasks import run_tasks
 
@@ -30,6 +32,10 @@ logger = logging.getLogger("sparkjet")
 
 PACKAGES = {"confluent_kafka": "confluent-kafka", "pyarrow": "pyarrow"}
 """What the executors need, by the name that is imported."""
+_PASSING = (UNKNOWN_TOPIC, NO_LEADER)
+"""What brokers say of a topic that was created a moment ago."""
+_SETTLING = 3.0
+"""Seconds after which it is none: brokers learn of a new topic within a few hundred milliseconds."""
 PROBE = "sparkjet/probe"
 """Transactional id that every start asks for, to learn before it starts what would be refused after."""
 
@@ -72,15 +78,15 @@ class KafkaSink:
         prefix = prefix_of(transaction.query, transaction.sink, transaction) if exactly else None
         try:
             slots = self._written(rows, KafkaWriter(self._settings.producer, prefix, self._settings.topic))
+            if not exactly:
+                return None
+            handle = self._transactions.fix(transaction, slots)
         except BaseException:
             if exactly:
                 # Best effort: readers would wait for what the other tasks have opened. The next start does it too.
                 with contextlib.suppress(SinkError):
                     self._transactions.roll_back_attempt(transaction)
             raise
-        if not exactly:
-            return None
-        handle = self._transactions.fix(transaction, slots)
         taken = 1000 * (time.monotonic() - began)
         if 2 * taken > self._settings.timeout:
             logger.warning(
@@ -92,6 +98,14 @@ class KafkaSink:
                 self._settings.timeout,
             )
         return handle
+
+    def check_alive(self, handle: Handle) -> None:
+        """Called right before the decision, after which nothing could be given up any more.
+
+        Raises:
+            SinkError: A transaction is so old that brokers may drop it before its commit; the epoch is to be run again.
+        """
+        check_alive(handle, time.time())
 
     def commit(self, handle: Handle, between: Callable[[], None]) -> None:
         """See :meth:`Sink.commit`."""
@@ -108,11 +122,17 @@ class KafkaSink:
 
     def _check_topic(self, cluster: Cluster) -> None:
         names = [] if self._settings.topic is None else [self._settings.topic]
-        for topic in cluster.metadata(names).topics:
+        settling = tenacity.Retrying(
+            stop=tenacity.stop_after_delay(_SETTLING),
+            wait=tenacity.wait_fixed(0.1),
+            retry=tenacity.retry_if_result(lambda found: any(topic.error in _PASSING for topic in found)),
+            retry_error_callback=lambda state: state.outcome and state.outcome.result(),
+        )
+        for topic in settling(lambda: cluster.metadata(names).topics):
             if topic.error:
                 message = (
-                    f'topic: "{topic.name}" is not there, or not for this user ({named(topic.error)}). Create it '
-                    "first, with the partitions and replicas that it is to have."
+                    f'topic: "{topic.name}" is not there, not for this user or without a leader '
+                    f"({named(topic.error)}). Create it first, with the partitions and replicas that it is to have."
                 )
                 raise AnalysisError(message)
 

@@ -12,14 +12,15 @@ from typing import Any
 
 from sparkjet.errors import LostTransactionError, SinkError
 from sparkjet.sinks.kafka.access import Access
-from sparkjet.sinks.kafka.cluster import PATIENCE, Cluster, named
+from sparkjet.sinks.kafka.cluster import OPEN, PATIENCE, Cluster, named
 from sparkjet.sinks.kafka.connection import BrokerError
 from sparkjet.sinks.kafka.naming import Found, prefix_of
 from sparkjet.sinks.protocol import Handle, TransactionId
 
 logger = logging.getLogger("sparkjet")
 
-_OPEN = "Ongoing"
+OLDEST = 0.8
+"""Part of its timeout after which a transaction is too old to decide on: the rest is for decision and commit."""
 _COMMITTED = {"PrepareCommit", "CompleteCommit"}
 _ENDED = {47, 48, 49, 90, 105}
 """Errors of a commit that another end of the transaction explains."""
@@ -126,7 +127,7 @@ class KafkaTransactions:
 
     def _slot(self, cluster: Cluster, name: str, rows: int) -> dict[str, Any]:
         described = cluster.describe(name)
-        if described.error or described.state != _OPEN:
+        if described.error or described.state != OPEN:
             message = (
                 f"Kafka: transaction {name!r} was to be open, but is {described.state or named(described.error)}: it "
                 f"took longer than kafka.transaction.timeout.ms={described.timeout}, or somebody ended it. Nothing of "
@@ -146,7 +147,7 @@ class KafkaTransactions:
         """Commit one transaction; why it is lost, None if it is committed."""
         error = cluster.commit(slot["id"], slot["producer"], slot["epoch"])
         if not error:
-            _warn_of_age(handle, slot)
+            _warn_of_age(handle, slot, time.time())
             return None
         if error not in _ENDED:
             message = f"Kafka: {slot['id']!r} cannot be committed: {named(error)}."
@@ -164,7 +165,7 @@ class KafkaTransactions:
             raise SinkError(message)
         if described.error:
             return f"the brokers do not know it ({named(described.error)}), so it cannot be told if it was committed"
-        if described.state == _OPEN:
+        if described.state == OPEN:
             return "somebody else writes under its id"
         return f"it was rolled back ({described.state}), after its timeout of {slot['timeout']} ms or by somebody"
 
@@ -188,15 +189,38 @@ def _roll_back(cluster: Cluster, name: str) -> None:
         raise SinkError(message)
 
 
-def _warn_of_age(handle: Handle, slot: dict[str, Any]) -> None:
-    age = int(time.time() * 1000) - int(slot["began"])
-    if 2 * age > int(slot["timeout"]):
+def check_alive(handle: Handle, now: float) -> None:
+    """Refuse to decide on transactions that brokers may roll back before they are committed.
+
+    Args:
+        handle: What :meth:`KafkaTransactions.fix` returned.
+        now: Seconds since 1970; the brokers' clocks have ``began``, so clocks must agree better than what is left.
+
+    Raises:
+        SinkError: One is older than :data:`OLDEST` of its timeout.
+    """
+    for slot in handle["transactions"]:
+        age, timeout = 1000 * now - slot["began"], slot["timeout"]
+        if age > OLDEST * timeout:
+            message = (
+                f"Kafka: epoch {handle['epoch']} is not published: its transaction {slot['id']!r} is open for "
+                f"{age / 1000:.0f} s, and after kafka.transaction.timeout.ms={timeout} brokers drop it, maybe before "
+                "its commit. The next start runs the epoch again; raise kafka.transaction.timeout.ms (and the "
+                "brokers' transaction.max.timeout.ms), or make epochs shorter."
+            )
+            raise SinkError(message)
+
+
+def _warn_of_age(handle: Handle, slot: dict[str, Any], now: float) -> None:
+    age, timeout = 1000 * now - slot["began"], slot["timeout"]
+    # What is older than its timeout was committed before: a start repeats the last commit however long ago that was.
+    if timeout < 2 * age <= 2 * timeout:
         logger.warning(
             "the rows of epoch %s waited %.0f s for their commit; after %.0f s the brokers would have dropped them. "
             "Raise kafka.transaction.timeout.ms (and the brokers' transaction.max.timeout.ms), or stop for less time.",
             handle["epoch"],
             age / 1000,
-            slot["timeout"] / 1000,
+            timeout / 1000,
         )
 
 

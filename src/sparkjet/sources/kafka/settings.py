@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from confluent_kafka import Consumer
 
 from sparkjet import librdkafka
+from sparkjet.errors import AnalysisError
 from sparkjet.options import Options
 from sparkjet.sources.kafka.starting import Starting
 from sparkjet.sources.kafka.subscription import Subscription
@@ -107,7 +108,10 @@ class KafkaSourceSettings:
 
 
 def _client(options: Options) -> dict[str, str]:
-    given = librdkafka.given(options, NAME, _OURS)
+    given = librdkafka.given(options, _OURS)
+    if not given.get("bootstrap.servers"):
+        message = f'option: format("{NAME}") needs option("{librdkafka.PREFIX}bootstrap.servers", "host:port, …").'
+        raise AnalysisError(message)
     complete = {**_DEFAULTS, **_QUIET, **given, **_FIXED}
     librdkafka.check(given, lambda: Consumer(complete, logger=logging.getLogger("sparkjet.kafka")).close(), _DEFAULTS)
     return complete

@@ -1,0 +1,106 @@
+"""The driver's half of the Kafka sink without Spark, against small servers that play its brokers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, cast
+
+import pytest
+from pyspark.sql.types import StructType
+
+from sparkjet.errors import AnalysisError, SinkError
+from sparkjet.options import Options
+from sparkjet.sinks.kafka import sink
+from sparkjet.sinks.kafka.access import Access
+from sparkjet.sinks.kafka.settings import KafkaSettings
+from sparkjet.sinks.kafka.sink import KafkaSink
+from sparkjet.sinks.protocol import TransactionId
+from tests.sinks.brokers import (
+    COORDINATOR,
+    DESCRIBE,
+    INIT,
+    LIST,
+    METADATA,
+    Broker,
+    coordinator,
+    described,
+    error,
+    in_turn,
+    listing,
+    metadata,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+PREFIX = "sparkjet/q/results/000001-000000007-0/"
+
+
+@pytest.fixture
+def broker() -> Iterator[Broker]:
+    with Broker({}) as made:
+        made.answers = {METADATA: lambda: metadata(made.port), COORDINATOR: lambda: coordinator(made.port)}
+        yield made
+
+
+def sink_of(broker: Broker, **options: str) -> KafkaSink:
+    # Librdkafka connects when it checks settings: not to this broker, which is to be asked by nobody else.
+    settings = KafkaSettings.of(Options({"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "out", **options}))
+    return KafkaSink(replace(settings, access=Access.of({"bootstrap.servers": f"127.0.0.1:{broker.port}"})))
+
+
+def test_an_attempt_that_cannot_be_fixed_leaves_nothing_that_readers_wait_for(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(KafkaSink, "_written", lambda *_: [(f"{PREFIX}0-1", 5), (f"{PREFIX}1-2", 5)])
+    broker.answers |= {
+        LIST: lambda: listing(f"{PREFIX}0-1", f"{PREFIX}1-2"),
+        DESCRIBE: in_turn(described("Ongoing"), described("CompleteAbort")),
+        INIT: lambda: error(0),
+    }
+    with pytest.raises(SinkError, match="was to be open, but is CompleteAbort"):
+        sink_of(broker).prepare(cast("DataFrame", None), TransactionId("q", "results", 1, 7, 0))
+    assert broker.asked.count(INIT) == 2
+
+
+def test_the_age_of_what_is_about_to_be_decided_is_told_by_the_clock(broker: Broker) -> None:
+    slot = {"id": f"{PREFIX}0-1", "rows": 5, "producer": 1, "epoch": 0, "timeout": 60_000}
+    handle = {"epoch": 7, "transactions": [{**slot, "began": int(1000 * time.time())}]}
+    sink_of(broker).check_alive(handle)
+    handle["transactions"] = [{**slot, "began": int(1000 * time.time()) - 59_000}]
+    with pytest.raises(SinkError, match="is not published"):
+        sink_of(broker).check_alive(handle)
+
+
+def schema() -> StructType:
+    return StructType().add("value", "string")
+
+
+UNKNOWN, NO_LEADER, FORBIDDEN = 3, 5, 29
+
+
+def test_a_topic_that_was_just_created_is_asked_for_again(broker: Broker) -> None:
+    said = [metadata(broker.port, topic=("out", code)) for code in (UNKNOWN, NO_LEADER, 0)]
+    broker.answers[METADATA] = in_turn(*said)
+    sink_of(broker, processingGuarantee="at-least-once").check(schema())
+    assert broker.asked == [METADATA] * 3
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "again"),
+    [
+        (UNKNOWN, '"out" is not there.*UNKNOWN_TOPIC_OR_PARTITION', True),
+        (NO_LEADER, "without a leader.*LEADER_NOT_AVAILABLE", True),
+        (FORBIDDEN, "not for this user.*TOPIC_AUTHORIZATION_FAILED", False),
+    ],
+)
+def test_a_topic_that_stays_away_is_refused(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, code: int, message: str, again: bool
+) -> None:
+    monkeypatch.setattr(sink, "_SETTLING", 1.0)
+    broker.answers[METADATA] = lambda: metadata(broker.port, topic=("out", code))
+    with pytest.raises(AnalysisError, match=message):
+        sink_of(broker, processingGuarantee="at-least-once").check(schema())
+    assert (len(broker.asked) > 1) is again

@@ -1,0 +1,57 @@
+"""The Kafka sink against a broker without Spark: what the executors' half writes, and how what is open is ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from sparkjet.sinks.kafka.access import Access
+from sparkjet.sinks.kafka.naming import prefix_of
+from sparkjet.sinks.kafka.producing import KafkaWriter
+from sparkjet.sinks.kafka.transactions import KafkaTransactions
+from sparkjet.sinks.protocol import TransactionId
+from tests.protocol.kafka.checks import committed, held_back
+from tests.servers.fixtures import broker
+
+if TYPE_CHECKING:
+    from tests.servers.kafka import KafkaServer
+
+
+def test_the_column_partition_decides_whatever_other_columns_there_are(kafka: KafkaServer) -> None:
+    topic = kafka.topic(partitions=4)
+    # A key's own partition would be one and the same, and without a key librdkafka would choose by chance.
+    wanted = [2, 0, 3, 1] * 50
+    rows = pa.record_batch(
+        {
+            "key": pa.array([b"k"] * len(wanted)),
+            "value": pa.array([b"%d" % n for n in range(len(wanted))]),
+            "partition": pa.array(wanted, pa.int32()),
+        }
+    )
+    writer = KafkaWriter({**kafka.client(), "enable.idempotence": "true"}, None, topic)
+    assert writer.write("only", [rows]) == ("", len(wanted))
+    found = [(message.partition(), int(message.value())) for message in committed(kafka, topic)]
+    assert sorted(found, key=lambda each: each[1]) == [(where, n) for n, where in enumerate(wanted)]
+    for partition in range(4):
+        numbers = [n for where, n in found if where == partition]
+        assert numbers == sorted(numbers)
+
+
+@pytest.fixture
+def strict() -> Iterator[KafkaServer]:
+    """A broker that allows short transactions only."""
+    yield from broker(settings={"transaction.max.timeout.ms": "30000"})
+
+
+@pytest.mark.spark  # Java at least
+def test_strays_are_rolled_back_where_only_short_transactions_are_allowed(strict: KafkaServer) -> None:
+    topic, stray = strict.topic(), TransactionId("q", "results", 1, 1, 0)
+    timeouts = {"transaction.timeout.ms": "30000", "message.timeout.ms": "30000"}
+    writer = KafkaWriter({**strict.client(), **timeouts}, prefix_of(stray.query, stray.sink, stray), topic)
+    writer.write("00000-1", [pa.record_batch({"value": pa.array([b"x"])})])
+    assert held_back(strict, topic) == 1
+    KafkaTransactions(Access.of(strict.client())).roll_back_strays(stray.query, 2, [])
+    assert held_back(strict, topic) == 0
