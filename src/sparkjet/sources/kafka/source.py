@@ -24,7 +24,8 @@ from pyspark.sql.types import (
 from sparkjet.errors import AnalysisError, SourceError
 from sparkjet.sources.kafka.cluster import Cluster
 from sparkjet.sources.kafka.positions import TopicPartition, from_offset, limited, to_offset
-from sparkjet.sources.kafka.records import Range, record_batches
+from sparkjet.sources.kafka.reading import Range
+from sparkjet.sources.kafka.records import record_batches
 from sparkjet.sources.kafka.settings import NAME, KafkaSourceSettings
 from sparkjet.sources.kafka.starting import LATEST
 
