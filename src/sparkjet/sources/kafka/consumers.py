@@ -35,8 +35,10 @@ class KeptConsumer:
         self.client = Consumer({**dict(key), "error_cb": self.hear}, logger=logging.getLogger("sparkjet.kafka"))
 
     def hear(self, error: KafkaError) -> None:
-        """Remember an error: the first, as those that follow say less, or one that waiting does not mend."""
-        if self.trouble is None or error.code() in REFUSALS:
+        """Remember an error: the first that says why, or one that waiting does not mend."""
+        # "1/1 brokers are down" may come before the reason.
+        vague = self.trouble is None or self.trouble.code() == KafkaError._ALL_BROKERS_DOWN  # noqa: SLF001 - its public name
+        if vague or error.code() in REFUSALS:
             self.trouble = error
 
     def assign(self, topic: str, partition: int, position: int) -> None:
