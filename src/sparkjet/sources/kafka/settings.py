@@ -101,6 +101,11 @@ class KafkaSourceSettings:
             options.number("kafkaConsumer.pollTimeoutMs", default=120_000) / 1000,
         )
 
+    @property
+    def committed(self) -> bool:
+        """Whether only what was committed is read: ``kafka.isolation.level``."""
+        return self.client["isolation.level"] == "read_committed"
+
     def shown(self, text: object) -> str:
         """A text of the client's without anything secret."""
         return librdkafka.redacted(str(text), self.client)
