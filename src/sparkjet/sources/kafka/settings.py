@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from confluent_kafka import Consumer
 
 from sparkjet import librdkafka
+from sparkjet.errors import AnalysisError
 from sparkjet.options import Options
 from sparkjet.sources.kafka.starting import Starting
 from sparkjet.sources.kafka.subscription import Subscription
@@ -41,9 +42,16 @@ _OURS = {
     "value.deserializer": "values come as binary, cast the column",
     "group.instance.id": "partitions are assigned by Spark, not by a group",
     "partition.assignment.strategy": "partitions are assigned by Spark, not by a group",
-    # Spark redacts by name what it prints of a plan, and would not know this one.
-    "ssl.key.pem": "Spark would print it in plans. Put the key into a file: kafka.ssl.key.location",
 }
+_INSTEAD = {
+    "ssl.key.pem": "Put the key into a file: kafka.ssl.key.location",
+    "ssl.certificate.pem": "Put it into a file: kafka.ssl.certificate.location",
+    "ssl.ca.pem": "Put it into a file: kafka.ssl.ca.location",
+    "sasl.oauthbearer.assertion.private.key.pem": "Use a file: kafka.sasl.oauthbearer.assertion.private.key.file",
+    "sasl.oauthbearer.assertion.private.key.passphrase": "Use a key without one, in a file that only its user may read",
+    "sasl.oauthbearer.config": "See kafka.sasl.oauthbearer.method=oidc and kafka.sasl.oauthbearer.client.secret",
+}
+"""What to use where Spark would print a secret."""
 _DEFAULTS = {
     "group.id": "sparkjet-kafka-source",
     "isolation.level": "read_committed",
@@ -113,6 +121,11 @@ class KafkaSourceSettings:
 
 def _client(options: Options) -> dict[str, str]:
     given = librdkafka.given(options, NAME, _OURS)
+    for name in given:
+        if librdkafka.printed(name):
+            hint = _INSTEAD.get(name, "Put it into a file, if librdkafka takes one")
+            message = f"option: {librdkafka.PREFIX}{name}: leave it out; Spark would print it in plans. {hint}."
+            raise AnalysisError(message)
     complete = {**_DEFAULTS, **_QUIET, **given, **_FIXED}
     librdkafka.check(given, lambda: Consumer(complete, logger=logging.getLogger("sparkjet.kafka")).close(), _DEFAULTS)
     return complete
