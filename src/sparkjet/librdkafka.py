@@ -24,7 +24,9 @@ _COMMON = (
     "bootstrap.servers", "security.protocol", "sasl.mechanism", "sasl.username", "sasl.password", "ssl.ca.location",
     "client.id",
 )  # fmt: skip
-_SECRET = re.compile(r"password|secret|token|passphrase|\.pem$|oauthbearer\.config")
+_SECRET = re.compile(r"password|secret|token|passphrase|key\.pem$|oauthbearer\.config")
+# The narrowest of spark.redaction.regex as Spark's versions come.
+_REDACTED = re.compile(r"(?i)secret|password|token|access[.]?key")
 _REFUSALS = (confluent_kafka.KafkaException, TypeError, ValueError)
 """What a client raises whose properties are wrong."""
 
@@ -78,6 +80,15 @@ def redacted(text: str, properties: Mapping[str, str]) -> str:
     for secret in sorted(secrets, key=len, reverse=True):
         text = text.replace(secret, "***")
     return text
+
+
+def printed(name: str) -> bool:
+    """Whether Spark, which redacts by names, would print a property in plans that we take for a secret.
+
+    >>> printed("ssl.key.pem"), printed("sasl.password"), printed("client.id")
+    (True, False, False)
+    """
+    return _SECRET.search(name) is not None and _REDACTED.search(name) is None
 
 
 def _refused(properties: Mapping[str, str], together: Exception, known: Iterable[str]) -> str:

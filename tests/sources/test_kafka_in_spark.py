@@ -15,6 +15,7 @@ from tests.sources.feed import options, send, transaction
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from sparkjet.query import StreamingQuery
     from tests.servers.kafka import KafkaServer
 
 T0 = 1_700_000_040_000
@@ -68,7 +69,9 @@ def test_it_is_refused_by_load_and_no_plan_shows_a_password(
     )
     df.explain(True)
     shown = capfd.readouterr().out
-    assert "sparkjet-kafka" in shown
+    # Options are printed at all.
+    assert "kafka.bootstrap.servers=127.0.0.1:1" in shown
+    assert "kafka.sasl.password=***" in shown
     assert "hunter" not in shown + repr(df) + df._jdf.queryExecution().toString()
 
 
@@ -184,3 +187,39 @@ def test_a_stream_that_ends_by_itself_says_why(spark: SparkSession, kafka: Kafka
     query = df.writeStream.format("noop").start()
     with pytest.raises(Exception, match=r"subscribe names nowhere, which the cluster does not have"):
         query.awaitTermination(60)
+
+
+def test_a_topic_created_anew_is_read_on_and_holds_no_watermark(spark: SparkSession, kafka: KafkaServer) -> None:
+    topic = kafka.topic(partitions=2)
+    at(kafka, topic, 0, 0, 70, 71)
+    at(kafka, topic, 1, 0, 70)
+    clock = sj.ManualClock((T0 + 1_000_000) * 1000)
+    stream = sj.stream(table(spark, kafka, subscribe=topic, failOnDataLoss="false"))
+    minutes = stream.withWatermark("timestamp", "0 seconds", idleTimeout="1 minute").groupBy(
+        sj.window("timestamp", "1 minute")
+    )
+    query = minutes.count().writeStream.format("memory").queryName("anew").clock(clock).start()
+
+    def closed() -> dict[int, int]:
+        query.processAllAvailable()
+        rows = spark.table("anew").selectExpr("unix_millis(window.start) AS start", "count").collect()
+        return {(row["start"] - T0) // 60_000: row["count"] for row in rows}
+
+    try:
+        assert closed() == {0: 2}
+        kafka.drop(topic)
+        kafka.topic(topic, partitions=2)
+        at(kafka, topic, 0, 130, 190)
+        at(kafka, topic, 1, 72)
+        kafka.wait(lambda: closed() == {0: 2} and read_up_to(query, topic) == {"0": 2, "1": 1}, "the new records")
+        clock.advance(MINUTE)
+        # Both are at their ends: they go idle, and nobody is left who holds the watermark.
+        kafka.wait(lambda: closed() == {0: 2, 1: 4, 2: 1}, "the windows to close")
+    finally:
+        query.stop()
+
+
+def read_up_to(query: StreamingQuery, topic: str) -> dict[str, int]:
+    """The offset of each partition that Spark has come to."""
+    [source] = (query.lastProgress or {"sources": [{}]})["sources"]
+    return dict((source.get("endOffset") or {}).get(topic, {}))

@@ -28,10 +28,6 @@ def test_a_limited_batch_gets_every_partition_on(starts: dict, data: st.DataObje
         assert position > starts[each] or starts[each] == ends[each]
 
 
-def test_a_new_partition_begins_at_its_beginning() -> None:
-    assert limited({}, {("t", 0): 30}, 20) == {("t", 0): 20}
-
-
 @given(POSITIONS)
 def test_what_is_written_down_is_read_back(positions: dict) -> None:
     offset = to_offset(positions)

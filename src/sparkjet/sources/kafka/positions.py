@@ -42,11 +42,11 @@ def limited(starts: Positions, ends: Positions, rows: int) -> dict[TopicPartitio
     >>> limited({("t", 0): 0, ("t", 1): 0}, {("t", 0): 30, ("t", 1): 10}, 20)
     {('t', 0): 15, ('t', 1): 5}
     """
-    left = {each: end - starts.get(each, 0) for each, end in ends.items()}
+    left = {each: end - starts[each] for each, end in ends.items()}
     total = sum(left.values())
     if total <= rows:
         return dict(ends)
-    return {each: starts.get(each, 0) + -(-more * rows // total) for each, more in left.items()}
+    return {each: starts[each] + -(-more * rows // total) for each, more in left.items()}
 
 
 def parsed(option: str, text: str, example: str) -> dict[str, Any]:

@@ -42,9 +42,14 @@ _OURS = {
     "value.deserializer": "values come as binary, cast the column",
     "group.instance.id": "partitions are assigned by Spark, not by a group",
     "partition.assignment.strategy": "partitions are assigned by Spark, not by a group",
-    # Spark redacts by name what it prints of a plan, and would not know this one.
-    "ssl.key.pem": "Spark would print it in plans. Put the key into a file: kafka.ssl.key.location",
 }
+_INSTEAD = {
+    "ssl.key.pem": "Put the key into a file: kafka.ssl.key.location",
+    "sasl.oauthbearer.assertion.private.key.pem": "Use a file: kafka.sasl.oauthbearer.assertion.private.key.file",
+    "sasl.oauthbearer.assertion.private.key.passphrase": "Use a key without one, in a file that only its user may read",
+    "sasl.oauthbearer.config": "See kafka.sasl.oauthbearer.method=oidc and kafka.sasl.oauthbearer.client.secret",
+}
+"""What to use where Spark would print a secret."""
 _DEFAULTS = {
     "group.id": "sparkjet-kafka-source",
     "isolation.level": "read_committed",
@@ -102,6 +107,11 @@ class KafkaSourceSettings:
             options.number("kafkaConsumer.pollTimeoutMs", default=120_000) / 1000,
         )
 
+    @property
+    def committed(self) -> bool:
+        """Whether only what was committed is read: ``kafka.isolation.level``."""
+        return self.client["isolation.level"] == "read_committed"
+
     def shown(self, text: object) -> str:
         """A text of the client's without anything secret."""
         return librdkafka.redacted(str(text), self.client)
@@ -112,6 +122,11 @@ def _client(options: Options) -> dict[str, str]:
     if not given.get("bootstrap.servers"):
         message = f'option: format("{NAME}") needs option("{librdkafka.PREFIX}bootstrap.servers", "host:port, …").'
         raise AnalysisError(message)
+    for name in given:
+        if librdkafka.printed(name):
+            hint = _INSTEAD.get(name, "Put it into a file, if librdkafka takes one")
+            message = f"option: {librdkafka.PREFIX}{name}: leave it out; Spark would print it in plans. {hint}."
+            raise AnalysisError(message)
     complete = {**_DEFAULTS, **_QUIET, **given, **_FIXED}
     librdkafka.check(given, lambda: Consumer(complete, logger=logging.getLogger("sparkjet.kafka")).close(), _DEFAULTS)
     return complete

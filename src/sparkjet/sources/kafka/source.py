@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import threading
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -21,17 +19,17 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from sparkjet.errors import AnalysisError, SourceError
+from sparkjet.errors import AnalysisError
 from sparkjet.sources.kafka.cluster import Cluster
+from sparkjet.sources.kafka.frontier import Frontier
 from sparkjet.sources.kafka.positions import TopicPartition, from_offset, limited, to_offset
-from sparkjet.sources.kafka.records import Range, record_batches
+from sparkjet.sources.kafka.reading import Range
+from sparkjet.sources.kafka.records import record_batches
 from sparkjet.sources.kafka.settings import NAME, KafkaSourceSettings
 from sparkjet.sources.kafka.starting import LATEST
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-logger = logging.getLogger("sparkjet")
 
 _HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 # Built by hand: text is parsed by the JVM, which the workers do not have.
@@ -48,7 +46,6 @@ COLUMNS = StructType(
 )
 """The columns of Spark's Kafka source."""
 _Offset = dict[str, dict[str, int]]
-_SECOND_LOOK = 1.0
 
 
 class KafkaDataSource(DataSource):
@@ -87,16 +84,15 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, settings: KafkaSourceSettings) -> None:
         self._settings = settings
-        self._target: dict[TopicPartition, int] | None = None
         self._moving: dict[TopicPartition, int] = {}
 
     @cached_property
     def _cluster(self) -> Cluster:
         return Cluster(self._settings)
 
-    @property
-    def _committed(self) -> bool:
-        return self._settings.client["isolation.level"] == "read_committed"
+    @cached_property
+    def _frontier(self) -> Frontier:
+        return Frontier(self._cluster, self._settings)
 
     def initialOffset(self) -> _Offset:
         """Where a query begins that has no record yet.
@@ -110,9 +106,11 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         wanted = self._settings.starting.wanted(partitions)
         if self._settings.starting.by_time:
             return to_offset(self._first_at(wanted))
-        begins, ends = self._cluster.begins(partitions), self._cluster.ends(partitions, committed=False)
-        found = self._cluster.resolved(wanted, committed=self._committed)
-        for each, offset in found.items():
+        found = self._cluster.resolved(wanted, committed=self._settings.committed)
+        # Only what the user said: an end that is asked for twice has moved on in between if somebody writes.
+        given = {each: offset for each, offset in wanted.items() if offset >= 0}
+        begins, ends = self._cluster.begins(given), self._cluster.ends(given, committed=False)
+        for each, offset in given.items():
             if not begins[each] <= offset <= ends[each]:
                 message = (
                     f"option: startingOffsets has {offset} for {each[0]}-{each[1]}, "
@@ -129,22 +127,27 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Read up to here, and no partition that comes later."""
-        self._target = self._cluster.ends(self._partitions(), committed=self._committed)
+        self._frontier.stop_here()
 
     def latestOffset(self, start: _Offset, limit: ReadLimit) -> _Offset:
-        """Where the next batch ends; new partitions and topics are in it, from their beginning.
+        """Where the next batch ends.
+
+        A partition that is new, or was created anew, is in it with its beginning, and has rows from the next batch on:
+        so a batch's offsets say where its rows begin, and a batch that is run again has the same.
 
         Raises:
             SourceError: What was read has gone (see ``failOnDataLoss``).
         """
         starts = from_offset(start)
-        ends = self._ends(starts)
         # Their rows would be lost if the first batch were run again: its beginning would be a later end.
-        ends.update({each: first for each, first in self._moving.items() if starts.get(each) == first})
+        placed = {each: first for each, first in self._moving.items() if starts.get(each) == first}
         self._moving = {}
+        ends, news = self._frontier.ends(starts)
+        placed = {**news, **placed}
+        ends = {each: end for each, end in ends.items() if each not in placed}
         if isinstance(limit, ReadMaxRows):
             ends = limited(starts, ends, limit.max_rows)
-        return to_offset(ends)
+        return to_offset({**ends, **placed})
 
     def reportLatestOffset(self) -> _Offset:
         """The end of every partition, behind transactions that are still open too.
@@ -152,12 +155,12 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         A partition in which one is open has not been read to its end: its rows come when it is committed, and are not
         to be late then.
         """
-        return to_offset(self._cluster.ends(self._partitions(), committed=False))
+        return to_offset(self._frontier.reported())
 
     def partitions(self, start: _Offset, end: _Offset) -> Sequence[InputPartition]:
-        """A task for every partition that has something new."""
+        """A task for every partition that has something new; one that the start does not have begins at the end."""
         starts = from_offset(start)
-        ranges = [Range(*each, starts.get(each, 0), last) for each, last in from_offset(end).items()]
+        ranges = [Range(*each, starts.get(each, last), last) for each, last in from_offset(end).items()]
         return [InputPartition(each) for each in ranges if each.start < each.end]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -167,7 +170,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _first_at(self, times: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
         """The first offset at or after a time in each partition."""
         starting = self._settings.starting
-        ends = self._cluster.ends(times, committed=self._committed)
+        ends = self._cluster.ends(times, committed=self._settings.committed)
         first = {}
         for each, offset in self._cluster.at(times).items():
             if offset is None and not starting.latest_if_none:
@@ -180,46 +183,3 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._moving[each] = ends[each]
             first[each] = ends[each] if offset is None else offset
         return first
-
-    def _partitions(self) -> list[TopicPartition]:
-        return self._settings.subscription.chosen(self._cluster.topics())
-
-    def _ends(self, starts: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """How far each partition can be read, not below its start."""
-        found = self._partitions()
-        gone = sorted(starts.keys() - set(found))
-        if gone:
-            # A cluster that has just started may not list all it has.
-            threading.Event().wait(_SECOND_LOOK)
-            found = self._partitions()
-            gone = sorted(starts.keys() - set(found))
-        if gone:
-            names = ", ".join(f"{topic}-{partition}" for topic, partition in gone)
-            self._lost(f"{names} {'is' if len(gone) == 1 else 'are'} not in the cluster any more, or not subscribed to")
-        ends = self._cluster.ends(found, committed=self._committed)
-        if self._target is not None:
-            # What came after the query's start is another run's.
-            ends = {
-                each: min(end, self._target.get(each, starts.get(each, 0)))
-                for each, end in ends.items()
-                if each in starts or each in self._target
-            }
-        behind = [each for each, end in ends.items() if end < starts.get(each, 0)]
-        if behind:
-            self._check_behind(behind, starts)
-        return {each: max(end, starts.get(each, 0)) for each, end in ends.items()}
-
-    def _check_behind(self, behind: list[TopicPartition], starts: dict[TopicPartition, int]) -> None:
-        """Tell a transaction that is open, before which a read_committed reader ends, from records that are gone."""
-        for (topic, partition), last in self._cluster.ends(behind, committed=False).items():
-            start = starts[topic, partition]
-            if last < start:
-                self._lost(f"{topic}-{partition} ends at {last}, but was read up to {start} (was it created anew?)")
-
-    def _lost(self, what: str) -> None:
-        if self._settings.fail_on_data_loss:
-            raise SourceError(
-                f"sparkjet-kafka: {what}. Nothing was skipped. To go on with what there is: "
-                'option("failOnDataLoss", "false").'
-            )
-        logger.warning("sparkjet-kafka: %s; going on without it", what)

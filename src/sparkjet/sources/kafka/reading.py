@@ -1,0 +1,189 @@
+"""One range of a partition on its way out of a consumer."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+from sparkjet.errors import SourceError
+from sparkjet.sources.kafka.cluster import REFUSALS
+
+if TYPE_CHECKING:
+    from sparkjet.sources.kafka.consumers import KeptConsumer
+    from sparkjet.sources.kafka.settings import KafkaSourceSettings
+
+logger = logging.getLogger("sparkjet")
+
+_GONE = (
+    KafkaError._AUTO_OFFSET_RESET,  # noqa: SLF001 - its public name
+    KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001 - as above
+    KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001 - as above
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError.OFFSET_OUT_OF_RANGE,
+)
+_PASSING = (
+    KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001 - as above
+    KafkaError._MAX_POLL_EXCEEDED,  # noqa: SLF001 - as above
+    KafkaError._RESOLVE,  # noqa: SLF001 - as above
+    KafkaError._TIMED_OUT,  # noqa: SLF001 - as above
+    KafkaError._TRANSPORT,  # noqa: SLF001 - as above
+)
+_MOST_RECORDS, _FIRST_RECORDS, _MOST_BYTES = 4_000, 1_000, 8 << 20
+# A call waits for all that it asks for, and the gaps that transactions leave never come.
+_WAIT = 0.05
+_ATTEMPT = 2.0
+_PAUSE = 0.2
+_SECOND_LOOK = 1.0
+
+
+@dataclass(frozen=True)
+class Range:
+    """The records of a partition from one offset up to, and without, another."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition} from {self.start} to {self.end}"
+
+
+class Reading:
+    """Takes the messages of a range out of a consumer, in an executor."""
+
+    def __init__(self, consumer: KeptConsumer, wanted: Range, settings: KafkaSourceSettings) -> None:
+        self._consumer = consumer
+        self._wanted = wanted
+        self._settings = settings
+        self._position = 0
+        self._go_on_at(wanted.start)
+
+    def messages(self) -> Iterator[list[Any]]:
+        """The messages, in lists that are not empty."""
+        end, size, heard = self._wanted.end, _FIRST_RECORDS, time.monotonic()
+        while self._position < end:
+            received = self._consumer.client.consume(min(size, end - self._position), _WAIT)
+            found: list[Any] = [message for message in received if message.error() is None]
+            reached = found[-1].offset() + 1 if found else self._position
+            # First: where records are gone, it goes on behind those that have come.
+            self._position = reached
+            if len(found) < len(received):
+                self._hear(received)
+            if not found:
+                if self._position < end:
+                    self._check(heard + self._settings.patience)
+                continue
+            self._consumer.trouble = None
+            if reached > end:
+                found = [message for message in found if message.offset() < end]
+            if found:
+                size = _sized(found[0])
+                yield found
+            # Not before: whoever takes the messages may take longer than brokers are waited for.
+            heard = time.monotonic()
+
+    def _hear(self, received: Sequence[Any]) -> None:
+        """Take note of what is no message."""
+        for message in received:
+            error = message.error()
+            if error is None:
+                continue
+            code = error.code()
+            if code == KafkaError._PARTITION_EOF:  # noqa: SLF001 - its public name
+                # Up to here are nothing but gaps.
+                self._position = max(self._position, min(message.offset(), self._wanted.end))
+            elif code in _GONE:
+                self._skip(error)
+            elif code in _PASSING or error.retriable():
+                self._consumer.hear(error)
+            else:
+                raise SourceError(self._explained(error))
+
+    def _skip(self, error: KafkaError) -> None:
+        """Go on where there are records again, behind what has gone only if the user said that the query may.
+
+        Raises:
+            SourceError: He did not, or nobody who knows has answered.
+        """
+        left = self._left()
+        if left is not None and left[0] <= self._position < left[1]:
+            # A broker that did not know its partition yet: all is there.
+            self._consumer.hear(error)
+            self._go_on_at(self._position)
+            return
+        if self._settings.fail_on_data_loss:
+            raise SourceError(
+                f"sparkjet-kafka: of {self._wanted}, what is at {self._position} has gone: expired, or the topic was "
+                f"deleted ({self._settings.shown(error.str())}). Nothing was skipped. To go on without it: "
+                'option("failOnDataLoss", "false").'
+            )
+        # Not below what was reached: a broker that has lost its newest records would have us read others twice.
+        resumed = self._wanted.end
+        if left is not None and self._position < left[0]:
+            resumed = min(left[0], self._wanted.end)
+        logger.warning(
+            "sparkjet-kafka: of %s, %d to %d have gone and are skipped", self._wanted, self._position, resumed
+        )
+        self._go_on_at(resumed)
+
+    def _left(self) -> tuple[int, int] | None:
+        """Where the partition begins and ends; None if the cluster, asked twice, does not have it.
+
+        Raises:
+            SourceError: Nobody who knows has answered.
+        """
+        deadline = time.monotonic() + self._settings.patience
+        pause, missed, partition = threading.Event(), False, self._wanted.partition
+        while True:
+            try:
+                # All topics: with no broker in reach, librdkafka calls one that it is asked for unknown at once.
+                listed = self._consumer.client.list_topics(timeout=_ATTEMPT).topics.get(self._wanted.topic)
+                if listed is not None and listed.error is not None:
+                    self._consumer.hear(listed.error)
+                elif listed is not None and partition in listed.partitions:
+                    asked = TopicPartition(self._wanted.topic, partition)
+                    return self._consumer.client.get_watermark_offsets(asked, _ATTEMPT)
+                elif missed:
+                    return None
+                else:
+                    # A cluster that has just started may not list all it has.
+                    missed = True
+                    pause.wait(_SECOND_LOOK)
+                    continue
+            except KafkaException as failure:
+                self._consumer.hear(failure.args[0])
+            self._check(deadline)
+            pause.wait(_PAUSE)
+
+    def _check(self, deadline: float) -> None:
+        """End what waiting does not mend, or has not mended until the deadline."""
+        trouble = self._consumer.trouble
+        if time.monotonic() > deadline or (trouble is not None and trouble.code() in REFUSALS):
+            raise SourceError(self._explained(trouble))
+
+    def _go_on_at(self, position: int) -> None:
+        self._position = position
+        self._consumer.assign(self._wanted.topic, self._wanted.partition, position)
+
+    def _explained(self, error: KafkaError | None) -> str:
+        settings = self._settings
+        what = "nothing came" if error is None else settings.shown(error.str())
+        hint = f"Waited for {settings.patience:g} seconds at most (kafkaConsumer.pollTimeoutMs)"
+        if error is not None and error.code() in REFUSALS:
+            hint = f"Waiting does not mend that: {REFUSALS[error.code()]}"
+        return (
+            f"sparkjet-kafka: reading {self._wanted} from {settings.client['bootstrap.servers']} stopped at "
+            f"{self._position}: {what}. {hint}."
+        )
+
+
+def _sized(message: Any) -> int:
+    """How many messages like one are worth a call, and no more bytes than a worker can hold twice."""
+    return max(1, min(_MOST_RECORDS, _MOST_BYTES // max(1, len(message))))

@@ -1,0 +1,110 @@
+"""The consumers of executors: what they say when brokers are away or refuse, and that none is left behind."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import pytest
+
+import sparkjet as sj
+from sparkjet.sources.kafka import consumers
+from tests.sources.feed import between, reader, send, values
+
+if TYPE_CHECKING:
+    from tests.servers.kafka import KafkaServer
+
+LENIENCE = pytest.mark.parametrize("strict", ["true", "false"])
+
+
+@LENIENCE
+def test_a_broker_that_is_away_is_named_and_nothing_is_skipped(kafka: KafkaServer, strict: str) -> None:
+    topic = kafka.topic()
+    send(kafka, topic, b"1", b"2")
+    given = {"subscribe": topic, "failOnDataLoss": strict}
+    hasty = reader(kafka, kafkaConsumer__pollTimeoutMs="3000", **given)
+    patient = reader(kafka, **given)
+    start, end = {topic: {"0": 0}}, {topic: {"0": 2}}
+    kafka.kill()
+    try:
+        with pytest.raises(sj.SourceError, match=r"stopped at 0: .*Connection refused.*Waited for 3 seconds at most"):
+            between(hasty, start, end)
+        with ThreadPoolExecutor() as beside:
+            reading = beside.submit(between, patient, start, end)
+            # Here: the broker is to die with the thread that has started it.
+            kafka.start()
+            assert values(reading.result()) == [b"1", b"2"]
+    finally:
+        kafka.restart()
+
+
+@LENIENCE
+def test_a_broker_that_is_killed_within_a_range_is_waited_for(kafka: KafkaServer, strict: str) -> None:
+    topic, count = kafka.topic(), 20_000
+    send(kafka, topic, *[b"%01000d" % number for number in range(count)])
+    # Little is fetched ahead: the rest must come from the broker that was started again.
+    small = {"kafka_fetch__message__max__bytes": "50000", "kafka_queued__min__messages": "100"}
+    source = reader(kafka, subscribe=topic, failOnDataLoss=strict, **small)
+    [partition] = source.partitions({topic: {"0": 0}}, {topic: {"0": count}})
+    batches = source.read(partition)
+    found = [next(batches)]
+    with ThreadPoolExecutor() as beside:
+        kafka.kill()
+        try:
+            rest = beside.submit(list, batches)
+        finally:
+            kafka.start()
+        found += rest.result()
+    assert [number for batch in found for number in batch.column("offset").to_pylist()] == list(range(count))
+    assert [int(value) for batch in found for value in batch.column("value").to_pylist()] == list(range(count))
+
+
+def test_a_wrong_password_ends_a_task_at_once(kafka_secure: KafkaServer) -> None:
+    topic = kafka_secure.topic()
+    send(kafka_secure, topic, b"1")
+    # A day: the test would not end if it were waited for.
+    given = {"kafka_sasl__password": "hunter2-wrong", "kafkaConsumer__pollTimeoutMs": "86400000"}
+    wrong = reader(kafka_secure, subscribe=topic, **given)
+    with pytest.raises(sj.SourceError, match=r"uthentication.*Waiting does not mend.*kafka\.sasl\.password") as caught:
+        between(wrong, {topic: {"0": 0}}, {topic: {"0": 1}})
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_consumer_is_kept_while_it_works_and_at_most_one(kafka: KafkaServer) -> None:
+    topic = kafka.topic()
+    send(kafka, topic, b"1", b"2")
+    start, end = {topic: {"0": 0}}, {topic: {"0": 2}}
+
+    def used(**given: str) -> consumers.KeptConsumer:
+        assert values(between(reader(kafka, subscribe=topic, **given), start, end)) == [b"1", b"2"]
+        [kept] = consumers._kept
+        return kept
+
+    first = used()
+    assert used() is first
+    second = used(kafka_client__id="other")
+    assert second is not first
+    # Closed, with its threads and connections.
+    with pytest.raises(RuntimeError, match="closed"):
+        first.client.unassign()
+    # Whoever stops early has done no harm.
+    source = reader(kafka, subscribe=topic, kafka_client__id="other")
+    batches = source.read(source.partitions(start, end)[0])
+    next(batches)
+    assert not consumers._kept
+    batches.close()  # type: ignore[attr-defined]
+    assert consumers._kept == [second]
+
+
+def test_after_an_error_the_next_attempt_has_a_new_consumer(kafka: KafkaServer) -> None:
+    topic = kafka.topic()
+    send(kafka, topic, b"1")
+    source = reader(kafka, subscribe=topic, kafkaConsumer__pollTimeoutMs="500")
+    assert values(between(source, {topic: {"0": 0}}, {topic: {"0": 1}})) == [b"1"]
+    [before] = consumers._kept
+    # Records that are not there (yet): what is in a range has been seen by the driver.
+    with pytest.raises(sj.SourceError, match="stopped at 1: nothing came"):
+        between(source, {topic: {"0": 0}}, {topic: {"0": 2}})
+    assert not consumers._kept
+    with pytest.raises(RuntimeError, match="closed"):
+        before.client.unassign()
