@@ -13,7 +13,8 @@ from typing_extensions import Self
 from sparkjet.sinks.kafka.wire import Decoder, Encoder
 
 METADATA, COORDINATOR, HANDSHAKE, INIT, END, AUTHENTICATE, DESCRIBE, LIST = 3, 10, 17, 22, 26, 36, 65, 66
-FLEXIBLE = (DESCRIBE, LIST)
+MARK, PRODUCERS = 27, 61
+FLEXIBLE = (MARK, PRODUCERS, DESCRIBE, LIST)
 PRODUCER, TIMEOUT = 42, 60_000
 """Of every transaction that is described."""
 Answers = dict[int, Callable[[], bytes | None]]
@@ -62,7 +63,9 @@ def metadata(*ports: int, topic: tuple[str, int] | None = None) -> bytes:
         answer.int32(node).string("127.0.0.1").int32(port).int16(-1)
     answer.string("cluster").int32(0).int32(0 if topic is None else 1)
     if topic is not None:
-        answer.int16(topic[1]).string(topic[0]).int8(0).int32(0)
+        # Its only partition is led by the first broker, and has no other.
+        answer.int16(topic[1]).string(topic[0]).int8(0).int32(1)
+        answer.int16(0).int32(0).int32(0).int32(0).int32(0)
     return answer.encoded()
 
 
@@ -74,10 +77,25 @@ def error(code: int) -> bytes:
     return Encoder().int32(0).int16(code).encoded()
 
 
-def listing(*names: str) -> bytes:
+def producers(*open_ones: int, topic: str = "t") -> bytes:
+    """Numbers of producers that have something open in the only partition of a topic; one more has nothing."""
+    answer = Encoder().int32(0).unsigned(2).compact_string(topic).unsigned(2).int32(0).int16(0).unsigned(0)
+    answer.unsigned(len(open_ones) + 2)
+    for number in (*open_ones, 0):
+        answer.int64(number).int32(3).int32(9).int64(8).int32(5).int64(17 if number else -1).no_tags()
+    return answer.no_tags().no_tags().no_tags().encoded()
+
+
+def marked(code: int) -> bytes:
+    """What was told to the only partition of a topic."""
+    answer = Encoder().unsigned(2).int64(PRODUCER).unsigned(2).compact_string("t").unsigned(2).int32(0).int16(code)
+    return answer.no_tags().no_tags().no_tags().no_tags().encoded()
+
+
+def listing(*names: str, state: str = "Ongoing", producer: int = 1) -> bytes:
     answer = Encoder().int32(0).int16(0).unsigned(1).unsigned(len(names) + 1)
     for name in names:
-        answer.unsigned(len(name) + 1).raw(name.encode()).int64(1).unsigned(8).raw(b"Ongoing").no_tags()
+        answer.compact_string(name).int64(producer).compact_string(state).no_tags()
     return answer.no_tags().encoded()
 
 

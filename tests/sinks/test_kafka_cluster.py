@@ -109,7 +109,7 @@ def test_brokers_that_were_learned_are_asked_when_those_of_the_options_are_away(
     with cluster(one) as asked:
         if learns == METADATA:
             asked.metadata()
-            assert asked.metadata().nodes == (Node("127.0.0.1", other.port),)
+            assert asked.metadata().nodes == {0: Node("127.0.0.1", other.port)}
         else:
             assert asked.commit("first", 1, 0) == 0
             assert asked.commit("second", 1, 0) == 0

@@ -50,7 +50,15 @@ def broker() -> Iterator[Broker]:
 def handle(*tasks: str, cluster: str = "cluster", began: float | None = None) -> dict[str, Any]:
     since = int(1000 * (time.time() if began is None else began))
     slots = [
-        {"id": PREFIX + task, "rows": 5, "producer": PRODUCER, "epoch": 0, "began": since, "timeout": TIMEOUT}
+        {
+            "id": PREFIX + task,
+            "rows": 5,
+            "producer": PRODUCER,
+            "epoch": 0,
+            "began": since,
+            "timeout": TIMEOUT,
+            "written": [],
+        }
         for task in tasks or ("00000-1",)
     ]
     identity = {"query": "q", "sink": "results", "epoch": 7, "takeover": 1, "way": "kafka"}

@@ -18,7 +18,8 @@ from tests.laws import law
 @law(100)
 @given(st.integers(-(2**63), 2**63 - 1), st.text(max_size=50), st.integers(0, 2**31), st.lists(st.text(max_size=9)))
 def test_what_is_written_is_read_back(number: int, text: str, length: int, texts: list[str]) -> None:
-    encoder = Encoder().int64(number).string(text).unsigned(length).compact_strings(texts).no_tags().data(b"\0x")
+    encoder = Encoder().int64(number).string(text).unsigned(length)
+    encoder.compact_array(texts, encoder.compact_string).no_tags().data(b"\0x")
     decoder = Decoder(encoder.encoded())
     assert (decoder.int64(), decoder.string(), decoder.unsigned()) == (number, text, length)
     assert decoder.compact_array(decoder.compact_string) == texts

@@ -8,16 +8,20 @@ from typing import TYPE_CHECKING, TypeVar
 import tenacity
 from typing_extensions import Self
 
-from sparkjet.sinks.kafka import requests
+from sparkjet.sinks.kafka import partition_requests, requests
 from sparkjet.sinks.kafka.connection import BrokerError, Connection, RefusedError
 
 if TYPE_CHECKING:
     from sparkjet.sinks.kafka.access import Access
-    from sparkjet.sinks.kafka.requests import Described, Metadata, Node, Request
+    from sparkjet.sinks.kafka.partition_requests import OpenIn
+    from sparkjet.sinks.kafka.requests import Described, Listed, Metadata, Node, Request, TopicPartition
 
 T = TypeVar("T")
 OPEN = "Ongoing"
 """State of a transaction that somebody has to end."""
+COMMITTED, ABORTED = "CompleteCommit", "CompleteAbort"
+COMPLETED = (COMMITTED, ABORTED)
+"""States of a transaction that its coordinator is done with."""
 PATIENCE = 10.0
 """Seconds to wait for a coordinator that is moving or busy."""
 
@@ -86,7 +90,26 @@ class Cluster:
 
     def open_transactions(self, prefix: str, states: Sequence[str] = (OPEN,)) -> list[str]:
         """Transactional ids that begin with exactly ``prefix`` and have an open transaction, in their order."""
-        return sorted(name for name in self._patiently(lambda: self._listed(states)) if name.startswith(prefix))
+        found = self._patiently(lambda: self._listed(states))
+        return sorted({listed.name for listed in found if listed.name.startswith(prefix)})
+
+    def ended_by(self, producers: Sequence[int]) -> dict[int, Listed]:
+        """Transactions of some producers that their coordinators call completed, by producer."""
+        return {listed.producer: listed for listed in self._patiently(lambda: self._listed(COMPLETED, producers))}
+
+    def open_in(self, partitions: Sequence[TopicPartition]) -> list[OpenIn]:
+        """Transactions that are open as far as these partitions know."""
+        return self._patiently(lambda: self._open_in(partitions))
+
+    def write_marker(self, opened: OpenIn, *, commits: bool) -> int:
+        """End a transaction in one partition, for a coordinator that has forgotten to; the error's code."""
+        request = partition_requests.write_marker(opened, commits=commits)
+
+        def ask() -> int:
+            node = self._leaders([opened.where]).get(opened.where)
+            return NO_LEADER if node is None else self._ask(node, request)
+
+        return self._patiently(ask)
 
     def describe(self, name: str) -> Described:
         """What its coordinator knows of a transactional id."""
@@ -108,18 +131,34 @@ class Cluster:
         """
         return self._at_coordinator(name, requests.init_producer(name, timeout), int)
 
-    def _listed(self, states: Sequence[str]) -> set[str]:
-        found: set[str] = set()
+    def _listed(self, states: Sequence[str], producers: Sequence[int] = ()) -> list[Listed]:
+        found: list[Listed] = []
         # Each broker lists what it coordinates.
-        for node in self._metadata().nodes:
-            error, names = self._ask(node, requests.list_transactions(states))
+        for node in self._metadata().nodes.values():
+            error, listed = self._ask(node, requests.list_transactions(states, producers))
             _check(error)
-            found.update(names)
+            found += listed
         return found
+
+    def _open_in(self, partitions: Sequence[TopicPartition]) -> list[OpenIn]:
+        led: dict[Node, list[TopicPartition]] = {}
+        for where, node in self._leaders(partitions).items():
+            led.setdefault(node, []).append(where)
+        return [
+            opened
+            for node, ours in led.items()
+            for opened in self._ask(node, partition_requests.describe_producers(ours))
+        ]
+
+    def _leaders(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Node]:
+        """The brokers that lead these partitions; without those that have none, or were deleted."""
+        answer = self._metadata(sorted({topic for topic, _ in partitions}))
+        known = {(topic.name, number): leader for topic in answer.topics for number, leader in topic.leaders.items()}
+        return {where: answer.nodes[known[where]] for where in partitions if known.get(where) in answer.nodes}
 
     def _metadata(self, topics: Sequence[str] = ()) -> Metadata:
         answer = self._ask_any(requests.metadata(topics))
-        self._learned.update(dict.fromkeys(answer.nodes))
+        self._learned.update(dict.fromkeys(answer.nodes.values()))
         return answer
 
     def _at_coordinator(self, name: str, request: Request[T], error_of: Callable[[T], int]) -> T:

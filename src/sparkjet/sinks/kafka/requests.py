@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Generic, TypeVar
@@ -10,6 +10,7 @@ from typing import Generic, TypeVar
 from sparkjet.sinks.kafka.wire import Decoder, Encoder
 
 T = TypeVar("T")
+TopicPartition = tuple[str, int]
 TRANSACTION = 1
 """Kind of coordinator."""
 
@@ -45,24 +46,28 @@ class Node:
 
 @dataclass(frozen=True)
 class Topic:
-    """A topic: the error's code, 0 without one, and its name."""
+    """A topic: the error's code, 0 without one, its name, and the leader's id by partition."""
 
     error: int
     name: str
+    leaders: Mapping[int, int]
 
 
 @dataclass(frozen=True)
 class Metadata:
-    """The brokers that are there, the id of their cluster, and the topics that were asked for."""
+    """The brokers that are there by their ids, the id of their cluster, and the topics that were asked for."""
 
-    nodes: tuple[Node, ...]
+    nodes: Mapping[int, Node]
     cluster: str
     topics: tuple[Topic, ...]
 
 
 @dataclass(frozen=True)
 class Described:
-    """A transactional id as its coordinator knows it; ``began`` and ``timeout`` are milliseconds."""
+    """A transactional id as its coordinator knows it; ``began`` and ``timeout`` are milliseconds.
+
+    ``written`` are the partitions of an open transaction.
+    """
 
     error: int
     name: str
@@ -71,6 +76,16 @@ class Described:
     began: int
     producer: int
     epoch: int
+    written: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A transactional id as a broker lists it."""
+
+    name: str
+    producer: int
+    state: str
 
 
 def metadata(topics: Sequence[str]) -> Request[Metadata]:
@@ -102,13 +117,15 @@ def commit_transaction(name: str, producer: int, epoch: int) -> Request[int]:
 
 def describe_transactions(names: Sequence[str]) -> Request[list[Described]]:
     """Asks a coordinator for what it knows."""
-    body = Encoder().compact_strings(names).no_tags()
+    body = Encoder()
+    body.compact_array(names, body.compact_string).no_tags()
     return Request("DescribeTransactions", 65, 0, body.encoded(), _described, is_flexible=True)
 
 
-def list_transactions(states: Sequence[str]) -> Request[tuple[int, list[str]]]:
-    """Asks a broker for the transactional ids in some states that it coordinates."""
-    body = Encoder().compact_strings(states).unsigned(1).no_tags()
+def list_transactions(states: Sequence[str], producers: Sequence[int] = ()) -> Request[tuple[int, list[Listed]]]:
+    """Asks a broker for the transactional ids in some states that it coordinates, of some producers or of all."""
+    body = Encoder()
+    body.compact_array(states, body.compact_string).compact_array(producers, body.int64).no_tags()
     return Request("ListTransactions", 66, 0, body.encoded(), _listed, is_flexible=True)
 
 
@@ -146,31 +163,29 @@ def _metadata(answer: Decoder) -> Metadata:
     nodes = answer.array(partial(_node, answer))
     cluster = answer.string() or ""
     answer.int32()
-    return Metadata(tuple(nodes), cluster, tuple(answer.array(partial(_topic, answer))))
+    return Metadata(dict(nodes), cluster, tuple(answer.array(partial(_topic, answer))))
 
 
-def _node(answer: Decoder) -> Node:
-    answer.int32()
+def _node(answer: Decoder) -> tuple[int, Node]:
+    number = answer.int32()
     node = Node(answer.string() or "", answer.int32())
     answer.string()
-    return node
+    return number, node
 
 
 def _topic(answer: Decoder) -> Topic:
     error, name = answer.int16(), answer.string() or ""
     answer.int8()
-    # Nothing of them is needed, but the next topic comes after them.
-    answer.array(partial(_partition, answer))
-    return Topic(error, name)
+    return Topic(error, name, dict(answer.array(partial(_partition, answer))))
 
 
-def _partition(answer: Decoder) -> None:
-    # Its error, number and leader, its replicas, and those in sync.
+def _partition(answer: Decoder) -> tuple[int, int]:
     answer.int16()
-    answer.int32()
-    answer.int32()
+    number, leader = answer.int32(), answer.int32()
+    # Its replicas, and those in sync.
     answer.array(answer.int32)
     answer.array(answer.int32)
+    return number, leader
 
 
 def _described(answer: Decoder) -> list[Described]:
@@ -187,27 +202,26 @@ def _transaction(answer: Decoder) -> Described:
         answer.int64(),
         answer.int64(),
         answer.int16(),
+        tuple(where for topic in answer.compact_array(partial(_written, answer)) for where in topic),
     )
-    answer.compact_array(partial(_written, answer))
     answer.skip_tags()
     return described
 
 
-def _written(answer: Decoder) -> None:
-    answer.compact_string()
-    answer.compact_array(answer.int32)
+def _written(answer: Decoder) -> list[TopicPartition]:
+    name = answer.compact_string() or ""
+    found = [(name, number) for number in answer.compact_array(answer.int32)]
     answer.skip_tags()
+    return found
 
 
-def _listed(answer: Decoder) -> tuple[int, list[str]]:
+def _listed(answer: Decoder) -> tuple[int, list[Listed]]:
     error = _error(answer)
     answer.compact_array(answer.compact_string)
     return error, answer.compact_array(partial(_name, answer))
 
 
-def _name(answer: Decoder) -> str:
-    name = answer.compact_string() or ""
-    answer.int64()
-    answer.compact_string()
+def _name(answer: Decoder) -> Listed:
+    listed = Listed(answer.compact_string() or "", answer.int64(), answer.compact_string() or "")
     answer.skip_tags()
-    return name
+    return listed

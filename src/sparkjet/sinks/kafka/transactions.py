@@ -14,6 +14,7 @@ from sparkjet.errors import LostTransactionError, SinkError
 from sparkjet.sinks.kafka.access import Access
 from sparkjet.sinks.kafka.cluster import OPEN, PATIENCE, Cluster, named
 from sparkjet.sinks.kafka.connection import BrokerError
+from sparkjet.sinks.kafka.markers import tell_forgotten
 from sparkjet.sinks.kafka.naming import Found, prefix_of
 from sparkjet.sinks.protocol import Handle, TransactionId
 
@@ -91,6 +92,8 @@ class KafkaTransactions:
                 # Of a task that was slower than its repetition: what was decided up to here is committed.
                 if found.epoch <= handle["epoch"] and found.takeover <= handle["takeover"]:
                     _roll_back(cluster, found.gid)
+            written = {(topic, number) for slot in handle["transactions"] for topic, number in slot["written"]}
+            tell_forgotten(cluster, sorted(written), prefix_of(handle["query"]))
         if lost:
             message = _lost(handle, lost)
             if not self.continues:
@@ -141,6 +144,7 @@ class KafkaTransactions:
             "epoch": described.epoch,
             "began": described.began,
             "timeout": described.timeout,
+            "written": [list(where) for where in described.written],
         }
 
     def _commit(self, cluster: Cluster, handle: Handle, slot: dict[str, Any]) -> str | None:

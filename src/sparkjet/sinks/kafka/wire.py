@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from typing_extensions import Self
@@ -53,12 +53,17 @@ class Encoder:
             value >>= 7
         return self.raw(bytes([value]))
 
-    def compact_strings(self, values: Sequence[str]) -> Self:
-        """An array of texts, for flexible versions."""
-        self.unsigned(len(values) + 1)
-        for value in values:
-            encoded = value.encode()
-            self.unsigned(len(encoded) + 1).raw(encoded)
+    def compact_string(self, value: str) -> Self:
+        """Text of a flexible version."""
+        encoded = value.encode()
+        return self.unsigned(len(encoded) + 1).raw(encoded)
+
+    def compact_array(self, values: Iterable[T], each: Callable[[T], object]) -> Self:
+        """An array of a flexible version, whose entries ``each`` writes with this encoder."""
+        listed = list(values)
+        self.unsigned(len(listed) + 1)
+        for value in listed:
+            each(value)
         return self
 
     def no_tags(self) -> Self:

@@ -1,0 +1,102 @@
+"""The requests that a partition's leader answers: which transactions are open there, and to end one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from sparkjet.sinks.kafka.requests import Request, TopicPartition
+from sparkjet.sinks.kafka.wire import Decoder, Encoder
+
+
+@dataclass(frozen=True)
+class OpenIn:
+    """A transaction that is open as far as a partition knows; ``coordinator`` is an epoch."""
+
+    where: TopicPartition
+    producer: int
+    epoch: int
+    coordinator: int
+
+
+def describe_producers(partitions: Sequence[TopicPartition]) -> Request[list[OpenIn]]:
+    """Asks the leader of some partitions for the transactions that are open there; none of those it does not lead."""
+    body = Encoder()
+
+    body.compact_array(partitions, partial(_where, body)).no_tags()
+    return Request("DescribeProducers", 61, 0, body.encoded(), _producers, is_flexible=True)
+
+
+def write_marker(opened: OpenIn, *, commits: bool) -> Request[int]:
+    """Has the leader of a partition end a transaction there, as the coordinator does; the error's code."""
+    body = Encoder()
+
+    def marker(_: OpenIn) -> None:
+        body.int64(opened.producer).int16(opened.epoch).int8(commits)
+        body.compact_array([opened.where], partial(_where, body)).int32(opened.coordinator).no_tags()
+
+    body.compact_array([opened], marker).no_tags()
+    return Request("WriteTxnMarkers", 27, 1, body.encoded(), _marked, is_flexible=True)
+
+
+def _where(body: Encoder, where: TopicPartition) -> None:
+    body.compact_string(where[0]).compact_array([where[1]], body.int32).no_tags()
+
+
+def _producers(answer: Decoder) -> list[OpenIn]:
+    answer.int32()
+    return [opened for topic in answer.compact_array(partial(_topic_producers, answer)) for opened in topic]
+
+
+def _topic_producers(answer: Decoder) -> list[OpenIn]:
+    name = answer.compact_string() or ""
+    found = answer.compact_array(partial(_partition_producers, answer, name))
+    answer.skip_tags()
+    return [opened for partition in found for opened in partition]
+
+
+def _partition_producers(answer: Decoder, topic: str) -> list[OpenIn]:
+    where = topic, answer.int32()
+    # An error and its text: of a partition that has another leader by now nothing is known.
+    answer.int16()
+    answer.compact_string()
+    found = answer.compact_array(partial(_producer, answer, where))
+    answer.skip_tags()
+    return [opened for opened in found if opened is not None]
+
+
+def _producer(answer: Decoder, where: TopicPartition) -> OpenIn | None:
+    producer, epoch = answer.int64(), answer.int32()
+    # Its last sequence number and time.
+    answer.int32()
+    answer.int64()
+    coordinator, begins = answer.int32(), answer.int64()
+    answer.skip_tags()
+    return OpenIn(where, producer, epoch, coordinator) if begins >= 0 else None
+
+
+def _marked(answer: Decoder) -> int:
+    errors = answer.compact_array(partial(_marked_topics, answer))
+    return next((error for each in errors for error in each if error), 0)
+
+
+def _marked_topics(answer: Decoder) -> list[int]:
+    answer.int64()
+    errors = answer.compact_array(partial(_marked_partitions, answer))
+    answer.skip_tags()
+    return [error for each in errors for error in each]
+
+
+def _marked_partitions(answer: Decoder) -> list[int]:
+    answer.compact_string()
+    errors = answer.compact_array(partial(_marked_partition, answer))
+    answer.skip_tags()
+    return errors
+
+
+def _marked_partition(answer: Decoder) -> int:
+    answer.int32()
+    error = answer.int16()
+    answer.skip_tags()
+    return error
