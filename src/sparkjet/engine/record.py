@@ -85,7 +85,7 @@ class Record(msgspec.Struct, frozen=True):
             RecoveryError: Naming ``where`` if it is damaged or of a newer format.
         """
         try:
-            record = msgspec.json.decode(content, type=Record)
+            record = _DECODER.decode(content)
         except msgspec.MsgspecError as error:
             message = f"{where} is no record that this version can read: {error}. Do not edit the snapshot log."
             raise RecoveryError(message) from error
@@ -93,3 +93,8 @@ class Record(msgspec.Struct, frozen=True):
             message = f"{where} has format {record.format}, this version reads format {FORMAT}. Upgrade sparkjet."
             raise RecoveryError(message)
         return record
+
+
+# When the module is imported: queries that start side by side would describe the types to msgspec side by side, which
+# has ended a process with a segmentation fault.
+_DECODER = msgspec.json.Decoder(Record)

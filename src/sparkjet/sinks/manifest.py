@@ -62,7 +62,7 @@ class Manifest:
             names = [] if newest is None else [f"{newest:09d}.compact"]
             names += [f"{epoch:09d}.json" for epoch in sorted(single) if newest is None or epoch > newest]
             try:
-                return [msgspec.json.decode((self._folder / n).read_bytes(), type=ManifestEntry) for n in names]
+                return [_DECODER.decode((self._folder / n).read_bytes()) for n in names]
             except FileNotFoundError:
                 # A compaction removed an entry between the listing and the read; what replaced it is there now.
                 continue
@@ -90,3 +90,7 @@ class Manifest:
             {int(path.stem) for path in names if path.suffix == ".compact"},
             {int(path.stem) for path in names if path.suffix == ".json"},
         )
+
+
+# When the module is imported, as in engine/record.py: built by several threads at once it could end the process.
+_DECODER = msgspec.json.Decoder(ManifestEntry)
