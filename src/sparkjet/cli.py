@@ -8,16 +8,18 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from sparkjet.engine.log import RecordLog
 from sparkjet.errors import AnalysisError, RecoveryError, SparkjetError
 from sparkjet.paths import local_path
+from sparkjet.sinks.naming import prefix_of
 from sparkjet.snapshots import DirectoryStore
 
 if TYPE_CHECKING:
     from sparkjet.engine.record import Record
     from sparkjet.sinks.kafka.access import Access
+    from sparkjet.sinks.naming import Found
 
 DECIDED, STRAY, OPEN, UNKNOWN = "decided", "stray", "open", "unknown"
 MEANINGS = {
@@ -30,26 +32,6 @@ _DESCRIPTION = (
     "Lists the transactions that a query has prepared, in PostgreSQL or with --kafka in Kafka, with their age and what "
     "its record says of them. PostgreSQL's password comes from PGPASSWORD or libpq's password file."
 )
-
-
-class Open(Protocol):
-    """A prepared transaction, as a server lists it."""
-
-    @property
-    def gid(self) -> str:
-        """Its id."""
-
-    @property
-    def takeover(self) -> int:
-        """Number of the driver's takeover."""
-
-    @property
-    def epoch(self) -> int:
-        """Number of the epoch."""
-
-    @property
-    def since(self) -> datetime:
-        """When it was prepared, or began."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -90,7 +72,7 @@ def in_postgres(record: Record, dsn: str, *, settle: bool) -> int:
         import psycopg  # noqa: PLC0415 - the extra is optional
 
         from sparkjet.sinks.postgres.copying import connect, explain  # noqa: PLC0415 - as above
-        from sparkjet.sinks.postgres.transactions import PostgresTransactions, prefix_of, prepared  # noqa: PLC0415
+        from sparkjet.sinks.postgres.transactions import PostgresTransactions, prepared  # noqa: PLC0415
     except ImportError as error:
         message = f'txns needs {error.name}: pip install "sparkjet[postgres]".'
         raise AnalysisError(message) from error
@@ -133,7 +115,7 @@ def in_kafka(record: Record, access: Access, *, settle: bool) -> int:
 
 def _report(
     record: Record,
-    found: Sequence[Open],
+    found: Sequence[Found],
     commit: Callable[[], None],
     roll_back: Callable[[Sequence[str]], None],
     *,
@@ -154,7 +136,7 @@ def _report(
     return 0
 
 
-def verdict(found: Open, record: Record) -> str:
+def verdict(found: Found, record: Record) -> str:
     """What a record says of a prepared transaction: one of the keys of :data:`MEANINGS`."""
     decided = {gid for each in record.transactions for gid, _ in each.handle.get("slots", ())}
     decided |= {slot["id"] for each in record.transactions for slot in each.handle.get("transactions", ())}

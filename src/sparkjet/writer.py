@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from typing_extensions import Self
@@ -227,23 +228,27 @@ class StreamWriter:
         )
 
 
-def _postgres(options: Options) -> Sink:
+@contextmanager
+def _extra(name: str) -> Iterator[None]:
+    """Say which extra of sparkjet holds what an import misses."""
     try:
+        yield
+    except ImportError as error:
+        message = f'format("{name}") needs {error.name}: pip install "sparkjet[{name}]".'
+        raise AnalysisError(message) from error
+
+
+def _postgres(options: Options) -> Sink:
+    with _extra("postgres"):
         from sparkjet.sinks.postgres.settings import PostgresSettings  # noqa: PLC0415 - the extra is optional
         from sparkjet.sinks.postgres.sink import PostgresSink  # noqa: PLC0415 - as above
-    except ImportError as error:
-        message = f'format("postgres") needs {error.name}: pip install "sparkjet[postgres]".'
-        raise AnalysisError(message) from error
     return PostgresSink(PostgresSettings.of(options))
 
 
 def _kafka(options: Options) -> Sink:
-    try:
+    with _extra("kafka"):
         from sparkjet.sinks.kafka.settings import KafkaSettings  # noqa: PLC0415 - the extra is optional
         from sparkjet.sinks.kafka.sink import KafkaSink  # noqa: PLC0415 - as above
-    except ImportError as error:
-        message = f'format("kafka") needs {error.name}: pip install "sparkjet[kafka]".'
-        raise AnalysisError(message) from error
     return KafkaSink(KafkaSettings.of(options))
 
 

@@ -112,18 +112,18 @@ def _to_the_end(driver: Driver, queries: Sequence[Query]) -> None:
 
 
 @pytest.fixture(scope="module")
-def five(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int], list[str]]:
+def some(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int], list[str]]:
     return run(tmp_path_factory.mktemp("random"), list(FILES), SEEDS)
 
 
-SEEDS = (5, 7, 8, 9, 10)
-"""One run with one kill, two with two, two with three."""
+SEEDS = (7, 8, 10)
+"""Runs with two kills, with one and with three."""
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("job", FILES)
-def test_random_kills_lose_and_repeat_nothing(five: dict[tuple[str, int], list[str]], job: str, seed: int) -> None:
-    assert five[job, seed] == []
+def test_random_kills_lose_and_repeat_nothing(some: dict[tuple[str, int], list[str]], job: str, seed: int) -> None:
+    assert some[job, seed] == []
 
 
 @pytest.mark.long

@@ -28,8 +28,6 @@ PATIENCE = 60.0
 USER, PASSWORD = "guarded", "let-me-in"
 """Who may connect over TLS."""
 _STORE = "changeit"
-_MARKERS = "kafka.coordinator.transaction.TransactionMarkerChannelManager"
-"""What logs, as information only, that it gives up on telling a partition how a transaction ended."""
 
 
 class NoKafkaError(Exception):
@@ -186,15 +184,6 @@ class KafkaServer:
         """What it has written: warnings and errors."""
         return (self._home / "log").read_text(errors="replace")
 
-    def gives_up_markers(self, topic: str) -> bool:
-        """Whether a coordinator has at some time taken a partition of the topic for deleted.
-
-        A fault of Kafka's, seen in 4.3.1 when a broker that was killed after it had answered a commit starts again:
-        for a moment its metadata lacks the partition's leader. If it notes in that moment that the transaction is
-        complete, nobody ever tells the partition, and readers of committed records are held back there for ever.
-        """
-        return any("likely deleted" in line and f"{topic}-" in line for line in self.log().splitlines())
-
     def admin(self) -> AdminClient:
         """A client that manages topics."""
         # No log: a broker that was just killed would fill the test's output with refused connections.
@@ -247,9 +236,7 @@ class KafkaServer:
     def _command(self) -> list[str]:
         # Short-lived and small: the optimising compiler and several collectors would cost more than they save.
         fast = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
-        logged = ["defaultLogLevel=warn", f"log.{_MARKERS}=info"]
-        settings = [f"-Dorg.slf4j.simpleLogger.{setting}" for setting in logged]
-        return [_java("java"), *fast, *settings, "-cp", f"{self._classes}/*"]
+        return [_java("java"), *fast, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", f"{self._classes}/*"]
 
     def _guards(self) -> dict[str, str]:
         """A certificate of its own, and who may come in."""

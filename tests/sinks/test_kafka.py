@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 import uuid
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 from sparkjet.errors import AnalysisError, SinkError
@@ -17,6 +20,8 @@ from sparkjet.testing.sink_contract import QUERY, SinkContract, SinkUnderTest, t
 from tests.protocol.kafka.checks import committed, held_back
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyspark.sql import DataFrame, SparkSession
 
     from tests.servers.kafka import KafkaServer
@@ -145,13 +150,26 @@ def test_at_least_once_is_there_when_prepare_returns(spark: SparkSession, kafka:
 def test_a_failed_attempt_leaves_nothing_that_readers_wait_for(spark: SparkSession, kafka: KafkaServer) -> None:
     topic = kafka.topic(partitions=2)
     sink = sink_of(spark, kafka, topic=topic)
-    # The last of many: a task that is still running when the job fails may open its transaction after the others have
-    # been rolled back, and then waits for the next start.
-    rows = spark.range(12, numPartitions=12).selectExpr(
-        "string(id) as key", "repeat('x', 10 + int(id div 11) * 2000000) as value"
-    )
+    # Of other tests with the same query.
+    sink.roll_back_strays(QUERY, 1000, [])
+    access, prefix, others = settings_of(kafka, topic=topic).access, f"sparkjet/{QUERY}/", 11
+
+    def spoiled(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """One row too large, once all others have begun: what begins after the job has failed waits for a start."""
+        for batch in batches:
+            if str(others) not in batch["key"].to_pylist():
+                yield batch
+                continue
+            with Cluster(access) as cluster:
+                deadline, pause = time.monotonic() + 60, threading.Event()
+                while len(cluster.open_transactions(prefix)) < others:
+                    assert time.monotonic() < deadline
+                    pause.wait(0.1)
+            yield batch.set_column(1, "value", pa.array(["x" * 2_000_000]))
+
+    rows = spark.range(others + 1, numPartitions=others + 1).selectExpr("string(id) as key", "'a' as value")
     with pytest.raises(SinkError, match=r"MSG_SIZE_TOO_LARGE.*kafka.message.max.bytes"):
-        sink.prepare(rows, transaction(1, takeover=4))
+        sink.prepare(rows.mapInArrow(spoiled, rows.schema), transaction(1, takeover=4))
     assert open_in(kafka) == []
     assert held_back(kafka, topic) == 0
 

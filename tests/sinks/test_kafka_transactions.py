@@ -10,8 +10,8 @@ import pytest
 
 from sparkjet.errors import LostTransactionError, SinkError
 from sparkjet.sinks.kafka.access import Access
-from sparkjet.sinks.kafka.naming import Found
 from sparkjet.sinks.kafka.transactions import KafkaTransactions, check_alive
+from sparkjet.sinks.naming import Found
 from sparkjet.sinks.protocol import TransactionId
 from tests.sinks.brokers import (
     COORDINATOR,

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from sparkjet.sinks.kafka.access import Access
-from sparkjet.sinks.kafka.naming import prefix_of
 from sparkjet.sinks.kafka.producing import KafkaWriter
 from sparkjet.sinks.kafka.transactions import KafkaTransactions
+from sparkjet.sinks.naming import prefix_of
 from sparkjet.sinks.protocol import TransactionId
 from tests.protocol.kafka.checks import committed, held_back
 from tests.servers.fixtures import broker

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-SLOTS = "id long"
 PACKAGES = {"a_package_nobody_has": "a-package-nobody-has", "pyarrow": "pyarrow"}
 
 
@@ -47,9 +46,9 @@ def lacks_another(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
 
 
 def test_tasks_run_and_what_they_refuse_is_said_without_a_traceback(spark: SparkSession) -> None:
-    rows = spark.range(4, numPartitions=2)
+    rows = spark.range(4, numPartitions=2).selectExpr("string(id) AS id", "id AS rows")
     half = sys.modules[__name__]
-    assert [row["id"] for row in run_tasks(rows, passes, half, RefusedError, PACKAGES)] == [0, 1, 2, 3]
+    assert [row["rows"] for row in run_tasks(rows, passes, half, RefusedError, PACKAGES)] == [0, 1, 2, 3]
     with pytest.raises(SinkError) as refused:
         run_tasks(rows, refuses, half, RefusedError, PACKAGES)
     assert str(refused.value) == "the row is too large. Make it smaller."

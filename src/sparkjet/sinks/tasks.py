@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from pyspark.errors import PySparkException
 
 from sparkjet.errors import SinkError
+from sparkjet.sinks import attempt
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,8 +29,8 @@ def run_tasks(
     Args:
         rows: The rows, with at most as many partitions as may be written at once.
         task: What takes a partition.
-        half: The module that the task is in, with the schema of its answers in ``SLOTS``. Spark sends it to its
-            workers, so that sparkjet need not be installed there; it must import nothing of ours.
+        half: The module that the task is in. Spark sends it to its workers together with :mod:`sparkjet.sinks.attempt`,
+            so that sparkjet need not be installed there; it must import nothing else of ours.
         refusal: What it raises with a message for the user, of one line.
         packages: What has to be installed there for it, by the name that it imports.
 
@@ -38,9 +39,10 @@ def run_tasks(
     """
     from pyspark.cloudpickle import register_pickle_by_value  # noqa: PLC0415 - on use only
 
-    register_pickle_by_value(half)
+    for module in (attempt, half):
+        register_pickle_by_value(module)
     try:
-        return rows.mapInArrow(task, half.SLOTS).collect()
+        return rows.mapInArrow(task, attempt.SLOTS).collect()
     except PySparkException as error:
         missing = re.search(r"No module named '(\w+)'", str(error))
         # Others are missed by the user's own functions.

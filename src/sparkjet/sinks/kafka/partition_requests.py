@@ -23,7 +23,6 @@ class OpenIn:
 def describe_producers(partitions: Sequence[TopicPartition]) -> Request[list[OpenIn]]:
     """Asks the leader of some partitions for the transactions that are open there; none of those it does not lead."""
     body = Encoder()
-
     body.compact_array(partitions, partial(_where, body)).no_tags()
     return Request("DescribeProducers", 61, 0, body.encoded(), _producers, is_flexible=True)
 
@@ -32,9 +31,9 @@ def write_marker(opened: OpenIn, *, commits: bool) -> Request[int]:
     """Has the leader of a partition end a transaction there, as the coordinator does; the error's code."""
     body = Encoder()
 
-    def marker(_: OpenIn) -> None:
-        body.int64(opened.producer).int16(opened.epoch).int8(commits)
-        body.compact_array([opened.where], partial(_where, body)).int32(opened.coordinator).no_tags()
+    def marker(each: OpenIn) -> None:
+        body.int64(each.producer).int16(each.epoch).int8(commits)
+        body.compact_array([each.where], partial(_where, body)).int32(each.coordinator).no_tags()
 
     body.compact_array([opened], marker).no_tags()
     return Request("WriteTxnMarkers", 27, 1, body.encoded(), _marked, is_flexible=True)

@@ -1,6 +1,7 @@
 """Producing Arrow batches into a transaction that is left open: the half of the sink that executors run.
 
-Spark sends this module to its workers, where sparkjet need not be installed; so it imports nothing of ours.
+Spark sends this module to its workers, where sparkjet need not be installed; so it imports nothing of ours
+but what is sent with it.
 """
 
 from __future__ import annotations
@@ -13,8 +14,7 @@ from typing import Any
 import confluent_kafka
 import pyarrow as pa
 
-SLOTS = "id string, rows long"
-"""What a task answers: one row if it has written something, none if it had no rows."""
+from sparkjet.sinks.attempt import attempt
 
 SLICE = 10_000
 SLICE_BYTES = 16 << 20
@@ -117,19 +117,7 @@ class KafkaWriter:
 
     def task(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The body of a Spark task, for ``mapInArrow``."""
-        from pyspark import TaskContext  # noqa: PLC0415 - the workers have it, plain processes need not
-
-        context = TaskContext.get()
-        assert context is not None  # noqa: S101 - only tasks call this
-        writer = f"{context.partitionId():05d}-{context.taskAttemptId()}"
-        slot = None
-        filled = (batch for batch in batches if batch.num_rows)
-        first = next(filled, None)
-        # Without rows there is nothing to connect for.
-        if first is not None:
-            slot = self.write(writer, _chain(first, filled))
-        names, rows = ([slot[0]], [slot[1]]) if slot else ([], [])
-        yield pa.record_batch({"id": pa.array(names, pa.string()), "rows": pa.array(rows, pa.int64())})
+        return attempt(self.write, batches)
 
 
 class _Queue:
@@ -204,8 +192,3 @@ def _python(column: pa.Array, name: str) -> list[Any]:
     if name == "partition":
         return [-1 if value is None else value for value in values]
     return values
-
-
-def _chain(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield first
-    yield from rest

@@ -15,10 +15,10 @@ from sparkjet.sinks.kafka import producing
 from sparkjet.sinks.kafka.cluster import INVALID_TIMEOUT, NO_LEADER, UNKNOWN_TOPIC, Cluster, named
 from sparkjet.sinks.kafka.columns import check_columns, records
 from sparkjet.sinks.kafka.connection import BrokerError
-from sparkjet.sinks.kafka.naming import prefix_of
 from sparkjet.sinks.kafka.producing import KafkaWriter
 from sparkjet.sinks.kafka.settings import TIMEOUT
 from sparkjet.sinks.kafka.transactions import KafkaTransactions, check_alive
+from sparkjet.sinks.naming import prefix_of
 from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
 from sparkjet.sinks.tasks import run_tasks
 

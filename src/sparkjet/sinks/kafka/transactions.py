@@ -15,7 +15,7 @@ from sparkjet.sinks.kafka.access import Access
 from sparkjet.sinks.kafka.cluster import OPEN, PATIENCE, Cluster, named
 from sparkjet.sinks.kafka.connection import BrokerError
 from sparkjet.sinks.kafka.markers import tell_forgotten
-from sparkjet.sinks.kafka.naming import Found, prefix_of
+from sparkjet.sinks.naming import Found, prefix_of
 from sparkjet.sinks.protocol import Handle, TransactionId
 
 logger = logging.getLogger("sparkjet")

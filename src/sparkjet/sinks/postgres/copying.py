@@ -1,6 +1,7 @@
 """COPY of Arrow batches into a transaction that is then prepared: the half of the sink that executors run.
 
-Spark sends this module to its workers, where sparkjet need not be installed; so it imports nothing of ours.
+Spark sends this module to its workers, where sparkjet need not be installed; so it imports nothing of ours
+but what is sent with it.
 """
 
 from __future__ import annotations
@@ -16,8 +17,7 @@ import pyarrow as pa
 from psycopg import sql
 from pyarrow import csv
 
-SLOTS = "gid string, rows long"
-"""What a task answers: one row if it has prepared a transaction, none if it had no rows."""
+from sparkjet.sinks.attempt import attempt
 
 BEGIN = "BEGIN; SET LOCAL timezone TO 'UTC'"
 """Begins a transaction that takes rows; times without a zone are read in the transaction's."""
@@ -119,19 +119,7 @@ class PreparedWriter:
 
     def task(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The body of a Spark task, for ``mapInArrow``."""
-        from pyspark import TaskContext  # noqa: PLC0415 - the workers have it, plain processes need not
-
-        context = TaskContext.get()
-        assert context is not None  # noqa: S101 - only tasks call this
-        writer = f"{context.partitionId():05d}-{context.taskAttemptId()}"
-        slot = None
-        filled = (batch for batch in batches if batch.num_rows)
-        first = next(filled, None)
-        # Without rows there is nothing to connect for.
-        if first is not None:
-            slot = self.write(writer, csv_chunks(_chain(first, filled), self.instants))
-        gids, rows = ([slot[0]], [slot[1]]) if slot else ([], [])
-        yield pa.record_batch({"gid": pa.array(gids, pa.string()), "rows": pa.array(rows, pa.int64())})
+        return attempt(lambda writer, rows: self.write(writer, csv_chunks(rows, self.instants)), batches)
 
 
 def csv_chunks(batches: Iterable[pa.RecordBatch], instants: frozenset[int] = frozenset()) -> Iterator[bytes]:
@@ -149,8 +137,3 @@ def csv_chunks(batches: Iterable[pa.RecordBatch], instants: frozenset[int] = fro
         sink = pa.BufferOutputStream()
         csv.write_csv(pa.record_batch(columns, names=[str(n) for n in range(len(columns))]), sink, options)
         yield sink.getvalue().to_pybytes()
-
-
-def _chain(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield first
-    yield from rest

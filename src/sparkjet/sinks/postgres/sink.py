@@ -156,7 +156,7 @@ class PostgresSink(OutboxSink):
         task = self._transactions.writer(self._table.target, transaction).task
         encoded = encoded.coalesce(self._writers)
         answered = run_tasks(encoded, task, copying, copying.CopyError, PACKAGES)
-        return self._transactions.fix(self._table.target, transaction, [(row["gid"], row["rows"]) for row in answered])
+        return self._transactions.fix(self._table.target, transaction, [(row["id"], row["rows"]) for row in answered])
 
     def _obstacle(self) -> str | None:
         """Why transactions cannot be prepared, None if they can."""

@@ -6,18 +6,17 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any
 
 import psycopg
 from psycopg import sql
 
 from sparkjet.errors import LostTransactionError, SinkError
+from sparkjet.sinks.naming import Found, prefix_of
 from sparkjet.sinks.postgres.copying import BEGIN, PreparedWriter, connect, explain
 from sparkjet.sinks.postgres.target import Target
 from sparkjet.sinks.protocol import Handle, TransactionId
 
-_BEGINNING = "sparkjet"
 _OUTBOX = "outbox"
 _PATIENCE = "5s"
 """How long to wait for another driver that is at the same epoch."""
@@ -31,45 +30,6 @@ _END_PAUSED = (
     "AND wait_event = 'ClientRead'"
 )
 _ROWS = sql.Identifier("_sparkjet_rows")
-
-
-@dataclass(frozen=True)
-class Found:
-    """A prepared transaction of ours, as the server lists it.
-
-    Attributes:
-        gid: Its id: ``sparkjet/query/sink/takeover-epoch-attempt/partition-task``.
-        since: When it was prepared.
-    """
-
-    gid: str
-    since: datetime
-
-    @property
-    def sink(self) -> str:
-        """Name of the output that it belongs to."""
-        return self.gid.split("/")[2]
-
-    @property
-    def takeover(self) -> int:
-        """Number of the driver's takeover."""
-        return self.takeover_of(self.gid)
-
-    @staticmethod
-    def takeover_of(gid: str) -> int:
-        """Number of the takeover in an id."""
-        return int(gid.split("/")[3].partition("-")[0])
-
-    @property
-    def epoch(self) -> int:
-        """Number of the epoch."""
-        return int(self.gid.split("/")[3].split("-")[1])
-
-
-def prefix_of(query: str, sink: str | None = None, transaction: TransactionId | None = None) -> str:
-    """What the ids of a query's transactions begin with, of one sink, of one transaction; below 200 bytes in all."""
-    parts = [_BEGINNING, query, sink, None if transaction is None else str(transaction)]
-    return "".join(f"{part}/" for part in parts if part is not None)
 
 
 def prepared(connection: psycopg.Connection[Any], prefix: str) -> list[Found]:
@@ -136,7 +96,7 @@ class PostgresTransactions:
                         raise LostTransactionError(_lost(handle, gid)) from error
                 between()
             connection.execute(target.forget(query, sink, epoch))
-            takeover = Found.takeover_of(handle["slots"][0][0])
+            takeover = Found(handle["slots"][0][0]).takeover
             for found in prepared(connection, prefix_of(query, sink)):
                 # Of a task that was slower than its repetition: what was decided up to here is committed.
                 if found.epoch <= epoch and found.takeover <= takeover:

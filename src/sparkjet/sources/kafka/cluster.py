@@ -29,8 +29,12 @@ REFUSALS = {
     KafkaError.CLUSTER_AUTHORIZATION_FAILED: "its user may not ask for that",
 }
 """Errors that waiting does not mend, and where to look."""
-_ATTEMPT = 2.0
-_PAUSE = 0.2
+ATTEMPT = 2.0
+"""Seconds that a question may take."""
+PAUSE = 0.2
+"""Seconds before it is asked again."""
+SECOND_LOOK = 1.0
+"""Seconds before what a cluster answers is believed: one that has just started may not know all it has."""
 
 
 class Cluster:
@@ -52,7 +56,7 @@ class Cluster:
 
         def listed() -> dict[str, list[int]]:
             # All of them: asked for by name, a topic that is missing might be created.
-            found = self._admin.list_topics(timeout=_ATTEMPT).topics
+            found = self._admin.list_topics(timeout=ATTEMPT).topics
             return {name: sorted(topic.partitions) for name, topic in found.items() if topic.error is None}
 
         return self._asked(listed)
@@ -85,7 +89,7 @@ class Cluster:
     def _offsets(self, specs: dict[TopicPartition, Any], **options: Any) -> dict[TopicPartition, int]:
         def listed() -> dict[TopicPartition, int]:
             asked = {ClientPartition(*each): spec for each, spec in specs.items()}
-            answers = self._admin.list_offsets(asked, request_timeout=_ATTEMPT, **options)
+            answers = self._admin.list_offsets(asked, request_timeout=ATTEMPT, **options)
             return {(each.topic, each.partition): answer.result().offset for each, answer in answers.items()}
 
         return self._asked(listed) if specs else {}
@@ -104,7 +108,7 @@ class Cluster:
                 error = heard if heard is not None else failure.args[0]
                 if error.code() in REFUSALS or time.monotonic() >= deadline:
                     raise SourceError(self._explained(error)) from None
-            pause.wait(_PAUSE)
+            pause.wait(PAUSE)
 
     def _explained(self, error: KafkaError) -> str:
         servers = self._settings.client["bootstrap.servers"]

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from sparkjet.errors import SourceError
+from sparkjet.sources.kafka.cluster import SECOND_LOOK
 
 if TYPE_CHECKING:
     from sparkjet.sources.kafka.cluster import Cluster
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
     from sparkjet.sources.kafka.settings import KafkaSourceSettings
 
 logger = logging.getLogger("sparkjet")
-
-_SECOND_LOOK = 1.0
 
 
 class Frontier:
@@ -72,7 +71,7 @@ class Frontier:
         found = self._listed()
         if starts.keys() - set(found) - self._missing.keys():
             # A cluster that has just started may not list all it has.
-            threading.Event().wait(_SECOND_LOOK)
+            threading.Event().wait(SECOND_LOOK)
             found = self._listed()
         gone = sorted(starts.keys() - set(found))
         names = ", ".join(f"{topic}-{partition}" for topic, partition in gone)
@@ -91,7 +90,7 @@ class Frontier:
         if not (short := self._short(behind, starts)):
             return []
         # A leader that has just been elected may not know its end yet.
-        threading.Event().wait(_SECOND_LOOK)
+        threading.Event().wait(SECOND_LOOK)
         short = self._short(short, starts)
         for (topic, partition), last in short.items():
             start = starts[topic, partition]

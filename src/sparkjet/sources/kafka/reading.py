@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from sparkjet.errors import SourceError
-from sparkjet.sources.kafka.cluster import REFUSALS
+from sparkjet.sources.kafka.cluster import ATTEMPT, PAUSE, REFUSALS, SECOND_LOOK
 
 if TYPE_CHECKING:
     from sparkjet.sources.kafka.consumers import KeptConsumer
@@ -37,9 +37,6 @@ _PASSING = (
 _MOST_RECORDS, _FIRST_RECORDS, _MOST_BYTES = 4_000, 1_000, 8 << 20
 # A call waits for all that it asks for, and the gaps that transactions leave never come.
 _WAIT = 0.05
-_ATTEMPT = 2.0
-_PAUSE = 0.2
-_SECOND_LOOK = 1.0
 
 
 @dataclass(frozen=True)
@@ -144,23 +141,23 @@ class Reading:
         while True:
             try:
                 # All topics: with no broker in reach, librdkafka calls one that it is asked for unknown at once.
-                listed = self._consumer.client.list_topics(timeout=_ATTEMPT).topics.get(self._wanted.topic)
+                listed = self._consumer.client.list_topics(timeout=ATTEMPT).topics.get(self._wanted.topic)
                 if listed is not None and listed.error is not None:
                     self._consumer.hear(listed.error)
                 elif listed is not None and partition in listed.partitions:
                     asked = TopicPartition(self._wanted.topic, partition)
-                    return self._consumer.client.get_watermark_offsets(asked, _ATTEMPT)
+                    return self._consumer.client.get_watermark_offsets(asked, ATTEMPT)
                 elif missed:
                     return None
                 else:
                     # A cluster that has just started may not list all it has.
                     missed = True
-                    pause.wait(_SECOND_LOOK)
+                    pause.wait(SECOND_LOOK)
                     continue
             except KafkaException as failure:
                 self._consumer.hear(failure.args[0])
             self._check(deadline)
-            pause.wait(_PAUSE)
+            pause.wait(PAUSE)
 
     def _check(self, deadline: float) -> None:
         """End what waiting does not mend, or has not mended until the deadline."""

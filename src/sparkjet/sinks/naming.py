@@ -1,4 +1,4 @@
-"""Names of transactions: what a driver can tell of a transactional id, and which ids are its own."""
+"""Names of prepared transactions on servers: what a driver can tell of an id, and which ids are its own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _UNKNOWN = datetime.fromtimestamp(0, timezone.utc)
 
 
 def prefix_of(query: str, sink: str | None = None, transaction: TransactionId | None = None) -> str:
-    """What the transactional ids of a query begin with, of one sink, of one transaction.
+    """What the ids of a query's transactions begin with, of one sink, of one transaction; below 200 bytes in all.
 
     >>> prefix_of("q", "results", TransactionId("q", "results", 1, 7, 0))
     'sparkjet/q/results/000001-000000007-0/'
@@ -24,11 +24,11 @@ def prefix_of(query: str, sink: str | None = None, transaction: TransactionId | 
 
 @dataclass(frozen=True)
 class Found:
-    """An open transaction of ours, as a broker lists it.
+    """A prepared transaction of ours, as a server lists it.
 
     Attributes:
-        gid: Its transactional id: ``sparkjet/query/sink/takeover-epoch-attempt/partition-task``.
-        since: When it began, if that was asked for.
+        gid: Its id: ``sparkjet/query/sink/takeover-epoch-attempt/partition-task``.
+        since: When it was prepared or began, if that was asked for.
     """
 
     gid: str
