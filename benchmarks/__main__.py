@@ -9,24 +9,22 @@ import argparse
 import dataclasses
 import sys
 import time
+from collections.abc import Sequence
 
 from rich.console import Console
 
 from benchmarks import run, studies
-from benchmarks.contest import Contest, Once
+from benchmarks.contest import Contest
+from benchmarks.process import PeerError
 from benchmarks.ratio import RESULTS, Ratio, write
-from benchmarks.report import Report
-from benchmarks.run import PeerError
+from benchmarks.report import Stretch
 from benchmarks.table import table
 from benchmarks.work import WORKS, Goal, Work, work_of
 
 ROUNDS = 3
-MINUTES = 60
+MINUTES = 50
 QUICK_MINUTES = 5
-"""A round that is longer than what is left of these is left out; how long a work takes its first round shows.
-
-The studies take less than half an hour after that.
-"""
+"""No contest begins later than that. The studies take half an hour after it."""
 
 IDS = [*[work.id for work in WORKS], *studies.STUDIES]
 QUICK = dataclasses.replace(work_of("T1"), warm_up=20, measured=8, goals=(Goal("jet", 1.0), Goal("spark", 50.0)))
@@ -37,7 +35,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("works", nargs="*", metavar="ID", help=f"of {', '.join(IDS)}")
     parser.add_argument("--quick", action="store_true", help="T1 against Jet and Spark only")
-    parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"rounds in which the engines alternate ({ROUNDS})")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"rounds in which the engines take turns ({ROUNDS})")
     parser.add_argument("--plot", action="store_true", help="also draw the picture next to the figures")
     return parser.parse_args()
 
@@ -53,36 +51,36 @@ def chosen(quick: bool, names: list[str]) -> tuple[list[Work], list[str]]:
     ]
 
 
+def families(works: Sequence[Work]) -> list[list[Work]]:
+    """The works that take turns with each other, in the order of the first of each."""
+    found: dict[str, list[Work]] = {}
+    for work in works:
+        found.setdefault(work.family or work.id, []).append(work)
+    return list(found.values())
+
+
 def main() -> int:
     """Run, print and write; 1 if a pair has no ratio."""
     given = arguments()
     console = Console(width=150)
-
-    def runner(peer: str, work: Work) -> Report:
-        started = time.perf_counter()
-        report = run.run(peer, work)
-        took = time.perf_counter() - started
-        console.print(f"  {work.id:8} {peer:9} {report.rate / 1e6:8.3f} M rows/s   ({took:.0f} s)")
-        return report
-
-    once = Once(runner)
     works, alone = chosen(given.quick, given.works)
-    contests = [Contest(work, once) for work in works]
     file = RESULTS / ("quick.json" if given.quick else "latest.json")
     started = time.monotonic()
     ratios: list[Ratio] = []
-    for number in range(given.rounds):
-        once.next_round()
-        for contest in contests:
-            taken = time.monotonic() - started
-            if taken + contest.longest > 60 * (QUICK_MINUTES if given.quick else MINUTES):
-                console.print(f"{contest.work.id}: no time for round {number + 1}")
-                continue
-            console.print(f"{contest.work.id} {contest.work.what}: round {number + 1} of {given.rounds}")
-            contest.round()
-            # After every contest: a run that is broken off has kept what it found.
-            ratios = [ratio for done in contests if done.rounds for ratio in done.ratios()]
-            write(ratios, file)
+
+    def told(peer: str, work: Work, measured: Stretch) -> None:
+        at = time.monotonic() - started
+        console.print(f"{at / 60:6.1f} min  {work.id:13} {peer:9} {measured.rate / 1e6:8.3f} M rows/s")
+
+    for family in families(works):
+        if time.monotonic() - started > 60 * (QUICK_MINUTES if given.quick else MINUTES):
+            console.print(f"no time for {', '.join(work.id for work in family)}")
+            continue
+        for work in family:
+            console.print(f"{work.id}: {work.what}")
+        ratios += Contest(family, run.start, told).run(given.rounds)
+        # After every contest: a run that is broken off has kept what it found.
+        write(ratios, file)
     for name in alone:
         console.print(f"{name}: {studies.STUDIES[name]}")
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from benchmarks.report import Report
+from benchmarks.report import Results
 
 EXACT = 1e-9
 """Relative tolerance of means: their sums are exact, the division may round differently."""
@@ -18,14 +18,14 @@ def tolerance(aggregates: Sequence[str]) -> float:
     return SKETCH if "percentile" in aggregates else EXACT
 
 
-def difference(ours: Report, theirs: Report, allowed: float) -> str | None:
+def difference(ours: Results, theirs: Results, allowed: float) -> str | None:
     """The first difference on the common prefix of two runs, None if there is none.
 
     Compared are all windows that end where both runs had all their rows: the number of result rows, the checksum
     over keys, window ends and whole numbers (exactly), and the sums of floating-point results.
     """
     last = min(ours.complete, theirs.complete)
-    ends = sorted({end for report in (ours, theirs) for end in report.ends if end <= last})
+    ends = sorted({end for results in (ours, theirs) for end in results.ends if end <= last})
     if not ends:
         return f"no window is complete in both runs (the last ends: {ours.complete} s and {theirs.complete} s)"
     for end in ends:

@@ -1,108 +1,122 @@
-"""Rounds in which engines take turns on one work."""
+"""A contest: engines that take turns on works, round by round, and the ratios that come of it."""
 
 from __future__ import annotations
 
 import dataclasses
 import statistics
-import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from typing import Protocol
 
 from benchmarks.compare import difference, tolerance
+from benchmarks.process import PeerError
 from benchmarks.ratio import Ratio
-from benchmarks.report import Report
-from benchmarks.run import PeerError
+from benchmarks.report import Results, Stretch
 from benchmarks.work import Goal, Work, work_of
 
-Runner = Callable[[str, Work], Report]
+
+class Peer(Protocol):
+    """An engine at a work."""
+
+    def stretch(self) -> Stretch:
+        """Let it go on until it has measured something; raises PeerError."""
+
+    def results(self) -> Results:
+        """Let it come to its end; raises PeerError."""
+
+    def end(self) -> None:
+        """Kill what is left of it."""
 
 
-class Once:
-    """A runner that runs what several works ask for once in a round.
-
-    Args:
-        runner: Runs a work on a peer; raises PeerError.
-    """
-
-    def __init__(self, runner: Runner) -> None:
-        self._runner = runner
-        self._done: dict[tuple[str, Work], Report | PeerError] = {}
-
-    def __call__(self, peer: str, work: Work) -> Report:
-        """The report of this round."""
-        asked = peer, dataclasses.replace(work, id="", what="", goals=())
-        if asked not in self._done:
-            try:
-                self._done[asked] = self._runner(peer, work)
-            except PeerError as error:
-                self._done[asked] = error
-        done = self._done[asked]
-        if isinstance(done, PeerError):
-            raise done
-        return done
-
-    def next_round(self) -> None:
-        """Forget what was run."""
-        self._done.clear()
+Side = tuple[str, Work]
+"""Name of an engine, and the work without what only the table needs: equal ones run once."""
 
 
-@dataclass
 class Contest:
-    """One work of ours and everything that it is set against.
+    """Works of one family, and everything that they are set against.
 
     Args:
-        work: Ours.
-        runner: Runs a work on a peer; raises PeerError.
-        rounds: Rounds that were run.
-        longest: Seconds of the longest of them.
+        works: Ours.
+        start: From a name and a work to an engine at it.
+        told: Called with each stretch.
     """
 
-    work: Work
-    runner: Runner
-    reports: dict[str, list[Report]] = field(default_factory=dict)
-    failures: dict[str, str] = field(default_factory=dict)
-    rounds: int = 0
-    longest: float = 0.0
+    def __init__(
+        self,
+        works: Sequence[Work],
+        start: Callable[[str, Work], Peer],
+        told: Callable[[str, Work, Stretch], None] = lambda *_: None,
+    ) -> None:
+        self._works = works
+        self._start = start
+        self._told = told
+        self._peers: dict[Side, Peer] = {}
+        self._stretches: dict[Side, list[Stretch]] = {}
+        self._results: dict[Side, Results] = {}
+        self._failures: dict[Side, str] = {}
 
-    def round(self) -> None:
-        """Run ours, then each of the others once; one that failed is not tried again."""
-        started = time.monotonic()
-        self.rounds += 1
-        others = [goal.other for goal in self.work.goals if self.rounds == 1 or not goal.once]
-        for name in ["sparkjet", *others]:
-            if name in self.failures:
-                continue
-            try:
-                self.reports.setdefault(name, []).append(self.runner(*self.side(name)))
-            except PeerError as error:
-                self.failures[name] = str(error)
-        self.longest = max(self.longest, time.monotonic() - started)
+    def run(self, rounds: int) -> list[Ratio]:
+        """Let all take turns for so many rounds; one that fails is not tried again. One ratio for each goal."""
+        goals = [(work, name) for work in self._works for name in ("sparkjet", *(goal.other for goal in work.goals))]
+        sides = {side(work, name): work_behind(work, name) for work, name in goals}
+        with ExitStack() as stack:
+            for _ in range(rounds):
+                for key, work in sides.items():
+                    self._turn(key, work, stack)
+            for key, peer in self._peers.items():
+                if key not in self._failures:
+                    self._end(key, peer)
+        return [self._ratio(work, goal) for work in self._works for goal in work.goals]
 
-    def side(self, name: str) -> tuple[str, Work]:
-        """The peer and the work behind ``jet`` or ``jet@T1``."""
-        peer, _, other = name.partition("@")
-        return peer, work_of(other) if other else self.work
+    def _turn(self, key: Side, work: Work, stack: ExitStack) -> None:
+        if key in self._failures:
+            return
+        try:
+            if key not in self._peers:
+                # Here and not before the rounds: it is as warm as its turn makes it, and only that takes time.
+                self._peers[key] = self._start(key[0], work)
+                stack.callback(self._peers[key].end)
+            measured = self._peers[key].stretch()
+        except PeerError as error:
+            self._failures[key] = str(error)
+            return
+        self._stretches.setdefault(key, []).append(measured)
+        self._told(key[0], work, measured)
 
-    def ratios(self) -> list[Ratio]:
-        """What came of it, one ratio for each goal."""
-        return [self.ratio(goal) for goal in self.work.goals]
+    def _end(self, key: Side, peer: Peer) -> None:
+        try:
+            self._results[key] = peer.results()
+        except PeerError as error:
+            self._failures[key] = str(error)
+        # Its memory is free for what is still to come.
+        peer.end()
 
-    def ratio(self, goal: Goal) -> Ratio:
-        """Ours by one other; without a ratio where the results of any round differ."""
-        ratio = Ratio(self.work.id, self.work.what, goal)
-        failed = [self.failures[name] for name in ("sparkjet", goal.other) if name in self.failures]
+    def _ratio(self, work: Work, goal: Goal) -> Ratio:
+        """Ours by one other; without a ratio where results differ."""
+        ratio = Ratio(work.id, work.what, goal)
+        ours, theirs = side(work, "sparkjet"), side(work, goal.other)
+        failed = [self._failures[key] for key in (ours, theirs) if key in self._failures]
         if failed:
             return dataclasses.replace(ratio, wrong="\n".join(failed))
-        theirs = self.reports[goal.other]
-        ours = self.reports["sparkjet"][: len(theirs)]
-        if self.side(goal.other)[1].question == self.work.question:
-            allowed = tolerance(self.work.aggregates)
-            for one, other in zip(ours, theirs, strict=True):
-                if (wrong := difference(one, other, allowed)) is not None:
-                    return dataclasses.replace(ratio, wrong=wrong)
+        if theirs[1].question == work.question:
+            allowed = tolerance(work.aggregates)
+            if (wrong := difference(self._results[ours], self._results[theirs], allowed)) is not None:
+                return dataclasses.replace(ratio, wrong=wrong)
+        pairs = list(zip(self._stretches[ours], self._stretches[theirs], strict=True))
         return dataclasses.replace(
             ratio,
-            rounds=tuple(one.rate / other.rate for one, other in zip(ours, theirs, strict=True)),
-            ours=statistics.median(report.rate for report in ours),
-            theirs=statistics.median(report.rate for report in theirs),
+            rounds=tuple(one.rate / other.rate for one, other in pairs),
+            ours=statistics.median(one.rate for one, _ in pairs),
+            theirs=statistics.median(other.rate for _, other in pairs),
         )
+
+
+def work_behind(work: Work, name: str) -> Work:
+    """The work of ``jet`` or ``jet@T1``."""
+    _, _, other = name.partition("@")
+    return work_of(other) if other else work
+
+
+def side(work: Work, name: str) -> Side:
+    """What runs for ``jet`` or ``jet@T1``."""
+    return name.partition("@")[0], dataclasses.replace(work_behind(work, name), id="", what="", family="", goals=())

@@ -21,6 +21,8 @@ def local_session(cores: int = 2) -> SparkSession:
         .config("spark.driver.memory", "4g")
         .config("spark.python.sql.dataFrameDebugging.enabled", "false")
         .config("spark.ui.enabled", "false")
+        # Benchmarks suspend it for minutes, after which it must not take itself for lost.
+        .config("spark.network.timeout", "1h")
         .config("spark.ui.showConsoleProgress", "false")
         .getOrCreate()
     )

@@ -1,4 +1,4 @@
-"""What a peer says of one run: a line of JSON."""
+"""What a peer says: how long a stretch of its input took, and at its end what its results add up to; lines of JSON."""
 
 from __future__ import annotations
 
@@ -15,20 +15,16 @@ class Totals(msgspec.Struct, array_like=True, frozen=True):
     real: float
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """The measured part of a run, and the results of the whole run by window end.
+class Stretch(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of a run that was measured.
 
     Args:
-        rows: Input rows of the measured part.
+        rows: Its input rows.
         seconds: Its wall-clock time.
-        complete: Windows that end here (seconds of event time) or before have all their rows.
-        ends: Totals by window end.
     """
 
     rows: int
     seconds: float
-    complete: int
-    ends: dict[int, Totals]
 
     @property
     def rate(self) -> float:
@@ -36,7 +32,19 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         return self.rows / self.seconds
 
 
-def emit(report: Report) -> None:
-    """Print a report as the last line of standard output, where :mod:`run` looks for it."""
-    sys.stdout.write(msgspec.json.encode(report).decode() + "\n")
+class Results(msgspec.Struct, frozen=True, kw_only=True):
+    """The results of a whole run by window end.
+
+    Args:
+        complete: Windows that end here (seconds of event time) or before have all their rows.
+        ends: Totals by window end.
+    """
+
+    complete: int
+    ends: dict[int, Totals]
+
+
+def emit(said: Stretch | Results) -> None:
+    """Print a line, for which :mod:`process` waits."""
+    sys.stdout.write(msgspec.json.encode(said).decode() + "\n")
     sys.stdout.flush()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from collections.abc import Callable
 
 import msgspec
 
+from benchmarks.process import REPOSITORY, PeerError
 from benchmarks.ratio import Ratio
-from benchmarks.run import last_line
 
 STUDIES = {
     "T6": "latency",
@@ -21,16 +23,28 @@ STUDIES = {
     "KW": "kafka_sink",
 }
 """Modules by id, in the order in which they run; each is a program of its own."""
+LONGEST = 1800
+"""Seconds after which a study is taken for hung."""
 
 
 def run(identifier: str) -> list[Ratio]:
-    """Run a study in a process of its own.
+    """Run a study in a process of its own, which may tell more on standard error.
 
     Raises:
-        PeerError: It failed.
+        PeerError: It failed, or took longer than ``LONGEST`` seconds and was killed.
     """
     words = [sys.executable, "-m", f"benchmarks.{STUDIES[identifier]}"]
-    return msgspec.json.decode(last_line(words, identifier), type=list[Ratio])
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    try:
+        ended = subprocess.run(words, stdout=subprocess.PIPE, text=True, timeout=LONGEST, env=environment, check=False)
+    except subprocess.TimeoutExpired as error:
+        message = f"{identifier} was still running after {LONGEST} s and was killed."
+        raise PeerError(message) from error
+    lines = ended.stdout.splitlines()
+    if ended.returncode or not lines:
+        message = f"{identifier} ended with {ended.returncode} and no report."
+        raise PeerError(message)
+    return msgspec.json.decode(lines[-1], type=list[Ratio])
 
 
 def main(study: Callable[[], list[Ratio]]) -> None:

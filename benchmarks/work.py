@@ -14,12 +14,10 @@ class Goal:
     Args:
         other: What sparkjet is set against: a peer on the same work (``jet``), or a peer on another work (``jet@T1``).
         at_least: The least ratio; 0 where the ratio is only to be known.
-        once: Whether the other is so slow that it runs in the first round only.
     """
 
     other: str
     at_least: float = 0.0
-    once: bool = False
 
 
 @dataclass(frozen=True)
@@ -41,9 +39,10 @@ class Work:
         sink: ``files``, or ``noop`` for Spark without a sink, whose results are not compared.
         batch: Rows of an epoch of sparkjet and of Spark, such that one of ours takes about a second.
         warm_up: Epochs of sparkjet before those that are measured: Java compiles, and windows fill up.
-        measured: Epochs of sparkjet that are measured.
+        measured: Epochs of sparkjet that are measured in a round.
         cores: Cores of sparkjet and Spark.
         substreams: Substreams whose watermarks sparkjet follows one by one.
+        family: Works with the same one take turns; with none, a work does with its peers alone.
         goals: What sparkjet's throughput is set against.
     """
 
@@ -61,6 +60,7 @@ class Work:
     measured: int = 10
     cores: int = 2
     substreams: int = 1
+    family: str = ""
     goals: tuple[Goal, ...] = ()
 
     @property
@@ -76,14 +76,19 @@ WORKS = (
     Work(
         "T1",
         "60 steps, 1,000 keys, count + sum + avg",
+        family="T1",
         goals=(Goal("jet", 1.0), Goal("spark", 50.0), Goal("flink")),
     ),
+    Work("T8", "60 steps, exactly-once against none", family="T1", goals=(Goal("sparkjet@T8-none", 1 / 1.15),)),
+    Work("T8-none", "60 steps, guarantee none", guarantee="none"),
     Work(
         "T2",
         "60 steps, 100,000 keys, count + sum + avg",
         keys=100_000,
         batch=1_000_000,
-        goals=(Goal("jet", 1.0), Goal("spark", 15.0, once=True), Goal("flink")),
+        warm_up=25,
+        measured=8,
+        goals=(Goal("jet", 1.0), Goal("spark", 15.0), Goal("flink")),
     ),
     Work(
         "T4-max", "60 steps, max", aggregates=("max",), warm_up=25, goals=(Goal("sparkjet@T1", 0.8), Goal("jet", 1.0))
@@ -93,20 +98,28 @@ WORKS = (
         "60 steps, percentile_approx",
         aggregates=("percentile",),
         batch=1_000_000,
-        warm_up=25,
+        warm_up=20,
+        measured=8,
         goals=(Goal("spark", 20.0),),
     ),
-    Work("T8", "60 steps, exactly-once against none", goals=(Goal("sparkjet@T8-none", 1 / 1.15),)),
-    Work("T8-none", "60 steps, guarantee none", guarantee="none"),
     # 100,000 events a second of event time, so that the warm-up fills 600 steps.
-    Work("T3-60", "60 steps, count + sum", aggregates=("count", "sum"), density=100_000, goals=(Goal("bytewax"),)),
-    Work("T3-max60", "60 steps, max", aggregates=("max",), density=100_000, warm_up=25),
+    Work(
+        "T3-60",
+        "60 steps, count + sum",
+        aggregates=("count", "sum"),
+        density=100_000,
+        warm_up=25,
+        family="T3",
+        goals=(Goal("bytewax"),),
+    ),
     Work(
         "T3-600",
         "600 steps, count + sum",
         steps=600,
         aggregates=("count", "sum"),
         density=100_000,
+        warm_up=25,
+        family="T3",
         goals=(Goal("sparkjet@T3-60", SAME),),
     ),
     Work(
@@ -115,8 +128,11 @@ WORKS = (
         steps=6,
         aggregates=("count", "sum"),
         density=100_000,
+        warm_up=25,
+        family="T3",
         goals=(Goal("sparkjet@T3-60", SAME),),
     ),
+    Work("T3-max60", "60 steps, max", aggregates=("max",), density=100_000, warm_up=25),
     Work(
         "T3-max600",
         "600 steps, max",
@@ -124,6 +140,7 @@ WORKS = (
         aggregates=("max",),
         density=100_000,
         warm_up=25,
+        family="T3-max",
         goals=(Goal("sparkjet@T3-max60", SAME), Goal("jet", 2.0)),
     ),
     Work(
@@ -133,6 +150,7 @@ WORKS = (
         aggregates=("max",),
         density=100_000,
         warm_up=25,
+        family="T3-max",
         goals=(Goal("sparkjet@T3-max60", SAME),),
     ),
     Work(
@@ -156,14 +174,17 @@ WORKS = (
         measured=30,
         sink="noop",
     ),
-    Work("T9", "sessions, 1,000 keys", "sessions", batch=2_000_000, warm_up=20, goals=(Goal("spark", 3.0),)),
+    Work(
+        "T9", "sessions, 1,000 keys", "sessions", batch=2_000_000, warm_up=12, measured=6, goals=(Goal("spark", 3.0),)
+    ),
     Work(
         "T9-100k",
         "sessions, 100,000 keys",
         "sessions",
         keys=100_000,
         batch=2_000_000,
-        warm_up=20,
+        warm_up=12,
+        measured=6,
         goals=(Goal("spark", 3.0),),
     ),
     # Like Nexmark's, on the same input: rows are bids, keys auctions or bidders.
@@ -174,7 +195,8 @@ WORKS = (
         steps=10,
         aggregates=("count",),
         batch=2_000_000,
-        warm_up=20,
+        warm_up=12,
+        measured=6,
         goals=(Goal("spark"), Goal("flink")),
     ),
     Work(
@@ -183,7 +205,8 @@ WORKS = (
         steps=1,
         keys=1,
         aggregates=("max",),
-        warm_up=20,
+        warm_up=12,
+        measured=6,
         goals=(Goal("spark"), Goal("flink")),
     ),
     Work(
@@ -194,7 +217,8 @@ WORKS = (
         keys=10_000,
         aggregates=("persons", "auctions"),
         batch=1_000_000,
-        warm_up=20,
+        warm_up=12,
+        measured=6,
         goals=(Goal("spark"), Goal("flink")),
     ),
     Work(
@@ -204,7 +228,8 @@ WORKS = (
         keys=10_000,
         aggregates=("count",),
         batch=2_000_000,
-        warm_up=20,
+        warm_up=12,
+        measured=6,
         goals=(Goal("spark"), Goal("flink")),
     ),
 )

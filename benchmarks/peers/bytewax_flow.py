@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 import time
 from collections.abc import Iterable
 from datetime import datetime, timedelta, timezone
+from typing import Any
 
 import bytewax.operators as op
 from bytewax.dataflow import Dataflow
@@ -20,6 +22,7 @@ from bytewax.outputs import DynamicSink, StatelessSinkPartition
 
 WORKERS = 2
 CHUNK = 1_000
+SETTLING = 10
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 Row = tuple[int, float]
 State = tuple[int, int, float]
@@ -30,18 +33,15 @@ class Rows(StatefulSourcePartition[tuple[str, Row], int]):
 
     def __init__(self, work: dict[str, str], first: int) -> None:
         self.keys = int(work["keys"])
-        self.warm_up = int(work["warmUp"])
-        # A little more than is measured: the results of the last second come when time goes on.
-        self.rows = int(work["rows"]) * 102 // 100
         self.next = first
+        POSITIONS[first % WORKERS] = first
 
     def next_batch(self) -> Iterable[tuple[str, Row]]:
         """The next rows."""
-        if self.next >= self.rows:
+        if ENDED.is_set():
             raise StopIteration
-        if self.next >= self.warm_up:
-            Results.seen.setdefault(0, time.perf_counter())
-        numbers = range(self.next, min(self.next + CHUNK * WORKERS, self.rows), WORKERS)
+        POSITIONS[self.next % WORKERS] = self.next
+        numbers = range(self.next, self.next + CHUNK * WORKERS, WORKERS)
         self.next = numbers[-1] + WORKERS
         return [(str(number * 7919 % self.keys), (number, number % 1000 / 8.0)) for number in numbers]
 
@@ -66,25 +66,20 @@ class Feed(FixedPartitionedSource[tuple[str, Row], int]):
 
 
 class Results(StatelessSinkPartition[tuple[str, tuple[int, State]]]):
-    """What result rows add up to by window end, and when the first came (at 0: the first row after warm-up).
+    """What result rows add up to by window end, shared by the workers of the process."""
 
-    Shared by the workers of the process.
-    """
-
-    seen: dict[int, float] = {}  # noqa: RUF012  (one for the process on purpose)
-    ends: dict[int, list[float]] = {}  # noqa: RUF012
+    ends: dict[int, list[float]] = {}  # noqa: RUF012  (one for the process on purpose)
 
     def write_batch(self, items: list[tuple[str, tuple[int, State]]]) -> None:
         """Add result rows."""
         for key, (window, (count, total, price)) in items:
             # Window 0 starts at the epoch and ends after its whole length.
             end = window + LENGTH
-            self.seen.setdefault(end, time.perf_counter())
             totals = self.ends.setdefault(end, [0, 0, 0.0])
             mixed = end * 8191 + int(key) * 1_000_003 + count * 131 + total * 132
             totals[0] += 1
             totals[1] += (mixed % 2_147_483_647) * (mixed % 65_521 + 1) % 2_147_483_647
-            totals[2] += price / count
+            totals[2] += price / count if MEANS else 0.0
 
 
 class Sink(DynamicSink[tuple[str, tuple[int, State]]]):
@@ -95,9 +90,13 @@ class Sink(DynamicSink[tuple[str, tuple[int, State]]]):
         return Results()
 
 
+POSITIONS: dict[int, int] = {}
+"""The next row of each worker."""
+ENDED = threading.Event()
 WORK = dict(argument.split("=", 1) for argument in sys.argv[1:])
 LENGTH = int(WORK.get("steps", "60"))
 DENSITY = int(WORK.get("density", "1000000"))
+MEANS = "avg" in WORK.get("aggregates", "").split(",")
 
 
 def dataflow() -> Dataflow:
@@ -125,17 +124,41 @@ def dataflow() -> Dataflow:
     return flow
 
 
+def reach(row: int) -> tuple[int, float]:
+    """Wait until both workers have come to a row; the row that they have come to, and when."""
+    pause = threading.Event()
+    while len(POSITIONS) < WORKERS or min(POSITIONS.values()) < row:
+        pause.wait(0.02)
+    return min(POSITIONS.values()), time.perf_counter()
+
+
+def serve() -> None:
+    """Print a stretch for each line of standard input, and then end the input."""
+    measured = int(WORK["measured"])
+    first = int(WORK["warmUp"])
+    for _ in sys.stdin:
+        (begin, began), (end, ended) = reach(first), reach(first + measured)
+        say({"rows": end - begin, "seconds": ended - began})
+        first = end + measured // SETTLING
+    ENDED.set()
+
+
+def say(line: dict[str, Any]) -> None:
+    """Print a line of JSON."""
+    sys.stdout.write(json.dumps(line) + "\n")
+    sys.stdout.flush()
+
+
 def main() -> None:
-    """Run and print the report."""
+    """Run and print what is asked for."""
     from bytewax._bytewax import cluster_main  # noqa: PLC0415
 
+    threading.Thread(target=serve, daemon=True).start()
     cluster_main(dataflow(), [], 0, worker_count_per_proc=WORKERS)
-    last = int(WORK["rows"]) // DENSITY
-    # From the first row after warm-up to the first result of the last window: a second of event time is too long.
-    seconds = Results.seen[last] - Results.seen[0]
-    ends = {end: totals for end, totals in Results.ends.items() if end <= last}
-    report = {"rows": last * DENSITY - int(WORK["warmUp"]), "seconds": seconds, "complete": last, "ends": ends}
-    sys.stdout.write(json.dumps(report) + "\n")
+    # The last second has not all its rows, and the results of the one before come when time goes on.
+    complete = min(POSITIONS.values()) // DENSITY - 1
+    ends = {end: totals for end, totals in Results.ends.items() if end <= complete}
+    say({"complete": complete, "ends": ends})
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""What the two engines on Spark share: the queries, waiting for epochs, and the rate of those after warm-up."""
+"""What the two engines on Spark share: the queries, and measuring stretches of epochs."""
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from benchmarks import feed
+from benchmarks.report import Stretch, emit
 from benchmarks.work import STEP_SECONDS, Work
 
 AGGREGATES: Mapping[str, Callable[[Any], Any]] = {
@@ -81,21 +83,50 @@ class Query(Protocol):
         """End it."""
 
 
-def run_epochs(query: Query, work: Work) -> tuple[int, float]:
-    """Let a query run for so many epochs with input, stop it, and return rows and seconds of those after warm-up.
+SETTLING = 5
+"""A part of so many of a stretch is left out when a query goes on: its data is not in the caches any more."""
+
+
+class Epochs:
+    """When the epochs of a query have started, by number; those with input only."""
+
+    def __init__(self, query: Query) -> None:
+        self._query = query
+        self._started: dict[int, datetime] = {}
+
+    def newest(self) -> int:
+        """The last that has told of its progress, -1 if none has."""
+        self._look()
+        return max(self._started, default=-1)
+
+    def seconds(self, first: int, last: int) -> float:
+        """Wait until two epochs have told of their progress; the time from the start of one to that of the other."""
+        while self.newest() < last:
+            # Asking takes processor time that belongs to the query.
+            time.sleep(1.0)
+        return (self._started[last] - self._started[first]).total_seconds()
+
+    def _look(self) -> None:
+        if (failure := self._query.exception()) is not None:
+            raise failure
+        for progress in self._query.recentProgress:
+            if progress.get("numInputRows"):
+                started = datetime.fromisoformat(progress["timestamp"].replace("Z", "+00:00"))
+                self._started[progress["batchId"]] = started
+
+
+def run_epochs(query: Query, work: Work) -> int:
+    """Emit a stretch for each line of standard input, then stop the query; the number of the last measured epoch.
 
     The time is from the start of the first measured epoch to the start of the last, so that whatever a query does
     between two epochs counts too. With two inputs the rows of one count.
     """
-    started: dict[int, datetime] = {}
-    while len(started) <= work.warm_up + work.measured:
-        if (failure := query.exception()) is not None:
-            raise failure
-        # Asking takes processor time that belongs to the query.
-        time.sleep(1.0)
-        for progress in query.recentProgress:
-            if progress.get("numInputRows"):
-                started[progress["batchId"]] = datetime.fromisoformat(progress["timestamp"].replace("Z", "+00:00"))
+    epochs = Epochs(query)
+    first, last = work.warm_up, 0
+    for _ in sys.stdin:
+        if last:
+            first = epochs.newest() + 1 + -(-work.measured // SETTLING)
+        last = first + work.measured
+        emit(Stretch(rows=work.measured * work.batch, seconds=epochs.seconds(first, last)))
     query.stop()
-    times = [started[number] for number in sorted(started)][work.warm_up :]
-    return work.batch * (len(times) - 1), (times[-1] - times[0]).total_seconds()
+    return last

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from benchmarks import feed
 from benchmarks.local import local_session
 from benchmarks.peers.micro_batches import Dialect, results, run_epochs
-from benchmarks.report import Report, emit
+from benchmarks.report import Results, emit
 from benchmarks.work import Work
 
 DIALECT = Dialect(lambda rows: rows.withWatermark("ts", "0 seconds"), F.window, F.session_window, F)
@@ -33,7 +33,7 @@ def prefix(work: Work) -> Work:
     return dataclasses.replace(work, batch=runs * feed.RUN, warm_up=WARM_UP, measured=MEASURED)
 
 
-def measure(work: Work, home: Path) -> Report:
+def measure(work: Work, home: Path) -> Results:
     """Run one work with its output and its state below ``home``."""
     session = local_session(work.cores)
     session.conf.set("spark.sql.shuffle.partitions", feed.PARTITIONS)
@@ -41,13 +41,12 @@ def measure(work: Work, home: Path) -> Report:
     writer = writer.option("checkpointLocation", f"{home}/checkpoint")
     kept = work.sink == "files"
     writer = writer.format("parquet").option("path", f"{home}/results") if kept else writer.format("noop")
-    rows, seconds = run_epochs(writer.start(), work)
+    last = run_epochs(writer.start(), work)
     ends = feed.read(session, f"{home}/results", work) if kept else {}
     # Spark closes windows one epoch after the rows that pass their end, a window over windows two.
     late = 2 if work.shape == "busiest" else 1
-    complete = feed.complete((work.warm_up - late) * work.batch + rows, work)
     session.stop()
-    return Report(rows=rows, seconds=seconds, complete=complete, ends=ends)
+    return Results(complete=feed.complete((last - late) * work.batch, work), ends=ends)
 
 
 def main() -> None:

@@ -14,7 +14,7 @@ import sparkjet as sj
 from benchmarks import feed
 from benchmarks.local import local_session
 from benchmarks.peers.micro_batches import Dialect, results, run_epochs
-from benchmarks.report import Report, emit
+from benchmarks.report import Results, emit
 from benchmarks.work import Work
 from sparkjet import functions as J
 from sparkjet.stream import Stream
@@ -31,19 +31,18 @@ def dialect(work: Work) -> Dialect:
     return Dialect(watermarked, sj.window, sj.session_window, J)
 
 
-def measure(work: Work, home: Path) -> Report:
+def measure(work: Work, home: Path) -> Results:
     """Run one work with its output and its snapshots below ``home``."""
     session = local_session(work.cores)
     writer = results(session, work, dialect(work)).writeStream.format("files").option("path", home / "results")
     # The source gives a batch again whatever happens, so epochs may overlap.
     writer = writer.option("overlapEpochs", True).option("processingGuarantee", work.guarantee)
     query = writer.option("checkpointLocation", home / "checkpoint").start()
-    rows, seconds = run_epochs(query, work)
+    last = run_epochs(query, work)
     ends = feed.read(session, f"{home}/results", work)
-    # Windows that end before the last measured epoch were committed with one before it.
-    complete = feed.complete(work.warm_up * work.batch + rows, work)
     session.stop()
-    return Report(rows=rows, seconds=seconds, complete=complete, ends=ends)
+    # Windows that end before the last measured epoch were committed with one before it.
+    return Results(complete=feed.complete(last * work.batch, work), ends=ends)
 
 
 def main() -> None:

@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import importlib
 import json
+import sys
+import time
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from benchmarks import beside, ratio, studies
+from benchmarks.__main__ import families
 from benchmarks.compare import EXACT, SKETCH, difference, tolerance
-from benchmarks.contest import Contest, Once
-from benchmarks.report import Report, Totals
-from benchmarks.run import PeerError
+from benchmarks.contest import Contest
+from benchmarks.process import PeerError, PeerProcess
+from benchmarks.ratio import Ratio
+from benchmarks.report import Results, Stretch, Totals
 from benchmarks.work import Goal, Work, work_of
 
 ENDS = {1: Totals(1000, 77, 62437.5), 2: Totals(1000, 78, 62437.5), 3: Totals(1000, 79, 62437.5)}
-RIGHT = Report(rows=2_000_000, seconds=2.0, complete=3, ends=ENDS)
+RIGHT = Results(complete=3, ends=ENDS)
 
 
-def changed(end: int, totals: Totals) -> Report:
+def changed(end: int, totals: Totals) -> Results:
     return msgspec.structs.replace(RIGHT, ends={**ENDS, end: totals})
 
 
@@ -40,12 +47,12 @@ def test_equal_results_have_no_difference() -> None:
         (msgspec.structs.replace(RIGHT, complete=0), "no window is complete"),
     ],
 )
-def test_a_wrong_result_is_found(wrong: Report, message: str) -> None:
+def test_a_wrong_result_is_found(wrong: Results, message: str) -> None:
     assert message in str(difference(RIGHT, wrong, EXACT))
 
 
 def test_only_windows_that_both_completed_count() -> None:
-    shorter = Report(rows=1, seconds=1.0, complete=2, ends={1: ENDS[1], 2: ENDS[2], 3: Totals(5, 5, 5.0)})
+    shorter = Results(complete=2, ends={1: ENDS[1], 2: ENDS[2], 3: Totals(5, 5, 5.0)})
     assert difference(RIGHT, shorter, EXACT) is None
     assert difference(shorter, RIGHT, EXACT) is None
 
@@ -60,16 +67,45 @@ def test_a_sketch_may_be_a_little_off() -> None:
 WORK = Work("X", "a test", goals=(Goal("jet", 0.5), Goal("spark", 2.0)))
 
 
-def contest(theirs: Report) -> Contest:
-    reports = {"sparkjet": RIGHT, "jet": msgspec.structs.replace(RIGHT, seconds=1.0), "spark": theirs}
-    result = Contest(WORK, lambda peer, _: reports[peer])
-    result.round()
-    result.round()
-    return result
+@dataclass
+class Told:
+    """An engine that says what it is told to, and notes what it is asked."""
+
+    name: str
+    asked: list[str]
+    found: Results = RIGHT
+    seconds: float = 2.0
+    fails: bool = False
+
+    def stretch(self) -> Stretch:
+        self.asked.append(self.name)
+        if self.fails:
+            message = f"{self.name} has ended"
+            raise PeerError(message)
+        return Stretch(rows=2_000_000, seconds=self.seconds)
+
+    def results(self) -> Results:
+        return self.found
+
+    def end(self) -> None:
+        self.asked.append(f"no {self.name}")
 
 
-def test_ratios_are_paired_by_round(tmp_path: Path) -> None:
-    ratios = contest(RIGHT).ratios()
+def contest(*works: Work, asked: list[str] | None = None, rounds: int = 2, **told: dict[str, Any]) -> list[Ratio]:
+    """A contest of engines that say what they are told to, by name or by name and work."""
+    noted = [] if asked is None else asked
+
+    def start(peer: str, work: Work) -> Told:
+        return Told(peer, noted, **told.get(f"{peer}_{work.id}", told.get(peer, {})))
+
+    return Contest(works, start).run(rounds)
+
+
+def test_ratios_are_paired_by_round_while_engines_take_turns(tmp_path: Path) -> None:
+    asked: list[str] = []
+    ratios = contest(WORK, asked=asked, jet={"seconds": 1.0})
+    assert asked[:6] == ["sparkjet", "jet", "spark"] * 2
+    assert asked[6:9] == ["no sparkjet", "no jet", "no spark"]
     assert [pair.rounds for pair in ratios] == [(0.5, 0.5), (1.0, 1.0)]
     assert [pair.met for pair in ratios] == [True, False]
     ratio.write(ratios, tmp_path / "latest.json")
@@ -78,77 +114,89 @@ def test_ratios_are_paired_by_round(tmp_path: Path) -> None:
     assert entry["met"] is False
 
 
-def test_a_wrong_result_in_any_round_leaves_no_ratio_for_that_pair() -> None:
-    jet, spark = contest(changed(3, Totals(1000, 1, 62437.5))).ratios()
-    assert jet.median == pytest.approx(0.5)
+def test_a_wrong_result_leaves_no_ratio_for_that_pair() -> None:
+    jet, spark = contest(WORK, spark={"found": changed(3, Totals(1000, 1, 62437.5))})
+    assert jet.median == pytest.approx(1.0)
     assert spark.median is None
     assert not spark.met
     assert "checksum 79 in ours, 1 in theirs" in str(spark.wrong)
 
 
 def test_a_peer_that_fails_leaves_no_ratio_and_is_not_tried_again() -> None:
-    asked = []
-
-    def runner(peer: str, _: Work) -> Report:
-        asked.append(peer)
-        if peer == "jet":
-            raise PeerError("jet ended with 1")
-        return RIGHT
-
-    failing = Contest(WORK, runner)
-    failing.round()
-    failing.round()
-    assert [pair.wrong for pair in failing.ratios()] == ["jet ended with 1", None]
+    asked: list[str] = []
+    ratios = contest(WORK, asked=asked, jet={"fails": True})
+    assert [pair.wrong for pair in ratios] == ["jet has ended", None]
     assert asked.count("jet") == 1
-
-
-def test_a_slow_one_runs_in_the_first_round_only() -> None:
-    asked = []
-
-    def runner(peer: str, _: Work) -> Report:
-        asked.append(peer)
-        return RIGHT
-
-    slow = Contest(dataclasses.replace(WORK, goals=(Goal("jet"), Goal("spark", once=True))), runner)
-    slow.round()
-    slow.round()
-    assert asked == ["sparkjet", "jet", "spark", "sparkjet", "jet"]
-    assert [len(pair.rounds) for pair in slow.ratios()] == [2, 1]
+    assert "no jet" in asked
 
 
 def test_another_question_is_not_compared_but_the_same_one_is() -> None:
-    goals = (Goal("sparkjet@T1", 0.5),)
-    wrong = changed(1, Totals(1, 1, 1.0))
-
-    def runner(_: str, work: Work) -> Report:
-        return RIGHT if work.id == "X" else wrong
-
+    wrong = {"found": changed(1, Totals(1, 1, 1.0))}
     for steps, same in ((work_of("T1").steps, True), (6, False)):
-        pairs = Contest(dataclasses.replace(WORK, goals=goals, steps=steps), runner)
-        pairs.round()
-        assert (pairs.ratios()[0].wrong is not None) == same
+        work = dataclasses.replace(WORK, goals=(Goal("sparkjet@T1", 0.5),), steps=steps, cores=1)
+        (pair,) = contest(work, sparkjet_T1=wrong)
+        assert (pair.wrong is not None) == same
 
 
-def test_what_two_works_ask_for_is_run_once_a_round() -> None:
-    asked = []
+def test_what_two_works_of_a_family_ask_for_runs_once() -> None:
+    asked: list[str] = []
+    same = dataclasses.replace(WORK, id="Y", goals=(Goal("sparkjet@T8-none"), Goal("spark")))
+    assert len(contest(WORK, same, asked=asked, rounds=1)) == len(WORK.goals + same.goals)
+    assert asked[:4] == ["sparkjet", "jet", "spark", "sparkjet"]
 
-    def runner(peer: str, work: Work) -> Report:
-        asked.append((peer, work.id))
-        if peer == "jet":
-            raise PeerError("jet ended with 1")
-        return RIGHT
 
-    once = Once(runner)
-    same = dataclasses.replace(WORK, id="Y", goals=())
-    assert once("spark", WORK) is once("spark", same)
-    assert once("spark", dataclasses.replace(same, guarantee="none")) is RIGHT
-    for work in (WORK, same):
-        with pytest.raises(PeerError, match="ended with 1"):
-            once("jet", work)
-    assert asked == [("spark", "X"), ("spark", "Y"), ("jet", "X")]
-    once.next_round()
-    assert once("spark", same) is RIGHT
-    assert asked[3:] == [("spark", "Y")]
+def test_families_keep_the_order_of_their_first() -> None:
+    works = [dataclasses.replace(WORK, id=name, family=family) for name, family in (("A", "f"), ("B", ""), ("C", "f"))]
+    assert [[work.id for work in family] for family in families(works)] == [["A", "C"], ["B"]]
+
+
+PEER = """
+import subprocess, sys
+child = subprocess.Popen(["sleep", "1000"])
+print("noise", flush=True)
+for number, _ in enumerate(sys.stdin):
+    print(f'{{"rows": {number}, "seconds": 1.0}}', flush=True)
+    if sys.argv[1:] == ["fail"]:
+        sys.exit("a reason")
+print('{"complete": 1, "ends": {}}', flush=True)
+print(child.pid, file=sys.stderr)
+"""
+
+
+def state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at processes as Linux shows them")
+def test_a_process_stands_still_between_its_turns_and_leaves_nothing_behind() -> None:
+    with PeerProcess([sys.executable, "-c", PEER], "a peer") as peer:
+        assert [peer.stretch().rows for _ in range(2)] == [0, 1]
+        pid = peer._process.pid
+        group = [int(found.parent.name) for found in processes() if in_group(found, pid)]
+        assert len(group) == 2
+        # A signal takes its time to arrive.
+        deadline = time.monotonic() + 60
+        while any(state(each) != "T" for each in group):
+            assert time.monotonic() < deadline
+        assert peer.results() == Results(complete=1, ends={})
+    assert not any(in_group(found, pid) and state(int(found.parent.name)) != "Z" for found in processes())
+
+
+def processes() -> list[Path]:
+    return list(Path("/proc").glob("[0-9]*/stat"))
+
+
+def in_group(found: Path, group: int) -> bool:
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        return int(found.read_text().rpartition(") ")[2].split()[2]) == group
+    return False
+
+
+def test_a_process_that_ends_too_early_says_why() -> None:
+    with PeerProcess([sys.executable, "-c", PEER, "fail"], "a peer") as peer:
+        peer.stretch()
+        with pytest.raises(PeerError, match=r"(?s)a peer has ended.*a reason"):
+            peer.stretch()
 
 
 @pytest.mark.parametrize("module", studies.STUDIES.values())

@@ -1,5 +1,6 @@
 package benchmarks;
 
+import java.util.Scanner;
 import java.util.TreeMap;
 import java.util.stream.Collectors;
 
@@ -11,6 +12,8 @@ import java.util.stream.Collectors;
  */
 final class Results {
     static final Results ALL = new Results();
+    private static final int SETTLING = 10;
+    private static final long LATER = 2;
 
     private static final class Totals {
         final long seen = System.nanoTime();
@@ -54,35 +57,62 @@ final class Results {
     }
 
     /**
-     * Waits for the first row of a window end, or of a later one.
+     * Waits for the first row of a window end, or of a later one, and returns that.
      *
      * @throws IllegalStateException if the job ends before
      */
-    synchronized void await(long end) throws InterruptedException {
+    private synchronized long await(long end) throws InterruptedException {
         while (ends.ceilingKey(end) == null) {
             if (ended) {
                 throw new IllegalStateException("The job ended before the window that ends at " + end, failure);
             }
             wait();
         }
+        return ends.ceilingKey(end);
     }
 
-    /** Prints the report; the time is from the first row of one window end to the first row of another. */
-    synchronized void print(Work work) {
-        long first = ends.ceilingKey(Math.max(1, Feed.time(work.warmUp(), work) / Feed.MICROSECONDS));
-        // Sessions end within seconds, and count as ending at the full second before.
-        long complete = Feed.time(work.rows(), work) / Feed.MICROSECONDS - (work.sessions() ? 1 : 0);
-        long last = ends.floorKey(complete);
-        double seconds = (ends.get(last).seen - ends.get(first).seen) / 1e9;
-        long rows = Feed.before(last, work) - Feed.before(first, work);
-        String totals = ends.entrySet().stream()
-                .filter(entry -> entry.getKey() <= last)
+    /** The first row of the window that ends so many rows after another. */
+    private long await(long end, long rows, Work work) throws InterruptedException {
+        return await(Math.max(end + 1, Feed.time(Feed.before(end, work) + rows, work) / Feed.MICROSECONDS));
+    }
+
+    /**
+     * Prints a stretch for each line of standard input, and then the results.
+     *
+     * <p>A stretch is timed from the first row of one window end to the first row of another.
+     */
+    void serve(Work work) throws InterruptedException {
+        var lines = new Scanner(System.in);
+        long first = 0;
+        long last = 0;
+        while (lines.hasNextLine()) {
+            lines.nextLine();
+            // When it goes on after a pause, its data is not in the caches any more.
+            first = last == 0 ? await(0, work.warmUp(), work) : await(newest(), work.measured() / SETTLING, work);
+            last = await(first, work.measured(), work);
+            long rows = Feed.before(last, work) - Feed.before(first, work);
+            System.out.println("{\"rows\":" + rows + ",\"seconds\":" + seconds(first, last) + "}");
+        }
+        // A stream has no end: the first rows of later windows say that all of this one have come.
+        await(last + LATER);
+        System.out.println(results(last));
+    }
+
+    private synchronized long newest() {
+        return ends.lastKey();
+    }
+
+    private synchronized double seconds(long first, long last) {
+        return (ends.get(last).seen - ends.get(first).seen) / 1e9;
+    }
+
+    private synchronized String results(long complete) {
+        String totals = ends.headMap(complete, true).entrySet().stream()
                 .map(entry -> {
                     Totals all = entry.getValue();
                     return "\"" + entry.getKey() + "\":[" + all.rows + "," + all.checksum + "," + all.real + "]";
                 })
                 .collect(Collectors.joining(","));
-        System.out.println("{\"rows\":" + rows + ",\"seconds\":" + seconds
-                + ",\"complete\":" + complete + ",\"ends\":{" + totals + "}}");
+        return "{\"complete\":" + complete + ",\"ends\":{" + totals + "}}";
     }
 }

@@ -14,7 +14,7 @@ record Work(
         long density,
         boolean exactlyOnce,
         long warmUp,
-        long rows)
+        long measured)
         implements java.io.Serializable {
     static Work of(String[] arguments) {
         Map<String, String> given = new HashMap<>();
@@ -30,7 +30,7 @@ record Work(
                 Long.parseLong(given.get("density")),
                 given.get("guarantee").equals("exactly-once"),
                 Long.parseLong(given.get("warmUp")),
-                Long.parseLong(given.get("rows")));
+                Long.parseLong(given.get("measured")));
     }
 
     boolean sessions() {
