@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -61,6 +62,8 @@ def families(works: Sequence[Work]) -> list[list[Work]]:
 
 def main() -> int:
     """Run, print and write; 1 if a pair has no ratio."""
+    # Peers that stand still outlive this process unless it unwinds.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
     given = arguments()
     console = Console(width=150)
     works, alone = chosen(given.quick, given.works)

@@ -14,11 +14,15 @@ from benchmarks import feed
 from benchmarks.local import local_session
 from benchmarks.peers.micro_batches import Dialect, results, run_epochs
 from benchmarks.report import Results, emit
+from benchmarks.run import MANY_KEYS
 from benchmarks.work import Work
 
 DIALECT = Dialect(lambda rows: rows.withWatermark("ts", "0 seconds"), F.window, F.session_window, F)
 WARM_UP = 15
 MEASURED = 8
+FEW_WARM_UP = 5
+FEW_MEASURED = 2
+"""With many keys an epoch writes millions of rows of state: fewer are longer, and better for Spark."""
 
 
 def prefix(work: Work) -> Work:
@@ -29,8 +33,9 @@ def prefix(work: Work) -> Work:
     if work.steps <= 1 or work.shape == "sessions":
         return work
     rows = work.density * 12 // 10 if work.shape == "windows" else work.density * 4
-    runs = -(-rows // feed.RUN // (WARM_UP + MEASURED - 1))
-    return dataclasses.replace(work, batch=runs * feed.RUN, warm_up=WARM_UP, measured=MEASURED)
+    warm_up, measured = (FEW_WARM_UP, FEW_MEASURED) if work.keys >= MANY_KEYS else (WARM_UP, MEASURED)
+    runs = -(-rows // feed.RUN // (warm_up + measured - 1))
+    return dataclasses.replace(work, batch=runs * feed.RUN, warm_up=warm_up, measured=measured)
 
 
 def measure(work: Work, home: Path) -> Results:
