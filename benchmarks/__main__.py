@@ -98,7 +98,7 @@ def main() -> int:
         # matplotlib is an extra that only the picture needs.
         from benchmarks.plot import draw  # noqa: PLC0415
 
-        draw(ratios, RESULTS / "latest.png")
+        draw(write(ratios, file), RESULTS / "latest.png")
     return int(any(pair.wrong is not None for pair in ratios))
 
 

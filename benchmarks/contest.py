@@ -58,7 +58,9 @@ class Contest:
     def run(self, rounds: int) -> list[Ratio]:
         """Let all take turns for so many rounds; one that fails is not tried again. One ratio for each goal."""
         goals = [(work, name) for work in self._works for name in ("sparkjet", *(goal.other for goal in work.goals))]
-        sides = {side(work, name): work_behind(work, name) for work, name in goals}
+        sides: dict[Side, Work] = {}
+        for work, name in goals:
+            sides.setdefault(side(work, name), work_behind(work, name))
         with ExitStack() as stack:
             for _ in range(rounds):
                 for key, work in sides.items():

@@ -8,8 +8,8 @@ import sys
 from pyspark.sql import SparkSession
 
 
-def local_session(cores: int = 2) -> SparkSession:
-    """So many cores of this machine, everything on the loopback address."""
+def local_session(cores: int = 2, memory: str = "4g") -> SparkSession:
+    """So many cores of this machine and so much heap, everything on the loopback address."""
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     # Workers run this interpreter, which has the packages, not the first python3 of the PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -18,7 +18,7 @@ def local_session(cores: int = 2) -> SparkSession:
         .appName("sparkjet-benchmark")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.memory", "4g")
+        .config("spark.driver.memory", memory)
         .config("spark.python.sql.dataFrameDebugging.enabled", "false")
         .config("spark.ui.enabled", "false")
         # Benchmarks suspend it for minutes, after which it must not take itself for lost.

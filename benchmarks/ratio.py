@@ -56,23 +56,37 @@ class Ratio:
         return self.median is not None and self.median >= self.goal.at_least
 
 
-def write(ratios: list[Ratio], file: Path) -> None:
-    """Write the ratios as JSON: one entry a work, medians by peer, in the order of the works."""
-    entries = []
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """A work in the file of figures: medians by peer, goals, and whether all are met; the rest is in ``ratios``."""
+
+    id: str
+    work: str
+    ratio_to: dict[str, float | None]
+    goal: dict[str, float]
+    met: bool
+    ratios: list[Ratio]
+
+    @classmethod
+    def of(cls, ratios: list[Ratio]) -> Entry:
+        """The entry of a work's ratios."""
+        return cls(
+            id=ratios[0].id,
+            work=ratios[0].what,
+            ratio_to={ratio.goal.other: ratio.median for ratio in ratios},
+            goal={ratio.goal.other: ratio.goal.at_least for ratio in ratios},
+            met=all(ratio.met for ratio in ratios),
+            ratios=ratios,
+        )
+
+
+def write(ratios: list[Ratio], file: Path) -> list[Ratio]:
+    """Write ratios as JSON, one entry a work; works that only the file has stay in it. All that it has now."""
+    old = msgspec.json.decode(file.read_bytes(), type=list[Entry]) if file.exists() else []
+    works = {entry.id: entry.ratios for entry in old}
     for name in dict.fromkeys(ratio.id for ratio in ratios):
-        own = [ratio for ratio in ratios if ratio.id == name]
-        entry = {
-            "id": name,
-            "work": own[0].what,
-            "ratio_to": {ratio.goal.other: ratio.median for ratio in own},
-            "goal": {ratio.goal.other: ratio.goal.at_least for ratio in own},
-            "met": all(ratio.met for ratio in own),
-            "rounds": {ratio.goal.other: ratio.rounds for ratio in own if ratio.median is not None},
-            "rows_per_second": {"sparkjet": own[0].ours, **{ratio.goal.other: ratio.theirs for ratio in own}},
-            "wrong": {ratio.goal.other: ratio.wrong for ratio in own if ratio.wrong is not None},
-        }
-        entries.append(entry)
-    save(entries, file)
+        works[name] = [ratio for ratio in ratios if ratio.id == name]
+    save([Entry.of(own) for own in works.values()], file)
+    return [ratio for own in works.values() for ratio in own]
 
 
 def save(found: object, file: Path) -> None:

@@ -40,14 +40,15 @@ LENGTHS = {
 }
 """Peers outside Spark, by what they take about ten seconds for; the others' epochs are counted."""
 MANY_KEYS = 50_000
-"""From so many keys on, Jet's and Flink's stretches are shorter: it is results that take their time."""
+LONG_STEPS = 300
+"""From so many keys or steps on, Jet's and Flink's stretches are shorter: it is results that take their time."""
 SHORT = {"jet": Length(60_000_000, 10_000_000), "flink": Length(8_000_000, 8_000_000)}
 
 
 def length(peer: str, work: Work) -> Length:
     """How many rows a peer takes."""
-    many = peer in SHORT and work.keys >= MANY_KEYS and work.shape == "windows"
-    return SHORT[peer] if many else LENGTHS[peer]
+    many = work.keys >= MANY_KEYS or work.steps >= LONG_STEPS
+    return SHORT[peer] if many and peer in SHORT and work.shape == "windows" else LENGTHS[peer]
 
 
 def start(peer: str, work: Work) -> PeerProcess:

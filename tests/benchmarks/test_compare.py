@@ -108,10 +108,20 @@ def test_ratios_are_paired_by_round_while_engines_take_turns(tmp_path: Path) -> 
     assert asked[6:9] == ["no sparkjet", "no jet", "no spark"]
     assert [pair.rounds for pair in ratios] == [(0.5, 0.5), (1.0, 1.0)]
     assert [pair.met for pair in ratios] == [True, False]
-    ratio.write(ratios, tmp_path / "latest.json")
-    (entry,) = json.loads((tmp_path / "latest.json").read_text())
+    file = tmp_path / "latest.json"
+    assert ratio.write(ratios, file) == ratios
+    (entry,) = json.loads(file.read_text())
     assert entry["ratio_to"] == {"jet": 0.5, "spark": 1.0}
     assert entry["met"] is False
+
+
+def test_a_run_of_some_works_leaves_the_figures_of_the_others(tmp_path: Path) -> None:
+    file = tmp_path / "latest.json"
+    first, second = (contest(dataclasses.replace(WORK, id=name)) for name in ("A", "B"))
+    ratio.write(first + second, file)
+    again = contest(dataclasses.replace(WORK, id="A"), jet={"fails": True})
+    assert ratio.write(again, file) == again + second
+    assert [entry["met"] for entry in json.loads(file.read_text())] == [False, False]
 
 
 def test_a_wrong_result_leaves_no_ratio_for_that_pair() -> None:
