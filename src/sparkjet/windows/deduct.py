@@ -10,6 +10,7 @@ from pyspark.sql.window import Window
 
 from sparkjet.windows.accumulators import ROW_COUNT, Accumulators
 from sparkjet.windows.constants import constant
+from sparkjet.windows.running import Running
 from sparkjet.windows.segments import hold, release
 from sparkjet.windows.spans import ClosingRange, windows_of
 
@@ -32,6 +33,7 @@ class DeductPath:
         self._window = window
         self._keys = tuple(keys)
         self._accumulators = accumulators
+        self._cumulative = Running(accumulators)
         self._running: DataFrame | None = None
         self._backing: DataFrame | None = None
         self._garbage: list[DataFrame] = []
@@ -56,7 +58,7 @@ class DeductPath:
         changes = entering.select(*keys, "low", *self._accumulators.fields).unionByName(leaving)
         if known is not None:
             changes = changes.unionByName(known)
-        points = self._accumulators.running(self._accumulators.group(changes, *keys, "low"), keys, "low")
+        points = self._cumulative.of_rows(self._accumulators.group(changes, *keys, "low"), keys, "low")
         following = F.lead("low").over(Window.partitionBy(*keys).orderBy("low"))
         spans = (
             points.withColumn("next", following)

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.window import Window
 
 from sparkjet.windows.accumulators import Accumulators
 from sparkjet.windows.constants import constant
+from sparkjet.windows.running import Running
 from sparkjet.windows.segments import hold, release
 from sparkjet.windows.spans import ClosingRange, windows_of
 
@@ -47,6 +49,7 @@ class StacksPath:
         self._window = window
         self._keys = tuple(keys)
         self._accumulators = accumulators
+        self._cumulative = Running(accumulators)
         self._suffixes: _View | None = None
         self._prefixes: _View | None = None
         self._garbage: list[DataFrame] = []
@@ -61,28 +64,26 @@ class StacksPath:
         current = None if closing.after is None else self._block_start(closing.after)
         next_block = self._block_start(closing.upto)
         live = self._prefixes
-        spans: list[DataFrame] = []
+        # After a restore both stacks are computed from the frames again.
+        floor = current if live is not None or current is None else current - size
+        if live is None:
+            items = self._select(frames, closing, floor)
+        else:
+            items = self._select(frames, closing, closing.after).unionByName(self._blocked(live.rows))
+        prefixes = self._prefix_spans(items, closing).localCheckpoint(eager=False)
+        stacks = [prefixes]
+        suffixes = self._suffixes
+        if live is None or next_block != current:
+            block = F.col("block")
+            complete = self._select(frames, closing, floor).where(block < constant(next_block, block))
+            finished = self._suffix_spans(complete).localCheckpoint(eager=False)
+            stacks.append(finished)
+            newest = finished.where(block == constant(next_block - size, block))
+            suffixes = _View(self._spans(newest), finished)
+        spans = [self._spans(stack) for stack in stacks]
         if self._suffixes is not None:
             spans.append(self._suffixes.rows)
-        if live is not None and next_block == current:
-            items = self._select(frames, closing, closing.after).unionByName(live.rows)
-            prefixes = self._prefix_spans(self._lists(items), closing).localCheckpoint(eager=False)
-            spans.append(prefixes.select(*self._keys, "low", "high", *self._accumulators.fields))
-            self._replace(self._suffixes, self._open_prefixes(prefixes, next_block))
-        else:
-            floor = current if live is not None or current is None else current - size
-            lists = self._lists(self._select(frames, closing, floor)).localCheckpoint(eager=False)
-            block = F.col("block")
-            complete = lists.where(block < constant(next_block, block))
-            suffixes = self._suffix_spans(complete).localCheckpoint(eager=False)
-            prefixes = self._prefix_spans(lists, closing).localCheckpoint(eager=False)
-            self._garbage.append(lists)
-            spans += [
-                table.select(*self._keys, "low", "high", *self._accumulators.fields) for table in (suffixes, prefixes)
-            ]
-            newest = suffixes.where(block == constant(next_block - size, block))
-            finished = newest.select(*self._keys, "low", "high", *self._accumulators.fields)
-            self._replace(_View(finished, suffixes), self._open_prefixes(prefixes, next_block))
+        self._replace(suffixes, self._open_prefixes(prefixes, next_block))
         united = reduce(DataFrame.unionByName, spans)
         return windows_of(united, closing, self._keys, self._accumulators, unique=False)
 
@@ -100,51 +101,42 @@ class StacksPath:
         return end - (end - self._window.offset) % self._window.size
 
     def _select(self, frames: DataFrame, closing: ClosingRange, floor: int | None) -> DataFrame:
-        frame = F.col("frame")
-        chosen = frames.where(closing.within(frame, floor, closing.upto))
-        return self._accumulators.group(chosen, *self._keys, "frame")
+        """One row per key and frame, with the block that the frame is in."""
+        chosen = frames.where(closing.within(F.col("frame"), floor, closing.upto))
+        return self._blocked(self._accumulators.group(chosen, *self._keys, "frame"))
 
-    def _lists(self, frames: DataFrame) -> DataFrame:
-        """One row per key and block: its frames in ascending order, as an array of structs."""
+    def _blocked(self, frames: DataFrame) -> DataFrame:
         start = F.col("frame") - self._window.step
-        block = start - F.pmod(start - self._window.offset, F.lit(self._window.size))
-        items = self._accumulators.listed("frame").alias("items")
-        return frames.withColumn("block", block).groupBy(*self._keys, "block").agg(items)
+        return frames.withColumn("block", start - F.pmod(start - self._window.offset, F.lit(self._window.size)))
 
-    def _prefix_spans(self, lists: DataFrame, closing: ClosingRange) -> DataFrame:
-        def span(item: Column, index: Column) -> Column:
-            following = F.get(F.col("items"), index + 1)["frame"]
-            return self._span(item, item["frame"], F.coalesce(following - self._window.step, F.col("last")))
-
-        once = self._accumulators.once
-        scanned = once("prefixes", build=lambda: self._accumulators.scan(F.col("items"), "frame").alias("scanned"))
-        spans = once("prefix spans", build=lambda: F.explode(F.transform("scanned", span)).alias("span"))
+    def _prefix_spans(self, frames: DataFrame, closing: ClosingRange) -> DataFrame:
+        """From each frame of a block up to the next, all of the block's frames so far."""
+        prefixes = self._cumulative.of_rows(frames, (*self._keys, "block"), "frame")
         block = F.col("block")
-        last = F.least(block + self._window.size, constant(closing.upto, block)).alias("last")
-        return self._unfold(lists.select(*self._keys, "block", "items", last, scanned), spans)
+        last = F.least(block + self._window.size, constant(closing.upto, block))
+        high = F.coalesce(self._next("frame") - self._window.step, last)
+        return self._with_span(prefixes, F.col("frame"), high)
 
-    def _suffix_spans(self, lists: DataFrame) -> DataFrame:
+    def _suffix_spans(self, frames: DataFrame) -> DataFrame:
+        """From where each frame of a block is the first in a window up to its last window, all frames that follow."""
         size, step = self._window.size, self._window.step
+        suffixes = self._cumulative.of_rows(frames, (*self._keys, "block"), "frame", backwards=True)
+        low = F.coalesce(self._next("frame", backwards=True) + size, F.col("block") + size + step)
+        return self._with_span(suffixes, low, F.col("frame") + size - step).where("low <= high")
 
-        def span(item: Column, index: Column) -> Column:
-            before = F.when(index > 0, F.get(F.col("items"), index - 1)["frame"] + size)
-            return self._span(item, F.coalesce(before, F.col("block") + size + step), item["frame"] + size - step)
+    def _next(self, name: str, *, backwards: bool = False) -> Column:
+        def build() -> Column:
+            order = F.desc(name) if backwards else F.asc(name)
+            return F.lead(name).over(Window.partitionBy(*self._keys, "block").orderBy(order))
 
-        def backwards() -> Column:
-            return F.reverse(self._accumulators.scan(F.reverse(F.col("items")), "frame")).alias("scanned")
+        return self._accumulators.once("next", name, backwards, build=build)
 
-        scanned = self._accumulators.once("suffixes", build=backwards)
-        spans = self._accumulators.once(
-            "suffix spans", build=lambda: F.explode(F.transform("scanned", span)).alias("span")
-        )
-        return self._unfold(lists.select(*self._keys, "block", "items", scanned), spans).where("low <= high")
+    def _with_span(self, stack: DataFrame, low: Column, high: Column) -> DataFrame:
+        span = low.alias("low"), high.alias("high")
+        return stack.select(*self._keys, "block", "frame", *span, *self._accumulators.fields)
 
-    def _span(self, item: Column, low: Column, high: Column) -> Column:
-        fields = (item[name].alias(name) for name in ("frame", *self._accumulators.fields))
-        return F.struct(low.alias("low"), high.alias("high"), *fields)
-
-    def _unfold(self, scanned: DataFrame, spans: Column) -> DataFrame:
-        return scanned.select(*self._keys, "block", spans).select(*self._keys, "block", "span.*")
+    def _spans(self, stack: DataFrame) -> DataFrame:
+        return stack.select(*self._keys, "low", "high", *self._accumulators.fields)
 
     def _open_prefixes(self, prefixes: DataFrame, block: int) -> _View:
         """The newest prefix of each key in the block that goes on, as a frame to start from."""
