@@ -23,7 +23,7 @@ mpl.use("Agg")
 from matplotlib import pyplot as plt
 
 BATCHES = (1_000_000, 2_000_000, 4_000_000, 8_000_000, 32_000_000)
-T1 = dataclasses.replace(work_of("T1"), batch=2_000_000, warm_up=15, measured=8)
+T1 = dataclasses.replace(work_of("T1"), batch=2_000_000, warm_up=15)
 
 
 def epochs(batch: int) -> Work:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
-from pyspark.sql.window import Window
 
 from sparkjet.windows.accumulators import ROW_COUNT, Accumulators
 from sparkjet.windows.constants import constant
@@ -59,9 +58,8 @@ class DeductPath:
         if known is not None:
             changes = changes.unionByName(known)
         points = self._cumulative.of_rows(self._accumulators.group(changes, *keys, "low"), keys, "low")
-        following = F.lead("low").over(Window.partitionBy(*keys).orderBy("low"))
         spans = (
-            points.withColumn("next", following)
+            points.withColumn("next", self._cumulative.following(keys, "low"))
             .where(F.col(ROW_COUNT) > 0)
             .withColumn("high", F.coalesce(F.col("next") - closing.step, constant(closing.upto, F.col("low"))))
             .localCheckpoint(eager=False)

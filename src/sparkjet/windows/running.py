@@ -15,10 +15,11 @@ from sparkjet.windows.accumulators import ROW_COUNT, field_name
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+    from pyspark.sql.window import WindowSpec
 
     from sparkjet.windows.accumulators import Accumulators
 
-_PART = 64
+_CHUNK = 64
 """Elements that a scan appends one by one."""
 
 
@@ -52,6 +53,14 @@ class Running:
         scan = self._once("running", order, backwards, build=lambda: self._over_list(order, backwards))
         return lists.select(*keys, scan).select(*keys, F.explode("scanned").alias("item")).select(*keys, "item.*")
 
+    def following(self, keys: Sequence[str], order: str, *, backwards: bool = False) -> Column:
+        """What the next row of the same key has in ``order``, NULL where there is none."""
+
+        def build() -> Column:
+            return F.lead(order).over(_ordered(keys, order, backwards))
+
+        return self._once("following", order, backwards, *keys, build=build)
+
     def _fits_windows(self, partials: DataFrame, keys: Sequence[str], order: str) -> bool:
         """Whether Spark takes every ``combine_group`` as a window function: it is one aggregate function, not more."""
         operations = [operation for _, operation in self._accumulators.results]
@@ -69,8 +78,7 @@ class Running:
 
     def _over_windows(self, keys: Sequence[str], order: str, backwards: bool) -> dict[str, Column]:
         # Not a frame to the end of the key, which Spark computes anew for each row.
-        ordered = Window.partitionBy(*keys).orderBy(F.desc(order) if backwards else F.asc(order))
-        window = ordered.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+        window = _ordered(keys, order, backwards).rowsBetween(Window.unboundedPreceding, Window.currentRow)
         columns = {ROW_COUNT: F.sum(ROW_COUNT).over(window)}
         for position, (_, operation) in enumerate(self._accumulators.results):
             assert operation.combine_group is not None  # noqa: S101 - `_fits_windows` has seen to it
@@ -93,7 +101,7 @@ class Running:
 
         The field ``carried`` stays that of element i.
         """
-        native = self._scanned(items, carried)
+        native = self._combined(items, carried)
         own: dict[int, Column] = {}
         for position, (_, operation) in enumerate(self._accumulators.results):
             if operation.scan is not None:
@@ -113,22 +121,22 @@ class Running:
 
         return F.transform(zipped, united)
 
-    def _scanned(self, items: Column, carried: str) -> Column:
-        """A scan with ``combine``, part by part: Spark copies an array to append to it, which is quadratic."""
+    def _combined(self, items: Column, carried: str) -> Column:
+        """A scan with ``combine``, chunk by chunk: Spark copies an array to append to it, which is quadratic."""
 
         def append(done: Column, item: Column) -> Column:
             return F.concat(done, F.array(self._merge(F.element_at(done, -1), item, carried)))
 
         def scanned(number: Column) -> Column:
-            part = F.slice(items, number * _PART + 1, _PART)
-            return F.aggregate(F.slice(part, 2, _PART), F.slice(part, 1, 1), append)
+            chunk = F.slice(items, number * _CHUNK + 1, _CHUNK)
+            return F.aggregate(F.slice(chunk, 2, _CHUNK), F.slice(chunk, 1, 1), append)
 
-        def go_on(done: Column, part: Column) -> Column:
+        def go_on(done: Column, chunk: Column) -> Column:
             last = F.element_at(done, -1)
-            return F.concat(done, F.transform(part, lambda item: self._merge(last, item, carried)))
+            return F.concat(done, F.transform(chunk, lambda item: self._merge(last, item, carried)))
 
-        parts = F.transform(F.sequence(F.lit(0), F.floor((F.size(items) - 1) / _PART).cast("int")), scanned)
-        return F.aggregate(F.slice(parts, 2, F.size(items)), F.element_at(parts, 1), go_on)
+        chunks = F.transform(F.sequence(F.lit(0), F.floor((F.size(items) - 1) / _CHUNK).cast("int")), scanned)
+        return F.aggregate(F.slice(chunks, 2, F.size(items)), F.element_at(chunks, 1), go_on)
 
     def _merge(self, left: Column, right: Column, carried: str) -> Column:
         """The struct ``right`` with its accumulators combined with those of ``left``; not those that have a scan."""
@@ -152,6 +160,10 @@ class Running:
     def _part(self, position: int, struct: Column) -> Column:
         """One operation's fields of a struct, as a struct under their own names."""
         return F.struct(*(column.alias(field) for field, column in self._accumulators.inside(position, struct).items()))
+
+
+def _ordered(keys: Sequence[str], order: str, backwards: bool) -> WindowSpec:
+    return Window.partitionBy(*keys).orderBy(F.desc(order) if backwards else F.asc(order))
 
 
 def _has_map(found: DataType) -> bool:

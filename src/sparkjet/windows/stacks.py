@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.window import Window
 
 from sparkjet.windows.accumulators import Accumulators
 from sparkjet.windows.constants import constant
@@ -111,25 +110,21 @@ class StacksPath:
 
     def _prefix_spans(self, frames: DataFrame, closing: ClosingRange) -> DataFrame:
         """From each frame of a block up to the next, all of the block's frames so far."""
-        prefixes = self._cumulative.of_rows(frames, (*self._keys, "block"), "frame")
+        keys = (*self._keys, "block")
+        prefixes = self._cumulative.of_rows(frames, keys, "frame")
         block = F.col("block")
         last = F.least(block + self._window.size, constant(closing.upto, block))
-        high = F.coalesce(self._next("frame") - self._window.step, last)
+        high = F.coalesce(self._cumulative.following(keys, "frame") - self._window.step, last)
         return self._with_span(prefixes, F.col("frame"), high)
 
     def _suffix_spans(self, frames: DataFrame) -> DataFrame:
         """From where each frame of a block is the first in a window up to its last window, all frames that follow."""
         size, step = self._window.size, self._window.step
-        suffixes = self._cumulative.of_rows(frames, (*self._keys, "block"), "frame", backwards=True)
-        low = F.coalesce(self._next("frame", backwards=True) + size, F.col("block") + size + step)
+        keys = (*self._keys, "block")
+        suffixes = self._cumulative.of_rows(frames, keys, "frame", backwards=True)
+        earlier = self._cumulative.following(keys, "frame", backwards=True)
+        low = F.coalesce(earlier + size, F.col("block") + size + step)
         return self._with_span(suffixes, low, F.col("frame") + size - step).where("low <= high")
-
-    def _next(self, name: str, *, backwards: bool = False) -> Column:
-        def build() -> Column:
-            order = F.desc(name) if backwards else F.asc(name)
-            return F.lead(name).over(Window.partitionBy(*self._keys, "block").orderBy(order))
-
-        return self._accumulators.once("next", name, backwards, build=build)
 
     def _with_span(self, stack: DataFrame, low: Column, high: Column) -> DataFrame:
         span = low.alias("low"), high.alias("high")
