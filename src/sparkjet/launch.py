@@ -14,6 +14,7 @@ from sparkjet.engine.log import RecordLog
 from sparkjet.engine.outputs import Outputs
 from sparkjet.engine.parts import Parts, configure
 from sparkjet.engine.recovery import recover
+from sparkjet.paths import PLAIN_FILES
 from sparkjet.query import StreamingQuery
 from sparkjet.sinks.outbox import OutboxSink
 from sparkjet.sinks.protocol import Guarantee
@@ -25,8 +26,12 @@ if TYPE_CHECKING:
     from sparkjet.engine.plan import Plan
     from sparkjet.engine.steps import StepListener
 
-_LOG_FILES = "spark.sql.streaming.checkpointFileManagerClass"
-_BY_FILE_SYSTEM = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+_LOG_FILES = {
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+    **PLAIN_FILES,
+}
 
 
 @dataclass(frozen=True)
@@ -107,12 +112,14 @@ def _plain_logs(session: SparkSession) -> Iterator[None]:
     buys, a rename that refuses to overwrite, protects a log that two drivers share. These logs are of one run alone,
     and made anew from the record at each start.
     """
-    before = session.conf.get(_LOG_FILES, None)
-    session.conf.set(_LOG_FILES, _BY_FILE_SYSTEM)
+    before: dict[str, str | None] = {name: session.conf.get(name, None) for name in _LOG_FILES}
+    for name, value in _LOG_FILES.items():
+        session.conf.set(name, value)
     try:
         yield
     finally:
-        if before is None:
-            session.conf.unset(_LOG_FILES)
-        else:
-            session.conf.set(_LOG_FILES, before)
+        for name, old in before.items():
+            if old is None:
+                session.conf.unset(name)
+            else:
+                session.conf.set(name, old)

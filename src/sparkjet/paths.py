@@ -8,8 +8,15 @@ from urllib.parse import unquote, urlsplit
 
 from sparkjet.errors import AnalysisError
 
-UNMARKED = {"mapreduce.fileoutputcommitter.marksuccessfuljobs": "false"}
-"""Options of Spark's writer into a directory of ours: nobody reads ``_SUCCESS``, which costs a process or two."""
+PLAIN_FILES = {
+    "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "fs.file.impl.disable.cache": "true",
+}
+"""Hadoop's settings for local files without a ``.crc`` beside each: to make one takes a process (``chmod``)."""
+WRITING = {"mapreduce.fileoutputcommitter.marksuccessfuljobs": "false", **PLAIN_FILES}
+"""Options of Spark's writer into a directory of ours: nobody reads ``_SUCCESS`` or a ``.crc``."""
+CHECKING = {"parquet.page.verify-checksum.enabled": "true"}
+"""Options of Spark's reader for Parquet that was written so: its pages have checksums of their own."""
 
 
 def local_path(location: str, option: str) -> Path:

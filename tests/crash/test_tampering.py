@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyarrow import parquet
 
 from sparkjet import RecoveryError, Step, read_files
 from tests.crash.conftest import WHOLE
@@ -157,8 +158,18 @@ def test_a_delta_with_fewer_rows_than_recorded_is_refused(spark: SparkSession, h
     rows = spark.read.parquet(f"file:{path}").limit(1).coalesce(1)
     rows.write.parquet(f"file:{half_done.root}/shorter")
     shutil.copy(next((half_done.root / "shorter").glob("part-*")), path)
-    path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
     with pytest.raises(RecoveryError, match=rf"{path.parent.name} should hold \d+ entries"):
+        SUMS.run(spark, half_done)
+
+
+def test_a_delta_with_a_flipped_bit_is_refused(spark: SparkSession, half_done: Place) -> None:
+    path = _delta(half_done)
+    column = parquet.read_metadata(path).row_group(0).column(0)
+    content = bytearray(path.read_bytes())
+    # The end of the first column's last page: a value, which nothing but a checksum protects.
+    content[(column.dictionary_page_offset or column.data_page_offset) + column.total_compressed_size - 1] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(RecoveryError, match=re.escape(path.parent.name)):
         SUMS.run(spark, half_done)
 
 

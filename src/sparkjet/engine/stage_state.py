@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 SMALL = 10_000
 """Partial rows of a delta that one task writes."""
+UNREADABLE = "FAILED_READ_FILE"
+"""Spark's name for a file that does not hold what it should, by its checksums too."""
 
 
 @dataclass
@@ -113,7 +115,16 @@ class StageState:
 
     def _load(self, delta: Delta, session: SparkSession, store: SnapshotStore) -> Segment:
         partials = self.operator.partitioned(store.read_delta(session, delta))
-        found = partials.count()
+        try:
+            found = partials.count()
+        except Exception as error:
+            if UNREADABLE not in str(error):
+                raise
+            message = (
+                f"Delta {delta.name} cannot be read: the snapshot is damaged. "
+                "Bring the files back, or start anew with another checkpointLocation."
+            )
+            raise RecoveryError(message) from error
         if found != delta.rows:
             message = (
                 f"Delta {delta.name} should hold {delta.rows} entries, but {found} were found: the snapshot is "

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, MapType, StructType
 
 from sparkjet.errors import AnalysisError, LostTransactionError
-from sparkjet.paths import UNMARKED, check_put_if_absent, spark_uri, sync_directory, sync_file
+from sparkjet.paths import WRITING, check_put_if_absent, spark_uri, sync_directory, sync_file
 from sparkjet.sinks.manifest import HIDDEN, Manifest, ManifestEntry
 from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
 
@@ -74,7 +74,7 @@ class FilesSink:
         staging = self._staging(transaction.query, transaction.sink) / str(transaction)
         counted = Observation()
         writer = rows.observe(counted, F.count(F.lit(1)).alias("rows")).write.mode("errorifexists")
-        writer = writer.format(self.file_format).options(**UNMARKED).options(**self.options)
+        writer = writer.format(self.file_format).options(**WRITING).options(**self.options)
         if self.partition_by:
             writer = writer.partitionBy(*self.partition_by)
         writer.save(spark_uri(staging))

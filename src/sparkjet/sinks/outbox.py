@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
-from sparkjet.paths import UNMARKED, spark_uri, sync_directory, sync_file
+from sparkjet.paths import CHECKING, WRITING, spark_uri, sync_directory, sync_file
 from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class OutboxSink(ABC):
     def deliver(self, box: Path, handle: Handle) -> None:
         """Hand over the files of an epoch; a sink that does not want a DataFrame of them overrides this."""
         assert self._session is not None  # noqa: S101 - attach() comes first
-        self.publish(self._session.read.parquet(spark_uri(box)), handle["epoch"])
+        self.publish(self._session.read.options(**CHECKING).parquet(spark_uri(box)), handle["epoch"])
 
     def check(self, schema: StructType) -> None:  # noqa: B027 - most have nothing to check
         """See :meth:`Sink.check`."""
@@ -53,7 +53,7 @@ class OutboxSink(ABC):
         """See :meth:`Sink.prepare`."""
         box = self._box(transaction.sink, str(transaction))
         counted = Observation()
-        rows.observe(counted, F.count(F.lit(1)).alias("rows")).write.options(**UNMARKED).parquet(spark_uri(box))
+        rows.observe(counted, F.count(F.lit(1)).alias("rows")).write.options(**WRITING).parquet(spark_uri(box))
         if not counted.get.get("rows"):
             shutil.rmtree(box)
             return None

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sparkjet.errors import RecoveryError
-from sparkjet.paths import UNMARKED, check_put_if_absent, put_if_absent, spark_uri, sync_directory, sync_file
+from sparkjet.paths import CHECKING, WRITING, check_put_if_absent, put_if_absent, spark_uri, sync_directory, sync_file
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -60,7 +60,7 @@ class DirectoryStore:
     def write_delta(self, name: str, partials: DataFrame) -> list[str]:
         """See :meth:`SnapshotStore.write_delta`."""
         directory = self._state / name
-        partials.write.mode("errorifexists").options(**UNMARKED).parquet(spark_uri(directory))
+        partials.write.mode("errorifexists").options(**WRITING).parquet(spark_uri(directory))
         files = sorted(path.name for path in directory.glob("part-*"))
         for file in files:
             sync_file(directory / file)
@@ -78,7 +78,7 @@ class DirectoryStore:
                 f"the first: {missing[0]}. Bring the files back, or start anew with another checkpointLocation."
             )
             raise RecoveryError(message)
-        return session.read.parquet(*(spark_uri(path) for path in paths))
+        return session.read.options(**CHECKING).parquet(*(spark_uri(path) for path in paths))
 
     def put_blob(self, name: str, content: bytes) -> None:
         """See :meth:`SnapshotStore.put_blob`."""
