@@ -11,6 +11,9 @@ from pyspark.sql import functions as F
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+FEWEST = 5
+"""Segments that are merged at once at least."""
+
 
 @dataclass(frozen=True)
 class SegmentStatistics:
@@ -69,7 +72,8 @@ def mergeable(segments: Sequence[Segment]) -> int:
     """How many of the newest segments to merge into one, so that there are only about log2(rows) of them.
 
     As in a log-structured merge tree a segment is merged once something of half its size or more has come after
-    it: each partial row is copied a logarithmic number of times, and a window reads few segments.
+    it: each partial row is copied a logarithmic number of times, and a window reads few segments. They wait until
+    there are ``FEWEST``, since a merge of small ones costs what it takes to run it, and a small one hardly anything.
     """
     total, count = 0, 0
     for segment in reversed(segments):
@@ -77,4 +81,4 @@ def mergeable(segments: Sequence[Segment]) -> int:
             break
         total += segment.statistics.rows
         count += 1
-    return count if count > 1 else 0
+    return count if count >= FEWEST else 0
