@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from pyspark.sql import functions as F
@@ -40,6 +41,10 @@ class Once:
         if name not in self._built:
             self._built[name] = build()
         return cast("T", self._built[name])
+
+    def columns(self, *names: str) -> list[Column]:
+        """Columns by name: Python needs three calls to the JVM to make one of a name."""
+        return [self("column", name, build=partial(F.col, name)) for name in names]
 
 
 def quoted(name: str) -> str:

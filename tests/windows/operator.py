@@ -46,8 +46,8 @@ class OperatorRun:
         self._epoch += 1
         events = self._spark.createDataFrame([(e.key, e.time, e.value) for e in batch.events], SCHEMA)
         framed = events.withColumn("frame", operator.frame_of(F.col("time")))
-        self.late += framed.where(operator.is_late(F.col("time"))).count()
-        accepted = framed.where(~operator.is_late(F.col("time")))
+        self.late += framed.where(operator.is_late("time")).count()
+        accepted = framed.where(~operator.is_late("time"))
         grouped = accepted.groupBy(F.col("key").alias("key0"), "frame", F.lit(0).alias("verdict"))
         table = operator.partitioned(grouped.agg(*Accumulators.aggregations(self._results)))
         outcome = Aggregation(table, SegmentStatistics.measure(table))

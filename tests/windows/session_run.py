@@ -56,7 +56,7 @@ class SessionRun:
         """Stage 1 of an epoch."""
         operator = self.operator
         events = self._session.createDataFrame([(e.key, e.time, e.value) for e in batch.events], SCHEMA)
-        judged = events.withColumn("late", operator.is_late(F.col("time")))
+        judged = events.withColumn("late", operator.is_late("time"))
         self.late += judged.where("late").count()
         grouped = judged.where("NOT late").groupBy("key", operator.frame_of(F.col("time")).alias("frame"))
         bounds = [column.alias(name) for name, column in operator.bounds(F.col("time")).items()]

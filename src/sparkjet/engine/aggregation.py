@@ -130,9 +130,8 @@ def aggregate(
 
 def _count(outcome: Aggregation, stage: Stage, seen: Seen) -> None:
     # From the aggregated table: an accumulator or an observation counts the rows of a retried task twice.
-    totals = outcome.table.groupBy(*stage.labels).agg(
-        F.count(F.lit(1)), F.min("frame"), F.max("frame"), F.sum("row_count"), F.max("highest")
-    )
+    labels, sums = stage.totals
+    totals = outcome.table.groupBy(*labels).agg(*sums)
     for verdict, *named, rows, low, high, events, highest in totals.collect():
         substream = named[0] if named else ONLY_SUBSTREAM
         if verdict == Verdict.ACCEPTED:

@@ -161,7 +161,7 @@ class Stage:
 
     def judged(self, rows: DataFrame, operator: WindowOperator) -> DataFrame:
         """Rows that have gone through the user's transformations, with why they are dropped, if so."""
-        reason = F.when(F.col(TIME).isNull(), NULL_TIMESTAMP).when(operator.is_late(F.col(TIME)), LATE)
+        reason = F.when(F.col(TIME).isNull(), NULL_TIMESTAMP).when(operator.is_late(TIME), LATE)
         return rows.withColumn(DROPPED, reason)
 
     def partials(self, judged: DataFrame, operator: WindowOperator, seen: Seen) -> DataFrame:
@@ -208,6 +208,12 @@ class Stage:
         bounds = [column.alias(name) for name, column in operator.bounds(F.col(TIME)).items()]
         aggregations = Accumulators.aggregations(self.accumulators.results)
         return [F.max(HIGHEST).alias("highest"), *bounds, *aggregations]
+
+    @cached_property
+    def totals(self) -> tuple[list[Column], list[Column]]:
+        """Of :meth:`partials`: labels to group by; their rows, least and greatest frame, events and highest time."""
+        frames = F.min("frame"), F.max("frame")
+        return [F.col(name) for name in self.labels], [F.count(F.lit(1)), *frames, F.sum("row_count"), F.max("highest")]
 
     def _named(self, keys: list[Column]) -> list[tuple[str, Column]]:
         return list(zip(self.key_names, keys, strict=True))

@@ -83,7 +83,9 @@ class Accumulators:
         """
         extra = beside or {}
         native = self.once("combined", build=self._combined)
-        grouped = partials.groupBy(*by).agg(*(column.alias(name) for name, column in extra.items()), *native)
+        grouped = partials.groupBy(*self.once.columns(*by)).agg(
+            *(column.alias(name) for name, column in extra.items()), *native
+        )
         folds = self.once("folds", build=self._folds)
         if not folds:
             return grouped

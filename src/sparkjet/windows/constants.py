@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
-
-
-def constant(value: int, beside: Column) -> Column:
-    """A long that differs from epoch to epoch; null where ``beside``, a long of the same row, is null.
+def constant(value: int, beside: str) -> str:
+    """SQL of a long that differs from epoch to epoch; null where ``beside``, a column of longs, is null.
 
     A literal would stand in the generated code: Spark would compile it, and Java warm it up, anew in every epoch,
     which costs more than running it. An array is handed to the code as data, and an index that depends on the row
     keeps the optimizer from making a literal of its element.
+
+    >>> constant(60, "frame")
+    'get(array(60L), cast(frame - frame as int))'
     """
-    return F.get(F.expr(f"array({value}L)"), (beside - beside).cast("int"))
+    return f"get(array({value}L), cast({beside} - {beside} as int))"

@@ -49,27 +49,26 @@ class DeductPath:
         known = self._running
         floor = closing.after if closing.after is None or known is not None else closing.after - size
         leave_floor = None if closing.after is None else closing.after - size
-        frame = F.col("frame")
-        entering = frames.where(closing.within(frame, floor, closing.upto)).withColumnRenamed("frame", "low")
-        leaving = self._accumulators.negated(
-            frames.where(closing.within(frame, leave_floor, closing.upto - size))
-        ).select(*keys, (frame + size).alias("low"), *self._accumulators.fields)
-        changes = entering.select(*keys, "low", *self._accumulators.fields).unionByName(leaving)
+        named, fields = self._accumulators.once.columns, self._accumulators.fields
+        low = F.expr("frame AS low")
+        entering = frames.where(closing.within(floor, closing.upto)).select(*named(*keys), low, *named(*fields))
+        left = frames.where(closing.within(leave_floor, closing.upto - size))
+        gone = F.expr(f"frame + {size}L AS low")
+        leaving = self._accumulators.negated(left).select(*named(*keys), gone, *named(*fields))
+        changes = entering.unionByName(leaving)
         if known is not None:
             changes = changes.unionByName(known)
         points = self._cumulative.of_rows(self._accumulators.group(changes, *keys, "low"), keys, "low")
         spans = (
             points.withColumn("next", self._cumulative.following(keys, "low"))
-            .where(F.col(ROW_COUNT) > 0)
-            .withColumn("high", F.coalesce(F.col("next") - closing.step, constant(closing.upto, F.col("low"))))
+            .where(f"{ROW_COUNT} > 0")
+            .withColumn("high", F.expr(f"coalesce(next - {closing.step}L, {constant(closing.upto, 'low')})"))
             .localCheckpoint(eager=False)
         )
         self.forget()
         self._backing = spans
         latest = spans.where("next IS NULL")
-        self._running = latest.select(
-            *keys, constant(closing.upto, F.col("low")).alias("low"), *self._accumulators.fields
-        )
+        self._running = latest.select(*named(*keys), F.expr(f"{constant(closing.upto, 'low')} AS low"), *named(*fields))
         return windows_of(spans, closing, keys, self._accumulators, unique=True)
 
     def release(self) -> None:

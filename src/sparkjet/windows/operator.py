@@ -55,8 +55,8 @@ class WindowOperator(Protocol):
         """Aggregate Columns, beside those of the accumulators, that the partial rows of this operator have."""
         ...
 
-    def is_late(self, time: Column) -> Column:
-        """Whether a row of that time (microseconds) comes too late, judged by the last :meth:`close`."""
+    def is_late(self, time: str) -> Column:
+        """Whether a row comes too late by the column of that name (microseconds), judged by the last :meth:`close`."""
         ...
 
     def partitioned(self, partials: DataFrame) -> DataFrame:

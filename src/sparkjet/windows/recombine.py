@@ -32,13 +32,11 @@ class RecombinePath:
 
     def close(self, frames: DataFrame, closing: ClosingRange) -> DataFrame:
         """Accumulators of every key's windows in ``closing``; ``frames`` holds one row per key and frame or more."""
-        frame = F.col("frame")
         floor = None if closing.after is None else closing.after + closing.step - self._window.size
-        spans = frames.where(closing.within(frame, floor, closing.upto)).select(
-            *self._keys,
-            frame.alias("low"),
-            (frame + self._window.size - self._window.step).alias("high"),
-            *self._accumulators.fields,
+        named, longer = self._accumulators.once.columns, self._window.size - self._window.step
+        span = F.expr("frame AS low"), F.expr(f"frame + {longer}L AS high")
+        spans = frames.where(closing.within(floor, closing.upto)).select(
+            *named(*self._keys), *span, *named(*self._accumulators.fields)
         )
         return windows_of(spans, closing, self._keys, self._accumulators, unique=False)
 

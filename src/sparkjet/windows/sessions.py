@@ -86,9 +86,9 @@ class SessionWindows:
         last = F.max(time)
         return {"start": F.min(time), "end": F.when(last > MAX - self.gap, MAX).otherwise(last + self.gap)}
 
-    def is_late(self, time: Column) -> Column:
+    def is_late(self, time: str) -> Column:
         """Whether a time is below the watermark of the last :meth:`close`."""
-        return F.lit(False) if self.closed is None else boxed(time) < boxed(self.closed)
+        return F.lit(False) if self.closed is None else boxed(F.col(time)) < boxed(self.closed)
 
     def partitioned(self, partials: DataFrame) -> DataFrame:
         """Partial rows or stored rows, hash-partitioned by the keys, and held in memory once a job has read them."""

@@ -71,9 +71,12 @@ class SlidingWindows:
         """None: a frame says it all."""
         return {}
 
-    def is_late(self, time: Column) -> Column:
+    def is_late(self, time: str) -> Column:
         """Whether the first window of a time's frame has been emitted already."""
-        return F.lit(False) if self.closed is None else self.frame_of(time) <= constant(self.closed, time)
+        if self.closed is None:
+            return F.lit(False)
+        frame = self.accumulators.once("frame of", time, build=lambda: self.frame_of(F.col(time)))
+        return frame <= F.expr(constant(self.closed, time))
 
     def append(self, segment: Segment) -> None:
         """Take the partial rows of an epoch, merging the newest segments when it is time."""
@@ -84,8 +87,7 @@ class SlidingWindows:
         united = reduce(DataFrame.unionByName, [each.partials for each in self.segments[-count:]])
         live = united
         if self.closed is not None:
-            frame = F.col("frame")
-            live = united.where(frame > constant(self.closed - self.window.size, frame))
+            live = united.where(f"frame > {constant(self.closed - self.window.size, 'frame')}")
         merged = self.accumulators.group(live, *self.keys, "frame").localCheckpoint(eager=False)
         statistics = SegmentStatistics.measure(merged)
         self._garbage += self.segments[-count:]
@@ -124,8 +126,9 @@ class SlidingWindows:
         self.closed = upto if self.closed is None else max(self.closed, upto)
 
     def _finished(self, windows: DataFrame) -> DataFrame:
-        start = (F.col("end") - self.window.size).alias("start")
-        return windows.select(*self.keys, start, "end", *self.accumulators.finish())
+        once = self.accumulators.once
+        start = once("start", build=lambda: (F.col("end") - self.window.size).alias("start"))
+        return windows.select(*once.columns(*self.keys), start, *once.columns("end"), *self.accumulators.finish())
 
     def _drop_expired(self, upto: int) -> None:
         """Let go of segments that no later window needs.
@@ -187,7 +190,8 @@ class SlidingWindows:
 
     def partitioned(self, partials: DataFrame) -> DataFrame:
         """The partial rows hash-partitioned by the keys, and held in the executors once a job has read them."""
-        return partials.repartition(self.partitions, *self.keys).localCheckpoint(eager=False)
+        keys = self.accumulators.once.columns(*self.keys)
+        return partials.repartition(self.partitions, *keys).localCheckpoint(eager=False)
 
     def _frames(self) -> DataFrame:
         return reduce(DataFrame.unionByName, [segment.partials for segment in self.segments])

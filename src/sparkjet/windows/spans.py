@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from sparkjet.windows.constants import constant
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
     from sparkjet.windows.accumulators import Accumulators
 
@@ -27,18 +27,18 @@ class ClosingRange:
     upto: int
     step: int
 
-    def within(self, frame: Column, floor: int | None, upto: int) -> Column:
-        """Condition ``floor < frame <= upto``; None is no floor."""
-        below = frame <= constant(upto, frame)
-        return below if floor is None else below & (frame > constant(floor, frame))
+    @staticmethod
+    def within(floor: int | None, upto: int) -> str:
+        """SQL of ``floor < frame <= upto``; None is no floor."""
+        below = f"frame <= {constant(upto, 'frame')}"
+        return below if floor is None else f"{below} AND frame > {constant(floor, 'frame')}"
 
-    def ends(self) -> Column:
-        """Array of the window ends of a span inside this range, null where there are none."""
-        low, high = F.col("low"), F.col("high")
-        if self.after is not None:
-            low = F.greatest(low, constant(self.after + self.step, low))
-        high = F.least(high, constant(self.upto, high))
-        return F.when(low <= high, F.sequence(low, high, F.lit(self.step)))
+    @property
+    def ends(self) -> str:
+        """SQL of the array of the window ends of a span inside this range, null where there are none."""
+        low = "low" if self.after is None else f"greatest(low, {constant(self.after + self.step, 'low')})"
+        high = f"least(high, {constant(self.upto, 'high')})"
+        return f"CASE WHEN {low} <= {high} THEN sequence({low}, {high}, {self.step}L) END"
 
 
 def windows_of(
@@ -53,5 +53,7 @@ def windows_of(
         accumulators: The fields.
         unique: Whether no two spans of a key overlap, so that nothing is left to combine.
     """
-    exploded = spans.select(*keys, F.explode(closing.ends()).alias("end"), *accumulators.fields)
+    named = accumulators.once.columns
+    ends = F.expr(f"explode({closing.ends}) AS `end`")
+    exploded = spans.select(*named(*keys), ends, *named(*accumulators.fields))
     return exploded if unique else accumulators.group(exploded, *keys, "end")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
@@ -48,6 +48,7 @@ class StacksPath:
         self._window = window
         self._keys = tuple(keys)
         self._accumulators = accumulators
+        self._once = accumulators.once
         self._cumulative = Running(accumulators)
         self._suffixes: _View | None = None
         self._prefixes: _View | None = None
@@ -73,11 +74,10 @@ class StacksPath:
         stacks = [prefixes]
         suffixes = self._suffixes
         if live is None or next_block != current:
-            block = F.col("block")
-            complete = self._select(frames, closing, floor).where(block < constant(next_block, block))
+            complete = self._select(frames, closing, floor).where(f"block < {constant(next_block, 'block')}")
             finished = self._suffix_spans(complete).localCheckpoint(eager=False)
             stacks.append(finished)
-            newest = finished.where(block == constant(next_block - size, block))
+            newest = finished.where(f"block = {constant(next_block - size, 'block')}")
             suffixes = _View(self._spans(newest), finished)
         spans = [self._spans(stack) for stack in stacks]
         if self._suffixes is not None:
@@ -101,21 +101,26 @@ class StacksPath:
 
     def _select(self, frames: DataFrame, closing: ClosingRange, floor: int | None) -> DataFrame:
         """One row per key and frame, with the block that the frame is in."""
-        chosen = frames.where(closing.within(F.col("frame"), floor, closing.upto))
+        chosen = frames.where(closing.within(floor, closing.upto))
         return self._blocked(self._accumulators.group(chosen, *self._keys, "frame"))
 
     def _blocked(self, frames: DataFrame) -> DataFrame:
+        return frames.withColumn("block", self._once("block", build=self._block))
+
+    def _block(self) -> Column:
         start = F.col("frame") - self._window.step
-        return frames.withColumn("block", start - F.pmod(start - self._window.offset, F.lit(self._window.size)))
+        return start - F.pmod(start - self._window.offset, F.lit(self._window.size))
 
     def _prefix_spans(self, frames: DataFrame, closing: ClosingRange) -> DataFrame:
         """From each frame of a block up to the next, all of the block's frames so far."""
         keys = (*self._keys, "block")
         prefixes = self._cumulative.of_rows(frames, keys, "frame")
-        block = F.col("block")
-        last = F.least(block + self._window.size, constant(closing.upto, block))
-        high = F.coalesce(self._cumulative.following(keys, "frame") - self._window.step, last)
-        return self._with_span(prefixes, F.col("frame"), high)
+        last = F.expr(f"least(block + {self._window.size}L, {constant(closing.upto, 'block')})")
+        high = F.coalesce(self._once("before next", build=partial(self._before_next, keys)), last)
+        return self._with_span(prefixes, self._once.columns("frame")[0], high)
+
+    def _before_next(self, keys: Sequence[str]) -> Column:
+        return self._cumulative.following(keys, "frame") - self._window.step
 
     def _suffix_spans(self, frames: DataFrame) -> DataFrame:
         """From where each frame of a block is the first in a window up to its last window, all frames that follow."""
@@ -128,17 +133,22 @@ class StacksPath:
 
     def _with_span(self, stack: DataFrame, low: Column, high: Column) -> DataFrame:
         span = low.alias("low"), high.alias("high")
-        return stack.select(*self._keys, "block", "frame", *span, *self._accumulators.fields)
+        named = self._once.columns
+        return stack.select(*named(*self._keys, "block", "frame"), *span, *named(*self._accumulators.fields))
 
     def _spans(self, stack: DataFrame) -> DataFrame:
-        return stack.select(*self._keys, "low", "high", *self._accumulators.fields)
+        return stack.select(*self._once.columns(*self._keys, "low", "high", *self._accumulators.fields))
 
     def _open_prefixes(self, prefixes: DataFrame, block: int) -> _View:
         """The newest prefix of each key in the block that goes on, as a frame to start from."""
-        latest = F.max_by(self._accumulators.item("frame"), "frame").alias("item")
-        current = prefixes.where(F.col("block") == constant(block, F.col("block")))
-        rows = current.groupBy(*self._keys).agg(latest).select(*self._keys, "item.*")
+        latest = self._once("latest", build=self._latest)
+        current = prefixes.where(f"block = {constant(block, 'block')}")
+        keys = self._once.columns(*self._keys)
+        rows = current.groupBy(*keys).agg(latest).select(*keys, *self._once.columns("item.*"))
         return _View(rows, prefixes)
+
+    def _latest(self) -> Column:
+        return F.max_by(self._accumulators.item("frame"), "frame").alias("item")
 
     def _replace(self, suffixes: _View | None, prefixes: _View | None) -> None:
         kept = {id(view.backing) for view in (suffixes, prefixes) if view is not None}

@@ -55,7 +55,7 @@ class SparkOperator(ABC):
         """Take the rows of one epoch, late ones out."""
         operator = self.operator
         rows = self._rows(events).withColumn("frame", operator.frame_of(F.col("time")))
-        late = operator.is_late(F.col("time"))
+        late = operator.is_late("time")
         self.late += rows.where(late).count()
         bounds = [column.alias(name) for name, column in operator.bounds(F.col("time")).items()]
         grouped = rows.where(~late).groupBy(*_KEYS, "frame").agg(*bounds, *self._aggregations)
