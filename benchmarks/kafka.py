@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 MESSAGES = 1_000_000
 PARTITIONS = 2
 WARM_UP = 2
-ROUNDS = 5
+ROUNDS = 3
 GOAL = Goal("bare consumer", 0.8)
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
 

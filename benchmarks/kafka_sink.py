@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 ROWS = 1_000_000
 PRODUCERS = 2
 WARM_UP = 1
-ROUNDS = 5
+ROUNDS = 3
 QUEUE = 200_000
 GOAL = Goal("bare transactional produce", 0.7)
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 ROWS = 2_000_000
 CONNECTIONS = 2
 WARM_UP = 1
-ROUNDS = 5
+ROUNDS = 3
 GOALS = {"always": 0.7, "never": 0.0}
 """By way of the sink; without prepared transactions rows are written twice, to the outbox first."""
 TABLE = """(start timestamptz, "end" timestamptz, key bigint, n bigint, mean double precision,

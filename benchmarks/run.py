@@ -40,15 +40,20 @@ LENGTHS = {
 }
 """Peers outside Spark, by what they take about ten seconds for; the others' epochs are counted."""
 MANY_KEYS = 50_000
+SHORT = {"jet": Length(30_000_000, 10_000_000), "flink": Length(8_000_000, 8_000_000)}
+"""From so many keys on stretches are shorter: it is results that take the time."""
 LONG_STEPS = 300
-"""From so many keys or steps on, Jet's and Flink's stretches are shorter: it is results that take their time."""
-SHORT = {"jet": Length(60_000_000, 10_000_000), "flink": Length(8_000_000, 8_000_000)}
+LONG = {"jet": Length(60_000_000, 10_000_000), "flink": Length(8_000_000, 8_000_000)}
+"""So are those of windows of so many steps, but these have to be full."""
 
 
 def length(peer: str, work: Work) -> Length:
     """How many rows a peer takes."""
-    many = work.keys >= MANY_KEYS or work.steps >= LONG_STEPS
-    return SHORT[peer] if many and peer in SHORT and work.shape == "windows" else LENGTHS[peer]
+    if work.shape == "windows" and work.keys >= MANY_KEYS and peer in SHORT:
+        return SHORT[peer]
+    if work.shape == "windows" and work.steps >= LONG_STEPS and peer in LONG:
+        return LONG[peer]
+    return LENGTHS[peer]
 
 
 def start(peer: str, work: Work) -> PeerProcess:

@@ -20,8 +20,8 @@ from benchmarks.work import Work
 DIALECT = Dialect(lambda rows: rows.withWatermark("ts", "0 seconds"), F.window, F.session_window, F)
 WARM_UP = 15
 MEASURED = 8
-FEW_WARM_UP = 11
-FEW_MEASURED = 2
+FEW_WARM_UP = 3
+FEW_MEASURED = 1
 """With many keys an epoch writes millions of rows of state: fewer are longer, and better for Spark."""
 MEMORY = "8g"
 """Heap: the state of 100,000 keys does not fit into the 4 GB that all others have."""
