@@ -19,7 +19,7 @@ class Feed:
     """A directory of JSON files that Spark's file source reads one by one, in the order in which they were added."""
 
     def __init__(self, directory: Path) -> None:
-        self._directory = directory
+        self.directory = directory
         directory.mkdir(parents=True, exist_ok=True)
         self._files = 0
         self._ids = 0
@@ -34,15 +34,15 @@ class Feed:
                 values["ts"] = START + seconds
             lines.append(json.dumps({"id": self._ids, **values}))
             self._ids += 1
-        hidden = self._directory / f".{self._files:05d}.json"
+        hidden = self.directory / f".{self._files:05d}.json"
         hidden.write_text("\n".join(lines))
         os.utime(hidden, (START + self._files, START + self._files))
-        hidden.rename(self._directory / f"{self._files:05d}.json")
+        hidden.rename(self.directory / f"{self._files:05d}.json")
         self._files += 1
 
     def read(self, spark: SparkSession) -> DataFrame:
         """The feed as a stream, one file a batch."""
-        return spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).json(str(self._directory))
+        return spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).json(str(self.directory))
 
 
 def rows(times: Sequence[int | None], **columns: Any) -> list[dict[str, Any]]:

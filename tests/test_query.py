@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import functions as F
 
 import sparkjet as sj
@@ -162,6 +163,18 @@ def test_the_settings_of_the_users_session_stay_as_they_are(spark: SparkSession,
     result = watermarked(spark, feed).groupBy(sj.window("ts", "20 seconds"), "k").count()
     files(result.writeStream, tmp_path).start().awaitTermination()
     assert dict(spark.conf.getAll) == before
+
+
+def test_the_users_local_files_are_still_checked_by_their_checksums(spark: SparkSession, feed: Feed) -> None:
+    feed.add(*rows([0], k="x"))
+    spark.read.text(f"{feed.directory}").coalesce(1).write.mode("append").text(f"{feed.directory}")
+    written = next(feed.directory.glob("part-*"))
+    assert written.with_name(f".{written.name}.crc").exists()
+    written.write_text(written.read_text().replace("x", "y"))
+    result = watermarked(spark, feed).groupBy(sj.window("ts", "20 seconds"), "k").count()
+    query = result.writeStream.format("console").trigger(availableNow=True).start()
+    with pytest.raises(Py4JJavaError, match="ChecksumException"):
+        query.awaitTermination()
 
 
 def test_an_error_in_the_users_function_ends_the_query_with_it(spark: SparkSession, feed: Feed) -> None:

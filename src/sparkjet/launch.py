@@ -26,12 +26,8 @@ if TYPE_CHECKING:
     from sparkjet.engine.plan import Plan
     from sparkjet.engine.steps import StepListener
 
-_LOG_FILES = {
-    "spark.sql.streaming.checkpointFileManagerClass": (
-        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-    ),
-    **PLAIN_FILES,
-}
+_LOG_FILES = "spark.sql.streaming.checkpointFileManagerClass"
+_BY_FILE_SYSTEM = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
 
 @dataclass(frozen=True)
@@ -112,14 +108,17 @@ def _plain_logs(session: SparkSession) -> Iterator[None]:
     buys, a rename that refuses to overwrite, protects a log that two drivers share. These logs are of one run alone,
     and made anew from the record at each start.
     """
-    before: dict[str, str | None] = {name: session.conf.get(name, None) for name in _LOG_FILES}
-    for name, value in _LOG_FILES.items():
+    before = session.conf.get(_LOG_FILES, None)
+    # Spark's query takes a session of its own with all of this: what a user has set has to stay in it, what we set
+    # `configure` takes out again.
+    own_files = any(session.conf.get(name, None) is not None for name in PLAIN_FILES)
+    settings = {_LOG_FILES: _BY_FILE_SYSTEM, **({} if own_files else PLAIN_FILES)}
+    for name, value in settings.items():
         session.conf.set(name, value)
     try:
         yield
     finally:
-        for name, old in before.items():
-            if old is None:
-                session.conf.unset(name)
-            else:
-                session.conf.set(name, old)
+        for name in settings:
+            session.conf.unset(name)
+        if before is not None:
+            session.conf.set(_LOG_FILES, before)

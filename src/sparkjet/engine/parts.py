@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sparkjet.paths import PLAIN_FILES
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
@@ -62,6 +64,10 @@ class Work:
 
 def configure(session: SparkSession, partitions: int) -> None:
     """Settings of the query's own session that keep the state where it is: hash-partitioned, read without a shuffle."""
+    if all(session.conf.get(name, None) == value for name, value in PLAIN_FILES.items()):
+        # Left by the start, for the logs. A user's local files keep the checksums that they have.
+        for name in PLAIN_FILES:
+            session.conf.unset(name)
     session.conf.set("spark.sql.adaptive.enabled", "false")
     session.conf.set("spark.sql.shuffle.partitions", str(partitions))
     # Sketches and structs would fall back to sorting at 128 groups a task, which every window exceeds.
