@@ -182,7 +182,7 @@ WORKS = (
         sink="noop",
     ),
     Work(
-        "T9", "sessions, 1,000 keys", "sessions", batch=2_000_000, warm_up=10, measured=5, goals=(Goal("spark", 3.0),)
+        "T9", "sessions, 1,000 keys", "sessions", batch=2_000_000, warm_up=20, measured=5, goals=(Goal("spark", 3.0),)
     ),
     Work(
         "T9-100k",
@@ -190,7 +190,7 @@ WORKS = (
         "sessions",
         keys=100_000,
         batch=2_000_000,
-        warm_up=10,
+        warm_up=20,
         measured=5,
         goals=(Goal("spark", 3.0),),
     ),
