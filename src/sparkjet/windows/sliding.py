@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from sparkjet.columns import Once
 from sparkjet.time import MIN, WindowGrid
 from sparkjet.windows.accumulators import Accumulators
 from sparkjet.windows.constants import constant
@@ -46,6 +47,8 @@ class SlidingWindows:
         self.segments: list[Segment] = []
         self.closed: int | None = None
         self._garbage: list[Segment] = []
+        # Columns of this window; those of the accumulators may go on in another one.
+        self._once = Once()
         if window.size > window.step and accumulators.deductible:
             self._path: DeductPath | StacksPath | RecombinePath = DeductPath(window, keys, accumulators)
         elif window.size > window.step and accumulators.bounded:
@@ -75,7 +78,7 @@ class SlidingWindows:
         """Whether the first window of a time's frame has been emitted already."""
         if self.closed is None:
             return F.lit(False)
-        frame = self.accumulators.once("frame of", time, build=lambda: self.frame_of(F.col(time)))
+        frame = self._once("frame of", time, build=lambda: self.frame_of(F.col(time)))
         return frame <= F.expr(constant(self.closed, time))
 
     def append(self, segment: Segment) -> None:
@@ -126,9 +129,9 @@ class SlidingWindows:
         self.closed = upto if self.closed is None else max(self.closed, upto)
 
     def _finished(self, windows: DataFrame) -> DataFrame:
-        once = self.accumulators.once
-        start = once("start", build=lambda: (F.col("end") - self.window.size).alias("start"))
-        return windows.select(*once.columns(*self.keys), start, *once.columns("end"), *self.accumulators.finish())
+        named = self.accumulators.once.columns
+        start = self._once("start", build=lambda: (F.col("end") - self.window.size).alias("start"))
+        return windows.select(*named(*self.keys), start, *named("end"), *self.accumulators.finish())
 
     def _drop_expired(self, upto: int) -> None:
         """Let go of segments that no later window needs.

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from sparkjet.columns import Once
 from sparkjet.windows.accumulators import Accumulators
 from sparkjet.windows.constants import constant
 from sparkjet.windows.running import Running
@@ -48,7 +49,8 @@ class StacksPath:
         self._window = window
         self._keys = tuple(keys)
         self._accumulators = accumulators
-        self._once = accumulators.once
+        # Columns of this window; those of the accumulators may go on in another one.
+        self._once = Once()
         self._cumulative = Running(accumulators)
         self._suffixes: _View | None = None
         self._prefixes: _View | None = None
