@@ -43,16 +43,16 @@ MANY_KEYS = 50_000
 SHORT = {"jet": Length(30_000_000, 10_000_000), "flink": Length(8_000_000, 8_000_000)}
 """From so many keys on stretches are shorter: it is results that take the time."""
 LONG_STEPS = 300
-LONG = {"jet": Length(60_000_000, 10_000_000), "flink": Length(8_000_000, 8_000_000)}
-"""So are those of windows of so many steps, but these have to be full."""
+"""So are those of windows of so many steps, but these have to be full first."""
 
 
 def length(peer: str, work: Work) -> Length:
     """How many rows a peer takes."""
-    if work.shape == "windows" and work.keys >= MANY_KEYS and peer in SHORT:
-        return SHORT[peer]
-    if work.shape == "windows" and work.steps >= LONG_STEPS and peer in LONG:
-        return LONG[peer]
+    if work.shape == "windows" and peer in SHORT:
+        if work.keys >= MANY_KEYS:
+            return SHORT[peer]
+        if work.steps >= LONG_STEPS:
+            return Length(LENGTHS[peer].warm_up, SHORT[peer].measured)
     return LENGTHS[peer]
 
 

@@ -120,18 +120,16 @@ class StageState:
         except Exception as error:
             if UNREADABLE not in str(error):
                 raise
-            message = (
-                f"Delta {delta.name} cannot be read: the snapshot is damaged. "
-                "Bring the files back, or start anew with another checkpointLocation."
-            )
-            raise RecoveryError(message) from error
+            raise _damaged(f"Delta {delta.name} cannot be read") from error
         if found != delta.rows:
-            message = (
-                f"Delta {delta.name} should hold {delta.rows} entries, but {found} were found: the snapshot is "
-                "damaged. Bring the files back, or start anew with another checkpointLocation."
-            )
-            raise RecoveryError(message)
+            raise _damaged(f"Delta {delta.name} should hold {delta.rows} entries, but {found} were found")
         return Segment(partials, SegmentStatistics(delta.rows, delta.low, delta.high), delta)
+
+
+def _damaged(why: str) -> RecoveryError:
+    return RecoveryError(
+        f"{why}: the snapshot is damaged. Bring the files back, or start anew with another checkpointLocation."
+    )
 
 
 def _write(name: str, partials: DataFrame, statistics: SegmentStatistics, store: SnapshotStore) -> Delta:
