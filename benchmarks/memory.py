@@ -1,7 +1,7 @@
 """T10: what a query holds in memory over 2,000 epochs.
 
 ``python -m benchmarks.memory``. Writes ``results/memory.json`` and a picture. Epochs are small, so that there are many:
-windows of ten seconds, a second of event time each, with one session window over the same input.
+windows of ten seconds, a second of event time each.
 """
 
 from __future__ import annotations

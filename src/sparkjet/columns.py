@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -42,9 +42,47 @@ class Once:
             self._built[name] = build()
         return cast("T", self._built[name])
 
-    def columns(self, *names: str) -> list[Column]:
+    def columns(self, *names: str) -> Prepared:
         """Columns by name: Python needs three calls to the JVM to make one of a name."""
-        return [self("column", name, build=partial(F.col, name)) for name in names]
+        return self("columns", *names, build=partial(Prepared, names))
+
+
+class Prepared:
+    """Columns that every epoch selects or groups by, as the list that the JVM wants; on the driver.
+
+    Python's own ``select`` makes that list anew each time, with a call to the JVM for each column and two for the
+    memory that it takes: of a small epoch a tenth.
+    """
+
+    def __init__(self, columns: Iterable[Column | str]) -> None:
+        self._columns = [F.col(column) if isinstance(column, str) else column for column in columns]
+        self._made: Any = None
+
+    def __iter__(self) -> Iterator[Column]:
+        return iter(self._columns)
+
+    def select(self, frame: DataFrame, *further: Column) -> DataFrame:
+        """``frame.select`` of these columns, and of ``further`` ones behind them."""
+        listed = self.listed(frame)
+        for column in further:
+            listed = listed.appended(column._jc)
+        return _wrapped(frame._jdf.select(listed), frame)
+
+    def agg(self, frame: DataFrame, by: Prepared | None = None) -> DataFrame:
+        """``frame.groupBy(by).agg`` of these columns; of all rows without ``by``."""
+        listed = self.listed(frame)
+        grouped = frame._jdf if by is None else frame._jdf.groupBy(by.listed(frame))
+        return _wrapped(grouped.agg(listed.head(), listed.tail()), frame)
+
+    def listed(self, frame: DataFrame) -> Any:
+        """The list in the JVM that ``frame`` is of."""
+        if self._made is None:
+            self._made = frame._jcols(*self._columns)  # type: ignore[operator]
+        return self._made
+
+
+def _wrapped(java: Any, beside: DataFrame) -> DataFrame:
+    return type(beside)(java, beside.sparkSession)
 
 
 def quoted(name: str) -> str:

@@ -131,7 +131,7 @@ def aggregate(
 def _count(outcome: Aggregation, stage: Stage, seen: Seen) -> None:
     # From the aggregated table: an accumulator or an observation counts the rows of a retried task twice.
     labels, sums = stage.totals
-    totals = outcome.table.groupBy(*labels).agg(*sums)
+    totals = sums.agg(outcome.table, labels)
     for verdict, *named, rows, low, high, events, highest in totals.collect():
         substream = named[0] if named else ONLY_SUBSTREAM
         if verdict == Verdict.ACCEPTED:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from sparkjet.columns import HIDDEN, KEPT, ONLY_SUBSTREAM, SUBSTREAM, TIME, Once, quoted
+from sparkjet.columns import HIDDEN, KEPT, ONLY_SUBSTREAM, SUBSTREAM, TIME, Once, Prepared, quoted
 from sparkjet.engine.inputs import several_substreams
 from sparkjet.errors import AnalysisError
 from sparkjet.windows import Accumulators, SessionWindow, SessionWindows, SlidingWindows
@@ -177,58 +177,61 @@ class Stage:
         nulled = self._once("nulled", seen, build=lambda: self._nulled(judged.columns, operator, seen))
         labels = self._once("labels", build=self._labels)
         sums = self._once("sums", build=lambda: self._sums(operator))
-        return rows.select(*nulled).groupBy(*labels).agg(*sums)
+        return sums.agg(nulled.select(rows), labels)
 
     @cached_property
     def _once(self) -> Once:
         return Once()
 
-    def _nulled(self, columns: list[str], operator: WindowOperator, seen: Seen) -> list[Column]:
+    def _nulled(self, columns: list[str], operator: WindowOperator, seen: Seen) -> Prepared:
         copy = F.col(COPY) if seen is Seen.EACH else ~F.col(KEPT)
         kept = F.col(KEPT) & F.col(DROPPED).isNull() & ~copy
         dropped = F.when(F.col(DROPPED) == LATE, Verdict.LATE.value).otherwise(Verdict.NULL_TIMESTAMP.value)
         verdict = F.when(kept, Verdict.ACCEPTED.value).when(copy, Verdict.SEEN.value).otherwise(dropped)
         visible = [name for name in columns if name not in {DROPPED, KEPT, SUBSTREAM}]
-        return [
-            *(F.when(kept, F.col(quoted(name))).alias(name) for name in visible),
-            F.when(kept, operator.frame_of(F.col(TIME))).alias(FRAME),
-            verdict.alias(VERDICT),
-            F.when(kept, "").otherwise(F.col(SUBSTREAM)).alias(DROPPED_OF),
-            F.col(TIME).alias(HIGHEST),
-        ]
+        return Prepared(
+            [
+                *(F.when(kept, F.col(quoted(name))).alias(name) for name in visible),
+                F.when(kept, operator.frame_of(F.col(TIME))).alias(FRAME),
+                verdict.alias(VERDICT),
+                F.when(kept, "").otherwise(F.col(SUBSTREAM)).alias(DROPPED_OF),
+                F.col(TIME).alias(HIGHEST),
+            ]
+        )
 
-    def _labels(self) -> list[Column]:
+    def _labels(self) -> Prepared:
         # Keys are computed from the nulled columns, and nulled again, as one may turn a null into something else.
         keys = [key.column for key in self.keys] or [F.lit(0)]
         named = [F.when(F.col(FRAME).isNotNull(), key).alias(name) for name, key in self._named(keys)]
         hidden = {"frame": FRAME, "verdict": VERDICT, "substream": DROPPED_OF}
-        return [*named, *(F.col(hidden[name]).alias(name) for name in ("frame", *self.labels))]
+        return Prepared([*named, *(F.col(hidden[name]).alias(name) for name in ("frame", *self.labels))])
 
-    def _sums(self, operator: WindowOperator) -> list[Column]:
+    def _sums(self, operator: WindowOperator) -> Prepared:
         bounds = [column.alias(name) for name, column in operator.bounds(F.col(TIME)).items()]
         aggregations = Accumulators.aggregations(self.accumulators.results)
-        return [F.max(HIGHEST).alias("highest"), *bounds, *aggregations]
+        return Prepared([F.max(HIGHEST).alias("highest"), *bounds, *aggregations])
 
     @cached_property
-    def totals(self) -> tuple[list[Column], list[Column]]:
+    def totals(self) -> tuple[Prepared, Prepared]:
         """Of :meth:`partials`: labels to group by; their rows, least and greatest frame, events and highest time."""
         frames = F.min("frame"), F.max("frame")
-        return [F.col(name) for name in self.labels], [F.count(F.lit(1)), *frames, F.sum("row_count"), F.max("highest")]
+        sums = F.count(F.lit(1)), *frames, F.sum("row_count"), F.max("highest")
+        return Prepared(self.labels), Prepared(sums)
 
     def _named(self, keys: list[Column]) -> list[tuple[str, Column]]:
         return list(zip(self.key_names, keys, strict=True))
 
     def output(self, windows: DataFrame) -> DataFrame:
         """Result rows under the user's names, the window as a struct of two timestamps, and their event time."""
-        return windows.select(*self._once("output", build=self._output))
+        return self._once("output", build=self._output).select(windows)
 
-    def _output(self) -> list[Column]:
+    def _output(self) -> Prepared:
         start, end = F.timestamp_micros("start").alias("start"), F.timestamp_micros("end").alias("end")
         grouped = {self.window.name: F.struct(start, end)}
         grouped |= {key.name: F.col(name) for key, name in zip(self.keys, self.key_names, strict=False)}
         results = [F.col(f"result{i}").alias(name) for i, (name, _) in enumerate(self.results)]
         hidden = [(F.col("end") - 1).alias(TIME), F.lit(ONLY_SUBSTREAM).alias(SUBSTREAM)]
-        return [*(grouped[name].alias(name) for name in self.order), *results, *hidden]
+        return Prepared([*(grouped[name].alias(name) for name in self.order), *results, *hidden])
 
     def shape(self) -> DataFrame:
         """A DataFrame with the schema of the results, for analysis only."""

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from sparkjet.aggregate import AggregateOperation
-from sparkjet.columns import Once
+from sparkjet.columns import Once, Prepared
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -73,23 +73,21 @@ class Accumulators:
                 fields[field_name(position, field)] = column.cast(self.types[field_name(position, field)])
         return fields
 
-    def group(self, partials: DataFrame, *by: str, beside: Mapping[str, Column] | None = None) -> DataFrame:
+    def group(self, partials: DataFrame, *by: str, beside: Sequence[str] = ()) -> DataFrame:
         """Combine the partial rows that agree in ``by``: one row each with the same fields.
 
         Args:
             partials: Rows with the fields.
             by: Names of the columns that make a group.
-            beside: Further aggregate Columns by name, which stand before the fields in the result.
+            beside: Names of further columns, whose greatest stands before the fields in the result.
         """
-        extra = beside or {}
-        native = self.once("combined", build=self._combined)
-        grouped = partials.groupBy(*self.once.columns(*by)).agg(
-            *(column.alias(name) for name, column in extra.items()), *native
-        )
+        sums = self.once("combined", *beside, build=lambda: self._combined(beside))
+        grouped = sums.agg(partials, self.once.columns(*by))
         folds = self.once("folds", build=self._folds)
         if not folds:
             return grouped
-        return grouped.withColumns(folds).select(*by, *extra, ROW_COUNT, *self.once("unfolded", build=self._unfolded))
+        unfolded = self.once("unfolded", build=self._unfolded)
+        return grouped.withColumns(folds).select(*by, *beside, ROW_COUNT, *unfolded)
 
     def negated(self, partials: DataFrame) -> DataFrame:
         """Replace each row's fields by what undoes them: the empty accumulator minus this one."""
@@ -116,9 +114,9 @@ class Accumulators:
     def _finish(self) -> list[Column]:
         return [op.finish(self.of(i)).alias(name) for i, (name, op) in enumerate(self.results)]
 
-    def _combined(self) -> list[Column]:
+    def _combined(self, beside: Sequence[str]) -> Prepared:
         """Aggregate Columns that combine partial rows, those that can be folded only as lists."""
-        columns = [F.sum(ROW_COUNT).alias(ROW_COUNT)]
+        columns = [*(F.max(name).alias(name) for name in beside), F.sum(ROW_COUNT).alias(ROW_COUNT)]
         for position, (_, operation) in enumerate(self.results):
             if operation.combine_group is None:
                 entry = F.struct(*(F.col(field_name(position, field)).alias(field) for field in operation.create))
@@ -126,7 +124,7 @@ class Accumulators:
             else:
                 combined = operation.combine_group(self.of(position))
                 columns += [self._typed(position, field, column) for field, column in combined.items()]
-        return columns
+        return Prepared(columns)
 
     def _folds(self) -> dict[str, Column]:
         """The lists folded, each into one struct."""

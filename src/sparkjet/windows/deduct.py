@@ -49,12 +49,10 @@ class DeductPath:
         known = self._running
         floor = closing.after if closing.after is None or known is not None else closing.after - size
         leave_floor = None if closing.after is None else closing.after - size
-        named, fields = self._accumulators.once.columns, self._accumulators.fields
-        low = F.expr("frame AS low")
-        entering = frames.where(closing.within(floor, closing.upto)).select(*named(*keys), low, *named(*fields))
+        values = self._accumulators.once.columns(*keys, *self._accumulators.fields)
+        entering = values.select(frames.where(closing.within(floor, closing.upto)), F.expr("frame AS low"))
         left = frames.where(closing.within(leave_floor, closing.upto - size))
-        gone = F.expr(f"frame + {size}L AS low")
-        leaving = self._accumulators.negated(left).select(*named(*keys), gone, *named(*fields))
+        leaving = values.select(self._accumulators.negated(left), F.expr(f"frame + {size}L AS low"))
         changes = entering.unionByName(leaving)
         if known is not None:
             changes = changes.unionByName(known)
@@ -68,7 +66,7 @@ class DeductPath:
         self.forget()
         self._backing = spans
         latest = spans.where("next IS NULL")
-        self._running = latest.select(*named(*keys), F.expr(f"{constant(closing.upto, 'low')} AS low"), *named(*fields))
+        self._running = values.select(latest, F.expr(f"{constant(closing.upto, 'low')} AS low"))
         return windows_of(spans, closing, keys, self._accumulators, unique=True)
 
     def release(self) -> None:

@@ -33,11 +33,9 @@ class RecombinePath:
     def close(self, frames: DataFrame, closing: ClosingRange) -> DataFrame:
         """Accumulators of every key's windows in ``closing``; ``frames`` holds one row per key and frame or more."""
         floor = None if closing.after is None else closing.after + closing.step - self._window.size
-        named, longer = self._accumulators.once.columns, self._window.size - self._window.step
-        span = F.expr("frame AS low"), F.expr(f"frame + {longer}L AS high")
-        spans = frames.where(closing.within(floor, closing.upto)).select(
-            *named(*self._keys), *span, *named(*self._accumulators.fields)
-        )
+        values = self._accumulators.once.columns(*self._keys, *self._accumulators.fields)
+        span = F.expr("frame AS low"), F.expr(f"frame + {self._window.size - self._window.step}L AS high")
+        spans = values.select(frames.where(closing.within(floor, closing.upto)), *span)
         return windows_of(spans, closing, self._keys, self._accumulators, unique=False)
 
     def forget(self) -> None:

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 from pyspark.sql.window import Window
 
+from sparkjet.columns import Prepared
 from sparkjet.windows.accumulators import ROW_COUNT, field_name
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class Running:
         """
         if self._once("in windows", build=partial(self._fits_windows, partials, keys, order)):
             build = partial(self._over_windows, keys, order, backwards)
-            return partials.withColumns(self._once("running", order, backwards, *keys, build=build))
+            return self._once("running", order, backwards, *keys, build=build).select(partials)
         listed = self._once("listed", order, build=lambda: self._listed(order))
         lists = partials.groupBy(*keys).agg(listed.alias("items"))
         scan = self._once("running", order, backwards, build=lambda: self._over_list(order, backwards))
@@ -67,7 +68,7 @@ class Running:
         if any(operation.combine_group is None or operation.scan is not None for operation in operations):
             return False
         try:
-            partials.withColumns(self._over_windows(keys, order, backwards=False))
+            self._over_windows(keys, order, backwards=False).select(partials)
         except AnalysisException:
             return False
         return True
@@ -76,17 +77,17 @@ class Running:
         items = F.col("items")
         return (self._scan(F.reverse(items), order) if backwards else self._scan(items, order)).alias("scanned")
 
-    def _over_windows(self, keys: Sequence[str], order: str, backwards: bool) -> dict[str, Column]:
+    def _over_windows(self, keys: Sequence[str], order: str, backwards: bool) -> Prepared:
         # Not a frame to the end of the key, which Spark computes anew for each row.
         window = _ordered(keys, order, backwards).rowsBetween(Window.unboundedPreceding, Window.currentRow)
-        columns = {ROW_COUNT: F.sum(ROW_COUNT).over(window)}
+        columns = [F.sum(ROW_COUNT).over(window).alias(ROW_COUNT)]
         for position, (_, operation) in enumerate(self._accumulators.results):
             assert operation.combine_group is not None  # noqa: S101 - `_fits_windows` has seen to it
             combined = operation.combine_group(self._accumulators.of(position))
             for field, column in combined.items():
                 flat = field_name(position, field)
-                columns[flat] = column.over(window).cast(self._accumulators.types[flat])
-        return columns
+                columns.append(column.over(window).cast(self._accumulators.types[flat]).alias(flat))
+        return Prepared([*keys, order, *columns])
 
     def _listed(self, order: str) -> Column:
         """Aggregate Column: the rows of a group as an array of structs of ``order`` and fields, ascending by that."""

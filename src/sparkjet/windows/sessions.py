@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from sparkjet.columns import Prepared
 from sparkjet.time import MAX, MIN
 from sparkjet.windows.accumulators import ROW_COUNT, Accumulators
-from sparkjet.windows.islands import KEY_HASH, VERSION, Islands, boxed
+from sparkjet.windows.constants import constant
+from sparkjet.windows.islands import KEY_HASH, VERSION, Islands
 from sparkjet.windows.segments import Segment, SegmentStatistics, mergeable, release
 
 if TYPE_CHECKING:
@@ -26,10 +28,10 @@ class SessionWindows:
     last plus the gap, and closes when a watermark is above its end.
 
     The state is a few segments of rows ``(key_hash, keys…, version, start, end, due, row_count, fields…)``. An epoch
-    writes one new segment with all open sessions of the keys that had events, under a higher version of the key, and
-    leaves the others alone. A row counts if no newer version of its key is there and it is not due: what a watermark
-    closes needs no mark, the watermark is the mark. The epoch reads only the rows of the keys that had events or that
-    have something to close, by a hash join that neither shuffles nor sorts the state.
+    writes one new segment with all open sessions of the keys that had events, under a higher version, and leaves the
+    others alone. A row counts if no newer version of its key is there and it is not due: what a watermark closes needs
+    no mark, the watermark is the mark. The epoch reads only the rows of the keys that had events or that have
+    something to close, by a hash join that neither shuffles nor sorts the state.
 
     Args:
         gap: Silence after which a session is over, in microseconds, at least 1.
@@ -55,7 +57,19 @@ class SessionWindows:
         self._pending: list[Segment] = []
         self._garbage: list[Segment] = []
         self._islands = Islands(keys, accumulators, max_duration)
-        self._columns = (KEY_HASH, *self.keys, VERSION, "start", "end", "due", *accumulators.fields)
+        self._version = 0
+        self._spans = Prepared([KEY_HASH, *self.keys, "start", "end", "fresh", *accumulators.fields])
+        self._columns = Prepared([KEY_HASH, *self.keys, VERSION, "start", "end", "due", *accumulators.fields])
+        self._final = Prepared([*self.keys, "start", F.col("due").alias("end"), *accumulators.finish()])
+        self._summary = Prepared(
+            F.expr(text)
+            for text in (
+                "count_if(kept)",
+                "min(CASE WHEN NOT kept THEN NULL WHEN closing THEN `end` ELSE due END)",
+                "max(CASE WHEN kept THEN `end` END)",
+                f"count_if(closing AND {ROW_COUNT} > 0)",
+            )
+        )
 
     @property
     def settings(self) -> dict[str, int | None]:
@@ -88,7 +102,7 @@ class SessionWindows:
 
     def is_late(self, time: str) -> Column:
         """Whether a time is below the watermark of the last :meth:`close`."""
-        return F.lit(False) if self.closed is None else boxed(F.col(time)) < boxed(self.closed)
+        return F.lit(False) if self.closed is None else F.expr(f"{time} < {constant(self.closed, time)}")
 
     def partitioned(self, partials: DataFrame) -> DataFrame:
         """Partial rows or stored rows, hash-partitioned by the keys, and held in memory once a job has read them."""
@@ -108,12 +122,7 @@ class SessionWindows:
             self._move_to(reached)
             return None
         found = self._touched(reached).localCheckpoint(eager=False)
-        rows, low, high, closing = found.agg(
-            F.count_if("kept"),
-            F.min(F.when(F.col("kept"), F.when(F.col("closing"), F.col("end")).otherwise(F.col("due")))),
-            F.max(F.when(F.col("kept"), F.col("end"))),
-            F.count_if(F.col("closing") & (F.col(ROW_COUNT) > 0)),
-        ).collect()[0]
+        rows, low, high, closing = self._summary.agg(found).collect()[0]
         statistics = SegmentStatistics(rows, low, high) if rows else SegmentStatistics(0, reached, reached)
         segment = Segment(self._kept(found), statistics, None, found)
         self._garbage += self._pending
@@ -125,7 +134,10 @@ class SessionWindows:
 
     def early(self) -> DataFrame | None:
         """What the open sessions or pieces hold so far, None if nothing is open; the state stays as it is."""
-        rows = [self._live(segment).drop("due") for segment in self.segments] + self._new()
+        stored = [self._live(segment).withColumn("fresh", F.lit(False)) for segment in self.segments]
+        rows = self._new()
+        if stored:
+            rows.append(self._spans.select(self._islands.newest(reduce(DataFrame.union, stored))))
         return self._results(self._islands.sessions(reduce(DataFrame.union, rows), None)) if rows else None
 
     def skip_to(self, watermark: int) -> None:
@@ -144,42 +156,52 @@ class SessionWindows:
         self._pending = []
         self.segments = list(segments)
         self.closed = closed
+        versions = [segment.partials.agg(F.max(VERSION)).collect()[0][0] for segment in self.segments]
+        self._version = max(versions, default=0)
 
     def _touched(self, watermark: int) -> DataFrame:
         """Sessions of the keys that have pending rows or something that is due, marked ``closing`` and ``kept``."""
-        due = boxed(F.col("due"))
+        closing = f"due < {constant(watermark, 'due')}"
         # As what is looked for, not as a semi-join: Spark would push that below the union and look again per segment.
-        hashes = [segment.partials.select(KEY_HASH) for segment in self._pending]
+        hashes = [self._hashes(segment.partials, fresh=True) for segment in self._pending]
         hashes += [
-            segment.partials.where((due < boxed(watermark)) & self._is_live()).select(KEY_HASH)
+            self._hashes(segment.partials.where(f"{closing} AND {self._is_live}"), fresh=False)
             for segment in self.segments
             if segment.statistics.low < watermark
         ]
-        wanted = reduce(DataFrame.union, hashes).select(F.col(KEY_HASH).alias("wanted")).distinct()
-        rows = self._new()
-        if self.segments:
-            live = reduce(DataFrame.union, [self._live(segment) for segment in self.segments]).drop("due")
-            rows.append(live.join(wanted.hint("shuffle_hash"), F.col(KEY_HASH) == F.col("wanted")).drop("wanted"))
-        found = self._islands.sessions(reduce(DataFrame.union, rows), watermark)
-        closing = due < boxed(watermark)
+        wanted = reduce(DataFrame.union, hashes).groupBy("wanted").agg(F.max("fresh").alias("fresh"))
+        found = self._islands.sessions(reduce(DataFrame.union, self._new() + self._stored(wanted)), watermark)
         if self.max_duration is None:
-            kept = F.col("fresh") & ~closing
+            kept = f"fresh AND NOT {closing}"
         else:
-            kept = ~closing | (boxed(F.col("end")) >= boxed(watermark))
-        marks = (closing.alias("closing"), kept.alias("kept"))
-        return found.select(*self._columns, *marks).where("closing OR kept")
+            # Other rows of the key may depend on a start that is leaving the state: the whole key is written again.
+            kept = f"NOT {closing} OR `end` >= {constant(watermark, '`end`')}"
+        self._version += 1
+        version = F.expr(constant(self._version, "start")).alias(VERSION)
+        marks = F.expr(closing).alias("closing"), F.expr(kept).alias("kept")
+        return self._columns.select(found.withColumn(VERSION, version), *marks).where("closing OR kept")
+
+    def _hashes(self, rows: DataFrame, *, fresh: bool) -> DataFrame:
+        return rows.select(F.col(KEY_HASH).alias("wanted"), F.lit(fresh).alias("fresh"))
+
+    def _stored(self, wanted: DataFrame) -> list[DataFrame]:
+        """The stored sessions that count of the wanted keys, as one DataFrame; no DataFrame if nothing is stored."""
+        if not self.segments:
+            return []
+        live = reduce(DataFrame.union, [self._live(segment) for segment in self.segments])
+        found = live.join(wanted.hint("shuffle_hash"), F.col(KEY_HASH) == F.col("wanted"))
+        return [self._spans.select(self._islands.newest(found))]
 
     def _live(self, segment: Segment) -> DataFrame:
         """The rows of a segment that no watermark has closed; newer versions may have replaced them."""
-        return segment.partials.where(self._is_live()).select(*self._columns)
+        return self._columns.select(segment.partials.where(self._is_live))
 
-    def _is_live(self) -> Column:
-        return boxed(F.col("due")) >= boxed(MIN if self.closed is None else self.closed)
+    @property
+    def _is_live(self) -> str:
+        return "true" if self.closed is None else f"due >= {constant(self.closed, 'due')}"
 
     def _new(self) -> list[DataFrame]:
-        version = F.lit(None).cast("long").alias(VERSION)
-        columns: list[Column | str] = [KEY_HASH, *self.keys, version, "start", "end", *self.accumulators.fields]
-        return [segment.partials.select(*columns) for segment in self._pending]
+        return [self._spans.select(segment.partials.withColumn("fresh", F.lit(True))) for segment in self._pending]
 
     def _kept(self, found: DataFrame) -> DataFrame:
         """What becomes state: the open rows, and a remnant of each piece that is closed but for its last gap."""
@@ -190,11 +212,10 @@ class SessionWindows:
             kept = kept.withColumns(
                 {name: F.when(closing, new).otherwise(F.col(name)) for name, new in remnant.items()}
             )
-        return kept.select(*self._columns)
+        return self._columns.select(kept)
 
     def _results(self, sessions: DataFrame) -> DataFrame:
-        columns: list[Column | str] = [*self.keys, "start", F.col("due").alias("end"), *self.accumulators.finish()]
-        return sessions.where(F.col(ROW_COUNT) > 0).select(*columns)
+        return self._final.select(sessions.where(f"{ROW_COUNT} > 0"))
 
     def _move_to(self, watermark: int) -> None:
         self.closed = None if watermark == MIN else watermark
@@ -207,10 +228,11 @@ class SessionWindows:
             return
         merging = self.segments[-count:]
         united = reduce(DataFrame.union, [segment.partials for segment in merging])
-        live = united.where(self._is_live())
+        live = united.where(self._is_live)
         marks = {"closing": F.lit(False), "kept": F.lit(True)}
         # With the columns of an epoch's segment: what differs would be read by different code, to be compiled again.
-        merged = self._islands.newest(live).select(*self._columns).withColumns(marks).localCheckpoint(eager=False)
+        newest = self._columns.select(self._islands.newest(live))
+        merged = newest.withColumns(marks).localCheckpoint(eager=False)
         rows, low, high = merged.agg(F.count(F.lit(1)), F.min("due"), F.max("end")).collect()[0]
         self._garbage += merging
         self.segments = self.segments[:-count]

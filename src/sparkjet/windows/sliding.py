@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from sparkjet.columns import Once
+from sparkjet.columns import Once, Prepared
 from sparkjet.time import MIN, WindowGrid
 from sparkjet.windows.accumulators import Accumulators
 from sparkjet.windows.constants import constant
@@ -129,9 +129,11 @@ class SlidingWindows:
         self.closed = upto if self.closed is None else max(self.closed, upto)
 
     def _finished(self, windows: DataFrame) -> DataFrame:
-        named = self.accumulators.once.columns
-        start = self._once("start", build=lambda: (F.col("end") - self.window.size).alias("start"))
-        return windows.select(*named(*self.keys), start, *named("end"), *self.accumulators.finish())
+        return self._once("finished", build=self._final).select(windows)
+
+    def _final(self) -> Prepared:
+        start = (F.col("end") - self.window.size).alias("start")
+        return Prepared([*self.keys, start, "end", *self.accumulators.finish()])
 
     def _drop_expired(self, upto: int) -> None:
         """Let go of segments that no later window needs.

@@ -53,7 +53,6 @@ def windows_of(
         accumulators: The fields.
         unique: Whether no two spans of a key overlap, so that nothing is left to combine.
     """
-    named = accumulators.once.columns
-    ends = F.expr(f"explode({closing.ends}) AS `end`")
-    exploded = spans.select(*named(*keys), ends, *named(*accumulators.fields))
+    values = accumulators.once.columns(*keys, *accumulators.fields)
+    exploded = values.select(spans, F.expr(f"explode({closing.ends}) AS `end`"))
     return exploded if unique else accumulators.group(exploded, *keys, "end")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from sparkjet.columns import Once
+from sparkjet.columns import Once, Prepared
 from sparkjet.windows.accumulators import Accumulators
 from sparkjet.windows.constants import constant
 from sparkjet.windows.running import Running
@@ -119,7 +119,7 @@ class StacksPath:
         prefixes = self._cumulative.of_rows(frames, keys, "frame")
         last = F.expr(f"least(block + {self._window.size}L, {constant(closing.upto, 'block')})")
         high = F.coalesce(self._once("before next", build=partial(self._before_next, keys)), last)
-        return self._with_span(prefixes, self._once.columns("frame")[0], high)
+        return self._with_span(prefixes, self._once("frame", build=lambda: F.col("frame")), high)
 
     def _before_next(self, keys: Sequence[str]) -> Column:
         return self._cumulative.following(keys, "frame") - self._window.step
@@ -134,23 +134,21 @@ class StacksPath:
         return self._with_span(suffixes, low, F.col("frame") + size - step).where("low <= high")
 
     def _with_span(self, stack: DataFrame, low: Column, high: Column) -> DataFrame:
-        span = low.alias("low"), high.alias("high")
-        named = self._once.columns
-        return stack.select(*named(*self._keys, "block", "frame"), *span, *named(*self._accumulators.fields))
+        values = self._once.columns(*self._keys, "block", "frame", *self._accumulators.fields)
+        return values.select(stack, low.alias("low"), high.alias("high"))
 
     def _spans(self, stack: DataFrame) -> DataFrame:
-        return stack.select(*self._once.columns(*self._keys, "low", "high", *self._accumulators.fields))
+        return self._once.columns(*self._keys, "low", "high", *self._accumulators.fields).select(stack)
 
     def _open_prefixes(self, prefixes: DataFrame, block: int) -> _View:
         """The newest prefix of each key in the block that goes on, as a frame to start from."""
         latest = self._once("latest", build=self._latest)
         current = prefixes.where(f"block = {constant(block, 'block')}")
-        keys = self._once.columns(*self._keys)
-        rows = current.groupBy(*keys).agg(latest).select(*keys, *self._once.columns("item.*"))
-        return _View(rows, prefixes)
+        rows = latest.agg(current, self._once.columns(*self._keys))
+        return _View(self._once.columns(*self._keys, "item.*").select(rows), prefixes)
 
-    def _latest(self) -> Column:
-        return F.max_by(self._accumulators.item("frame"), "frame").alias("item")
+    def _latest(self) -> Prepared:
+        return Prepared([F.max_by(self._accumulators.item("frame"), "frame").alias("item")])
 
     def _replace(self, suffixes: _View | None, prefixes: _View | None) -> None:
         kept = {id(view.backing) for view in (suffixes, prefixes) if view is not None}
