@@ -156,8 +156,10 @@ class SessionWindows:
         self._pending = []
         self.segments = list(segments)
         self.closed = closed
-        versions = [segment.partials.agg(F.max(VERSION)).collect()[0][0] for segment in self.segments]
-        self._version = max(versions, default=0)
+        self._version = 0
+        if self.segments:
+            versions = reduce(DataFrame.union, [segment.partials.select(VERSION) for segment in self.segments])
+            self._version = versions.agg(F.max(VERSION)).collect()[0][0]
 
     def _touched(self, watermark: int) -> DataFrame:
         """Sessions of the keys that have pending rows or something that is due, marked ``closing`` and ``kept``."""
