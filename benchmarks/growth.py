@@ -22,7 +22,7 @@ mpl.use("Agg")
 
 from matplotlib import pyplot as plt
 
-BATCHES = (1_000_000, 2_000_000, 4_000_000, 8_000_000, 32_000_000)
+BATCHES = (1_000_000, 2_000_000, 5_000_000, 15_000_000, 60_000_000)
 MANY = 100_000
 T1 = dataclasses.replace(work_of("T1"), batch=2_000_000, warm_up=15)
 

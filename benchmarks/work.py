@@ -69,7 +69,7 @@ class Work:
         return self.shape, self.steps, self.keys, self.aggregates, self.density
 
 
-SECOND = 5_000_000
+SECOND = 6_000_000
 """Rows of an epoch of a second on a quiet machine, where sparkjet is set against Jet's snapshots of every second."""
 SAME = 1 / 1.2
 """Time within 1.2 x of another's, as a ratio of throughputs."""
