@@ -22,7 +22,7 @@ mpl.use("Agg")
 
 from matplotlib import pyplot as plt
 
-BATCHES = (1_000_000, 2_000_000, 5_000_000, 15_000_000, 60_000_000)
+BATCHES = (200_000, 1_000_000, 2_000_000, 5_000_000, 15_000_000, 60_000_000, 150_000_000)
 MANY = 100_000
 T1 = dataclasses.replace(work_of("T1"), batch=2_000_000, warm_up=15)
 
@@ -30,7 +30,8 @@ T1 = dataclasses.replace(work_of("T1"), batch=2_000_000, warm_up=15)
 def epochs(batch: int) -> Work:
     """T1 in epochs of that many rows; longer ones need fewer to be warm."""
     warm_up = min(30, max(4, 60_000_000 // batch))
-    return dataclasses.replace(T1, batch=batch, warm_up=warm_up, measured=max(3, 16_000_000 // batch))
+    measured = min(30, max(3, 16_000_000 // batch))
+    return dataclasses.replace(T1, batch=batch, warm_up=warm_up, measured=measured)
 
 
 def keyed(keys: int) -> Work:
