@@ -105,6 +105,39 @@ class Expiring(Protocol):
 
 
 @runtime_checkable
+class Aborting(Protocol):
+    """A sink that can undo an attempt as soon as its epoch fails, rather than at the next start."""
+
+    def abort(self, transaction: TransactionId) -> None:
+        """Called on the driver when an epoch fails before its decision, once for each attempt that called ``prepare``.
+
+        Removes what :meth:`Sink.prepare` has written for exactly this transaction, whether or not it returned. Best
+        effort: tasks may still be writing, and what they leave is a stray for :meth:`Sink.roll_back_strays`.
+        """
+        ...
+
+
+@runtime_checkable
+class Remembering(Protocol):
+    """A sink whose destination remembers what was published, so that a restored backup of the home is noticed."""
+
+    def published_after(self, newest: TransactionId, handle: Handle | None) -> str | None:
+        """What the destination holds that a query at this record cannot have published, None if there is nothing.
+
+        Called at the start, before the takeover; changes nothing.
+
+        Args:
+            newest: Query, sink, takeover and epoch of the newest record; ``attempt`` means nothing.
+            handle: The sink's last handle that a record named, if there is one.
+
+        Returns:
+            A clause for the error, which names the later epoch and where it was found, and one or more sentences with
+            the way out: ``"the manifest of /out has epoch 17. To go on from the backup, …"``.
+        """
+        ...
+
+
+@runtime_checkable
 class Keyed(Protocol):
     """A sink whose rows may replace older ones; its keys must be the same whenever an epoch is computed again."""
 
