@@ -1,7 +1,7 @@
 """The driver process: a Spark driver that runs many queries at once and blocks each at its own step.
 
-Started by :class:`tests.crash.drivers.Driver` as ``python -m tests.crash.driver <descriptor> <master>``. Commands come as lines
-of JSON on standard input, reports go as lines of JSON to the file descriptor; it ends when its input does.
+Started by :class:`tests.crash.drivers.Driver` as ``python -m tests.crash.driver <descriptor> <master>``. Commands come
+as lines of JSON on standard input, reports go as lines of JSON to the file descriptor; it ends when its input does.
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import subprocess
 from pathlib import Path
 
@@ -47,27 +46,22 @@ class Disk:
                 while True:
                     file.write(bytes(16 * PAGE))
             except OSError as error:
-                assert error.errno == errno.ENOSPC, error
+                if error.errno != errno.ENOSPC:
+                    raise
             file.truncate(max(0, file.tell() - spare * PAGE))
 
     def free(self) -> None:
         """Give the space back."""
         self._filler.unlink(missing_ok=True)
 
-    def make_read_only(self) -> None:
+    def make_read_only(self, patience: float = MOUNTING) -> None:
         """Refuse every write from now on, as a file system does after an error of its device."""
         # Refused while a file is open for writing: at the next moment it is not.
-        until(lambda: _mount("-o", "remount,ro", str(self.path)).returncode == 0, "the disk to be remounted", MOUNTING)
+        until(lambda: _mount("-o", "remount,ro", str(self.path)).returncode == 0, "the disk to be remounted", patience)
 
     def make_writable(self) -> None:
         """Take writes again."""
         _mount("-o", "remount,rw", str(self.path)).check_returncode()
-
-    @property
-    def used(self) -> int:
-        """Bytes in use."""
-        state = os.statvfs(self.path)
-        return (state.f_blocks - state.f_bfree) * state.f_frsize
 
 
 def _mount(*arguments: str) -> subprocess.CompletedProcess[str]:

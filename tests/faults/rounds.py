@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tests.faults.plan import Plan
 from tests.faults.trial import Trial
@@ -21,29 +25,45 @@ def run(
 
     Args:
         root: A directory of its own.
-        postgres: Where the tables are.
-        kafka: Where the topics are.
+        postgres: Where the table is.
+        kafka: Where the topic is.
         seeds: Of the rounds.
         tell: Called with what happened in each.
 
     Raises:
         AssertionError: Naming the seed, and how to repeat it.
     """
-    trial = Trial(root, postgres, kafka, seeds[0])
-    with trial:
+    with Trial(root, postgres, kafka, seeds[0]) as trial:
         trial.start()
         for seed in seeds:
             plan = Plan.of(seed)
-            try:
+            with _explained(trial, str(plan), [seed]):
                 tell(trial.round(plan))
-            except AssertionError as error:
-                raise AssertionError(f"{plan}; {trial.query.job}; {_again([seed])}: {error}") from error
-        try:
+        with _explained(trial, f"after seeds {list(seeds)}", seeds):
             trial.finish()
-        except AssertionError as error:
-            raise AssertionError(f"after seeds {list(seeds)}; {trial.query.job}; {_again(seeds)}: {error}") from error
 
 
-def _again(seeds: Sequence[int]) -> str:
-    """The command that repeats some rounds; alone, a round begins with a new query."""
-    return f"again: python -m tests.faults.main {' '.join(map(str, seeds))}"
+@contextmanager
+def shown(total: int) -> Iterator[Callable[[str], None]]:
+    """A bar that grows by a round with each call."""
+    with Progress(TextColumn("rounds"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()) as progress:
+        task = progress.add_task("rounds", total=total)
+
+        def tell(what: str) -> None:
+            progress.console.print(what, soft_wrap=True, markup=False, highlight=False)
+            progress.advance(task)
+
+        yield tell
+
+
+@contextmanager
+def _explained(trial: Trial, what: str, seeds: Sequence[int]) -> Iterator[None]:
+    """Say what has failed and how to repeat it (alone, a round begins with a new query); keep what was on the disk."""
+    try:
+        yield
+    except AssertionError as error:
+        kept = trial.disk.path.with_name("kept")
+        shutil.copytree(trial.place.root, kept)
+        again = f"python -m tests.faults.main {' '.join(map(str, seeds))}"
+        message = f"{what}; {trial.query.job}; again: {again}; what it left: {kept}; errors: {trial.errors}: {error}"
+        raise AssertionError(message) from error

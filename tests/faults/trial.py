@@ -6,7 +6,7 @@ import json
 import signal
 import time
 import uuid
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
