@@ -110,6 +110,7 @@ def sums(run: EngineRun, sink: int = 0) -> list[int]:
 def test_an_epoch_that_is_run_again_with_more_input_loses_nothing(
     spark: SparkSession, tmp_path: Path, guarantee: Guarantee
 ) -> None:
+    """X19: at least once must not lose either; a sink takes an epoch's number once."""
     run = run_of(spark, tmp_path, guarantee=guarantee)
     run.feed([Event("a", "k", 1, 1)])
     Full.full = True
