@@ -46,13 +46,19 @@ class Launch:
     listener: StepListener
 
     def start(self) -> StreamingQuery:
-        """Recover and start; see :func:`sparkjet.start`."""
+        """Check the destinations, recover and start; see :func:`sparkjet.start`."""
         store = DirectoryStore(self.home / "snapshots")
+        log, outputs = RecordLog(store), Outputs({output.name: output.sink for output in self.plan.outputs})
+        newest = log.newest()
+        if newest is not None:
+            # First: what expires must not wait for the user to correct whatever the checks complain about.
+            outputs.settle_what_expires(newest[1])
+        for output in self.plan.outputs:
+            output.check()
         store.open("checkpointLocation")
         session = _own_session(self.plan.source.sparkSession)
         configure(session, self.partitions)
-        sinks = {output.name: output.sink for output in self.plan.outputs}
-        for sink in sinks.values():
+        for sink in outputs.sinks.values():
             if isinstance(sink, OutboxSink):
                 sink.attach(self.home / "snapshots" / "outbox", session)
         parts = Parts(
@@ -62,8 +68,8 @@ class Launch:
             overlap=self.overlap,
             session=session,
             store=store,
-            log=RecordLog(store),
-            outputs=Outputs(sinks),
+            log=log,
+            outputs=outputs,
             clock=self.clock,
             listener=self.listener,
         )

@@ -149,8 +149,7 @@ def _outputs(writers: Sequence[StreamWriter], late: Sequence[StreamWriter]) -> l
 
 def _late_files(stage: Stage, path: str, name: str) -> Output:
     sink = FilesSink(local_path(path, "lateRowsPath"), option="lateRowsPath")
-    sink.check(stage.late_shape().schema)
-    return Output(name, stage, Rows.LATE, lambda rows: rows, sink)
+    return Output(name, stage, Rows.LATE, stage.late_shape(), lambda rows: rows, sink)
 
 
 def _names(kind: str, count: int) -> list[str]:

@@ -174,11 +174,10 @@ class StreamWriter:
         if self._partition_by and self._format != "files":
             message = f'partitionBy: format("{self._format}") has no directories; use it with format("files").'
             raise AnalysisError(message)
-        output = Output(name, self.stage, self.rows, self._finished, self._sink(options), self._early_period(options))
-        finished = output.finished(self._steps.source)
-        if isinstance(output.sink, Keyed):
-            check_stable(finished, output.sink.keys)
-        output.sink.check(finished.schema)
+        shape, sink = self._steps.source, self._sink(options)
+        output = Output(name, self.stage, self.rows, shape, self._finished, sink, self._early_period(options))
+        if isinstance(sink, Keyed):
+            check_stable(output.finished(shape), sink.keys)
         return output
 
     @property

@@ -93,6 +93,7 @@ class EngineRun:
     """
 
     sink_class: type[Collected] = Collected
+    store_class: type[DirectoryStore] = DirectoryStore
 
     def __init__(
         self,
@@ -113,7 +114,9 @@ class EngineRun:
         outputs = []
         for number, (result, sink) in enumerate(zip(results, self.sinks, strict=True)):
             writer = result.writeStream
-            outputs.append(Output(f"out{number}", writer.stage, writer.rows, writer._finished, sink))
+            outputs.append(
+                Output(f"out{number}", writer.stage, writer.rows, writer._steps.source, writer._finished, sink)
+            )
         self.plan: Plan = plan_of(outputs)
         self._listener = listener
         self.engine: Engine
@@ -125,8 +128,8 @@ class EngineRun:
             for stage in self.engine.state.stages.values():
                 stage.operator.restore([], None)
                 stage.operator.release()
-        store = DirectoryStore(self._home / "snapshots")
-        store.open("checkpointLocation")
+        self.store = self.store_class(self._home / "snapshots")
+        self.store.open("checkpointLocation")
         configure(self._spark, PARTITIONS)
         parts = Parts(
             plan=self.plan,
@@ -134,8 +137,8 @@ class EngineRun:
             partitions=PARTITIONS,
             overlap=self._overlap,
             session=self._spark,
-            store=store,
-            log=RecordLog(store),
+            store=self.store,
+            log=RecordLog(self.store),
             outputs=Outputs({output.name: output.sink for output in self.plan.outputs}),
             clock=self.clock,
             listener=self._listener,

@@ -61,6 +61,25 @@ def test_a_taken_slot_is_not_written_again(opened: _Log) -> None:
     assert opened.log.newest() == (0, record(0))
 
 
+class _SentTwice(DirectoryStore):
+    """Its first put is answered with a success that is lost on the way, and sent again."""
+
+    def put(self, slot: int, content: bytes) -> bool:
+        super().put(slot, content)
+        return super().put(slot, content)
+
+
+def test_a_put_that_meets_its_own_entry_has_decided(tmp_path: Path) -> None:
+    store = _SentTwice(tmp_path / "snapshots")
+    store.open("checkpointLocation")
+    log = RecordLog(store)
+    log.append(0, record(0))
+    log.append(1, record(1))
+    assert log.newest() == (1, record(1))
+    with pytest.raises(FencedError, match="slot 1"):
+        log.append(1, record(1, takeover=1))
+
+
 def test_a_driver_that_slept_over_the_removal_of_its_slot_is_fenced_and_leaves_no_trace(opened: _Log) -> None:
     for slot in range(3 * KEPT):
         opened.log.append(slot, record(slot, takeover=1))

@@ -60,7 +60,6 @@ class Orders:
         patience: How long commits are tried.
         empty: Epochs without rows.
         broken_task: Whether the last task of ``stop_in`` fails after the others have prepared.
-        guarantee: Of the query.
     """
 
     home: Path
@@ -75,7 +74,6 @@ class Orders:
     broken_task: bool = False
     patience: Retry = PATIENT
     empty: tuple[int, ...] = ()
-    guarantee: Guarantee = Guarantee.EXACTLY_ONCE
 
 
 @dataclass
@@ -170,10 +168,6 @@ class PlainDriver:
         numbers = [] if epoch in orders.empty else list(range(10 * epoch, 10 * epoch + 10))
         transaction = TransactionId(record.query, "results", record.takeover, epoch, 0)
         prepared = outputs.prepare("results", numbers, transaction) if numbers else []  # type: ignore[arg-type]
-        if orders.guarantee is Guarantee.AT_LEAST_ONCE:
-            outputs.decided(prepared)
-            outputs.settle()
-            prepared = []
         decision = msgspec.structs.replace(
             record, kind="epoch", epoch=epoch, transactions=[*outputs.unsettled, *prepared]
         )

@@ -13,7 +13,6 @@ import pytest
 
 from sparkjet.cli import main
 from sparkjet.engine.log import RecordLog
-from sparkjet.sinks.protocol import Guarantee
 from sparkjet.snapshots import DirectoryStore
 from tests.protocol.checks import check, finish
 from tests.protocol.driver import POINTS, Orders
@@ -200,23 +199,6 @@ def test_a_transaction_that_the_system_rolled_back_is_an_error_and_not_a_warning
             assert gid in told[2]
     # The other half of the epoch was decided, and is there.
     assert len(postgres.psql(orders.dsn, "SELECT n FROM out")) == 5
-
-
-@pytest.mark.parametrize("case", ["X19"])
-@pytest.mark.parametrize("point", ["manifest", "decided"])
-def test_a_query_at_least_once_publishes_before_the_record(
-    postgres: PostgresServer,
-    orders: Orders,
-    case: str,
-    point: str,
-) -> None:
-    weaker = replace(orders, guarantee=Guarantee.AT_LEAST_ONCE)
-    killed(weaker, point, 2)
-    newest = RecordLog(DirectoryStore(orders.home / "snapshots")).newest()
-    assert newest is not None
-    assert newest[1].transactions == []
-    finish(weaker)
-    check(postgres, weaker, times=2)
 
 
 @pytest.mark.parametrize("way", ["prepared", "outbox"])

@@ -146,7 +146,8 @@ class Engine:
             if not self._may_restore(ending.epoch, error):
                 raise
             self._restore(ending.epoch, ending.tracked)
-            self._run(ending.epoch.work, attempt=1)
+            # Not 1: this may have been a second attempt, and names of an attempt are used once.
+            self._run(ending.epoch.work, attempt=ending.epoch.attempt + 1)
 
     def settle(self, *, last: bool) -> None:
         """See how the last epoch has ended, and try again to commit what is decided.
@@ -168,9 +169,8 @@ class Engine:
         return self._parts.log.fenced(self._slot, self.record)
 
     def _record_settled(self) -> None:
-        """Say in the log that everything is committed, where a sink will not be able to tell for ever."""
-        outputs = self._parts.outputs
-        if not outputs.unsettled and outputs.forgets(self.record):
+        """Say in the log that everything is committed: sinks may forget, and the next start may have other outputs."""
+        if self.record.transactions and not self._parts.outputs.unsettled:
             settled = msgspec.structs.replace(self.record, kind="settled", transactions=[])
             self._parts.log.append(self._slot + 1, settled)
             self._slot += 1

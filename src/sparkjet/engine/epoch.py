@@ -46,6 +46,7 @@ class Epoch:
         self._judged_by: int | None = None
         self._position: SparkPosition | None = None
         self._prepared: list[Prepared] = []
+        self._opened: list[TransactionId] = []
         self.work = work
         self.progress = EpochProgress(epoch=transaction.epoch, batch=work.batch_id)
 
@@ -102,39 +103,50 @@ class Epoch:
         """What this attempt calls the things that it stores."""
         return str(self._transaction)
 
+    @property
+    def attempt(self) -> int:
+        """How often the epoch was begun before in this process."""
+        return self._transaction.attempt
+
     def prepare(self, beside: Executor) -> None:
-        """Save the state and prepare every sink.
+        """Save the state and prepare every sink; what was prepared is undone if any of it fails.
 
         Args:
             beside: For what can be done at the same time.
+
+        Raises:
+            SinkError: If a prepared transaction may not live until its commit, or rows were refused.
         """
         with self.progress.timed("settle"):
             self._parts.outputs.attempt()
         saving = beside.submit(self._save)
         try:
-            with self.progress.timed("prepare"):
-                self._prepared = self._transactions()
-        finally:
-            # What it reads is released next, whether or not the sinks have failed.
-            wait([saving])
-        saving.result()
-        self._reached(Step.SAVED)
-        self._reached(Step.PREPARED)
+            try:
+                with self.progress.timed("prepare"):
+                    self._prepared = self._transactions()
+            finally:
+                # What it reads is released next, whether or not the sinks have failed.
+                wait([saving])
+            saving.result()
+            self._reached(Step.SAVED)
+            self._reached(Step.PREPARED)
+            self._parts.outputs.check_alive(self._prepared)
+        except BaseException:
+            # Not in decide(): a put that fails may have decided all the same.
+            self._parts.outputs.abort(self._opened)
+            raise
 
     def decide(self, slot: int, before: Record) -> Record:
-        """Write the record into its slot; a sink that promises less is committed before it, or not recorded.
+        """Write the record into its slot.
+
+        At least once, it names the transactions too. Published before it, rows would have the number of an epoch that
+        may be run again with more input, and whatever knows that number would drop the new ones.
 
         Raises:
             FencedError: If another driver has taken over; nothing was decided.
-            SinkError: If a prepared transaction may not live until its commit; nothing was decided.
         """
-        guarantee, outputs = self._parts.guarantee, self._parts.outputs
-        if guarantee is Guarantee.AT_LEAST_ONCE:
-            outputs.decided(self._prepared)
-            self._prepared = []
-            outputs.settle()
-        decided = self._prepared if guarantee is Guarantee.EXACTLY_ONCE else []
-        outputs.check_alive(decided)
+        outputs = self._parts.outputs
+        decided = [] if self._parts.guarantee is Guarantee.NONE else self._prepared
         with self.progress.timed("record"):
             record = self._state.saved_into(
                 msgspec.structs.replace(
@@ -145,6 +157,9 @@ class Epoch:
                     spark=self._position,
                     # What is still to be committed must be named by the newest record: only that one is read again.
                     transactions=[*outputs.unsettled, *decided],
+                    published=outputs.published(before, decided),
+                    # Not at the takeover: its predecessor's checkpoint may be looked at once more.
+                    overlap=self._parts.overlap,
                 )
             )
             self._parts.log.append(slot, record)
@@ -186,6 +201,7 @@ class Epoch:
                 rows = self._results.rows(output, early=output.name in early)
             if rows is not None:
                 transaction = replace(self._transaction, sink=output.name)
+                self._opened.append(transaction)
                 prepared += self._parts.outputs.prepare(output.name, rows, transaction)
         self._state.early_at |= dict.fromkeys(early, self.work.now)
         return prepared

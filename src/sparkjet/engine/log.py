@@ -35,7 +35,8 @@ class RecordLog:
         Raises:
             FencedError: If another driver has written this slot or a later one; nothing was decided.
         """
-        if not self._store.put(slot, record.encode()) or self._superseded(slot):
+        content = record.encode()
+        if not (self._store.put(slot, content) or self._holds(slot, content)) or self._superseded(slot):
             raise _fenced(record, slot)
         self._store.trim(slot - KEPT + 1)
 
@@ -43,6 +44,15 @@ class RecordLog:
         """What to tell a driver whose last record is ``record`` in ``slot`` if another one has taken over."""
         newest = self.newest()
         return None if newest is None or newest[1].run == record.run else _fenced(record, slot + 1)
+
+    def _holds(self, slot: int, content: bytes) -> bool:
+        # A put that was sent again, as NFS does with link(), meets its own entry. No two drivers write the same
+        # content: it names the run.
+        try:
+            return self._store.read(slot) == content
+        except FileNotFoundError:
+            # Taken, superseded and trimmed since.
+            return False
 
     def _superseded(self, slot: int) -> bool:
         # A driver that slept so long that its next slot was written, superseded and trimmed finds the slot free:

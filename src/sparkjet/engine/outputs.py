@@ -11,7 +11,7 @@ import tenacity
 
 from sparkjet.engine.record import Prepared
 from sparkjet.errors import LostTransactionError, RecoveryError, UnsettledError
-from sparkjet.sinks.protocol import Creating, Expiring, TransactionId
+from sparkjet.sinks.protocol import Aborting, Creating, Expiring, Remembering, TransactionId
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,6 +53,7 @@ class Outputs:
         self.sinks = dict(sinks)
         self.unsettled: list[Prepared] = []
         self._retry = retry if retry is not None else Retry()
+        self._settled_early: list[Prepared] = []
 
     def create(self) -> None:
         """Make what is missing where the rows go."""
@@ -67,12 +68,31 @@ class Outputs:
             UnsettledError: If an earlier transaction could not be committed first.
         """
         self.settle(attempts=self._retry.patient_attempts)
-        handle = self.sinks[name].prepare(rows, transaction)
-        return [] if handle is None else [Prepared(name, handle)]
+        sink = self.sinks[name]
+        handle = sink.prepare(rows, transaction)
+        return [] if handle is None else [Prepared(name, handle, type(sink).__name__)]
 
-    def decided(self, transactions: list[Prepared]) -> None:
+    def abort(self, transactions: Sequence[TransactionId]) -> None:
+        """Undo what an epoch that failed before its decision has prepared: locks and readers would wait for it.
+
+        Best effort: what remains is rolled back by the next start.
+        """
+        for transaction in transactions:
+            sink = self.sinks[transaction.sink]
+            if isinstance(sink, Aborting):
+                try:
+                    sink.abort(transaction)
+                except Exception as error:  # noqa: BLE001 - the epoch has failed already, of something else
+                    logger.warning(
+                        "sink %r could not undo transaction %s of an epoch that failed: %s. The next start does.",
+                        transaction.sink,
+                        transaction,
+                        error,
+                    )
+
+    def decided(self, transactions: Sequence[Prepared]) -> None:
         """Take over transactions whose record has been written."""
-        self.unsettled += transactions
+        self.unsettled += [each for each in transactions if each not in self._settled_early]
 
     def attempt(self, between: Callable[[], None] = lambda: None) -> None:
         """As :meth:`settle`, but what goes on failing is left for later: it is decided, and stays so.
@@ -88,30 +108,39 @@ class Outputs:
     def settle(self, between: Callable[[], None] = lambda: None, attempts: int | None = None) -> None:
         """Commit everything that is decided, each sink's oldest first, trying again for a while.
 
+        A sink that fails keeps no other sink waiting, and what expires comes first.
+
         Raises:
-            UnsettledError: If a commit went on failing; the transaction stays decided.
-            LostTransactionError: If a prepared transaction is gone; it stays decided, as do later ones of its sink.
+            UnsettledError: If a commit went on failing; it stays decided, as do later ones of its sink.
+            LostTransactionError: If a prepared transaction is gone; likewise.
         """
-        lost: dict[str, LostTransactionError] = {}
-        for prepared in list(self.unsettled):
-            sink = self.sinks.get(prepared.sink)
-            if sink is None:
-                message = (
-                    f"The snapshot holds a decided transaction of sink {prepared.sink!r}, which this query does not "
-                    "have. Start it once more with that sink, so that the rows are published."
-                )
-                raise RecoveryError(message)
-            if prepared.sink in lost:
+        failed: dict[str, LostTransactionError | UnsettledError] = {}
+        for prepared in sorted(self.unsettled, key=lambda each: not self._expires(each)):
+            if prepared.sink in failed:
                 continue
             try:
-                self._commit(sink, prepared, between, attempts or self._retry.attempts)
-            except LostTransactionError as error:
-                # What other sinks hold might be lost too, while somebody reads the message.
-                lost[prepared.sink] = error
+                self._commit(prepared, between, attempts or self._retry.attempts)
+            except (LostTransactionError, UnsettledError) as error:
+                failed[prepared.sink] = error
             else:
                 self.unsettled.remove(prepared)
-        for first in lost.values():
-            raise first
+        if failed:
+            _raise_all(list(failed.values()))
+
+    def settle_what_expires(self, record: Record) -> None:
+        """Commit the decided transactions that a destination will drop, before anything may refuse the start.
+
+        Needs no takeover: whoever commits what is decided, and however often, does the right thing. What fails is
+        tried again, and reported, when everything is settled.
+        """
+        for prepared in record.transactions:
+            if self._expires(prepared):
+                try:
+                    self._commit(prepared, lambda: None, self._retry.attempts)
+                except (LostTransactionError, UnsettledError) as error:
+                    logger.warning("%s", error)
+                else:
+                    self._settled_early.append(prepared)
 
     def check_alive(self, transactions: Sequence[Prepared]) -> None:
         """Refuse to decide what might be gone before it is committed.
@@ -124,9 +153,33 @@ class Outputs:
             if isinstance(sink, Expiring):
                 sink.check_alive(prepared.handle)
 
-    def forgets(self, record: Record) -> bool:
-        """Whether a destination will one day not know any more what the record has it asked about."""
-        return any(isinstance(self.sinks.get(prepared.sink), Expiring) for prepared in record.transactions)
+    def check_history(self, record: Record) -> None:
+        """Refuse to go on from a record if the sinks know this query, and hold what it has decided since.
+
+        Raises:
+            RecoveryError: Naming the sink. A decided transaction has nobody to commit it, or the home was restored from
+                a backup: epoch numbers would repeat, and a sink that knows them takes new rows for old ones.
+        """
+        for prepared in record.transactions:
+            self._check_known(prepared)
+        last = {
+            each.sink: each.handle for each in [*record.published, *record.transactions] if self._obstacle(each) is None
+        }
+        for name, sink in self.sinks.items():
+            if isinstance(sink, Remembering):
+                newest = TransactionId(record.query, name, record.takeover, record.epoch, 0)
+                later = sink.published_after(newest, last.get(name))
+                if later is not None:
+                    message = (
+                        f"The newest record is of epoch {record.epoch} (takeover {record.takeover}), but sink {name!r} "
+                        f"was written by a later one: {later}"
+                    )
+                    raise RecoveryError(message)
+
+    def published(self, before: Record, decided: Sequence[Prepared]) -> list[Prepared]:
+        """What a record says of the last transactions of sinks whose destination does not number epochs."""
+        last = {each.sink: each for each in [*before.published, *decided] if self._expires(each)}
+        return list(last.values())
 
     def roll_back_strays(self, record: Record) -> None:
         """Remove what earlier drivers prepared and nobody decided; call it after :meth:`settle`."""
@@ -134,7 +187,28 @@ class Outputs:
             keep = [prepared.handle for prepared in self.unsettled if prepared.sink == name]
             sink.roll_back_strays(record.query, record.takeover, keep)
 
-    def _commit(self, sink: Sink, prepared: Prepared, between: Callable[[], None], attempts: int) -> None:
+    def _expires(self, prepared: Prepared) -> bool:
+        return isinstance(self.sinks.get(prepared.sink), Expiring) and self._obstacle(prepared) is None
+
+    def _obstacle(self, prepared: Prepared) -> str | None:
+        """Why none of the sinks can commit a transaction, None if one can."""
+        sink = self.sinks.get(prepared.sink)
+        if sink is None:
+            return f"this query has no output {prepared.sink!r}"
+        made_by, here = prepared.made_by, type(sink).__name__
+        return None if made_by in {"", here} else f"output {prepared.sink!r} was a {made_by} and is a {here} now"
+
+    def _check_known(self, prepared: Prepared) -> None:
+        obstacle = self._obstacle(prepared)
+        if obstacle is not None:
+            message = (
+                f"The snapshot holds a decided transaction that nobody can commit: {obstacle}. Start the query once "
+                "more as it was and stop it with query.stop(), so that these rows are published; then change it."
+            )
+            raise RecoveryError(message)
+
+    def _commit(self, prepared: Prepared, between: Callable[[], None], attempts: int) -> None:
+        self._check_known(prepared)
         retrying = tenacity.Retrying(
             stop=tenacity.stop_after_attempt(attempts),
             wait=tenacity.wait_exponential(self._retry.first_wait, self._retry.longest_wait),
@@ -143,13 +217,22 @@ class Outputs:
             reraise=True,
         )
         try:
-            retrying(sink.commit, prepared.handle, between)
+            retrying(self.sinks[prepared.sink].commit, prepared.handle, between)
         except LostTransactionError:
             raise
         except Exception as error:
-            said = str(error).rstrip(".")
+            reason = str(error).rstrip(".")
             message = (
-                f"Sink {prepared.sink!r} could not publish a decided transaction: {said}. Nothing is lost: mend the "
-                "cause and start the query again, it publishes these rows first."
+                f"Sink {prepared.sink!r} could not publish a decided transaction: {reason}. Nothing is lost: remove "
+                "the cause and start the query again, it publishes these rows first."
             )
             raise UnsettledError(message) from error
+
+
+def _raise_all(errors: Sequence[LostTransactionError | UnsettledError]) -> None:
+    """Raise one error for several: lost rows are the graver news."""
+    gravest = next((error for error in errors if isinstance(error, LostTransactionError)), errors[0])
+    others = [str(error) for error in errors if error is not gravest]
+    if not others:
+        raise gravest
+    raise type(gravest)(" ".join([str(gravest), *others])) from gravest

@@ -40,6 +40,7 @@ class Output:
         name: What the record calls it; the same in every run.
         stage: The stage.
         rows: Which of its rows.
+        shape: A DataFrame with the schema of these rows, for analysis only.
         finishing: The user's transformations of them.
         sink: Where they go.
         early_period: How often early rows come, in microseconds; 0 in update mode without a period (every epoch),
@@ -49,9 +50,18 @@ class Output:
     name: str
     stage: Stage
     rows: Rows
+    shape: DataFrame
     finishing: Callable[[DataFrame], DataFrame]
     sink: Sink
     early_period: int | None = None
+
+    def check(self) -> None:
+        """Have the sink look at the rows and at where they go; nothing is changed.
+
+        Raises:
+            AnalysisError: The rows cannot be written there, or it cannot be reached.
+        """
+        self.sink.check(self.finished(self.shape).schema)
 
     def finished(self, rows: DataFrame, *, early: bool = False) -> DataFrame:
         """The rows as the sink gets them."""

@@ -38,10 +38,11 @@ class SparkPosition(msgspec.Struct, frozen=True):
 
 
 class Prepared(msgspec.Struct, frozen=True):
-    """A prepared transaction: the sink that can commit it and what that sink needs for it."""
+    """A prepared transaction: the sink that can commit it, what that sink needs for it, and the sink's type."""
 
     sink: str
     handle: dict[str, Any]
+    made_by: str = ""
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -49,8 +50,9 @@ class Record(msgspec.Struct, frozen=True):
 
     ``transactions`` are decided: they will be committed, by this driver or a later one. ``clock`` is the highest
     clock reading any policy has seen, so that a machine whose clock was set back does not take time back.
-    ``early_at`` says when each output last had early rows. ``overlap`` says that Spark's checkpoint may be one batch
-    ahead of the record.
+    ``published`` keeps the last transaction of each sink whose destination does not number epochs: a start compares
+    it with what is there. ``early_at`` says when each output last had early rows. ``overlap`` says that Spark's
+    checkpoint may be one batch ahead of the record.
     """
 
     kind: str
@@ -66,6 +68,7 @@ class Record(msgspec.Struct, frozen=True):
     spark: SparkPosition | None
     transactions: list[Prepared]
     overlap: bool = False
+    published: list[Prepared] = []
     format: int = FORMAT
 
     def encode(self) -> bytes:

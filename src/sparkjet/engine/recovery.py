@@ -28,9 +28,9 @@ logger = logging.getLogger("sparkjet")
 def recover(parts: Parts, spark_directory: Path) -> tuple[Engine, SparkCheckpoint]:
     """Take a query over and make it ready to run.
 
-    In this order: compare store, checkpoint and query (nothing is changed if they disagree); take over, which fences
-    any other driver; have the sinks make what is missing; publish what was decided; roll back what was not; remove
-    what nothing names; restore the state; rebuild Spark's checkpoint for this run.
+    In this order: compare store, checkpoint, sinks and query (nothing is changed if they disagree); take over, which
+    fences any other driver; have the sinks make what is missing; publish what was decided; roll back what was not;
+    remove what nothing names; restore the state; rebuild Spark's checkpoint for this run.
 
     Raises:
         RecoveryError: If store and checkpoint disagree, the query's shape has changed, or entries are missing.
@@ -78,6 +78,8 @@ def _take_over(parts: Parts, spark_directory: Path) -> tuple[int, Record]:
         slot, before = newest if newest is not None else (-1, None)
         try:
             _check_checkpoint(spark_directory, before)
+            if before is not None:
+                parts.outputs.check_history(before)
         except (OSError, RecoveryError):
             # A driver that is still running, or another successor, may have gone on between the two looks.
             again = parts.log.newest()
@@ -90,9 +92,9 @@ def _take_over(parts: Parts, spark_directory: Path) -> tuple[int, Record]:
         else:
             _check_fingerprint(before.fingerprint, fingerprint)
             next_takeover = before.takeover + 1
-            record = msgspec.structs.replace(
-                before, kind="takeover", takeover=next_takeover, run=run, overlap=parts.overlap
-            )
+            # Its `overlap` stays: until an epoch is recorded, the checkpoint looked at may still be the old run's.
+            overlap = before.overlap or parts.overlap
+            record = msgspec.structs.replace(before, kind="takeover", takeover=next_takeover, run=run, overlap=overlap)
         try:
             parts.log.append(slot + 1, record)
         except FencedError:

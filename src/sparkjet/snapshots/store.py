@@ -38,7 +38,7 @@ class SnapshotStore(Protocol):
         ...
 
     def read(self, slot: int) -> bytes:
-        """Content of a slot."""
+        """Content of a slot; raises :class:`FileNotFoundError` if there is none."""
         ...
 
     def trim(self, below: int) -> None:

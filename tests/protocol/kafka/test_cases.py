@@ -20,7 +20,6 @@ import pytest
 from sparkjet.errors import LostTransactionError
 from sparkjet.sinks.kafka.cluster import Cluster
 from sparkjet.sinks.kafka.transactions import KafkaTransactions
-from sparkjet.sinks.protocol import Guarantee
 from tests.protocol.driver import POINTS, Orders
 from tests.protocol.kafka.checks import Driver, check, finish, newest, open_transactions, seen
 from tests.protocol.kafka.conftest import orders_for
@@ -211,18 +210,6 @@ def test_a_transaction_that_was_open_too_long_is_lost_and_one_may_go_on_without_
     KafkaTransactions(access, continues=True).commit(decided.handle, lambda: None)
     assert "Going on, as onLostTransaction=continue says" in caplog.text
     assert seen(kafka, orders) == []
-
-
-@pytest.mark.parametrize("case", ["X19"])
-@pytest.mark.parametrize("point", ["manifest", "decided"])
-def test_a_query_at_least_once_publishes_before_the_record(
-    kafka: KafkaServer, orders: Orders, case: str, point: str
-) -> None:
-    weaker = replace(orders, guarantee=Guarantee.AT_LEAST_ONCE)
-    killed(weaker, point, 2)
-    assert newest(orders).transactions == []
-    finish(weaker)
-    check(kafka, weaker, times=2)
 
 
 @pytest.mark.long
