@@ -180,8 +180,12 @@ class Driver:
 
     def ended(self) -> list[str]:
         """Names of the queries that have ended so far."""
+        return self.reported("ended")
+
+    def reported(self, event: str) -> list[str]:
+        """Names of the queries that have reported an event so far."""
         with self._changed:
-            return [report["query"] for report in self._of("ended")]
+            return [report["query"] for report in self._of(event)]
 
     def python_lives(self) -> bool:
         """Whether Python has not ended yet."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -13,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from examples.flights_query import LAG
 from tests.crash.clocks import SteppedClock
-from tests.crash.feeds import SCHEMA, SECOND, Event
+from tests.crash.feeds import SCHEMA, SECOND
+from tests.crash.measures import mean, of, rank
 from tests.crash.outputs import into_files, into_table, into_topic, with_home
 from tests.crash.replay import RESULTS, Compute, Rules
 from tests.crash.visits import BUSY, VisitRules
@@ -214,32 +214,14 @@ def _flights(spark: SparkSession, place: Place, rules: Rules) -> list[StreamWrit
     return [build(spark, place.feed, place.out, place.home, place.late).option("statePartitions", 2)]
 
 
-def _mean(column: str) -> Compute:
-    return lambda events: sum(event[column] for event in events) / len(events)
-
-
-def _of(function: Callable[[list[float]], float], column: str) -> Compute:
-    return lambda events: function([event[column] for event in events])
-
-
-def _rank(part: float, column: str) -> Compute:
-    """The least value that at least ``part`` of all are not above."""
-
-    def compute(events: Sequence[Event]) -> float:
-        ordered = sorted(event[column] for event in events)
-        return float(ordered[math.ceil(part * len(ordered)) - 1])
-
-    return compute
-
-
 _SKEWED = ("id", "sub", "key", "ts", "n", "d")
-_SUMS: dict[str, Compute] = {"rows": len, "total": _of(sum, "n"), "mean": _mean("n")}
-_EXTREMES: dict[str, Compute] = {"high": _of(max, "d"), "mean": _mean("d"), "rows": len}
+_SUMS: dict[str, Compute] = {"rows": len, "total": of(sum, "n"), "mean": mean("n")}
+_EXTREMES: dict[str, Compute] = {"high": of(max, "d"), "mean": mean("d"), "rows": len}
 _DELAYS: dict[str, Compute] = {
     "departures": len,
-    "mean_delay": _mean("delay"),
-    "worst_delay": _of(max, "delay"),
-    "p95_delay": _rank(0.95, "delay"),
+    "mean_delay": mean("delay"),
+    "worst_delay": of(max, "delay"),
+    "p95_delay": rank(0.95, "delay"),
 }
 _MINUTE = 60 * SECOND
 _SUMMED = Rules(_MINUTE, _MINUTE // 3, _MINUTE // 2, "ts", "sub", ("a", "b", "c"), ("key",), _SKEWED, _SUMS)
@@ -283,7 +265,7 @@ _PLAIN = {
                 listed=("a", "b", "c"),
                 keys=("key",),
                 columns=_SKEWED,
-                aggregates={"rows": len, "high": _of(max, "d"), "total": _of(sum, "n")},
+                aggregates={"rows": len, "high": of(max, "d"), "total": of(sum, "n")},
                 gap=_MINUTE // 6,
             ),
             _visits,

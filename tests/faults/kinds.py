@@ -49,10 +49,16 @@ def every_kind(chance: random.Random) -> list[Fault]:
     """One fault of each kind."""
     victim = chance.choice(list(Victim))
     spare = chance.choice((0, 0, 1, 2, 4, 8, 16))
+    delay = chance.uniform(0, 8)
     hours = chance.uniform(-MOST_HOURS, MOST_HOURS)
     return [
         # A successor is started while half of the old driver may still be dying.
-        Fault(f"driver killed: {victim.value}", "driver", lambda trial: trial.kill(victim), lambda t: t.succeed()),
+        Fault(f"driver killed: {victim.value}", "driver", lambda trial: trial.kill(victim)),
+        Fault(
+            f"driver and successor killed: {victim.value}, {delay:.1f} s from its start",
+            "driver",
+            lambda trial: trial.kill_again(victim, delay),
+        ),
         Fault("driver stopped", "driver", lambda trial: trial.driver.suspend(), lambda trial: trial.driver.resume()),
         # Taken for dead, it goes on when its successor has done all the work.
         Fault("zombie", "driver", lambda trial: trial.bury()),

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 CLUSTER = "local-cluster[2,1,1024]"
 JOBS = [f"everywhere{way}{overlap}" for way in ("", "-outbox") for overlap in ("", AHEAD)]
+LONGEST_START = 40.0
+"""Seconds that a start may take in which something is still wrong: what does not answer is waited for."""
 MOST_STARTS = 6
 """Starts of the query that may fail one after the other once every fault has been taken back."""
 HOUR = 3_600_000_000
@@ -51,6 +53,7 @@ class Trial:
         self._root = root
         self._seed = seed
         self._files = self._drivers = 0
+        self._dead = True
         self._dying: dict[Driver, Victim] = {}
         self._zombies: list[Driver] = []
         self._stopped: list[Process] = []
@@ -85,6 +88,15 @@ class Trial:
         self._orphans += executors(self.driver.jvm)
         self.driver.kill(victim)
         self._dying[self.driver] = victim
+        self._dead = True
+
+    def kill_again(self, victim: Victim, delay: float) -> None:
+        """SIGKILL the driver, and its successor while that recovers."""
+        self.kill(Victim.BOTH)
+        self.succeed()
+        self.driver.wait("ready")
+        let_pass(delay)
+        self.kill(victim)
 
     def bury(self) -> None:
         """Stop the driver, take it for dead and start another."""
@@ -96,6 +108,7 @@ class Trial:
     def succeed(self) -> None:
         """Start the query in a new driver, without waiting for it."""
         self._drivers += 1
+        self._dead = False
         log = self._root / f"driver-{self._drivers}.log"
         self.driver = self._stack.enter_context(Driver(log, CLUSTER))
         self.driver.start([self.query])
@@ -146,8 +159,9 @@ class Trial:
             with suppress(BrokenPipeError):
                 driver.release()
         holds_within(lambda: self._ended or self._has_read_all, plan.hold)
-        if plan.impatient and self._ended:
-            self._restart()
+        if plan.impatient and self._down:
+            self._start_again()
+            holds_within(lambda: self._started or self._ended, LONGEST_START)
         for fault in reversed(plan.faults):
             fault.heal(self)
         self._deliver()
@@ -202,24 +216,35 @@ class Trial:
         assert holds_within(delivered, PATIENCE), f"after {PATIENCE:.0f} s: {wrong[0]}; errors: {self.errors}"
 
     def _keep_running(self) -> None:
-        """Start the query again if it has ended."""
+        """Start the query again if it is down."""
         starts = 0
-        while self._ended:
+        while self._down:
             assert starts < MOST_STARTS, f"the query does not start: {self.errors}\n{self.driver.tail()}"
             starts += 1
-            self._restart()
+            self._start_again()
+            self.driver.wait_any({"started", "ended"}, self.query.name)
 
-    def _restart(self) -> None:
-        """Start the query again in its driver, and wait until it has started or failed to."""
+    def _start_again(self) -> None:
+        """Start a query that is down, in its driver or, where that is dead, in another one; does not wait."""
+        if self._dead:
+            self.succeed()
+            return
         name = self.query.name
         self.errors.append(self.driver.results([self.query])[name] or "the query ended without an error")
         self.driver.forget(name)
         self.driver.start([self.query])
-        self.driver.wait_any({"started", "ended"}, name)
+
+    @property
+    def _down(self) -> bool:
+        return self._dead or self._ended
 
     @property
     def _ended(self) -> bool:
         return self.query.name in self.driver.ended()
+
+    @property
+    def _started(self) -> bool:
+        return self.query.name in self.driver.reported("started")
 
     @property
     def _has_read_all(self) -> bool:
