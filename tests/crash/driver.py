@@ -37,6 +37,7 @@ SETTINGS = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     # A stopped driver must not find its own executor lost when it is resumed.
     "spark.network.timeout": "20min",
+    "spark.worker.timeout": "1200",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "2",
     "spark.ui.enabled": "false",
