@@ -163,6 +163,10 @@ class Engine:
         elif self._ending is None and self._now() - self._clock > IDLE:
             self._record_settled()
 
+    def refuse(self, batch_id: int) -> None:
+        """Take note that a batch was left to the next run, though Spark may write down that it is done."""
+        self._checkpoint.refuse(batch_id)
+
     def fenced(self) -> FencedError | None:
         """The error to end with if another driver has taken over, None if none has."""
         return self._parts.log.fenced(self._slot, self.record)
