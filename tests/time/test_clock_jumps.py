@@ -166,9 +166,7 @@ def test_a_clock_that_was_wrong_from_the_start_and_is_put_right_changes_nothing(
             assert (one.id, one.idle, one.last_data_at) == (other.id, other.idle, other.last_data_at)
 
 
-@pytest.mark.parametrize(
-    "policy", [limiting_timestamp_and_wall_clock_lag(5, 10), limiting_real_time_lag(10)], ids=repr
-)
+@pytest.mark.parametrize("policy", [limiting_timestamp_and_wall_clock_lag(5, 10), limiting_real_time_lag(10)], ids=repr)
 def test_a_policy_that_follows_the_clock_waits_until_that_has_come_as_far_as_it_had_jumped(
     policy: PolicySettings,
 ) -> None:
