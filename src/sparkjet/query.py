@@ -202,8 +202,9 @@ class StreamingQuery:
 
     def _stop_between_epochs(self) -> None:
         with self._epoch:
-            self._join()
-            self._stop_spark()
+            if not self._ending.finished:
+                self._join()
+                self._stop_spark()
 
     def _stop_spark(self) -> None:
         """End Spark's query; only between epochs, as Spark would interrupt one in the middle."""
