@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +13,7 @@ from sparkjet.engine.log import RecordLog
 from sparkjet.engine.outputs import Outputs
 from sparkjet.engine.parts import Parts, configure
 from sparkjet.engine.recovery import recover
-from sparkjet.paths import PLAIN_FILES
+from sparkjet.plain_logs import plain_logs
 from sparkjet.query import StreamingQuery
 from sparkjet.sinks.outbox import OutboxSink
 from sparkjet.sinks.protocol import Guarantee
@@ -25,9 +24,6 @@ if TYPE_CHECKING:
     from sparkjet.clock import Clock
     from sparkjet.engine.plan import Plan
     from sparkjet.engine.steps import StepListener
-
-_LOG_FILES = "spark.sql.streaming.checkpointFileManagerClass"
-_BY_FILE_SYSTEM = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
 
 @dataclass(frozen=True)
@@ -88,7 +84,7 @@ class Launch:
         if fenced is not None:
             # Spark ends a running query when one of the same id starts: that must not be our successor's.
             raise fenced
-        with _plain_logs(self.plan.source.sparkSession):
+        with plain_logs(self.plan.source.sparkSession):
             query._attach(writer.start())  # noqa: SLF001
         return query
 
@@ -104,27 +100,3 @@ class Launch:
 def _own_session(session: SparkSession) -> SparkSession:
     """A session with the user's settings, so that ours do not change the user's."""
     return SparkSession(session.sparkContext, session._jsparkSession.cloneSession())
-
-
-@contextmanager
-def _plain_logs(session: SparkSession) -> Iterator[None]:
-    """Let a query that starts write its offset and commit logs by the shortest way.
-
-    Spark's default for local files starts a dozen processes a micro-batch, to see whether names are links. What it
-    buys, a rename that refuses to overwrite, protects a log that two drivers share. These logs are of one run alone,
-    and made anew from the record at each start.
-    """
-    before = session.conf.get(_LOG_FILES, None)
-    # Spark's query takes a session of its own with all of this: what a user has set has to stay in it, what we set
-    # `configure` takes out again.
-    own_files = any(session.conf.get(name, None) is not None for name in PLAIN_FILES)
-    settings = {_LOG_FILES: _BY_FILE_SYSTEM, **({} if own_files else PLAIN_FILES)}
-    for name, value in settings.items():
-        session.conf.set(name, value)
-    try:
-        yield
-    finally:
-        for name in settings:
-            session.conf.unset(name)
-        if before is not None:
-            session.conf.set(_LOG_FILES, before)
