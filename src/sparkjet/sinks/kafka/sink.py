@@ -82,8 +82,7 @@ class KafkaSink:
         began = time.monotonic()
         prefix = self._pool.begin(transaction)
         try:
-            speculates = rows.sparkSession.conf.get("spark.speculation", "false") == "true"
-            handle = self._pool.fix(self._written(rows, prefix), speculates=speculates)
+            handle = self._pool.fix(self._written(rows, prefix), speculates=_speculates(rows))
         except BaseException:
             # Best effort: readers would wait for what the other tasks have opened. The next start does it too.
             with contextlib.suppress(SinkError):
@@ -181,3 +180,8 @@ class KafkaSink:
         if not pooled:
             return []
         return [Answer(row["id"], row["rows"], is_first(row[THREAD], row["task"], row["attempt"])) for row in answered]
+
+
+def _speculates(rows: DataFrame) -> bool:
+    """Whether Spark starts a task once more beside one that is slow."""
+    return (rows.sparkSession.conf.get("spark.speculation", "false") or "").lower() == "true"
