@@ -66,6 +66,7 @@ KAFKA_OPTIONS: Mapping[str, str] = {
     "topic": "Where rows go; wins over a column topic.",
     "numPartitions": "Most transactions of an epoch (16).",
     "onLostTransaction": "fail (default) or continue, when the brokers have dropped what was decided.",
+    "onRestoredBackup": "fail (default) or continue, when the topic has epochs that the snapshots do not know.",
 }
 """Options of ``format("kafka")``."""
 
