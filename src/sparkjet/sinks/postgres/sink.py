@@ -13,7 +13,7 @@ from pyarrow import parquet
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
-from sparkjet.errors import AnalysisError, SinkError
+from sparkjet.errors import AnalysisError, LostTransactionError, SinkError
 from sparkjet.sinks.outbox import OutboxSink
 from sparkjet.sinks.postgres import copying
 from sparkjet.sinks.postgres.copying import csv_chunks, explain
@@ -134,7 +134,7 @@ class PostgresSink(OutboxSink):
 
     def deliver(self, box: Path, handle: Handle) -> None:
         """See :meth:`OutboxSink.deliver`; runs on the driver."""
-        self._transactions.publish(handle, csv_chunks(_batches(box), Target.of(handle["target"]).instants))
+        self._transactions.publish(handle, csv_chunks(_batches(box, handle), Target.of(handle["target"]).instants))
 
     def publish(self, rows: DataFrame, epoch: int) -> None:
         """Never called: :meth:`deliver` reads the rows itself."""
@@ -169,7 +169,17 @@ class PostgresSink(OutboxSink):
         return None
 
 
-def _batches(box: Path) -> Iterator[pa.RecordBatch]:
+def _batches(box: Path, handle: Handle) -> Iterator[pa.RecordBatch]:
+    """The rows of a box; the transaction that takes them is rolled back if they are not as many as were decided."""
+    rows = 0
     for path in sorted(box.glob("part-*")):
         with parquet.ParquetFile(path) as file:
-            yield from file.iter_batches()
+            for batch in file.iter_batches():
+                rows += batch.num_rows
+                yield batch
+    if rows != handle.get("rows", rows):
+        message = (
+            f"Epoch {handle['epoch']} was decided with {handle['rows']} rows for PostgreSQL, but {box} has {rows}. "
+            "Nothing of the epoch was published. Bring this directory back as it was."
+        )
+        raise LostTransactionError(message)

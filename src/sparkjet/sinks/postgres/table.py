@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from psycopg import sql
 
 from sparkjet.errors import AnalysisError, nearest
+from sparkjet.sinks.postgres.copying import IMPATIENT
 from sparkjet.sinks.postgres.target import MARKERS, Target
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ def look(
     instants = frozenset(n for n, column in enumerate(columns) if column.is_instant)
     target = Target(schema, table, tuple(column.name for column in columns), keys, instants)
     with connection.transaction(force_rollback=not create):
+        connection.execute(IMPATIENT)
         connection.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
         if _ident(connection, schema, table) is None:
             _check_may_create(connection, schema)

@@ -99,8 +99,9 @@ class Target:
         return sql.SQL(statement).format(self.markers, query, sink, epoch)
 
     def copy(self, into: Composable | None = None) -> Composed:
-        """Takes rows in."""
-        return sql.SQL("COPY {} ({}) FROM STDIN (FORMAT csv)").format(into or self.name, _listed(self.columns))
+        """Takes rows in, as UTF-8 whatever the database's encoding is."""
+        statement = "COPY {} ({}) FROM STDIN (FORMAT csv, ENCODING 'UTF8')"
+        return sql.SQL(statement).format(into or self.name, _listed(self.columns))
 
     def stage(self, staged: Composable) -> Composed:
         """Makes a temporary table for the rows of one epoch."""

@@ -13,7 +13,7 @@ from psycopg import sql
 
 from sparkjet.errors import LostTransactionError, SinkError
 from sparkjet.sinks.naming import Found, prefix_of
-from sparkjet.sinks.postgres.copying import BEGIN, PreparedWriter, connect, explain
+from sparkjet.sinks.postgres.copying import BEGIN, DURABLE, PreparedWriter, connect, explain, explain_blocked
 from sparkjet.sinks.postgres.target import Target
 from sparkjet.sinks.protocol import Handle, TransactionId
 
@@ -21,7 +21,7 @@ _OUTBOX = "outbox"
 _PATIENCE = "5s"
 """How long to wait for another driver that is at the same epoch."""
 _NAMED = (
-    "SELECT set_config('application_name', left(%s, 63), false), set_config('lock_timeout', %s, false), "
+    "SELECT set_config('application_name', left(%s, 63), false), "
     "set_config('idle_in_transaction_session_timeout', '60s', false)"
 )
 _END_PAUSED = (
@@ -87,6 +87,8 @@ class PostgresTransactions:
         """
         target, query, sink, epoch = _told(handle)
         with self._connected() as connection:
+            # The disk is waited for anyway; a standby that was waited for at PREPARE has to know this too.
+            connection.execute(DURABLE.replace("true", "false").encode())
             for gid, _ in handle["slots"]:
                 try:
                     connection.execute(sql.SQL("COMMIT PREPARED {}").format(gid))
@@ -110,8 +112,11 @@ class PostgresTransactions:
         """
         target, query, sink, epoch = _told(handle)
         with self._connected() as connection, connection.cursor() as cursor:
-            cursor.execute(_NAMED, [prefix_of(query, sink), _PATIENCE])
+            cursor.execute(_NAMED, [prefix_of(query, sink)])
             cursor.execute(BEGIN)
+            # Others may hold the table for longer than a rival may hold the marker.
+            lock_timeout = cursor.execute("SHOW lock_timeout").fetchone()
+            cursor.execute("SELECT set_config('lock_timeout', %s, true)", [_PATIENCE])
             try:
                 cursor.execute(target.mark_once(query, sink, epoch, handle["gid"]))
             except psycopg.errors.LockNotAvailable as error:
@@ -121,7 +126,7 @@ class PostgresTransactions:
                 message = f"Another driver is publishing epoch {epoch} at this moment."
                 raise SinkError(message) from error
             is_new = cursor.rowcount == 1
-            cursor.execute("SET LOCAL lock_timeout = 0")
+            cursor.execute("SELECT set_config('lock_timeout', %s, true)", lock_timeout)
             # A driver that slept while its successor went on finds its marker removed, but not the younger ones.
             if not is_new or _first(cursor.execute(target.overtaken(query, sink, epoch))):
                 cursor.execute("ROLLBACK")
@@ -135,7 +140,7 @@ class PostgresTransactions:
                 cursor.execute(target.merge(_ROWS))
             cursor.execute(target.forget(query, sink, epoch))
             between()
-            cursor.execute("COMMIT")
+            cursor.execute(f"{DURABLE}; COMMIT".encode())
         return True
 
     def roll_back_strays(self, query: str, takeover: int, keep: Sequence[Handle]) -> None:
@@ -156,7 +161,10 @@ class PostgresTransactions:
     def _connected(self) -> Iterator[psycopg.Connection[Any]]:
         try:
             with closing(connect(self.conninfo)) as connection:
-                yield connection
+                try:
+                    yield connection
+                except psycopg.errors.LockNotAvailable as error:
+                    raise SinkError(explain_blocked(error, connection)) from error
         except psycopg.Error as error:
             raise SinkError(explain(error)) from error
 
