@@ -37,7 +37,8 @@ _BLOCKED = (
     "end the transaction that holds the lock, or set a longer lock_timeout in the dsn: options='-c lock_timeout=10min'."
 )
 _REMEDIES = {
-    "22021": "PostgreSQL cannot store NUL or invalid UTF-8 in text. Remove it, with F.translate or F.make_valid_utf8.",
+    "22021": "PostgreSQL cannot store the character NUL in text, nor what is not UTF-8. Use F.translate or "
+    "F.make_valid_utf8.",
     "22P05": "PostgreSQL cannot store the character NUL in jsonb. Remove it before it gets into a struct or map.",
     "40P01": _BLOCKED,
     "28000": "Check the option user and the server's pg_hba.conf.",
@@ -90,7 +91,8 @@ def explain(error: psycopg.Error, noticed: str = "") -> str:
     if state is None and isinstance(error, psycopg.OperationalError):
         remedy = "Check that the server runs and that the options host and port are right."
     elif state == _UNTRANSLATABLE and _NUL not in said:
-        *_, encoding = re.findall(r"[A-Z][A-Z0-9_]+", said)
+        # Servers say this in other languages too, with the database's own encoding last.
+        *_, encoding = "another one", *re.findall(r"[A-Z][A-Z0-9_]+", error.diag.message_primary or "")
         remedy = _ENCODING.format(encoding)
     else:
         remedy = _REMEDIES.get(state or "", "")
@@ -101,7 +103,7 @@ def explain_blocked(error: psycopg.errors.LockNotAvailable, connection: psycopg.
     """As :func:`explain`, with who may hold the lock; rolls back the transaction that did not get it."""
     connection.execute("ROLLBACK")
     noticed = "; ".join(holder for (holder,) in connection.execute(_HOLDERS))
-    return explain(error, f"HELD NOW: {noticed}." if noticed else "")
+    return explain(error, f"Locks held now: {noticed}." if noticed else "")
 
 
 def connect(conninfo: str) -> psycopg.Connection[tuple[Any, ...]]:

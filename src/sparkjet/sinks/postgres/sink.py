@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from sparkjet.errors import AnalysisError, LostTransactionError, SinkError
 from sparkjet.sinks.outbox import OutboxSink
 from sparkjet.sinks.postgres import copying
+from sparkjet.sinks.postgres.characters import ALL, check_characters
 from sparkjet.sinks.postgres.copying import csv_chunks, explain
 from sparkjet.sinks.postgres.table import Table, look
 from sparkjet.sinks.postgres.target import Target
@@ -123,7 +124,13 @@ class PostgresSink(OutboxSink):
             if found.get(f"fault{number}"):
                 message = f"postgres: column {name!r} has {fault}, in {found[f'fault{number}']} rows of the epoch."
                 raise SinkError(message)
-        return None if handle is None else handle | outbox_handle(transaction, self._table.target)
+        if handle is None:
+            return None
+        if self._table.encoding not in ALL:
+            # Once decided, rows that the server refuses would hold the query up at every start.
+            with self._transactions.connected() as connection:
+                check_characters(connection, self._box(handle["sink"], handle["box"]), self._table.target.columns)
+        return handle | outbox_handle(transaction, self._table.target)
 
     def commit(self, handle: Handle, between: Callable[[], None]) -> None:
         """See :meth:`Sink.commit`; goes the way the handle says, whatever the options are now."""

@@ -31,12 +31,14 @@ class Table:
         can_prepare: The server's ``max_prepared_transactions``.
         required: Columns that must not be null.
         is_unique: Whether two rows can be in each other's way.
+        encoding: The database's.
     """
 
     target: Target
     can_prepare: int
     required: tuple[str, ...]
     is_unique: bool
+    encoding: str
 
 
 def look(
@@ -79,7 +81,8 @@ def look(
         _check_privileges(connection, oid, target)
         unique = "SELECT EXISTS (SELECT FROM pg_index WHERE indrelid = %s AND (indisunique OR indisexclusion))"
         limit = int(_one(connection, "SHOW max_prepared_transactions"))
-        return Table(target, limit, tuple({*required, *keys}), bool(_one(connection, unique, oid)))
+        encoding = connection.info.parameter_status("server_encoding") or ""
+        return Table(target, limit, tuple({*required, *keys}), bool(_one(connection, unique, oid)), encoding)
 
 
 def _check_server(connection: psycopg.Connection[Any]) -> None:

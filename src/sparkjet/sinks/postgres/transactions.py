@@ -70,7 +70,7 @@ class PostgresTransactions:
         it prepares after this is rolled back by the commit of a later epoch, or at the next start.
         """
         counting = {gid for gid, _ in slots}
-        with self._connected() as connection:
+        with self.connected() as connection:
             for found in prepared(connection, prefix_of(transaction.query, transaction.sink)):
                 ours = found.epoch == transaction.epoch and found.takeover <= transaction.takeover
                 if ours and found.gid not in counting:
@@ -86,7 +86,7 @@ class PostgresTransactions:
             LostTransactionError: If one is gone without having been committed.
         """
         target, query, sink, epoch = _told(handle)
-        with self._connected() as connection:
+        with self.connected() as connection:
             # The disk is waited for anyway; a standby that was waited for at PREPARE has to know this too.
             connection.execute(DURABLE.replace("true", "false").encode())
             for gid, _ in handle["slots"]:
@@ -111,7 +111,7 @@ class PostgresTransactions:
             SinkError: The server refused, could not be reached, or another driver is at the same epoch; try again.
         """
         target, query, sink, epoch = _told(handle)
-        with self._connected() as connection, connection.cursor() as cursor:
+        with self.connected() as connection, connection.cursor() as cursor:
             cursor.execute(_NAMED, [prefix_of(query, sink)])
             cursor.execute(BEGIN)
             # Others may hold the table for longer than a rival may hold the marker.
@@ -143,22 +143,29 @@ class PostgresTransactions:
             cursor.execute(f"{DURABLE}; COMMIT".encode())
         return True
 
+    def abort(self, transaction: TransactionId) -> None:
+        """Roll back what has been prepared for exactly this transaction, the attempt included."""
+        with self.connected() as connection:
+            for found in prepared(connection, prefix_of(transaction.query, transaction.sink, transaction)):
+                _roll_back(connection, found.gid)
+
     def roll_back_strays(self, query: str, takeover: int, keep: Sequence[Handle]) -> None:
         """Roll back what drivers before ``takeover`` prepared for a query, except what ``keep`` names."""
         decided = {gid for handle in keep for gid, _ in handle.get("slots", ())}
-        with self._connected() as connection:
+        with self.connected() as connection:
             for found in prepared(connection, prefix_of(query)):
                 if found.takeover < takeover and found.gid not in decided:
                     _roll_back(connection, found.gid)
 
     def roll_back(self, gids: Sequence[str]) -> None:
         """Roll back transactions by their ids; those that are gone are left alone."""
-        with self._connected() as connection:
+        with self.connected() as connection:
             for gid in gids:
                 _roll_back(connection, gid)
 
     @contextlib.contextmanager
-    def _connected(self) -> Iterator[psycopg.Connection[Any]]:
+    def connected(self) -> Iterator[psycopg.Connection[Any]]:
+        """A connection in autocommit; what the server refuses there is a :class:`SinkError` with the way out."""
         try:
             with closing(connect(self.conninfo)) as connection:
                 try:
