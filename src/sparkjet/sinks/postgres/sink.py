@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ from sparkjet.sinks.outbox import OutboxSink
 from sparkjet.sinks.postgres import copying
 from sparkjet.sinks.postgres.characters import ALL, check_characters
 from sparkjet.sinks.postgres.copying import csv_chunks, explain
+from sparkjet.sinks.postgres.remembering import published_after
 from sparkjet.sinks.postgres.table import Table, look
 from sparkjet.sinks.postgres.target import Target
 from sparkjet.sinks.postgres.transactions import PostgresTransactions, outbox_handle
@@ -146,6 +148,20 @@ class PostgresSink(OutboxSink):
     def publish(self, rows: DataFrame, epoch: int) -> None:
         """Never called: :meth:`deliver` reads the rows itself."""
         raise NotImplementedError
+
+    def abort(self, transaction: TransactionId) -> None:
+        """See :meth:`Aborting.abort`; both ways, of which at most one has left something."""
+        self._transactions.abort(transaction)
+        shutil.rmtree(self._box(transaction.sink, str(transaction)), ignore_errors=True)
+
+    def is_published(self, handle: Handle) -> bool:
+        """Whether the server's markers say that the rows of a handle are in the table."""
+        return self._transactions.is_published(handle)
+
+    def published_after(self, newest: TransactionId, handle: Handle | None) -> str | None:
+        """See :meth:`Remembering.published_after`; asks the markers beside the target, and beside the last one."""
+        targets = [self._table.target] if handle is None else [self._table.target, Target.of(handle["target"])]
+        return published_after(self._settings.conninfo, newest, handle, targets)
 
     def roll_back_strays(self, query: str, takeover: int, keep: Sequence[Handle]) -> None:
         """See :meth:`Sink.roll_back_strays`; both ways, as the options may have changed since."""

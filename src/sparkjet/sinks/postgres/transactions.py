@@ -157,6 +157,11 @@ class PostgresTransactions:
                 if found.takeover < takeover and found.gid not in decided:
                     _roll_back(connection, found.gid)
 
+    def is_published(self, handle: Handle) -> bool:
+        """Whether the markers say that all of a handle was committed; False too if the table of markers is gone."""
+        with self.connected() as connection:
+            return all(_settled(connection, gid, handle) for gid in gids_of(handle))
+
     def roll_back(self, gids: Sequence[str]) -> None:
         """Roll back transactions by their ids; those that are gone are left alone."""
         with self.connected() as connection:
@@ -180,6 +185,11 @@ def outbox_handle(transaction: TransactionId, target: Target) -> Handle:
     """The handle of rows that are kept with the snapshot until they are published."""
     prefix = prefix_of(transaction.query, transaction.sink, transaction)
     return {**_identity(transaction, target), "way": _OUTBOX, "gid": f"{prefix}{_OUTBOX}"}
+
+
+def gids_of(handle: Handle) -> list[str]:
+    """What the markers of a handle are called."""
+    return [gid for gid, _ in handle["slots"]] if handle["way"] == "prepared" else [handle["gid"]]
 
 
 def _identity(transaction: TransactionId, target: Target) -> Handle:
