@@ -1,4 +1,4 @@
-"""An epoch that fails in the PostgreSQL sink: the error names the obstacle, nothing is published, nothing stays open."""
+"""An epoch that fails in the PostgreSQL sink: the obstacle is named, nothing is published, nothing stays open."""
 
 from __future__ import annotations
 
