@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,10 +14,12 @@ from pyarrow import parquet
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
-from sparkjet.errors import AnalysisError, SinkError
+from sparkjet.errors import AnalysisError, LostTransactionError, SinkError
 from sparkjet.sinks.outbox import OutboxSink
 from sparkjet.sinks.postgres import copying
+from sparkjet.sinks.postgres.characters import ALL, check_characters
 from sparkjet.sinks.postgres.copying import csv_chunks, explain
+from sparkjet.sinks.postgres.remembering import published_after
 from sparkjet.sinks.postgres.table import Table, look
 from sparkjet.sinks.postgres.target import Target
 from sparkjet.sinks.postgres.transactions import PostgresTransactions, outbox_handle
@@ -123,7 +126,13 @@ class PostgresSink(OutboxSink):
             if found.get(f"fault{number}"):
                 message = f"postgres: column {name!r} has {fault}, in {found[f'fault{number}']} rows of the epoch."
                 raise SinkError(message)
-        return None if handle is None else handle | outbox_handle(transaction, self._table.target)
+        if handle is None:
+            return None
+        if self._table.encoding not in ALL:
+            # Once decided, rows that the server refuses would hold the query up at every start.
+            with self._transactions.connected() as connection:
+                check_characters(connection, self._box(handle["sink"], handle["box"]), self._table.target.columns)
+        return handle | outbox_handle(transaction, self._table.target)
 
     def commit(self, handle: Handle, between: Callable[[], None]) -> None:
         """See :meth:`Sink.commit`; goes the way the handle says, whatever the options are now."""
@@ -134,11 +143,25 @@ class PostgresSink(OutboxSink):
 
     def deliver(self, box: Path, handle: Handle) -> None:
         """See :meth:`OutboxSink.deliver`; runs on the driver."""
-        self._transactions.publish(handle, csv_chunks(_batches(box), Target.of(handle["target"]).instants))
+        self._transactions.publish(handle, csv_chunks(_batches(box, handle), Target.of(handle["target"]).instants))
 
     def publish(self, rows: DataFrame, epoch: int) -> None:
         """Never called: :meth:`deliver` reads the rows itself."""
         raise NotImplementedError
+
+    def abort(self, transaction: TransactionId) -> None:
+        """See :meth:`Aborting.abort`; both ways, of which at most one has left something."""
+        self._transactions.abort(transaction)
+        shutil.rmtree(self._box(transaction.sink, str(transaction)), ignore_errors=True)
+
+    def is_published(self, handle: Handle) -> bool:
+        """Whether the server's markers say that the rows of a handle are in the table."""
+        return self._transactions.is_published(handle)
+
+    def published_after(self, newest: TransactionId, handle: Handle | None) -> str | None:
+        """See :meth:`Remembering.published_after`; asks the markers beside the target, and beside the last one."""
+        targets = [self._table.target] if handle is None else [self._table.target, Target.of(handle["target"])]
+        return published_after(self._settings.conninfo, newest, handle, targets)
 
     def roll_back_strays(self, query: str, takeover: int, keep: Sequence[Handle]) -> None:
         """See :meth:`Sink.roll_back_strays`; both ways, as the options may have changed since."""
@@ -169,7 +192,17 @@ class PostgresSink(OutboxSink):
         return None
 
 
-def _batches(box: Path) -> Iterator[pa.RecordBatch]:
+def _batches(box: Path, handle: Handle) -> Iterator[pa.RecordBatch]:
+    """The rows of a box; the transaction that takes them is rolled back if they are not as many as were decided."""
+    rows = 0
     for path in sorted(box.glob("part-*")):
         with parquet.ParquetFile(path) as file:
-            yield from file.iter_batches()
+            for batch in file.iter_batches():
+                rows += batch.num_rows
+                yield batch
+    if rows != handle.get("rows", rows):
+        message = (
+            f"Epoch {handle['epoch']} was decided with {handle['rows']} rows for PostgreSQL, but {box} has {rows}. "
+            "Nothing of the epoch was published. Bring this directory back as it was."
+        )
+        raise LostTransactionError(message)
