@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
 from sparkjet.errors import AnalysisError, SinkError
+from sparkjet.sinks.boxes import files_of
 from sparkjet.sinks.outbox import OutboxSink
 from sparkjet.sinks.postgres import copying
 from sparkjet.sinks.postgres.copying import csv_chunks, explain
@@ -23,6 +24,7 @@ from sparkjet.sinks.postgres.transactions import PostgresTransactions, outbox_ha
 from sparkjet.sinks.postgres.types import PostgresColumn, columns_of, faults
 from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
 from sparkjet.sinks.tasks import run_tasks
+from sparkjet.written import metrics
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -118,7 +120,7 @@ class PostgresSink(OutboxSink):
         counts = [F.count_if(condition).alias(f"fault{n}") for n, (_, _, condition) in enumerate(wrong)]
         watched = rows.observe(noticed, F.count(F.lit(1)).alias("rows"), *counts)
         handle = super().prepare(self._encoded(watched), transaction)
-        found = noticed.get
+        found = metrics(noticed, f"table {self._settings.table}", SinkError)
         for number, (name, fault, _) in enumerate(wrong):
             if found.get(f"fault{number}"):
                 message = f"postgres: column {name!r} has {fault}, in {found[f'fault{number}']} rows of the epoch."
@@ -134,7 +136,12 @@ class PostgresSink(OutboxSink):
 
     def deliver(self, box: Path, handle: Handle) -> None:
         """See :meth:`OutboxSink.deliver`; runs on the driver."""
-        self._transactions.publish(handle, csv_chunks(_batches(box), Target.of(handle["target"]).instants))
+        batches = _batches(files_of(box, handle))
+        self._transactions.publish(handle, csv_chunks(batches, Target.of(handle["target"]).instants))
+
+    def has_arrived(self, handle: Handle) -> bool:
+        """See :meth:`OutboxSink.has_arrived`: the marker is written in the transaction of the rows."""
+        return self._transactions.has_published(handle)
 
     def publish(self, rows: DataFrame, epoch: int) -> None:
         """Never called: :meth:`deliver` reads the rows itself."""
@@ -169,7 +176,7 @@ class PostgresSink(OutboxSink):
         return None
 
 
-def _batches(box: Path) -> Iterator[pa.RecordBatch]:
-    for path in sorted(box.glob("part-*")):
+def _batches(files: Iterable[Path]) -> Iterator[pa.RecordBatch]:
+    for path in files:
         with parquet.ParquetFile(path) as file:
             yield from file.iter_batches()

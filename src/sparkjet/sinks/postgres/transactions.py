@@ -107,6 +107,7 @@ class PostgresTransactions:
 
         Raises:
             SinkError: The server refused, could not be reached, or another driver is at the same epoch; try again.
+            LostTransactionError: There are not as many rows as were decided; none is written.
         """
         target, query, sink, epoch = _told(handle)
         with self._connected() as connection, connection.cursor() as cursor:
@@ -131,12 +132,23 @@ class PostgresTransactions:
             with cursor.copy(target.copy(_ROWS if target.keys else None)) as copy:
                 for chunk in chunks:
                     copy.write(chunk)
+            # Handles of earlier versions do not say how many there are.
+            if cursor.rowcount != handle.get("rows", cursor.rowcount):
+                found = cursor.rowcount
+                cursor.execute("ROLLBACK")
+                message = f"Epoch {epoch} was decided with {handle['rows']} rows, but its outbox holds {found}."
+                raise LostTransactionError(message)
             if target.keys:
                 cursor.execute(target.merge(_ROWS))
             cursor.execute(target.forget(query, sink, epoch))
             between()
             cursor.execute("COMMIT")
         return True
+
+    def has_published(self, handle: Handle) -> bool:
+        """Whether the marker of an epoch that was published, or of a later one, is there."""
+        with self._connected() as connection:
+            return _settled(connection, handle["gid"], handle)
 
     def roll_back_strays(self, query: str, takeover: int, keep: Sequence[Handle]) -> None:
         """Roll back what drivers before ``takeover`` prepared for a query, except what ``keep`` names."""
