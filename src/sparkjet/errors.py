@@ -30,6 +30,10 @@ class SinkError(SparkjetError):
     """An external system refused rows or could not be reached; nothing is lost, mend the cause and start again."""
 
 
+class StoreError(SparkjetError):
+    """The snapshot store could not keep what was written; the epoch is not decided, so nothing is lost."""
+
+
 class SourceError(SparkjetError):
     """An external system could not be read, or no longer has what is to be read; nothing was skipped."""
 

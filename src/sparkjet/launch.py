@@ -13,8 +13,11 @@ from sparkjet.engine.log import RecordLog
 from sparkjet.engine.outputs import Outputs
 from sparkjet.engine.parts import Parts, configure
 from sparkjet.engine.recovery import recover
+from sparkjet.errors import AnalysisError
 from sparkjet.plain_logs import plain_logs
 from sparkjet.query import StreamingQuery
+from sparkjet.sharing import check_shared
+from sparkjet.sinks.files import FilesSink
 from sparkjet.sinks.outbox import OutboxSink
 from sparkjet.sinks.protocol import Guarantee
 from sparkjet.snapshots import DirectoryStore
@@ -24,6 +27,11 @@ if TYPE_CHECKING:
     from sparkjet.clock import Clock
     from sparkjet.engine.plan import Plan
     from sparkjet.engine.steps import StepListener
+
+_NO_HOME = (
+    "checkpointLocation is missing, and executors on other machines cannot use the driver's temporary directory. Give "
+    'option("checkpointLocation", "…") a directory that all machines share'
+)
 
 
 @dataclass(frozen=True)
@@ -40,6 +48,8 @@ class Launch:
     name: str | None
     clock: Clock
     listener: StepListener
+    has_own_home: bool = True
+    """False where ``home`` is a new temporary directory, because none was given."""
 
     def start(self) -> StreamingQuery:
         """Check the destinations, recover and start; see :func:`sparkjet.start`."""
@@ -51,6 +61,7 @@ class Launch:
             outputs.settle_what_expires(newest[1])
         for output in self.plan.outputs:
             output.check()
+        self._check_shared()
         store.open("checkpointLocation")
         session = _own_session(self.plan.source.sparkSession)
         configure(session, self.partitions)
@@ -87,6 +98,26 @@ class Launch:
         with plain_logs(self.plan.source.sparkSession):
             query._attach(writer.start())  # noqa: SLF001
         return query
+
+    def _check_shared(self) -> None:
+        """See that the executors write where this driver reads; before anything is made, or taken over.
+
+        Raises:
+            AnalysisError: They do not.
+        """
+        # Not into a home that only this machine has: executors would make a directory that nobody removes.
+        options = {self.home / "snapshots": "checkpointLocation"} if self.has_own_home else {self.home.parent: _NO_HOME}
+        options |= {
+            output.sink.directory: output.sink.option
+            for output in self.plan.outputs
+            if isinstance(output.sink, FilesSink)
+        }
+        try:
+            check_shared(self.plan.source.sparkSession, options)
+        except AnalysisError:
+            if not self.has_own_home:
+                self.home.rmdir()
+            raise
 
     def _guarantees(self) -> dict[str, str]:
         """What each sink gives: its own promise or the query's, whichever is weaker."""

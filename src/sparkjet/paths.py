@@ -15,8 +15,12 @@ PLAIN_FILES = {
 """Hadoop's settings for local files without a ``.crc`` beside each: to make one takes a process (``chmod``)."""
 WRITING = {"mapreduce.fileoutputcommitter.marksuccessfuljobs": "false", **PLAIN_FILES}
 """Options of Spark's writer into a directory of ours: nobody reads ``_SUCCESS`` or a ``.crc``."""
-CHECKING = {"parquet.page.verify-checksum.enabled": "true"}
-"""Options of Spark's reader for Parquet that was written so: its pages have checksums of their own."""
+CHECKING = {
+    "parquet.page.verify-checksum.enabled": "true",
+    "ignoreCorruptFiles": "false",
+    "ignoreMissingFiles": "false",
+}
+"""Options of Spark's reader for Parquet that was written so: nothing is left out, whatever the session allows."""
 
 
 def local_path(location: str, option: str) -> Path:

@@ -33,9 +33,9 @@ def test_an_attempt_is_undone_at_once_and_no_other(spark: SparkSession, tmp_path
         sink.abort(transaction(2))
         assert target.dangling() == 1
     assert decided is not None
-    assert not sink.is_published(decided)
+    assert not sink.has_arrived(decided)
     sink.commit(decided, lambda: None)
-    assert sink.is_published(decided)
+    assert sink.has_arrived(decided)
     assert (target.read(), target.dangling()) == ([("a", 1)], 0)
 
 

@@ -8,14 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pyspark.sql import Observation
-from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, MapType, StructType
 
-from sparkjet.errors import AnalysisError, LostTransactionError
+from sparkjet.errors import AnalysisError, LostTransactionError, SinkError
 from sparkjet.paths import WRITING, check_put_if_absent, spark_uri, sync_directory, sync_file
 from sparkjet.sinks.manifest import HIDDEN, Manifest, ManifestEntry
 from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
+from sparkjet.written import write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -72,16 +71,19 @@ class FilesSink:
     def prepare(self, rows: DataFrame, transaction: TransactionId) -> Handle | None:
         """See :meth:`Sink.prepare`."""
         staging = self._staging(transaction.query, transaction.sink) / str(transaction)
-        counted = Observation()
-        writer = rows.observe(counted, F.count(F.lit(1)).alias("rows")).write.mode("errorifexists")
-        writer = writer.format(self.file_format).options(**WRITING).options(**self.options)
-        if self.partition_by:
-            writer = writer.partitionBy(*self.partition_by)
-        writer.save(spark_uri(staging))
-        if not counted.get.get("rows"):
+
+        def save(observed: DataFrame) -> None:
+            writer = observed.write.mode("errorifexists").format(self.file_format)
+            writer = writer.options(**WRITING).options(**self.options)
+            if self.partition_by:
+                writer = writer.partitionBy(*self.partition_by)
+            writer.save(spark_uri(staging))
+
+        found = write(rows, staging, save, SinkError)
+        if not found.rows:
             shutil.rmtree(staging)
             return None
-        files = _written(staging)
+        files = found.files
         for folder in {(staging / file).parent for file in files} | {staging, staging.parent}:
             sync_directory(folder)
         for file in files:
@@ -147,12 +149,6 @@ class FilesSink:
 
     def _staging(self, query: str, sink: str) -> Path:
         return self.directory / HIDDEN / query / sink / "staging"
-
-
-def _written(staging: Path) -> list[Path]:
-    """The files of committed tasks; what a late or speculative task attempt left in ``_temporary`` never counts."""
-    paths = (path.relative_to(staging) for path in staging.rglob("part-*") if path.is_file())
-    return sorted(path for path in paths if path.parts[0] != "_temporary")
 
 
 def _published(transaction: TransactionId, number: int, staged: Path) -> Path:

@@ -6,8 +6,9 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sparkjet.errors import RecoveryError
+from sparkjet.errors import RecoveryError, StoreError
 from sparkjet.paths import CHECKING, WRITING, check_put_if_absent, put_if_absent, spark_uri, sync_directory, sync_file
+from sparkjet.written import write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -60,8 +61,12 @@ class DirectoryStore:
     def write_delta(self, name: str, partials: DataFrame) -> list[str]:
         """See :meth:`SnapshotStore.write_delta`."""
         directory = self._state / name
-        partials.write.mode("errorifexists").options(**WRITING).parquet(spark_uri(directory))
-        files = sorted(path.name for path in directory.glob("part-*"))
+
+        def save(observed: DataFrame) -> None:
+            writer = observed.write.mode("errorifexists").options(**WRITING).option("maxRecordsPerFile", 0)
+            writer.parquet(spark_uri(directory))
+
+        files = [file.name for file in write(partials, directory, save, StoreError).files]
         for file in files:
             sync_file(directory / file)
         sync_directory(directory)
@@ -70,6 +75,12 @@ class DirectoryStore:
 
     def read_delta(self, session: SparkSession, delta: Delta) -> DataFrame:
         """See :meth:`SnapshotStore.read_delta`."""
+        if delta.rows and not delta.files:
+            message = (
+                f"The snapshot says that {delta.name} holds {delta.rows} entries, but names no file of it: they were "
+                "written to a directory that the driver did not see. Start anew with another checkpointLocation."
+            )
+            raise RecoveryError(message)
         paths = [self._state / delta.name / file for file in delta.files]
         missing = [path for path in paths if not path.is_file()]
         if missing:

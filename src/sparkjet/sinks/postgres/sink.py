@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +13,8 @@ from pyarrow import parquet
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
-from sparkjet.errors import AnalysisError, LostTransactionError, SinkError
+from sparkjet.errors import AnalysisError, SinkError
+from sparkjet.sinks.boxes import files_of
 from sparkjet.sinks.outbox import OutboxSink
 from sparkjet.sinks.postgres import copying
 from sparkjet.sinks.postgres.characters import ALL, check_characters
@@ -26,6 +26,7 @@ from sparkjet.sinks.postgres.transactions import PostgresTransactions, outbox_ha
 from sparkjet.sinks.postgres.types import PostgresColumn, columns_of, faults
 from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
 from sparkjet.sinks.tasks import run_tasks
+from sparkjet.written import metrics
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -121,7 +122,7 @@ class PostgresSink(OutboxSink):
         counts = [F.count_if(condition).alias(f"fault{n}") for n, (_, _, condition) in enumerate(wrong)]
         watched = rows.observe(noticed, F.count(F.lit(1)).alias("rows"), *counts)
         handle = super().prepare(self._encoded(watched), transaction)
-        found = noticed.get
+        found = metrics(noticed, f"table {self._settings.table}", SinkError)
         for number, (name, fault, _) in enumerate(wrong):
             if found.get(f"fault{number}"):
                 message = f"postgres: column {name!r} has {fault}, in {found[f'fault{number}']} rows of the epoch."
@@ -131,7 +132,9 @@ class PostgresSink(OutboxSink):
         if self._table.encoding not in ALL:
             # Once decided, rows that the server refuses would hold the query up at every start.
             with self._transactions.connected() as connection:
-                check_characters(connection, self._box(handle["sink"], handle["box"]), self._table.target.columns)
+                check_characters(
+                    connection, self._boxes(handle["sink"]).path(handle["box"]), self._table.target.columns
+                )
         return handle | outbox_handle(transaction, self._table.target)
 
     def commit(self, handle: Handle, between: Callable[[], None]) -> None:
@@ -143,7 +146,12 @@ class PostgresSink(OutboxSink):
 
     def deliver(self, box: Path, handle: Handle) -> None:
         """See :meth:`OutboxSink.deliver`; runs on the driver."""
-        self._transactions.publish(handle, csv_chunks(_batches(box, handle), Target.of(handle["target"]).instants))
+        batches = _batches(files_of(box, handle))
+        self._transactions.publish(handle, csv_chunks(batches, Target.of(handle["target"]).instants))
+
+    def has_arrived(self, handle: Handle) -> bool:
+        """See :meth:`OutboxSink.has_arrived`: the marker is written in the transaction of the rows."""
+        return self._transactions.is_published(handle)
 
     def publish(self, rows: DataFrame, epoch: int) -> None:
         """Never called: :meth:`deliver` reads the rows itself."""
@@ -152,11 +160,7 @@ class PostgresSink(OutboxSink):
     def abort(self, transaction: TransactionId) -> None:
         """See :meth:`Aborting.abort`; both ways, of which at most one has left something."""
         self._transactions.abort(transaction)
-        shutil.rmtree(self._box(transaction.sink, str(transaction)), ignore_errors=True)
-
-    def is_published(self, handle: Handle) -> bool:
-        """Whether the server's markers say that the rows of a handle are in the table."""
-        return self._transactions.is_published(handle)
+        super().abort(transaction)
 
     def published_after(self, newest: TransactionId, handle: Handle | None) -> str | None:
         """See :meth:`Remembering.published_after`; asks the markers beside the target, and beside the last one."""
@@ -192,17 +196,7 @@ class PostgresSink(OutboxSink):
         return None
 
 
-def _batches(box: Path, handle: Handle) -> Iterator[pa.RecordBatch]:
-    """The rows of a box; the transaction that takes them is rolled back if they are not as many as were decided."""
-    rows = 0
-    for path in sorted(box.glob("part-*")):
+def _batches(files: Iterable[Path]) -> Iterator[pa.RecordBatch]:
+    for path in files:
         with parquet.ParquetFile(path) as file:
-            for batch in file.iter_batches():
-                rows += batch.num_rows
-                yield batch
-    if rows != handle.get("rows", rows):
-        message = (
-            f"Epoch {handle['epoch']} was decided with {handle['rows']} rows for PostgreSQL, but {box} has {rows}. "
-            "Nothing of the epoch was published. Bring this directory back as it was."
-        )
-        raise LostTransactionError(message)
+            yield from file.iter_batches()
