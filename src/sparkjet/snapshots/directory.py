@@ -7,7 +7,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sparkjet.errors import RecoveryError
-from sparkjet.paths import CHECKING, WRITING, check_put_if_absent, put_if_absent, spark_uri, sync_directory, sync_file
+from sparkjet.paths import (
+    CHECKING,
+    WRITING,
+    check_put_if_absent,
+    make_directories,
+    put_if_absent,
+    remove_temporaries,
+    spark_uri,
+    sync_directory,
+    sync_file,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -28,14 +38,15 @@ class DirectoryStore:
         self._blobs = directory / "blobs"
 
     def open(self, option: str) -> None:
-        """Create the directories and try a put-if-absent.
+        """Create the directories, try a put-if-absent, and remove what crashes inside one have left.
 
         Raises:
             AnalysisError: Naming ``option`` if the directory cannot hold decisions.
         """
         check_put_if_absent(self._log, option)
-        self._state.mkdir(exist_ok=True)
-        self._blobs.mkdir(exist_ok=True)
+        make_directories(self._state)
+        make_directories(self._blobs)
+        remove_temporaries(self._log)
 
     def put(self, slot: int, content: bytes) -> bool:
         """See :meth:`SnapshotStore.put`."""
