@@ -17,8 +17,11 @@ def bound(directory: Path, second: Path) -> Iterator[Path]:
 
 @contextmanager
 def small_disk(directory: Path, megabytes: int) -> Iterator[SmallDisk]:
-    """A disk of a few megabytes."""
+    """A disk of a few megabytes, with what file systems keep for themselves."""
     with _mounted(directory, "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs"):
+        for name in ("lost+found", ".snapshot"):
+            (directory / name).mkdir()
+        (directory / ".nfs0000000000000001").touch()
         yield SmallDisk(directory)
 
 
@@ -46,6 +49,11 @@ class SmallDisk:
     def free(self) -> None:
         """Make room again."""
         self._ballast.unlink()
+
+    @property
+    def full(self) -> bool:
+        """Whether it was filled."""
+        return self._ballast.exists()
 
 
 @contextmanager

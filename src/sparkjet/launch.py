@@ -14,8 +14,10 @@ from sparkjet.engine.log import RecordLog
 from sparkjet.engine.outputs import Outputs
 from sparkjet.engine.parts import Parts, configure
 from sparkjet.engine.recovery import recover
+from sparkjet.full_disk import full_disks_named
 from sparkjet.paths import PLAIN_FILES
 from sparkjet.query import StreamingQuery
+from sparkjet.sinks.files import FilesSink
 from sparkjet.sinks.outbox import OutboxSink
 from sparkjet.sinks.protocol import Guarantee
 from sparkjet.snapshots import DirectoryStore
@@ -45,10 +47,18 @@ class Launch:
     clock: Clock
     listener: StepListener
 
+    @property
+    def places(self) -> list[Path]:
+        """Directories that the driver writes into, which may be of several disks."""
+        snapshots = [self.home / "snapshots" / name for name in ("log", "state", "blobs", "outbox")]
+        outputs = [output.sink.directory for output in self.plan.outputs if isinstance(output.sink, FilesSink)]
+        return list(dict.fromkeys([*snapshots, self.home / "spark", *outputs]))
+
     def start(self) -> StreamingQuery:
         """Recover and start; see :func:`sparkjet.start`."""
         store = DirectoryStore(self.home / "snapshots")
-        store.open("checkpointLocation")
+        with full_disks_named(self.places):
+            store.open("checkpointLocation")
         session = _own_session(self.plan.source.sparkSession)
         configure(session, self.partitions)
         sinks = {output.name: output.sink for output in self.plan.outputs}
@@ -67,11 +77,13 @@ class Launch:
             clock=self.clock,
             listener=self.listener,
         )
-        engine, checkpoint = recover(parts, self.home / "spark")
+        with full_disks_named(self.places):
+            engine, checkpoint = recover(parts, self.home / "spark")
         # With availableNow the input decides when the query ends, not the clock.
         ticking = self.plan.uses_clock and "availableNow" not in self.trigger
         ticker = Ticker(tick_interval(self.trigger.get("processingTime"))) if ticking else None
         query = StreamingQuery(engine, self.plan, self._guarantees(), close_at_end=self.close_at_end, ticker=ticker)
+        query._places = self.places  # noqa: SLF001
         writer = self.plan.source.writeStream.foreachBatch(query._run_batch)  # noqa: SLF001
         writer = writer.option("checkpointLocation", f"file:{checkpoint.directory}")
         if self.name is not None:

@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Literal
 from urllib.parse import unquote, urlsplit
 
 from sparkjet.errors import AnalysisError
@@ -70,6 +71,20 @@ def sync_file(path: Path) -> None:
         os.close(descriptor)
 
 
+def write_durably(path: Path, content: bytes, mode: Literal["xb", "wb"] = "wb") -> None:
+    """Write a file and make its content durable; its name is not until its directory is synced."""
+    try:
+        with path.open(mode) as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        # What fails in the middle of a write does not say where.
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
 def make_directories(directory: Path) -> None:
     """Create a directory and whatever is missing above it, each level durable in the one above."""
     missing = [directory]
@@ -101,7 +116,7 @@ def put_if_absent(path: Path, content: bytes) -> bool:
     while True:
         temporary = path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}")
         try:
-            _write(temporary, content)
+            write_durably(temporary, content, "xb")
             os.link(temporary, path)
         except FileExistsError:
             return False
@@ -172,19 +187,6 @@ def _refuses_to_overwrite(directory: Path) -> bool:
         return put_if_absent(probe, b"") and not put_if_absent(probe, b"")
     finally:
         probe.unlink(missing_ok=True)
-
-
-def _write(path: Path, content: bytes) -> None:
-    try:
-        with path.open("xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError as error:
-        if error.filename is not None:
-            raise
-        # What fails in the middle of a write does not say where.
-        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 _TEMPORARY = re.compile(r"\..+\.\d+-[0-9a-f]{8}")

@@ -13,9 +13,11 @@ from sparkjet.engine.caught_up import caught_up_by
 from sparkjet.engine.inspection import used_up
 from sparkjet.engine.progress import merged
 from sparkjet.errors import AnalysisError, FencedError, SparkjetError
+from sparkjet.full_disk import full_disk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery as SparkQuery
@@ -38,6 +40,8 @@ class _StoppedError(SparkjetError):
 
 class StreamingQuery:
     """A started query. Thread-safe; every method runs on the driver."""
+
+    _places: Sequence[Path] = ()
 
     def __init__(
         self, engine: Engine, plan: Plan, guarantees: Mapping[str, str], *, close_at_end: bool, ticker: Ticker | None
@@ -283,6 +287,7 @@ class StreamingQuery:
                 if fenced is not None:
                     fenced.__cause__ = error
                     error = fenced
+            error = full_disk(error, self._places) or error
         if self._failure is None:
             self._failure = error
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from sparkjet.paths import make_directories, put_if_absent, remove_temporaries
-from sparkjet.sinks.manifest_listing import COMPACT, EXPIRED, LEVELS, SINGLE, Listing, Piece, blocks_at
+from sparkjet.sinks.manifest_listing import EXPIRED, LEVELS, SEGMENT, SINGLE, Listing, Piece, blocks_at
 
 HIDDEN = "_sparkjet"
 LARGEST = 32 * 2**20
@@ -32,7 +32,7 @@ class ManifestEntry(msgspec.Struct, frozen=True):
 
 
 class _Shape(msgspec.Struct, frozen=True):
-    """What entries have in common: thousands of epochs have the same schema."""
+    """A line of a segment: what the entries below it have in common."""
 
     format: str
     schema: dict[str, Any]
@@ -40,15 +40,11 @@ class _Shape(msgspec.Struct, frozen=True):
 
 
 class _Row(msgspec.Struct, frozen=True, array_like=True):
+    """A line of a segment: what an entry has of its own."""
+
     epoch: int
     committed: int | None
-    shape: int
     files: list[str]
-
-
-class _Segment(msgspec.Struct, frozen=True):
-    shapes: list[_Shape]
-    rows: list[_Row]
 
 
 class Manifest:
@@ -150,17 +146,32 @@ class Manifest:
         self._remove_superfluous()
 
     def _merge_block(self, block: Piece) -> None:
-        listing = Listing.settled(self._folder)
-        pieces = listing.within(block)
+        pieces = Listing.settled(self._folder).within(block)
         try:
             if sum((self._folder / piece.name).stat().st_size for piece in pieces) > LARGEST:
                 return
-            entries = [entry for piece in pieces for entry in self._read(piece) if entry.epoch > listing.floor]
+            merged = b"".join(self._lines(pieces))
         except FileNotFoundError:
             # Another driver has merged them.
             return
-        put_if_absent(self._folder / block.name, msgspec.json.encode(_segment(entries)))
+        put_if_absent(self._folder / block.name, merged)
         self._between()
+
+    def _lines(self, pieces: list[Piece]) -> Iterator[bytes]:
+        last = None
+        for piece in pieces:
+            content = self._content(piece)
+            if piece.kind == SEGMENT:
+                # As it is: to decode thousands of entries would keep a commit waiting.
+                last = None
+                yield content
+                continue
+            entry = _ENTRY.decode(content)
+            shape = _Shape(entry.format, entry.schema, entry.options)
+            if shape != last:
+                yield msgspec.json.encode(shape) + b"\n"
+            last = shape
+            yield msgspec.json.encode(_Row(entry.epoch, entry.committed, entry.files)) + b"\n"
 
     def _remove_superfluous(self) -> None:
         for piece in sorted(Listing.of(self._folder).superfluous):
@@ -168,11 +179,11 @@ class Manifest:
             self._between()
 
     def _read(self, piece: Piece) -> list[ManifestEntry]:
-        content = (self._folder / piece.name).read_bytes()
-        if piece.kind in {SINGLE, COMPACT, EXPIRED}:
-            return [_ENTRY.decode(content)]
-        segment = _SEGMENT.decode(content)
-        return [_entry(row, segment.shapes[row.shape]) for row in segment.rows]
+        content = self._content(piece)
+        return _entries(content) if piece.kind == SEGMENT else [_ENTRY.decode(content)]
+
+    def _content(self, piece: Piece) -> bytes:
+        return (self._folder / piece.name).read_bytes()
 
 
 class _Leaving:
@@ -214,21 +225,21 @@ class _Leaving:
         )
 
 
-def _segment(entries: list[ManifestEntry]) -> _Segment:
-    shapes: list[_Shape] = []
-    rows = []
-    for entry in entries:
-        shape = _Shape(entry.format, entry.schema, entry.options)
-        if shape not in shapes[-1:]:
-            shapes.append(shape)
-        rows.append(_Row(entry.epoch, entry.committed, len(shapes) - 1, entry.files))
-    return _Segment(shapes, rows)
-
-
-def _entry(row: _Row, shape: _Shape) -> ManifestEntry:
-    return ManifestEntry(row.epoch, row.files, shape.format, shape.schema, shape.options, row.committed)
+def _entries(segment: bytes) -> list[ManifestEntry]:
+    entries, shape = [], None
+    for line in segment.splitlines():
+        if line.startswith(b"{"):
+            shape = _SHAPE.decode(line)
+        else:
+            assert shape is not None  # noqa: S101 - a merge writes it first
+            row = _ROW.decode(line)
+            entries.append(
+                ManifestEntry(row.epoch, row.files, shape.format, shape.schema, shape.options, row.committed)
+            )
+    return entries
 
 
 # When the module is imported, as in engine/record.py: built by several threads at once it could end the process.
 _ENTRY = msgspec.json.Decoder(ManifestEntry)
-_SEGMENT = msgspec.json.Decoder(_Segment)
+_SHAPE = msgspec.json.Decoder(_Shape)
+_ROW = msgspec.json.Decoder(_Row)

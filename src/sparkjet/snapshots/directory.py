@@ -17,6 +17,7 @@ from sparkjet.paths import (
     spark_uri,
     sync_directory,
     sync_file,
+    write_durably,
 )
 
 if TYPE_CHECKING:
@@ -93,9 +94,7 @@ class DirectoryStore:
 
     def put_blob(self, name: str, content: bytes) -> None:
         """See :meth:`SnapshotStore.put_blob`."""
-        path = self._blobs / name
-        path.write_bytes(content)
-        sync_file(path)
+        write_durably(self._blobs / name, content)
         sync_directory(self._blobs)
 
     def read_blob(self, name: str) -> bytes:
