@@ -11,7 +11,7 @@ from sparkjet.errors import (
     SinkError,
     SourceError,
     SparkjetError,
-    StoreError,
+    StorageError,
     UnsettledError,
 )
 from sparkjet.python_aggregates import python_aggregate
@@ -50,7 +50,7 @@ __all__ = [
     "SourceError",
     "SparkjetError",
     "Step",
-    "StoreError",
+    "StorageError",
     "Stream",
     "StreamingQuery",
     "SystemClock",

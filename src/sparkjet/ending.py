@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from pyspark.errors import StreamingQueryException
 
 from sparkjet.errors import FencedError, SparkjetError
+from sparkjet.full_disk import full_disk
+
+
+class FailedError(SparkjetError):
+    """The query has failed between two batches; the batch that Spark has just planned is not run."""
 
 
 class Ending:
@@ -16,10 +22,12 @@ class Ending:
 
     Args:
         fenced: Answers the error to end with if another driver has taken over, None if none has.
+        places: Directories that the query writes into, to say which of them is full where a failure does not.
     """
 
-    def __init__(self, fenced: Callable[[], FencedError | None]) -> None:
+    def __init__(self, fenced: Callable[[], FencedError | None], places: Sequence[Path] = ()) -> None:
         self._fenced = fenced
+        self._places = places
         self._changing = threading.Lock()
         self._stopping = threading.Event()
         self._finished = threading.Event()
@@ -72,6 +80,7 @@ class Ending:
                 if fenced is not None:
                     fenced.__cause__ = error
                     error = fenced
+            error = full_disk(error, self._places) or error
         with self._changing:
             self.failure = error if self.failure is None else _joined(self.failure, error)
 

@@ -30,8 +30,11 @@ class SinkError(SparkjetError):
     """An external system refused rows or could not be reached; nothing is lost, mend the cause and start again."""
 
 
-class StoreError(SparkjetError):
-    """The snapshot store could not keep what was written; the epoch is not decided, so nothing is lost."""
+class StorageError(SparkjetError):
+    """A directory does not keep what is written to it: its disk is full or read-only, or executors see another one.
+
+    Nothing is lost, and the next start goes on where the query stopped.
+    """
 
 
 class SourceError(SparkjetError):

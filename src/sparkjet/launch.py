@@ -14,6 +14,7 @@ from sparkjet.engine.outputs import Outputs
 from sparkjet.engine.parts import Parts, configure
 from sparkjet.engine.recovery import recover
 from sparkjet.errors import AnalysisError
+from sparkjet.full_disk import full_disks_named
 from sparkjet.plain_logs import plain_logs
 from sparkjet.query import StreamingQuery
 from sparkjet.sharing import check_shared
@@ -51,8 +52,19 @@ class Launch:
     has_own_home: bool = True
     """False where ``home`` is a new temporary directory, because none was given."""
 
+    @property
+    def places(self) -> list[Path]:
+        """Directories that the driver writes into, which may be of several disks."""
+        snapshots = [self.home / "snapshots" / name for name in ("log", "state", "blobs", "outbox")]
+        outputs = [output.sink.directory for output in self.plan.outputs if isinstance(output.sink, FilesSink)]
+        return list(dict.fromkeys([*snapshots, self.home / "spark", *outputs]))
+
     def start(self) -> StreamingQuery:
         """Check the destinations, recover and start; see :func:`sparkjet.start`."""
+        with full_disks_named(self.places):
+            return self._start()
+
+    def _start(self) -> StreamingQuery:
         store = DirectoryStore(self.home / "snapshots")
         log, outputs = RecordLog(store), Outputs({output.name: output.sink for output in self.plan.outputs})
         newest = log.newest()
@@ -84,7 +96,14 @@ class Launch:
         # With availableNow the input decides when the query ends, not the clock.
         ticking = self.plan.uses_clock and "availableNow" not in self.trigger
         ticker = Ticker(tick_interval(self.trigger.get("processingTime"))) if ticking else None
-        query = StreamingQuery(engine, self.plan, self._guarantees(), close_at_end=self.close_at_end, ticker=ticker)
+        query = StreamingQuery(
+            engine,
+            self.plan,
+            self._guarantees(),
+            places=self.places,
+            close_at_end=self.close_at_end,
+            ticker=ticker,
+        )
         writer = self.plan.source.writeStream.foreachBatch(query._run_batch)  # noqa: SLF001
         writer = writer.option("checkpointLocation", f"file:{checkpoint.directory}")
         if self.name is not None:

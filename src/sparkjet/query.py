@@ -8,14 +8,15 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from sparkjet.ending import Ending
+from sparkjet.ending import Ending, FailedError
 from sparkjet.engine.caught_up import caught_up_by
 from sparkjet.engine.inspection import used_up
 from sparkjet.engine.progress import merged
-from sparkjet.errors import AnalysisError, SparkjetError
+from sparkjet.errors import AnalysisError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery as SparkQuery
@@ -34,15 +35,18 @@ POLLING = 0.05
 """Seconds between two looks of a batch that Spark has planned at whether it may run."""
 
 
-class _FailedError(SparkjetError):
-    """The query has failed between two batches; the batch that Spark has just planned is not run."""
-
-
 class StreamingQuery:
     """A started query. Thread-safe; every method runs on the driver."""
 
     def __init__(
-        self, engine: Engine, plan: Plan, guarantees: Mapping[str, str], *, close_at_end: bool, ticker: Ticker | None
+        self,
+        engine: Engine,
+        plan: Plan,
+        guarantees: Mapping[str, str],
+        *,
+        places: Sequence[Path],
+        close_at_end: bool,
+        ticker: Ticker | None,
     ) -> None:
         self._engine = engine
         engine.ended = self._note
@@ -53,7 +57,7 @@ class StreamingQuery:
         self._spark: SparkQuery
         self._epoch = threading.Lock()
         self._attached = threading.Event()
-        self._ending = Ending(engine.fenced)
+        self._ending = Ending(engine.fenced, places)
         self._progress: deque[dict[str, Any]] = deque(maxlen=RECENT)
 
     @property
@@ -193,7 +197,7 @@ class StreamingQuery:
             self._ending.wait(POLLING)
         if self._ending.failure is not None:
             message = f"Batch {batch_id} is not run: the query has failed."
-            raise _FailedError(message) from self._ending.failure
+            raise FailedError(message) from self._ending.failure
         try:
             self._engine.refuse(batch_id)
         except BaseException as error:

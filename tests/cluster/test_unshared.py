@@ -86,7 +86,7 @@ def test_no_writer_relies_on_files_that_the_driver_cannot_see(places: Path, repo
             assert error == "", (case, text)
             assert int(text) >= 8, case
         else:
-            assert error == ("StoreError" if name == "delta" else "SinkError"), (case, text)
+            assert error == ("StorageError" if name == "delta" else "SinkError"), (case, text)
             assert f"{places}/{place}/direct" in text, case
             assert "hosts" in text, case
             assert ("8 of 8 tasks" in text) == (place == "both"), (case, text)

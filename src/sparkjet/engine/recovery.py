@@ -175,9 +175,10 @@ def _remove_leftovers(parts: Parts, record: Record) -> None:
     """Remove what earlier drivers wrote and the record does not name.
 
     Only names of earlier takeovers: a driver that was itself taken over while it started must not remove what its
-    successor has written since.
+    successor has written since. Names that are not ours are left alone: ``.nfs…``, ``.snapshot``, ``lost+found``.
     """
     kept = record.names()
     for name in parts.store.names():
-        if name not in kept and int(name.partition("-")[0]) < record.takeover:
+        takeover = name.partition("-")[0]
+        if name not in kept and takeover.isdecimal() and int(takeover) < record.takeover:
             parts.store.remove(name)

@@ -49,7 +49,7 @@ class SnapshotStore(Protocol):
         """Write rows durably under a new name; the answer lists the entries that a record must name.
 
         Raises:
-            StoreError: Not all of them can be found again, e.g. because executors do not share the directory.
+            StorageError: Not all of them can be found again, e.g. because executors do not share the directory.
         """
         ...
 
