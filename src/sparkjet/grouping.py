@@ -14,6 +14,7 @@ from sparkjet.columns import HIDDEN, TIME
 from sparkjet.engine.plan import Rows
 from sparkjet.engine.stage import Key, Stage
 from sparkjet.errors import AnalysisError
+from sparkjet.event_time import EventTime
 from sparkjet.functions import count
 from sparkjet.selectable import Selectable
 from sparkjet.steps import Steps
@@ -34,7 +35,7 @@ class GroupedStream:
         steps: Steps,
         inputs: tuple[Input, ...],
         parent: Stage | None,
-        event_time: str,
+        event_time: EventTime,
         columns: Sequence[Window | SessionWindow | Column | str],
     ) -> None:
         windows = [column for column in columns if isinstance(column, Window | SessionWindow)]
@@ -45,12 +46,13 @@ class GroupedStream:
             )
             raise AnalysisError(message)
         self._window = windows[0]
-        if self._window.time_column != event_time:
+        if self._window.time_column != event_time.name:
             message = (
                 f"{self._window.name}: the column {self._window.time_column!r} has no watermark, which is on "
-                f"{event_time!r}. Use that column in both places."
+                f"{event_time.name!r}. Use that column in both places."
             )
             raise AnalysisError(message)
+        event_time.check(steps.shape, self._window.name)
         self._steps = steps
         self._inputs = inputs
         self._parent = parent
@@ -127,9 +129,11 @@ class WindowedStream(Selectable):
         is the last microsecond of its window; nothing is ever late here, because the watermark is the same.
 
         Raises:
-            AnalysisError: Without exactly one window, or with columns that cannot be keys.
+            AnalysisError: Without exactly one window, with columns that cannot be keys, or if the window column was
+                replaced.
         """
-        return GroupedStream(self._steps, self._stage.inputs, self._stage, self._stage.window.name, cols)
+        time = EventTime.of_results(self._stage.window.name, self._steps.source)
+        return GroupedStream(self._steps, self._stage.inputs, self._stage, time, cols)
 
     @property
     def lateRows(self) -> LateStream:

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from sparkjet.columns import KEPT, is_star, quoted, select_visible, visible
+from sparkjet.columns import HIDDEN, KEPT, is_star, quoted, select_visible, visible
 from sparkjet.engine.inspection import adds_rows, calls_python
+from sparkjet.engine.logical_plans import attribute_ids
+from sparkjet.errors import AnalysisError
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -54,8 +56,16 @@ class Steps:
     passes: int = 1
 
     def then(self, link: Link) -> Steps:
-        """The chain with one more link; Spark's analysis errors are raised here."""
+        """The chain with one more link; Spark's analysis errors are raised here.
+
+        Raises:
+            AnalysisError: The link adds, replaces or drops a hidden column.
+        """
         shape = link.plain(self.shape)
+        for name in HIDDEN:
+            if attribute_ids(shape, name) != attribute_ids(self.shape, name):
+                message = f"the column name {name!r} is used by sparkjet. Give your column another name."
+                raise AnalysisError(message)
         multiplies = adds_rows(self.shape, shape)
         filtered = any(each.filters for each in self.links)
         # A row that is only marked would reach a Python function: Spark calls those before it looks at conditions.
