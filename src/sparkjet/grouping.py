@@ -11,7 +11,9 @@ from typing_extensions import Self
 
 from sparkjet.aggregate import Aggregate, AggregateOperation, Inputs, as_aggregate
 from sparkjet.columns import HIDDEN, TIME
+from sparkjet.engine.logical_plans import attribute_ids
 from sparkjet.engine.plan import Rows
+from sparkjet.engine.row_by_row import Together
 from sparkjet.engine.stage import Key, Stage
 from sparkjet.errors import AnalysisError
 from sparkjet.event_time import EventTime
@@ -102,7 +104,10 @@ class GroupedStream:
             results=tuple((aggregate.name, aggregate.resolve(inputs)) for aggregate in aggregates),
         )
         shape = stage.shape()
-        return WindowedStream(stage, Steps(shape, shape))
+        # Sessions of one start can end, and so come, at different times.
+        fields = ("end",) if isinstance(self._window, SessionWindow) else ("start", "end")
+        together = Together(self._window.name, attribute_ids(shape, self._window.name), fields)
+        return WindowedStream(stage, Steps(shape, shape, together=together))
 
     def count(self) -> WindowedStream:
         """Number of rows in each window, in a column ``count``, as ``GroupedData.count``."""
@@ -112,7 +117,8 @@ class GroupedStream:
 class WindowedStream(Selectable):
     """Final rows of windows: the window, the keys and the aggregates.
 
-    ``select``, ``where``, ``withColumn`` and ``drop`` shape the rows; they do not change what is computed.
+    ``select``, ``where``, ``withColumn`` and ``drop`` shape the rows; they do not change what is computed. Window
+    functions (``F.rank().over(…)``) may compare results of the same window: partition them by the window column.
     """
 
     def __init__(self, stage: Stage, steps: Steps) -> None:

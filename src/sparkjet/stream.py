@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import TimestampType
 from typing_extensions import Self
 
+from sparkjet import ways_out
 from sparkjet.columns import SUBSTREAM, TIME, quoted, substream_id
 from sparkjet.engine.inputs import Input, Watermark
 from sparkjet.engine.inspection import check_source, partition_columns, streaming_sources
@@ -56,6 +57,9 @@ class Stream(Selectable):
 
     def _with(self, chain: Steps) -> Self:
         return type(self)(chain, self._inputs, self._event_time, self._name)
+
+    def _way_out(self, method: str) -> str | None:
+        return ways_out.of_streams(method)
 
     def alias(self, alias: str) -> Stream:
         """Name the stream, as ``DataFrame.alias``: its substreams are called ``<alias>/…`` once it is in a union."""
@@ -201,11 +205,12 @@ def stream(df: DataFrame) -> Stream:
     """Start a query from a streaming DataFrame, whatever ``spark.readStream`` source it comes from.
 
     Args:
-        df: The streaming DataFrame; it may have been transformed by Spark before (select, where, withColumn, joins
-            with batch DataFrames), but not by ``withWatermark`` or anything that keeps state.
+        df: The streaming DataFrame; it may have been transformed by Spark before, row by row (select, where,
+            withColumn, explode, mapInPandas, unions, joins with batch DataFrames), but not by ``withWatermark``,
+            anything that keeps state, or anything that treats each batch by itself.
 
     Raises:
-        AnalysisError: A batch DataFrame, one of Spark Connect, or one with Spark's own watermark or state.
+        AnalysisError: A batch DataFrame, one of Spark Connect, or one that Spark does not compute row by row.
     """
     check_source(df)
     return Stream(Steps(df, df))
