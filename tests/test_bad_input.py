@@ -157,7 +157,7 @@ def test_two_results_of_one_name_are_refused(watermarked: Stream) -> None:
 
 
 def test_what_a_stream_does_not_offer_names_the_way(watermarked: Stream) -> None:
-    with pytest.raises(AttributeError, match=r"Stream has no 'dropDuplicates'.*before sj.stream"):
+    with pytest.raises(AttributeError, match=r"Stream has no 'dropDuplicates'. sparkjet cannot drop.*first"):
         watermarked.dropDuplicates()
 
 

@@ -42,5 +42,18 @@ def test_a_choice_names_the_choices() -> None:
 
 
 def test_only_writer_options_reach_sparks_writer() -> None:
-    given = {"path": "/out", "HEADER": "true", "fileFormat": "csv", "checkpointLocation": "/ck"}
+    given = {"path": "/out", "HEADER": "true", "fileFormat": "csv", "retention": "7d", "checkpointLocation": "/ck"}
     assert file_writer_options(Options(given)) == {"header": "true"}
+
+
+@pytest.mark.parametrize(
+    ("text", "hours"), [("12h", 12), ("7d", 168), ("7 days", 168), ("60m", 1), ("60 min", 1), ("3600s", 1)]
+)
+def test_an_age_is_written_as_for_sparks_file_sink_or_as_an_interval(text: str, hours: int) -> None:
+    assert Options({"retention": text}).age("retention") == hours * 3_600_000_000
+
+
+@pytest.mark.parametrize("text", ["12", "h", "-1h", "0d", "1 month", ""])
+def test_what_is_no_age_is_refused_by_name(text: str) -> None:
+    with pytest.raises(AnalysisError, match="retention"):
+        Options({"retention": text}).age("retention")

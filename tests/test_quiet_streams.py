@@ -198,6 +198,19 @@ def test_early_rows_come_by_the_clock_and_then_the_final_row(quiet: Quiet) -> No
     assert quiet.counts() == [(0, 2, True), (0, 2, True), (0, 3, False)]
 
 
+def test_after_a_clock_has_jumped_and_was_set_back_early_rows_come_by_it_again(quiet: Quiet) -> None:
+    quiet.feed.add(*rows([1, 2], v=1))
+    query = quiet.start(policy="0 seconds", mode="update", period="30 seconds")
+    query.processAllAvailable()
+    quiet.pass_time(3600)
+    assert quiet.counts() == [(0, 2, True)]
+    quiet.pass_time(-3600)
+    quiet.pass_time(29)
+    assert quiet.counts() == [(0, 2, True)]
+    quiet.pass_time(1)
+    assert quiet.counts() == [(0, 2, True), (0, 2, True)]
+
+
 @dataclass(frozen=True)
 class EveryThird:
     """A policy of a user's: the watermark follows every third report only."""

@@ -11,6 +11,7 @@ from sparkjet.errors import (
     SinkError,
     SourceError,
     SparkjetError,
+    StorageError,
     UnsettledError,
 )
 from sparkjet.python_aggregates import python_aggregate
@@ -49,6 +50,7 @@ __all__ = [
     "SourceError",
     "SparkjetError",
     "Step",
+    "StorageError",
     "Stream",
     "StreamingQuery",
     "SystemClock",

@@ -12,6 +12,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, LongType, TimestampType
 
+from sparkjet.advice import advice
 from sparkjet.columns import visible
 from sparkjet.errors import AnalysisError, nearest
 
@@ -179,7 +180,8 @@ def as_aggregate(obj: Any) -> Aggregate:
     """What a user gave to ``agg`` as an :class:`Aggregate`.
 
     Raises:
-        NotAnAggregateError: It is none; for an aggregate of Spark the message names ours.
+        NotAnAggregateError: It is none; for an aggregate of Spark the message names ours if it means the same, and
+            otherwise says how the nearest differs.
 
     >>> as_aggregate(max)
     Traceback (most recent call last):
@@ -191,17 +193,9 @@ def as_aggregate(obj: Any) -> Aggregate:
     if isinstance(obj, AggregateOperation):
         return obj.alias("aggregate")
     if isinstance(obj, Column):
-        from sparkjet import functions  # noqa: PLC0415 - that module imports this one
-
-        called = re.match(r"(\w+)\(", label(obj))
-        name = called[1] if called and called[1] in functions.__all__ else None
-        way_out = (
-            f"Use sparkjet.functions.{name} instead of pyspark.sql.functions.{name}."
-            if name
-            else "Use a function of sparkjet.functions, or write an AggregateOperation."
-        )
+        written, way_out = advice(obj)
         raise NotAnAggregateError(
-            f"agg: {label(obj)} is a Spark Column: it cannot be joined over the parts of a window. {way_out}"
+            f"agg: {written} is a Spark Column: it cannot be joined over the parts of a window. {way_out}"
         )
     raise NotAnAggregateError(
         f"agg: {obj!r} is no aggregate of sparkjet. Use one of sparkjet.functions, e.g. sparkjet.functions.avg(…)."

@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING
 from sparkjet.engine.log import RecordLog
 from sparkjet.errors import AnalysisError, RecoveryError, SparkjetError
 from sparkjet.paths import local_path
-from sparkjet.sinks.naming import prefix_of
+from sparkjet.sinks.naming import Found, prefix_of
 from sparkjet.snapshots import DirectoryStore
 
 if TYPE_CHECKING:
     from sparkjet.engine.record import Record
     from sparkjet.sinks.kafka.access import Access
-    from sparkjet.sinks.naming import Found
 
 DECIDED, STRAY, OPEN, UNKNOWN = "decided", "stray", "open", "unknown"
 MEANINGS = {
@@ -50,10 +49,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     try:
         access = None if chosen.kafka is None else _access(chosen.kafka)
-        record = _record(chosen.checkpoint)
         if access is not None:
-            return in_kafka(record, access, settle=chosen.settle)
-        return in_postgres(record, chosen.dsn, settle=chosen.settle)
+            return in_kafka(lambda: _record(chosen.checkpoint), access, settle=chosen.settle)
+        return in_postgres(_record(chosen.checkpoint), chosen.dsn, settle=chosen.settle)
     except SparkjetError as error:
         print(f"sparkjet: {error}", file=sys.stderr)
         return 1
@@ -95,8 +93,8 @@ def in_postgres(record: Record, dsn: str, *, settle: bool) -> int:
     return _report(record, found, commit, server.roll_back, settle=settle)
 
 
-def in_kafka(record: Record, access: Access, *, settle: bool) -> int:
-    """As :func:`in_postgres`, for open transactions of Kafka.
+def in_kafka(read: Callable[[], Record], access: Access, *, settle: bool) -> int:
+    """As :func:`in_postgres`, for open transactions of Kafka; ``read`` reads the newest record.
 
     Raises:
         SinkError: The brokers cannot be reached, or refuse.
@@ -104,13 +102,16 @@ def in_kafka(record: Record, access: Access, *, settle: bool) -> int:
     from sparkjet.sinks.kafka.transactions import KafkaTransactions  # noqa: PLC0415 - on use only
 
     brokers = KafkaTransactions(access)
+    found = brokers.open_of(read().query)
+    # Only now: what was open before its record was read cannot belong to an epoch that comes after it.
+    record = read()
 
     def commit() -> None:
         for decided in record.transactions:
             if decided.handle.get("way") == "kafka":
                 brokers.commit(decided.handle, lambda: None)
 
-    return _report(record, brokers.open_of(record.query), commit, brokers.roll_back, settle=settle)
+    return _report(record, found, commit, brokers.roll_back, settle=settle)
 
 
 def _report(
@@ -145,7 +146,12 @@ def verdict(found: Found, record: Record) -> str:
     if found.takeover > record.takeover:
         return UNKNOWN
     # A driver that was taken over decides nothing any more, and an epoch that is recorded is not decided again.
-    return STRAY if found.takeover < record.takeover or found.epoch <= record.epoch else OPEN
+    if found.takeover < record.takeover:
+        return STRAY
+    if found.is_pooled:
+        # A later epoch may have any other pool.
+        return STRAY if found.prefix in {Found(gid).prefix for gid in decided} else OPEN
+    return STRAY if found.epoch <= record.epoch else OPEN
 
 
 def _record(checkpoint: str) -> Record:

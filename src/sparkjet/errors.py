@@ -30,6 +30,13 @@ class SinkError(SparkjetError):
     """An external system refused rows or could not be reached; nothing is lost, mend the cause and start again."""
 
 
+class StorageError(SparkjetError):
+    """A directory does not keep what is written to it: its disk is full or read-only, or executors see another one.
+
+    Nothing is lost, and the next start goes on where the query stopped.
+    """
+
+
 class SourceError(SparkjetError):
     """An external system could not be read, or no longer has what is to be read; nothing was skipped."""
 

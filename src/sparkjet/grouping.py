@@ -11,9 +11,12 @@ from typing_extensions import Self
 
 from sparkjet.aggregate import Aggregate, AggregateOperation, Inputs, as_aggregate
 from sparkjet.columns import HIDDEN, TIME
+from sparkjet.engine.logical_plans import attribute_ids
 from sparkjet.engine.plan import Rows
+from sparkjet.engine.row_by_row import Together
 from sparkjet.engine.stage import Key, Stage
 from sparkjet.errors import AnalysisError
+from sparkjet.event_time import EventTime
 from sparkjet.functions import count
 from sparkjet.selectable import Selectable
 from sparkjet.steps import Steps
@@ -34,7 +37,7 @@ class GroupedStream:
         steps: Steps,
         inputs: tuple[Input, ...],
         parent: Stage | None,
-        event_time: str,
+        event_time: EventTime,
         columns: Sequence[Window | SessionWindow | Column | str],
     ) -> None:
         windows = [column for column in columns if isinstance(column, Window | SessionWindow)]
@@ -45,12 +48,13 @@ class GroupedStream:
             )
             raise AnalysisError(message)
         self._window = windows[0]
-        if self._window.time_column != event_time:
+        if self._window.time_column != event_time.name:
             message = (
                 f"{self._window.name}: the column {self._window.time_column!r} has no watermark, which is on "
-                f"{event_time!r}. Use that column in both places."
+                f"{event_time.name!r}. Use that column in both places."
             )
             raise AnalysisError(message)
+        event_time.check(steps.shape, self._window.name)
         self._steps = steps
         self._inputs = inputs
         self._parent = parent
@@ -100,7 +104,10 @@ class GroupedStream:
             results=tuple((aggregate.name, aggregate.resolve(inputs)) for aggregate in aggregates),
         )
         shape = stage.shape()
-        return WindowedStream(stage, Steps(shape, shape))
+        # Sessions of one start can end, and so come, at different times.
+        fields = ("end",) if isinstance(self._window, SessionWindow) else ("start", "end")
+        together = Together(self._window.name, attribute_ids(shape, self._window.name), fields)
+        return WindowedStream(stage, Steps(shape, shape, together=together))
 
     def count(self) -> WindowedStream:
         """Number of rows in each window, in a column ``count``, as ``GroupedData.count``."""
@@ -110,7 +117,8 @@ class GroupedStream:
 class WindowedStream(Selectable):
     """Final rows of windows: the window, the keys and the aggregates.
 
-    ``select``, ``where``, ``withColumn`` and ``drop`` shape the rows; they do not change what is computed.
+    ``select``, ``where``, ``withColumn`` and ``drop`` shape the rows; they do not change what is computed. Window
+    functions (``F.rank().over(…)``) may compare results of the same window: partition them by the window column.
     """
 
     def __init__(self, stage: Stage, steps: Steps) -> None:
@@ -127,9 +135,11 @@ class WindowedStream(Selectable):
         is the last microsecond of its window; nothing is ever late here, because the watermark is the same.
 
         Raises:
-            AnalysisError: Without exactly one window, or with columns that cannot be keys.
+            AnalysisError: Without exactly one window, with columns that cannot be keys, or if the window column was
+                replaced.
         """
-        return GroupedStream(self._steps, self._stage.inputs, self._stage, self._stage.window.name, cols)
+        time = EventTime.of_results(self._stage.window.name, self._steps.source)
+        return GroupedStream(self._steps, self._stage.inputs, self._stage, time, cols)
 
     @property
     def lateRows(self) -> LateStream:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,8 +13,12 @@ from sparkjet.engine.log import RecordLog
 from sparkjet.engine.outputs import Outputs
 from sparkjet.engine.parts import Parts, configure
 from sparkjet.engine.recovery import recover
-from sparkjet.paths import PLAIN_FILES
+from sparkjet.errors import AnalysisError
+from sparkjet.full_disk import full_disks_named
+from sparkjet.plain_logs import plain_logs
 from sparkjet.query import StreamingQuery
+from sparkjet.sharing import check_shared
+from sparkjet.sinks.files import FilesSink
 from sparkjet.sinks.outbox import OutboxSink
 from sparkjet.sinks.protocol import Guarantee
 from sparkjet.snapshots import DirectoryStore
@@ -26,8 +29,10 @@ if TYPE_CHECKING:
     from sparkjet.engine.plan import Plan
     from sparkjet.engine.steps import StepListener
 
-_LOG_FILES = "spark.sql.streaming.checkpointFileManagerClass"
-_BY_FILE_SYSTEM = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+_NO_HOME = (
+    "checkpointLocation is missing, and executors on other machines cannot use the driver's temporary directory. Give "
+    'option("checkpointLocation", "…") a directory that all machines share'
+)
 
 
 @dataclass(frozen=True)
@@ -44,9 +49,22 @@ class Launch:
     name: str | None
     clock: Clock
     listener: StepListener
+    has_own_home: bool = True
+    """False where ``home`` is a new temporary directory, because none was given."""
+
+    @property
+    def places(self) -> list[Path]:
+        """Directories that the driver writes into, which may be of several disks."""
+        snapshots = [self.home / "snapshots" / name for name in ("log", "state", "blobs", "outbox")]
+        outputs = [output.sink.directory for output in self.plan.outputs if isinstance(output.sink, FilesSink)]
+        return list(dict.fromkeys([*snapshots, self.home / "spark", *outputs]))
 
     def start(self) -> StreamingQuery:
         """Check the destinations, recover and start; see :func:`sparkjet.start`."""
+        with full_disks_named(self.places):
+            return self._start()
+
+    def _start(self) -> StreamingQuery:
         store = DirectoryStore(self.home / "snapshots")
         log, outputs = RecordLog(store), Outputs({output.name: output.sink for output in self.plan.outputs})
         newest = log.newest()
@@ -55,6 +73,7 @@ class Launch:
             outputs.settle_what_expires(newest[1])
         for output in self.plan.outputs:
             output.check()
+        self._check_shared()
         store.open("checkpointLocation")
         session = _own_session(self.plan.source.sparkSession)
         configure(session, self.partitions)
@@ -77,7 +96,14 @@ class Launch:
         # With availableNow the input decides when the query ends, not the clock.
         ticking = self.plan.uses_clock and "availableNow" not in self.trigger
         ticker = Ticker(tick_interval(self.trigger.get("processingTime"))) if ticking else None
-        query = StreamingQuery(engine, self.plan, self._guarantees(), close_at_end=self.close_at_end, ticker=ticker)
+        query = StreamingQuery(
+            engine,
+            self.plan,
+            self._guarantees(),
+            places=self.places,
+            close_at_end=self.close_at_end,
+            ticker=ticker,
+        )
         writer = self.plan.source.writeStream.foreachBatch(query._run_batch)  # noqa: SLF001
         writer = writer.option("checkpointLocation", f"file:{checkpoint.directory}")
         if self.name is not None:
@@ -88,9 +114,29 @@ class Launch:
         if fenced is not None:
             # Spark ends a running query when one of the same id starts: that must not be our successor's.
             raise fenced
-        with _plain_logs(self.plan.source.sparkSession):
+        with plain_logs(self.plan.source.sparkSession):
             query._attach(writer.start())  # noqa: SLF001
         return query
+
+    def _check_shared(self) -> None:
+        """See that the executors write where this driver reads; before anything is made, or taken over.
+
+        Raises:
+            AnalysisError: They do not.
+        """
+        # Not into a home that only this machine has: executors would make a directory that nobody removes.
+        options = {self.home / "snapshots": "checkpointLocation"} if self.has_own_home else {self.home.parent: _NO_HOME}
+        options |= {
+            output.sink.directory: output.sink.option
+            for output in self.plan.outputs
+            if isinstance(output.sink, FilesSink)
+        }
+        try:
+            check_shared(self.plan.source.sparkSession, options)
+        except AnalysisError:
+            if not self.has_own_home:
+                self.home.rmdir()
+            raise
 
     def _guarantees(self) -> dict[str, str]:
         """What each sink gives: its own promise or the query's, whichever is weaker."""
@@ -104,27 +150,3 @@ class Launch:
 def _own_session(session: SparkSession) -> SparkSession:
     """A session with the user's settings, so that ours do not change the user's."""
     return SparkSession(session.sparkContext, session._jsparkSession.cloneSession())
-
-
-@contextmanager
-def _plain_logs(session: SparkSession) -> Iterator[None]:
-    """Let a query that starts write its offset and commit logs by the shortest way.
-
-    Spark's default for local files starts a dozen processes a micro-batch, to see whether names are links. What it
-    buys, a rename that refuses to overwrite, protects a log that two drivers share. These logs are of one run alone,
-    and made anew from the record at each start.
-    """
-    before = session.conf.get(_LOG_FILES, None)
-    # Spark's query takes a session of its own with all of this: what a user has set has to stay in it, what we set
-    # `configure` takes out again.
-    own_files = any(session.conf.get(name, None) is not None for name in PLAIN_FILES)
-    settings = {_LOG_FILES: _BY_FILE_SYSTEM, **({} if own_files else PLAIN_FILES)}
-    for name, value in settings.items():
-        session.conf.set(name, value)
-    try:
-        yield
-    finally:
-        for name in settings:
-            session.conf.unset(name)
-        if before is not None:
-            session.conf.set(_LOG_FILES, before)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from sparkjet.errors import AnalysisError, nearest
+from sparkjet.time import parse_duration
+
+_UNITS = {"us": "microseconds", "ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+_UNITS["min"] = _UNITS["m"]
 
 QUERY_OPTIONS: Mapping[str, str] = {
     "checkpointLocation": "Directory of the query's snapshots and of Spark's derived checkpoint.",
@@ -24,6 +29,7 @@ OUTPUT_OPTIONS: Mapping[str, str] = {
 FILE_OPTIONS: Mapping[str, str] = {
     "path": "Output directory.",
     "fileFormat": "parquet (default), json or csv.",
+    "retention": "How long read_files lists an epoch's files, as of Spark's file sink: 12h, 7d, 30 days (for ever).",
     "compression": "Codec, as of Spark's writer.",
     "maxRecordsPerFile": "As of Spark's writer.",
     "header": "csv: whether files start with the column names.",
@@ -38,7 +44,7 @@ FILE_OPTIONS: Mapping[str, str] = {
     "timestampFormat": "csv and json: pattern of timestamps.",
     "ignoreNullFields": "json: whether to leave null fields out.",
 }
-"""Options of ``format("files")``; all but the first two are handed to Spark's writer."""
+"""Options of ``format("files")``; all but the first three are handed to Spark's writer."""
 
 CONSOLE_OPTIONS: Mapping[str, str] = {
     "numRows": "How many rows of an epoch to print (20).",
@@ -66,6 +72,7 @@ KAFKA_OPTIONS: Mapping[str, str] = {
     "topic": "Where rows go; wins over a column topic.",
     "numPartitions": "Most transactions of an epoch (16).",
     "onLostTransaction": "fail (default) or continue, when the brokers have dropped what was decided.",
+    "onRestoredBackup": "fail (default) or continue, when the topic has epochs that the snapshots do not know.",
 }
 """Options of ``format("kafka")``."""
 
@@ -142,6 +149,20 @@ class Options:
             raise AnalysisError(message)
         return int(text)
 
+    def age(self, name: str) -> int | None:
+        """A duration in microseconds, None if it was not given: an interval, or Spark's short form for its options.
+
+        >>> Options({"retention": "12h"}).age("retention") == Options({"retention": "12 hours"}).age("retention")
+        True
+        """
+        text = self.get(name)
+        if text is None:
+            return None
+        short = re.fullmatch(r"\s*(\d+)\s*(us|ms|s|m|min|h|d)\s*", text, re.IGNORECASE)
+        if short is not None:
+            text = f"{short[1]} {_UNITS[short[2].lower()]}"
+        return parse_duration(text, name, minimum=1)
+
     def choice(self, name: str, choices: tuple[str, ...], default: str) -> str:
         """One of several words."""
         text = (self.get(name) or default).lower()
@@ -153,6 +174,6 @@ class Options:
 
 def file_writer_options(options: Options) -> dict[str, str]:
     """The options that Spark's file writers get."""
-    names = [name for name in FILE_OPTIONS if name not in {"path", "fileFormat"}]
+    names = [name for name in FILE_OPTIONS if name not in {"path", "fileFormat", "retention"}]
     found = {name: options.get(name) for name in names}
     return {name: value for name, value in found.items() if value is not None}

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
+import re
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Literal
 from urllib.parse import unquote, urlsplit
 
 from sparkjet.errors import AnalysisError
@@ -15,8 +20,12 @@ PLAIN_FILES = {
 """Hadoop's settings for local files without a ``.crc`` beside each: to make one takes a process (``chmod``)."""
 WRITING = {"mapreduce.fileoutputcommitter.marksuccessfuljobs": "false", **PLAIN_FILES}
 """Options of Spark's writer into a directory of ours: nobody reads ``_SUCCESS`` or a ``.crc``."""
-CHECKING = {"parquet.page.verify-checksum.enabled": "true"}
-"""Options of Spark's reader for Parquet that was written so: its pages have checksums of their own."""
+CHECKING = {
+    "parquet.page.verify-checksum.enabled": "true",
+    "ignoreCorruptFiles": "false",
+    "ignoreMissingFiles": "false",
+}
+"""Options of Spark's reader for Parquet that was written so: nothing is left out, whatever the session allows."""
 
 
 def local_path(location: str, option: str) -> Path:
@@ -66,24 +75,72 @@ def sync_file(path: Path) -> None:
         os.close(descriptor)
 
 
+def write_durably(path: Path, content: bytes, mode: Literal["xb", "wb"] = "wb") -> None:
+    """Write a file and make its content durable; its name is not until its directory is synced."""
+    try:
+        with path.open(mode) as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        # What fails in the middle of a write does not say where.
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+def make_directories(directory: Path) -> None:
+    """Create a directory and whatever is missing above it, each level durable in the one above."""
+    missing = [directory]
+    while not missing[-1].parent.is_dir():
+        missing.append(missing[-1].parent)
+    for level in reversed(missing):
+        level.mkdir(exist_ok=True)
+        # Also where the directory exists: whoever created it may have crashed before this line.
+        sync_directory(level.parent)
+
+
+def sync_levels(top: Path, files: Iterable[Path]) -> None:
+    """Make names of files below ``top`` durable, and with them every directory between: partition columns may nest."""
+    levels = {top}
+    for file in files:
+        for level in file.parents:
+            if level in levels:
+                break
+            levels.add(level)
+    for level in levels:
+        sync_directory(level)
+
+
 def put_if_absent(path: Path, content: bytes) -> bool:
     """Create a file with its whole content unless it exists; False if it does.
 
     ``link`` fails when the name is taken, and what it publishes is complete: no reader sees half a file.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}")
-    with temporary.open("xb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    try:
-        os.link(temporary, path)
-    except FileExistsError:
-        return False
-    finally:
-        temporary.unlink()
+    while True:
+        temporary = path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}")
+        try:
+            write_durably(temporary, content, "xb")
+            os.link(temporary, path)
+        except FileExistsError:
+            return False
+        except FileNotFoundError:
+            # A driver that starts removes temporaries: a crash may have left this one, as far as it can tell.
+            if not path.parent.is_dir():
+                raise
+        else:
+            break
+        finally:
+            temporary.unlink(missing_ok=True)
     sync_directory(path.parent)
     return True
+
+
+def remove_temporaries(directory: Path) -> None:
+    """Remove what crashes inside :func:`put_if_absent` have left; one that still runs starts over."""
+    for path in directory.iterdir():
+        if _TEMPORARY.fullmatch(path.name):
+            path.unlink(missing_ok=True)
 
 
 def check_put_if_absent(directory: Path, option: str, *, create: bool = True) -> None:
@@ -100,26 +157,41 @@ def check_put_if_absent(directory: Path, option: str, *, create: bool = True) ->
     """
     try:
         if create:
-            directory.mkdir(parents=True, exist_ok=True)
+            make_directories(directory)
             tried = directory
         else:
             tried = next(path for path in (directory, *directory.parents) if path.exists())
-        # Hidden: the directory above may be one that somebody reads.
-        probe = tried / f".probe-{os.urandom(4).hex()}"
-        created = put_if_absent(probe, b"")
-        try:
-            refused = not put_if_absent(probe, b"")
-        finally:
-            probe.unlink()
+        for left in [path for path in tried.iterdir() if _PROBE.match(path.name)]:
+            # Another user's, in a directory above that is everybody's.
+            with contextlib.suppress(PermissionError):
+                left.unlink(missing_ok=True)
+        # More than once: another driver that starts may take a probe for one that a crash has left.
+        refuses = any(_refuses_to_overwrite(tried) for _ in range(3))
     except OSError as error:
-        message = (
-            f'{option}: "{directory}" cannot hold decisions: {error.strerror or error}. '
-            "Use a directory that this user may write and whose file system has hard links."
+        full = error.errno in {errno.ENOSPC, errno.EDQUOT}
+        way_out = (
+            "Free space there and start again; nothing has been changed."
+            if full
+            else "Use a directory that this user may write and whose file system has hard links."
         )
+        message = f'{option}: "{directory}" cannot hold decisions: {error.strerror or error}. {way_out}'
         raise AnalysisError(message) from error
-    if not (created and refused):
+    if not refuses:
         message = (
             f'{option}: the file system of "{directory}" overwrites existing files on link(), '
             "so two drivers could both decide. Use a POSIX file system."
         )
         raise AnalysisError(message)
+
+
+def _refuses_to_overwrite(directory: Path) -> bool:
+    # Hidden: the directory above may be one that users read.
+    probe = directory / f".probe-{os.urandom(4).hex()}"
+    try:
+        return put_if_absent(probe, b"") and not put_if_absent(probe, b"")
+    finally:
+        probe.unlink(missing_ok=True)
+
+
+_TEMPORARY = re.compile(r"\..+\.\d+-[0-9a-f]{8}")
+_PROBE = re.compile(r"\.{1,2}probe-[0-9a-f]{8}(\.\d+-[0-9a-f]{8})?$")

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
 import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from sparkjet.ending import Ending, FailedError
 from sparkjet.engine.caught_up import caught_up_by
 from sparkjet.engine.inspection import used_up
 from sparkjet.engine.progress import merged
-from sparkjet.errors import AnalysisError, FencedError, SparkjetError
+from sparkjet.errors import AnalysisError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery as SparkQuery
@@ -30,17 +31,22 @@ logger = logging.getLogger("sparkjet")
 RECENT = 100
 SETTLING = 1
 """Seconds between two looks at how the last epoch has ended, and at what is decided and not committed."""
-
-
-class _StoppedError(SparkjetError):
-    """The query is being stopped; the batch that Spark has just planned is not run."""
+POLLING = 0.05
+"""Seconds between two looks of a batch that Spark has planned at whether it may run."""
 
 
 class StreamingQuery:
     """A started query. Thread-safe; every method runs on the driver."""
 
     def __init__(
-        self, engine: Engine, plan: Plan, guarantees: Mapping[str, str], *, close_at_end: bool, ticker: Ticker | None
+        self,
+        engine: Engine,
+        plan: Plan,
+        guarantees: Mapping[str, str],
+        *,
+        places: Sequence[Path],
+        close_at_end: bool,
+        ticker: Ticker | None,
     ) -> None:
         self._engine = engine
         engine.ended = self._note
@@ -51,9 +57,7 @@ class StreamingQuery:
         self._spark: SparkQuery
         self._epoch = threading.Lock()
         self._attached = threading.Event()
-        self._stopping = threading.Event()
-        self._finished = threading.Event()
-        self._failure: BaseException | None = None
+        self._ending = Ending(engine.fenced, places)
         self._progress: deque[dict[str, Any]] = deque(maxlen=RECENT)
 
     @property
@@ -74,7 +78,7 @@ class StreamingQuery:
     @property
     def isActive(self) -> bool:
         """Whether the query is still working, the closing epoch included."""
-        return not self._finished.is_set()
+        return not self._ending.finished
 
     @property
     def status(self) -> dict[str, Any]:
@@ -102,14 +106,14 @@ class StreamingQuery:
         Raises:
             SparkjetError, StreamingQueryException: What the query failed with.
         """
-        ended = self._finished.wait(timeout)
-        if ended and self._failure is not None:
-            raise self._failure
+        ended = self._ending.wait(timeout)
+        if ended:
+            self._ending.raise_failure()
         return None if timeout is None else ended
 
     def exception(self) -> BaseException | None:
         """What the query failed with, None if it did not."""
-        return self._failure
+        return self._ending.failure
 
     def processAllAvailable(self) -> None:
         """For tests: wait until all input there is has been committed, and let the clock tick once."""
@@ -118,8 +122,7 @@ class StreamingQuery:
             self._join()
             if self._ticker is not None:
                 self._tick()
-        if self._failure is not None:
-            raise self._failure
+        self._ending.raise_failure()
 
     def retireSubstream(self, substream: str) -> None:
         """Stop waiting for a substream that will have no more data, e.g. of a partition that was removed.
@@ -130,10 +133,9 @@ class StreamingQuery:
             AnalysisError: There is no such substream; the message names the nearest.
         """
         with self._epoch:
-            if self._finished.is_set() or self._failure is not None:
-                message = f"retireSubstream({substream!r}): the query has ended."
+            if self._ending.begun:
+                message = f"retireSubstream({substream!r}): the query has ended or is being stopped."
                 raise AnalysisError(message)
-            self._refuse_if_stopping()
             try:
                 self._engine.retire(substream)
             except AnalysisError:
@@ -147,22 +149,18 @@ class StreamingQuery:
         self._spark.explain(extended)
 
     def stop(self, timeout: float | None = None) -> None:
-        """End the query after the current epoch has committed; a second call does nothing.
+        """End the query once the current epoch has committed, and wait for that; another call waits again.
 
         Raises:
-            TimeoutError: If the epoch was still running after ``timeout`` seconds; the query stops after it.
+            TimeoutError: If it has not ended within ``timeout`` seconds; it then does so by itself, as soon as it can.
         """
-        self._stopping.set()
-        if not self._epoch.acquire(timeout=-1 if timeout is None else timeout):
-            message = f"Epoch {self._engine.record.epoch + 1} is still running; the query stops after it."
+        self._ending.ask(self._stop_between_epochs, f"sparkjet-stop-{self.id}")
+        if not self._ending.wait(timeout):
+            message = (
+                f"The query has not stopped within {timeout} seconds. It stops by itself when the current epoch has "
+                f"ended (the last one recorded is {self._engine.record.epoch}); to wait for it, call stop again."
+            )
             raise TimeoutError(message)
-        try:
-            self._join()
-            # Only between epochs: Spark's own stop would interrupt one in the middle.
-            self._spark.stop()
-        finally:
-            self._epoch.release()
-        self._finished.wait()
 
     def _attach(self, spark_query: SparkQuery) -> None:
         self._spark = spark_query
@@ -173,28 +171,51 @@ class StreamingQuery:
 
     def _run_batch(self, batch: DataFrame, batch_id: int) -> None:
         """Called by Spark in the query's thread."""
-        while not self._epoch.acquire(timeout=0.05):
-            if self._stopping.is_set() or self._failure is not None:
+        while not self._epoch.acquire(timeout=POLLING):
+            if self._ending.begun:
                 break
         else:
             try:
-                self._refuse_if_stopping()
-                self._engine.run_batch(batch, batch_id, self._caught_up(batch_id))
-            except _StoppedError:
-                raise
+                if not self._ending.begun:
+                    self._engine.run_batch(batch, batch_id, self._caught_up(batch_id))
+                    return
             except BaseException as error:
-                self._fail(error)
+                self._ending.fail(error)
                 raise
             finally:
                 self._epoch.release()
-            return
-        self._refuse_if_stopping()
+        self._refuse(batch_id)
 
-    def _refuse_if_stopping(self) -> None:
-        # Returning instead would let Spark mark a batch as done that no record names.
-        if self._stopping.is_set() or self._failure is not None:
-            message = "The query is being stopped."
-            raise _StoppedError(message)
+    def _refuse(self, batch_id: int) -> None:
+        """Leave a batch that Spark has planned to the next run.
+
+        Spark takes an error for a failure of the query, and a return for a batch that is done: it may write down so,
+        even after it was stopped. But once it was, it asks for no other batch and does not commit this one to its
+        source.
+        """
+        while self._ending.failure is None and self._spark.isActive:
+            self._ending.wait(POLLING)
+        if self._ending.failure is not None:
+            message = f"Batch {batch_id} is not run: the query has failed."
+            raise FailedError(message) from self._ending.failure
+        try:
+            self._engine.refuse(batch_id)
+        except BaseException as error:
+            self._ending.fail(error)
+            raise
+
+    def _stop_between_epochs(self) -> None:
+        with self._epoch:
+            if not self._ending.finished:
+                self._join()
+                self._stop_spark()
+
+    def _stop_spark(self) -> None:
+        """End Spark's query; only between epochs, as Spark would interrupt one in the middle."""
+        try:
+            self._spark.stop()
+        except Exception:  # the supervisor waits for Spark's query in any case, and learns how it ends
+            logger.warning("query %s: Spark's query could not be stopped at once", self.id, exc_info=True)
 
     def _between_epochs(self, work: Callable[[], None]) -> None:
         """Called by ticker and supervisor; while an epoch runs it does the same itself. Errors end the query."""
@@ -208,7 +229,7 @@ class StreamingQuery:
 
     def _tick(self) -> None:
         """Run an epoch without a batch if the clock makes one due; holds the lock."""
-        if self._stopping.is_set() or self._finished.is_set() or self._failure is not None or not self._spark.isActive:
+        if self._ending.begun or not self._spark.isActive:
             return
         if self._spark.lastProgress is None:
             # Spark has not looked at the sources yet: what has piled up there must not find its windows closed.
@@ -220,16 +241,15 @@ class StreamingQuery:
 
     def _join(self) -> None:
         """Wait for the end of the last epoch, whose failure must not be left until the next; holds the lock."""
-        if self._failure is None:
-            try:
-                self._engine.join()
-            except BaseException as error:  # noqa: BLE001 - kept for the user
-                self._end(error)
+        try:
+            self._engine.join()
+        except BaseException as error:  # noqa: BLE001 - kept for the user
+            self._end(error)
 
     def _end(self, error: BaseException) -> None:
         """End the query between two batches; holds the lock."""
-        self._fail(error)
-        self._spark.stop()
+        self._ending.fail(error)
+        self._stop_spark()
 
     def _caught_up(self, batch_id: int | None) -> dict[str, bool | None]:
         """What Spark's newest progress says of the substreams."""
@@ -249,42 +269,29 @@ class StreamingQuery:
                 while not self._spark.awaitTermination(SETTLING):
                     # What could not be committed must not wait for the next epoch, which may be far away.
                     self._between_epochs(lambda: self._engine.settle(last=False))
-            except Exception as error:  # noqa: BLE001 - whatever ended Spark's query is kept for the user
-                if not self._stopping.is_set() and self._failure is None:
-                    self._fail(error)
+            except Exception as error:
+                if self._ending.stopping:
+                    # Spark interrupts its thread wherever it is, in a source for example; in an epoch it never is.
+                    logger.warning("query %s: Spark's query failed while it was being stopped", self.id, exc_info=True)
+                elif self._ending.failure is None:
+                    self._ending.fail(error)
             with self._epoch:
                 self._join()
-            if self._close_at_end and self._failure is None and not self._stopping.is_set():
+            if self._close_at_end and not self._ending.begun:
                 with self._epoch:
                     if used_up(self._spark):
                         self._engine.close_windows()
                     else:
                         logger.warning("query %s was stopped from outside before its end; windows stay open", self.id)
-            if self._failure is None:
+            if self._ending.failure is None:
                 with self._epoch:
                     self._engine.settle(last=True)
         except BaseException as error:  # noqa: BLE001 - kept: exception() and awaitTermination() raise it
-            self._fail(error)
+            self._ending.fail(error)
         finally:
             if self._ticker is not None:
                 self._ticker.stop()
-            self._finished.set()
-
-    def _fail(self, error: BaseException) -> None:
-        """Keep what the query failed with.
-
-        A successor removes the checkpoint that Spark is still using here, so a driver that was taken over fails with
-        whatever missed its files first; what its user must know is that it was taken over.
-        """
-        if not isinstance(error, FencedError):
-            # The store may be what has failed.
-            with contextlib.suppress(OSError, SparkjetError):
-                fenced = self._engine.fenced()
-                if fenced is not None:
-                    fenced.__cause__ = error
-                    error = fenced
-        if self._failure is None:
-            self._failure = error
+            self._ending.finish()
 
     def _note(self, progress: EpochProgress) -> None:
         """Keep the progress of the epoch that has just ended."""

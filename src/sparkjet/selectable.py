@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from typing_extensions import Self
 
-from sparkjet import steps
+from sparkjet import steps, ways_out
 from sparkjet.columns import HIDDEN, visible
 from sparkjet.errors import nearest
 
@@ -62,9 +62,14 @@ class Selectable:
         """Name the way to what is not offered, instead of failing with the bare name."""
         if name.startswith("_"):
             raise AttributeError(name)
+        way_out = self._way_out(name)
+        if way_out is None and name in self.columns:
+            way_out = f'Name columns with F.col("{name}").'
         offered = [known for known in dir(type(self)) if not known.startswith("_")]
-        message = (
-            f"{type(self).__name__} has no {name!r}; {nearest(name, offered)}. Do the rest with Spark: before "
-            "sj.stream(…) on the DataFrame, or on the results in writeStream.foreachBatch(…)."
-        )
+        hint = f". {way_out}" if way_out is not None else f"; {nearest(name, offered)}."
+        message = f"{type(self).__name__} has no {name!r}{hint}"
         raise AttributeError(message)
+
+    def _way_out(self, method: str) -> str | None:
+        """What to do instead of a method of DataFrame that is not offered, None if it has none of that name."""
+        return ways_out.of_results(method)

@@ -69,7 +69,8 @@ def start(
     home = _home(plan, options, name, needs_one=any(writer.keeps_files for writer in every))
     return Launch(
         plan=plan,
-        home=local_path(home, "checkpointLocation"),
+        home=local_path(home if home is not None else tempfile.mkdtemp(prefix="sparkjet-"), "checkpointLocation"),
+        has_own_home=home is not None,
         guarantee=guarantee,
         partitions=options.number("statePartitions", default=plan.source.sparkSession.sparkContext.defaultParallelism),
         overlap=overlap,
@@ -156,8 +157,8 @@ def _names(kind: str, count: int) -> list[str]:
     return [kind] if count == 1 else [f"{kind}{number}" for number in range(1, count + 1)]
 
 
-def _home(plan: Plan, options: Options, name: str | None, *, needs_one: bool) -> str:
-    """The query's directory: as given, else below Spark's default, else temporary where losing it is no harm."""
+def _home(plan: Plan, options: Options, name: str | None, *, needs_one: bool) -> str | None:
+    """The query's directory: as given, else below Spark's default, else None where losing it is no harm."""
     given = options.get("checkpointLocation")
     if given is not None:
         return given
@@ -167,7 +168,7 @@ def _home(plan: Plan, options: Options, name: str | None, *, needs_one: bool) ->
     if needs_one:
         message = 'start: this sink needs option("checkpointLocation", "…"), the home of the query\'s state.'
         raise AnalysisError(message)
-    return tempfile.mkdtemp(prefix="sparkjet-")
+    return None
 
 
 def _warn(plan: Plan, name: str | None, guarantee: Guarantee) -> None:

@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from sparkjet.columns import KEPT, is_star, quoted, select_visible, visible
-from sparkjet.engine.inspection import adds_rows, calls_python
+from sparkjet.columns import HIDDEN, KEPT, is_star, quoted, select_visible, visible
+from sparkjet.engine.inspection import calls_python
+from sparkjet.engine.logical_plans import attribute_ids
+from sparkjet.engine.row_by_row import Together, check_step
+from sparkjet.errors import AnalysisError
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -44,6 +47,7 @@ class Steps:
         keeps_rows: Whether no row is filtered out or multiplied on the way.
         markable: Whether the chain can be run by :meth:`marked`.
         passes: How often a batch is read by the chain.
+        together: By what window functions may be partitioned, None if there may be none.
     """
 
     source: DataFrame
@@ -52,11 +56,20 @@ class Steps:
     keeps_rows: bool = True
     markable: bool = True
     passes: int = 1
+    together: Together | None = None
 
     def then(self, link: Link) -> Steps:
-        """The chain with one more link; Spark's analysis errors are raised here."""
+        """The chain with one more link; Spark's analysis errors are raised here.
+
+        Raises:
+            AnalysisError: The link adds, replaces or drops a hidden column, or is not computed row by row.
+        """
         shape = link.plain(self.shape)
-        multiplies = adds_rows(self.shape, shape)
+        for name in HIDDEN:
+            if attribute_ids(shape, name) != attribute_ids(self.shape, name):
+                message = f"the column name {name!r} is used by sparkjet. Give your column another name."
+                raise AnalysisError(message)
+        multiplies = check_step(self.shape, shape, self.together)
         filtered = any(each.filters for each in self.links)
         # A row that is only marked would reach a Python function: Spark calls those before it looks at conditions.
         unsafe = filtered and (link.marked is None or calls_python(shape))

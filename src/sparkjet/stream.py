@@ -10,10 +10,12 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import TimestampType
 from typing_extensions import Self
 
+from sparkjet import ways_out
 from sparkjet.columns import SUBSTREAM, TIME, quoted, substream_id
 from sparkjet.engine.inputs import Input, Watermark
 from sparkjet.engine.inspection import check_source, partition_columns, streaming_sources
 from sparkjet.errors import AnalysisError, nearest
+from sparkjet.event_time import EventTime, check_union
 from sparkjet.grouping import GroupedStream
 from sparkjet.selectable import Selectable
 from sparkjet.steps import Steps
@@ -42,7 +44,11 @@ class Stream(Selectable):
     """
 
     def __init__(
-        self, steps: Steps, inputs: tuple[Input, ...] = (), event_time: str = "", name: str | None = None
+        self,
+        steps: Steps,
+        inputs: tuple[Input, ...] = (),
+        event_time: EventTime | None = None,
+        name: str | None = None,
     ) -> None:
         super().__init__(steps)
         self._inputs = inputs
@@ -51,6 +57,9 @@ class Stream(Selectable):
 
     def _with(self, chain: Steps) -> Self:
         return type(self)(chain, self._inputs, self._event_time, self._name)
+
+    def _way_out(self, method: str) -> str | None:
+        return ways_out.of_streams(method)
 
     def alias(self, alias: str) -> Stream:
         """Name the stream, as ``DataFrame.alias``: its substreams are called ``<alias>/…`` once it is in a union."""
@@ -96,8 +105,8 @@ class Stream(Selectable):
         Raises:
             AnalysisError: Wrong column, type, policy or duration, naming it and what would be right.
         """
-        if self._inputs:
-            message = f"withWatermark({eventTime!r}): this stream already has one, on {self._event_time!r}."
+        if self._event_time is not None:
+            message = f"withWatermark({eventTime!r}): this stream already has one, on {self._event_time.name!r}."
             raise AnalysisError(message)
         columns = (by,) if isinstance(by, str) else tuple(by)
         for option, name in [("eventTime", eventTime), *(("by", name) for name in columns)]:
@@ -136,7 +145,7 @@ class Stream(Selectable):
         hidden = {TIME: F.unix_micros(quoted(eventTime)), SUBSTREAM: substream_id(columns)}
         source = self._steps.shape.withColumns(hidden)
         each = Input("", settings, streaming_sources(source))
-        return Stream(Steps(source, source), (each,), eventTime, self._name)
+        return Stream(Steps(source, source), (each,), EventTime.of_watermark(eventTime, source), self._name)
 
     def union(self, other: Stream) -> Stream:
         """The rows of both streams, column by column, as ``DataFrame.union``; each keeps its own watermark policy.
@@ -148,13 +157,14 @@ class Stream(Selectable):
         union it costs nothing.
 
         Raises:
-            AnalysisError: Something else than a stream with a watermark, or other columns.
+            AnalysisError: Something else than a stream with a watermark, other columns, or an event time that was
+                replaced or is in another place than the other's.
         """
         given: object = other
         if not isinstance(given, Stream):
             message = f"union: expected a stream, got {type(given).__name__}. Start it with sj.stream(…)."
             raise AnalysisError(message)
-        if not self._inputs or not other._inputs:
+        if self._event_time is None or other._event_time is None:
             message = "union: each stream needs a watermark of its own; call withWatermark(…) before union(…)."
             raise AnalysisError(message)
         if len(self.columns) != len(other.columns):
@@ -166,7 +176,9 @@ class Stream(Selectable):
             raise AnalysisError(message)
         pairs = [(names[0], each) for each in self._inputs] + [(names[1], each) for each in other._inputs]
         inputs = tuple(each.below(f"{name}/") for name, each in pairs)
-        return Stream(united(self._steps, other._steps, names), inputs, self._event_time)
+        check_union((self._event_time, other._event_time), (self._steps.shape, other._steps.shape))
+        steps = united(self._steps, other._steps, names)
+        return Stream(steps, inputs, EventTime.of_watermark(self._event_time.name, steps.shape))
 
     def unionByName(self, other: Stream) -> Stream:
         """The rows of both streams, column by name, as ``DataFrame.unionByName``; see :meth:`union`."""
@@ -180,9 +192,10 @@ class Stream(Selectable):
         """Group by one ``sj.window`` or ``sj.session_window`` and any number of key columns, as ``DataFrame.groupBy``.
 
         Raises:
-            AnalysisError: Without a watermark, without exactly one window, or with columns that cannot be keys.
+            AnalysisError: Without a watermark, without exactly one window, with columns that cannot be keys, or if the
+                event time was replaced after ``withWatermark``.
         """
-        if not self._inputs:
+        if self._event_time is None:
             message = 'groupBy: a window needs a watermark; call withWatermark("<event time>", "<lag>") first.'
             raise AnalysisError(message)
         return GroupedStream(self._steps, self._inputs, None, self._event_time, cols)
@@ -192,11 +205,12 @@ def stream(df: DataFrame) -> Stream:
     """Start a query from a streaming DataFrame, whatever ``spark.readStream`` source it comes from.
 
     Args:
-        df: The streaming DataFrame; it may have been transformed by Spark before (select, where, withColumn, joins
-            with batch DataFrames), but not by ``withWatermark`` or anything that keeps state.
+        df: The streaming DataFrame; it may have been transformed by Spark before, row by row (select, where,
+            withColumn, explode, mapInPandas, unions, joins with batch DataFrames), but not by ``withWatermark``,
+            anything that keeps state, or anything that treats each batch by itself.
 
     Raises:
-        AnalysisError: A batch DataFrame, one of Spark Connect, or one with Spark's own watermark or state.
+        AnalysisError: A batch DataFrame, one of Spark Connect, or one that Spark does not compute row by row.
     """
     check_source(df)
     return Stream(Steps(df, df))

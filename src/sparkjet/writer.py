@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import Self
 
-from sparkjet.clock import Clock
+from sparkjet.clock import Clock, SystemClock
 from sparkjet.columns import HIDDEN
 from sparkjet.engine.inspection import check_stable
 from sparkjet.engine.plan import IS_EARLY, Output, Rows
@@ -224,6 +224,8 @@ class StreamWriter:
             options.choice("fileFormat", FORMATS, "parquet"),
             self._partition_by,
             file_writer_options(options),
+            retention=options.age("retention"),
+            clock=self.chosen_clock or SystemClock(),
         )
 
 

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,10 +28,11 @@ from tests.windows.test_sliding import EXAMPLE, PATHS, check_modes
 EPOCH = 3
 
 
-def session() -> SparkSession:
+def session(settings: Mapping[str, str] | None = None) -> SparkSession:
     """A session on two executors of one core each."""
     return (
-        SparkSession.builder.master("local-cluster[2,1,1024]")
+        SparkSession.builder.config(map=dict(settings or {}))
+        .master("local-cluster[2,1,1024]")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.ui.enabled", "false")

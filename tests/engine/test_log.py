@@ -111,3 +111,14 @@ def test_a_record_of_a_newer_format_is_refused(opened: _Log) -> None:
     opened.store.put(0, newer.encode())
     with pytest.raises(RecoveryError, match="Upgrade sparkjet"):
         opened.log.newest()
+
+
+def test_what_crashes_inside_a_put_left_is_removed_when_the_store_is_opened(tmp_path: Path) -> None:
+    store = DirectoryStore(tmp_path)
+    store.open("checkpointLocation")
+    store.put(0, b"{}")
+    for name in (".000000000001.json.4711-0a1b2c3d", ".nfs0000000000000001"):
+        (tmp_path / "log" / name).touch()
+    store.open("checkpointLocation")
+    assert {path.name for path in (tmp_path / "log").iterdir()} == {"000000000000.json", ".nfs0000000000000001"}
+    assert store.slots() == [0]

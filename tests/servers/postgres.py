@@ -148,10 +148,12 @@ class PostgresServer:
         """What it has written."""
         return (self._home / "log").read_text(errors="replace")
 
-    def database(self, name: str) -> str:
+    def database(self, name: str, encoding: str = "UTF8") -> str:
         """Create a database of its own for one test; how to connect to it."""
+        # Only the empty template may be copied into another encoding.
+        statement = f"CREATE DATABASE \"{name}\" TEMPLATE template0 ENCODING '{encoding}'"
         with psycopg.connect(self.dsn(), autocommit=True) as connection:
-            connection.execute(f'CREATE DATABASE "{name}"')  # type: ignore[arg-type, unused-ignore]
+            connection.execute(statement.encode())
         return self.dsn(name)
 
     def psql(self, dsn: str, query: str) -> list[list[str]]:

@@ -77,12 +77,12 @@ def error(code: int) -> bytes:
     return Encoder().int32(0).int16(code).encoded()
 
 
-def producers(*open_ones: int, topic: str = "t") -> bytes:
+def producers(*open_ones: int, topic: str = "t", code: int = 0, epoch: int = 3) -> bytes:
     """Numbers of producers that have something open in the only partition of a topic; one more has nothing."""
-    answer = Encoder().int32(0).unsigned(2).compact_string(topic).unsigned(2).int32(0).int16(0).unsigned(0)
+    answer = Encoder().int32(0).unsigned(2).compact_string(topic).unsigned(2).int32(0).int16(code).unsigned(0)
     answer.unsigned(len(open_ones) + 2)
     for number in (*open_ones, 0):
-        answer.int64(number).int32(3).int32(9).int64(8).int32(5).int64(17 if number else -1).no_tags()
+        answer.int64(number).int32(epoch).int32(9).int64(8).int32(5).int64(17 if number else -1).no_tags()
     return answer.no_tags().no_tags().no_tags().encoded()
 
 
@@ -99,10 +99,16 @@ def listing(*names: str, state: str = "Ongoing", producer: int = 1) -> bytes:
     return answer.no_tags().encoded()
 
 
-def described(state: str, *, code: int = 0, producer: int = PRODUCER, epoch: int = 0) -> bytes:
+def described(
+    state: str, *, code: int = 0, producer: int = PRODUCER, epoch: int = 0, written: str | None = None
+) -> bytes:
+    """A transaction, which has written to the only partition of a topic or to none."""
     answer = Encoder().int32(0).unsigned(2).int16(code).unsigned(2).raw(b"t")
     answer.unsigned(len(state) + 1).raw(state.encode()).int32(TIMEOUT).int64(5).int64(producer).int16(epoch)
-    return answer.unsigned(1).no_tags().no_tags().encoded()
+    answer.unsigned(1 if written is None else 2)
+    if written is not None:
+        answer.compact_string(written).unsigned(2).int32(0).no_tags()
+    return answer.no_tags().no_tags().encoded()
 
 
 def in_turn(*values: Any) -> Callable[[], Any]:

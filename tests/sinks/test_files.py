@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from sparkjet.clock import ManualClock
 from sparkjet.errors import AnalysisError, LostTransactionError
 from sparkjet.reading import read_files
 from sparkjet.sinks.files import FilesSink
+from sparkjet.sinks.manifest import Manifest
 from sparkjet.testing.sink_contract import QUERY, SCHEMA, SinkContract, SinkUnderTest, transaction
 
 if TYPE_CHECKING:
@@ -100,6 +102,26 @@ def test_files_of_a_late_task_attempt_do_not_count(spark: SparkSession, tmp_path
     (staging / "part-99999-late.parquet").write_bytes(b"half a file")
     target.sink.commit(handle, lambda: None)
     assert target.read() == [("a", 1)]
+
+
+def test_what_is_older_than_the_retention_is_read_no_more_and_its_files_stay(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    clock = ManualClock(1_000)
+    sink = FilesSink(tmp_path / "out", retention=160, clock=clock)
+    target = under_test(spark, sink)
+    for epoch in (1, 2, 3):
+        handle = sink.prepare(spark.createDataFrame([("a", epoch)], SCHEMA), transaction(epoch))
+        assert handle is not None
+        sink.commit(handle, lambda: None)
+        clock.advance(100)
+    assert sorted(row["n"] for row in read_files(str(tmp_path / "out")).collect()) == [2, 3]
+    assert sorted(target.read()) == [("a", 1), ("a", 2), ("a", 3)]
+    # Left, not forgotten.
+    assert sink.published_after(transaction(0), None) is not None
+    manifest = Manifest(tmp_path / "out", QUERY, "results")
+    assert manifest.contains(1)
+    assert [entry.committed for entry in manifest.entries()] == [1_100, 1_100, 1_200]
 
 
 def test_reading_where_nothing_was_written_is_refused(spark: SparkSession, tmp_path: Path) -> None:

@@ -255,3 +255,39 @@ def test_a_broker_that_is_away_is_named(spark: SparkSession) -> None:
     settings = KafkaSettings.of(Options({"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "out"}))
     with pytest.raises(AnalysisError, match=r"127\.0\.0\.1:1 cannot be reached"):
         KafkaSink(settings).check(spark.createDataFrame([], RECORDS).schema)
+
+
+def test_ids_are_used_again_by_every_other_epoch(spark: SparkSession, kafka: KafkaServer) -> None:
+    topic = kafka.topic(partitions=2)
+    sink = sink_of(spark, kafka, topic=topic)
+    # Of other tests with the same query.
+    sink.roll_back_strays(QUERY, 1000, [])
+    used = []
+    for epoch in range(1, 5):
+        rows = spark.createDataFrame([(str(n), str(epoch)) for n in range(4)], RECORDS).repartition(2)
+        handle = sink.prepare(rows, transaction(epoch, takeover=9))
+        assert handle is not None
+        sink.commit(handle, lambda: None)
+        used.append([slot["id"].rpartition("-")[2] for slot in handle["transactions"]])
+    assert used == [["0/p00000", "0/p00001"], ["1/p00000", "1/p00001"]] * 2
+    assert len(read(kafka, topic)) == 16
+
+
+def test_the_newest_record_is_committed_again_and_a_backup_is_noticed(spark: SparkSession, kafka: KafkaServer) -> None:
+    sink = sink_of(spark, kafka, topic=kafka.topic())
+    # Of other tests with the same query.
+    sink.roll_back_strays(QUERY, 1000, [])
+    handles: list[Any] = []
+    rows = spark.createDataFrame([("a", "1")], RECORDS)
+    for epoch in range(1, 5):
+        assert all(sink.published_after(transaction(epoch - 1, takeover=998), last) is None for last in handles[-1:])
+        handles.append(sink.prepare(rows, transaction(epoch, takeover=998)))
+        assert all(sink.published_after(transaction(epoch - 1, takeover=998), last) is None for last in handles[-2:-1])
+        sink.commit(handles[-1], lambda: None)
+        sink.commit(handles[-1], lambda: None)
+    for epoch in range(1, 4):
+        clause = sink.published_after(transaction(epoch, takeover=998), handles[epoch - 1])
+        assert clause is not None
+        assert clause.startswith(f"Kafka has committed epoch {epoch + 1} or a later one")
+    assert sink.published_after(transaction(4, takeover=998), handles[3]) is None
+    assert "epoch 1 or a later one" in (sink.published_after(transaction(5, takeover=997), None) or "")

@@ -9,7 +9,7 @@ import pytest
 
 from sparkjet.sinks.kafka.access import Access
 from sparkjet.sinks.kafka.cluster import Cluster
-from sparkjet.sinks.kafka.markers import tell_forgotten
+from sparkjet.sinks.kafka.markers import Seen, tell_forgotten
 from tests.sinks.brokers import (
     LIST,
     MARK,
@@ -40,10 +40,14 @@ def broker() -> Iterator[Broker]:
         yield made
 
 
+def seen(broker: Broker, *ended: int) -> Seen:
+    with Cluster(Access.of({"bootstrap.servers": f"127.0.0.1:{broker.port}"}), 0.5) as cluster:
+        return tell_forgotten(cluster, [WHERE], "sparkjet/q/", ended)
+
+
 def look(broker: Broker) -> int:
     """Look once; how often something was told."""
-    with Cluster(Access.of({"bootstrap.servers": f"127.0.0.1:{broker.port}"}), 0.5) as cluster:
-        tell_forgotten(cluster, [WHERE], "sparkjet/q/")
+    seen(broker)
     return broker.asked.count(MARK)
 
 
@@ -83,3 +87,34 @@ def test_who_may_not_tell_is_told_what_to_do(broker: Broker, caplog: pytest.LogC
     assert look(broker) == 1
     assert "CLUSTER_AUTHORIZATION_FAILED" in caplog.text
     assert "ClusterAction" in caplog.text
+
+
+def test_a_transaction_that_was_begun_since_is_not_taken_for_the_one_that_was_forgotten(broker: Broker) -> None:
+    later = producers(PRODUCER, epoch=4)
+    broker.answers[PRODUCERS] = in_turn(producers(PRODUCER), later)
+    assert look(broker) == 0
+
+
+FORBIDDEN = 29
+
+
+@pytest.mark.parametrize(
+    ("answers", "expected"),
+    [
+        ([producers()], Seen(is_told=True, is_clear=True)),
+        # On its way, as a rule for some milliseconds.
+        ([producers(PRODUCER), producers(PRODUCER), producers()], Seen(is_told=True, is_clear=True)),
+        ([producers(7)], Seen(is_told=True, is_clear=False)),
+        ([producers(PRODUCER)], Seen(is_told=False, is_clear=False)),
+        ([producers(code=FORBIDDEN)], Seen(is_told=False, is_clear=False)),
+    ],
+    ids=["told", "told in a moment", "others are open", "not told", "may not be asked"],
+)
+def test_what_the_partitions_know_of_an_end(broker: Broker, answers: list[bytes], expected: Seen) -> None:
+    broker.answers |= {PRODUCERS: in_turn(*answers), LIST: listing}
+    assert seen(broker, PRODUCER) == expected
+
+
+def test_what_was_told_by_us_is_told(broker: Broker) -> None:
+    assert seen(broker, PRODUCER) == Seen(is_told=True, is_clear=True)
+    assert broker.asked.count(MARK) == 1

@@ -14,6 +14,7 @@ from sparkjet.errors import AnalysisError, SinkError
 from sparkjet.options import Options
 from sparkjet.sinks.kafka import sink
 from sparkjet.sinks.kafka.access import Access
+from sparkjet.sinks.kafka.pool import Answer
 from sparkjet.sinks.kafka.settings import KafkaSettings
 from sparkjet.sinks.kafka.sink import KafkaSink
 from sparkjet.sinks.protocol import TransactionId
@@ -54,15 +55,34 @@ def sink_of(broker: Broker, **options: str) -> KafkaSink:
 def test_an_attempt_that_cannot_be_fixed_leaves_nothing_that_readers_wait_for(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(KafkaSink, "_written", lambda *_: [(f"{PREFIX}0-1", 5), (f"{PREFIX}1-2", 5)])
+    names = [f"{PREFIX}p00000", f"{PREFIX}p00001"]
+    monkeypatch.setattr(KafkaSink, "_written", lambda *_: [Answer(name, 5, is_first=True) for name in names])
+    monkeypatch.setattr(sink, "_speculates", lambda _: False)
     broker.answers |= {
-        LIST: lambda: listing(f"{PREFIX}0-1", f"{PREFIX}1-2"),
+        LIST: lambda: listing(*names),
         DESCRIBE: in_turn(described("Ongoing"), described("CompleteAbort")),
         INIT: lambda: error(0),
     }
+    prepared = TransactionId("q", "results", 1, 7, 0)
     with pytest.raises(SinkError, match="was to be open, but is CompleteAbort"):
-        sink_of(broker).prepare(cast("DataFrame", None), TransactionId("q", "results", 1, 7, 0))
+        sink_of(broker).prepare(cast("DataFrame", None), prepared)
     assert broker.asked.count(INIT) == 2
+    sink_of(broker).abort(prepared)
+    assert broker.asked.count(INIT) == 2
+
+
+def test_what_was_committed_after_the_record_is_named_with_the_way_out(
+    broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker.answers[LIST] = lambda: listing(f"{PREFIX}p00000", f"{PREFIX}p00001", state="CompleteCommit")
+    newest = TransactionId("q", "results", 1, 6, 0)
+    clause = sink_of(broker).published_after(newest, None)
+    assert clause is not None
+    assert clause.startswith(f"Kafka has committed epoch 7 or a later one ('{PREFIX}p00000' and 1 more). Bring the ")
+    assert 'option("onRestoredBackup", "continue")' in clause
+    assert sink_of(broker, onRestoredBackup="continue").published_after(newest, None) is None
+    assert "committed epoch 7 or a later one" in caplog.text
+    assert sink_of(broker, processingGuarantee="at-least-once").published_after(newest, None) is None
 
 
 def test_the_age_of_what_is_about_to_be_decided_is_told_by_the_clock(broker: Broker) -> None:

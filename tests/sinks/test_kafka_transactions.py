@@ -122,20 +122,21 @@ def test_any_other_error_is_to_be_tried_again(broker: Broker, code: int) -> None
         transactions(broker).commit(handle(), lambda: None)
 
 
-def test_a_commit_sweeps_what_is_as_old_and_leaves_what_is_younger_or_not_ours(broker: Broker) -> None:
+def test_what_is_open_is_rolled_back_but_not_what_counts_or_is_of_a_successor_or_not_ours(broker: Broker) -> None:
     swept: list[bytes] = []
     names = [
         "sparkjet/q/results/000001-000000007-0/late",
         "sparkjet/q/results/000000-000000006-0/x",
-        "sparkjet/q/results/000001-000000008-0/younger",
+        "sparkjet/q/results/000001-000000007-0/p00000",
+        "sparkjet/q/results/000001-000000007-0/p00000-17",
         "sparkjet/q/results/000002-000000007-0/of-a-successor",
         "sparkjet/q/results/not-ours",
         "sparkjet/q/late/000000-000000001-0/of-another-output",
     ]
     broker.answers |= {LIST: lambda: listing(*names), INIT: lambda: swept.append(b"") or error(0)}  # type: ignore[func-returns-value]
-    transactions(broker).commit(handle(), lambda: None)
-    assert len(swept) == 2
-    assert [Found.is_ours(name) for name in names] == [True, True, True, True, False, True]
+    assert transactions(broker).roll_back_open("sparkjet/q/results/", 1, names[2:3]) == len(swept) == 3
+    assert [Found.is_ours(name) for name in names] == [True] * 5 + [False, True]
+    assert [Found(name).is_pooled for name in names[:5]] == [False, False, True, True, False]
 
 
 @pytest.mark.parametrize("state", ["CompleteAbort", "Empty", "PrepareAbort"])

@@ -1,59 +1,281 @@
-"""The manifest of the files sink: whole epochs, never going back."""
+"""The manifest of the files sink: whole epochs, never going back, whatever is cut short."""
 
 from __future__ import annotations
 
+import json
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
+import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparkjet.sinks.manifest import COMPACT_EVERY, Manifest, ManifestEntry
+from sparkjet.sinks.manifest import HIDDEN, Manifest, ManifestEntry
+from sparkjet.sinks.manifest_listing import FANOUT, LEVELS
+
+QUIET = settings(max_examples=40, deadline=None, derandomize=True)
+BEGINNINGS = [1, FANOUT - 2, FANOUT**2 - 3, FANOUT**3 - 3, FANOUT**LEVELS - 20]
+"""Epochs after which blocks of one level or of several end."""
 
 
-def entry(epoch: int) -> ManifestEntry:
-    return ManifestEntry(epoch, [f"part-{epoch}"], "parquet", {"type": "struct", "fields": []}, {})
+class _CrashError(Exception):
+    """Stands for the death of the driver."""
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    with directory() as made:
+        yield Path(made)
+
+
+def directory() -> tempfile.TemporaryDirectory[str]:
+    """In memory where there is such a thing: every entry is synced, which takes long on a disk."""
+    memory = Path("/dev/shm")  # noqa: S108 - a directory of its own is made there
+    return tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None)
+
+
+def entry(epoch: int, committed: int | None = None) -> ManifestEntry:
+    return ManifestEntry(epoch, [f"part-{epoch}"], "parquet", {"type": "struct", "fields": []}, {}, committed)
 
 
 def files(manifest: Manifest) -> list[str]:
     return [file for each in manifest.entries() for file in each.files]
 
 
-def test_entries_come_in_the_order_of_epochs(tmp_path: Path) -> None:
-    manifest = Manifest(tmp_path, "q", "results")
+def names(epochs: list[int]) -> list[str]:
+    return [f"part-{epoch}" for epoch in epochs]
+
+
+def on_disk(place: Path) -> list[Path]:
+    return [path for path in place.rglob("*") if path.is_file()]
+
+
+def dying_at(change: int) -> Callable[[], None]:
+    """Dies after a number of changes on disk; lives on if there are fewer."""
+    seen = [0]
+
+    def between() -> None:
+        seen[0] += 1
+        if seen[0] == change:
+            raise _CrashError
+
+    return between
+
+
+def test_entries_come_in_the_order_of_epochs(place: Path) -> None:
+    manifest = Manifest(place, "q", "results")
     for epoch in (1, 2, 5):
         manifest.add(entry(epoch))
     assert files(manifest) == ["part-1", "part-2", "part-5"]
     assert [manifest.contains(epoch) for epoch in (1, 3, 5)] == [True, False, True]
+    assert manifest.newest() == 5
 
 
-def test_adding_an_epoch_twice_changes_nothing(tmp_path: Path) -> None:
-    manifest = Manifest(tmp_path, "q", "results")
+def test_an_empty_manifest_has_nothing(place: Path) -> None:
+    manifest = Manifest(place, "q", "results")
+    assert (manifest.entries(), manifest.newest(), manifest.contains(1)) == ([], None, False)
+
+
+def test_adding_an_epoch_twice_changes_nothing(place: Path) -> None:
+    manifest = Manifest(place, "q", "results")
     manifest.add(entry(1))
     manifest.add(ManifestEntry(1, ["other"], "parquet", {}, {}))
     assert files(manifest) == ["part-1"]
 
 
-def test_compaction_keeps_every_file_and_few_entries(tmp_path: Path) -> None:
-    manifest = Manifest(tmp_path, "q", "results")
-    for epoch in range(1, 4 * COMPACT_EVERY + 10):
+def test_entries_keep_their_shape_and_time_through_merges(place: Path) -> None:
+    manifest = Manifest(place, "q", "results")
+    added = []
+    for epoch in range(1, FANOUT**2 + 20):
+        schema = {"type": "struct", "fields": [{"name": f"n{epoch // 10}"}]}
+        added.append(ManifestEntry(epoch, [f"{epoch}"], "csv", schema, {"sep": str(epoch // 7)}, epoch * 5))
+        manifest.add(added[-1])
+    assert manifest.entries() == added
+
+
+def test_an_entry_is_written_once_a_level_and_files_stay_few(place: Path) -> None:
+    manifest = Manifest(place, "q", "results")
+    count, most, seen = 3 * FANOUT**2 + 10, 0, {}
+    for epoch in range(1, count):
         manifest.add(entry(epoch))
-    assert files(manifest) == [f"part-{epoch}" for epoch in range(1, 4 * COMPACT_EVERY + 10)]
-    assert len(list(tmp_path.rglob("*.*"))) <= COMPACT_EVERY + 1
+        present = {path.name: path.stat().st_size for path in on_disk(place)}
+        most, seen = max(most, len(present)), {**seen, **present}
+    assert files(manifest) == names(list(range(1, count)))
+    assert most <= 2 * FANOUT + 3
+    single = msgspec.json.encode(entry(count))
+    assert sum(seen.values()) <= count * 3 * len(single)
 
 
-@settings(max_examples=20, deadline=None, derandomize=True)
-@given(late=st.integers(1, 3 * COMPACT_EVERY))
-def test_a_driver_that_wakes_up_late_takes_nothing_back(late: int, tmp_path_factory: object) -> None:
-    directory = tmp_path_factory.mktemp("out")  # type: ignore[attr-defined]
-    manifest = Manifest(directory, "q", "results")
-    for epoch in range(1, 3 * COMPACT_EVERY + 5):
+@QUIET
+@given(late=st.integers(1, 3 * FANOUT))
+def test_a_driver_that_wakes_up_late_takes_nothing_back(late: int) -> None:
+    with directory() as place:
+        manifest = Manifest(Path(place), "q", "results")
+        for epoch in range(1, 3 * FANOUT + 5):
+            manifest.add(entry(epoch))
+        before = files(manifest)
+        manifest.add(ManifestEntry(late, ["other"], "parquet", {}, {}))
+        assert files(manifest) == before
+
+
+def test_manifests_of_several_queries_are_found(place: Path) -> None:
+    Manifest(place, "q1", "results").add(entry(1))
+    Manifest(place, "q2", "late").add(entry(2))
+    assert [files(manifest) for manifest in Manifest.all_of(place)] == [["part-1"], ["part-2"]]
+
+
+@QUIET
+@given(
+    first=st.sampled_from(BEGINNINGS),
+    steps=st.lists(
+        st.tuples(st.integers(1, 40) | st.just(1), st.integers(0, 12), st.integers(0, 300)), min_size=1, max_size=60
+    ),
+)
+def test_adds_crashes_late_writers_and_readers_give_the_plain_list(
+    first: int, steps: list[tuple[int, int, int]]
+) -> None:
+    """Each step is a gap between epochs, a change after which the driver dies, and an old epoch to add once more."""
+    with directory() as where:
+        place, published = Path(where), []
+        reader = Manifest(place, "q", "results")
+        epoch = first
+        for gap, crash, again in steps:
+            published.append(epoch)
+            with suppress(_CrashError):
+                Manifest(place, "q", "results", dying_at(crash)).add(entry(epoch))
+            assert files(reader) == names(published)
+            if crash:
+                # The next driver finds it published, or publishes it.
+                if not reader.contains(epoch):
+                    reader.add(entry(epoch))
+                late = published[again % len(published)]
+                with suppress(_CrashError):
+                    Manifest(place, "q", "results", dying_at(again % 7)).add(entry(late))
+                assert files(reader) == names(published)
+            assert all(reader.contains(each) for each in published)
+            assert not reader.contains(epoch + 1)
+            assert reader.newest() == epoch
+            epoch += gap
+
+
+@QUIET
+@given(
+    first=st.sampled_from(BEGINNINGS),
+    old=st.integers(0, 20),
+    steps=st.lists(st.tuples(st.integers(1, 20), st.integers(0, 5), st.integers(0, 12)), min_size=1, max_size=50),
+    retention=st.integers(1, 60),
+    step=st.integers(0, 10),
+)
+def test_what_expires_is_old_enough_published_and_never_comes_back(
+    first: int, old: int, steps: list[tuple[int, int, int]], retention: int, step: int
+) -> None:
+    """Entries without a time stay; the others leave from the oldest on, in steps, whatever is cut short."""
+    with directory() as where:
+        place, clock, epoch = Path(where), 1000, first
+        reader = Manifest(place, "q", "results")
+        times: dict[int, int | None] = {}
+        for _ in range(old):
+            times[epoch] = None
+            reader.add(entry(epoch))
+            epoch += 1
+        gone: set[str] = set()
+        for gap, passed, crash in steps:
+            clock += passed
+            times[epoch] = clock
+            with suppress(_CrashError):
+                dying = Manifest(place, "q", "results", dying_at(crash))
+                dying.add(entry(epoch, clock))
+                dying.expire(clock - retention, step)
+            here = set(files(reader))
+            left = set(names(list(times))) - here
+            assert here <= set(names(list(times)))
+            assert gone <= left
+            gone = left
+            for each, time in times.items():
+                name = f"part-{each}"
+                assert time is not None or name in here
+                assert time is None or time < clock - retention or name in here
+                assert crash or time is None or time >= clock - retention - step or name not in here
+            assert all(reader.contains(each) for each in times)
+            assert reader.newest() == epoch
+            epoch += gap
+
+
+def test_what_expires_is_read_in_steps(place: Path) -> None:
+    manifest = Manifest(place, "q", "results")
+    markers = set()
+    for epoch in range(1, 400):
+        manifest.add(entry(epoch, epoch))
+        manifest.expire(epoch - 160, 10)
+        markers |= {path.name for path in place.rglob("*.expired")}
+        assert len(list(place.rglob("*.expired"))) == 1
+    assert len(markers) == 1 + (399 - 160) // 10
+    assert files(manifest) == names(list(range(1 + max(int(name[:9]) for name in markers), 400)))
+
+
+def old_layout(place: Path, compacted: int, last: int) -> None:
+    """What the versions before segments and times left."""
+    folder = place / HIDDEN / "q" / "results" / "manifest"
+    folder.mkdir(parents=True)
+    common = {"format": "parquet", "schema": {"type": "struct", "fields": []}, "options": {}}
+    whole = {"epoch": compacted, "files": names(list(range(1, compacted + 1))), **common}
+    (folder / f"{compacted:09d}.compact").write_text(json.dumps(whole))
+    (folder / f"{compacted - 30:09d}.compact").write_text("{}")
+    for epoch in range(compacted - 3, last + 1):
+        (folder / f"{epoch:09d}.json").write_text(json.dumps({"epoch": epoch, "files": names([epoch]), **common}))
+
+
+def test_the_layout_of_earlier_versions_stays_readable(place: Path) -> None:
+    old_layout(place, 50, 93)
+    manifest = Manifest(place, "q", "results")
+    assert files(manifest) == names(list(range(1, 94)))
+    assert (manifest.newest(), manifest.contains(7), manifest.contains(94)) == (93, True, False)
+    for epoch in range(94, 600):
+        manifest.add(entry(epoch, epoch))
+        manifest.expire(epoch - 100, 5)
+    here = files(manifest)
+    assert here[:93] == names(list(range(1, 94)))
+    assert here[93:] == names(list(range(600 - len(here[93:]), 600)))
+    assert 100 <= len(here[93:]) <= 107
+    assert all(manifest.contains(epoch) for epoch in range(1, 600))
+    assert len(on_disk(place)) <= 2 * FANOUT + 4
+
+
+def test_names_that_are_not_a_manifests_are_left_alone(place: Path) -> None:
+    manifest = Manifest(place, "q", "results")
+    manifest.add(entry(1))
+    folder = place / HIDDEN / "q" / "results" / "manifest"
+    foreign = {".nfs0000000000000001", ".snapshot", "lost+found", "notes.json", "1-2.json", "3.segment"}
+    for name in foreign:
+        (folder / name).touch()
+    (folder / ".000000001.json.4711-0a1b2c3d").touch()
+    for epoch in range(2, 3 * FANOUT):
         manifest.add(entry(epoch))
-    before = files(manifest)
-    manifest.add(entry(late))
-    assert files(manifest) == before
+    manifest.remove_leftovers()
+    assert files(manifest) == names(list(range(1, 3 * FANOUT)))
+    assert foreign <= {path.name for path in folder.iterdir()}
+    assert not list(folder.glob(".*json*"))
 
 
-def test_manifests_of_several_queries_are_found(tmp_path: Path) -> None:
-    Manifest(tmp_path, "q1", "results").add(entry(1))
-    Manifest(tmp_path, "q2", "late").add(entry(2))
-    assert [files(manifest) for manifest in Manifest.all_of(tmp_path)] == [["part-1"], ["part-2"]]
+def test_a_reader_beside_a_writer_sees_every_epoch_up_to_some(place: Path) -> None:
+    reader = Manifest(place, "q", "results")
+    last = 2 * FANOUT**2
+
+    def write() -> None:
+        for epoch in range(1, last + 1):
+            Manifest(place, "q", "results").add(entry(epoch))
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    looks = 0
+    while writer.is_alive():
+        found = files(reader)
+        assert found == names(list(range(1, len(found) + 1)))
+        looks += 1
+    writer.join()
+    assert looks > 1
+    assert files(reader) == names(list(range(1, last + 1)))

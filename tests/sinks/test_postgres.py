@@ -41,7 +41,7 @@ def under_test(spark: SparkSession, directory: Path, dsn: str, **options: str) -
         with psycopg.connect(dsn) as connection:
             query = "SELECT count(*) FROM pg_prepared_xacts WHERE database = current_database()"
             (prepared,) = connection.execute(query).fetchone() or (None,)
-        return int(bool(prepared)) + len(list((directory / "outbox").glob("*/*")))
+        return int(bool(prepared)) + len(list((directory / "outbox").glob("*/0*")))
 
     return SinkUnderTest(sink, read, dangling)
 

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from pyspark.errors import PythonException
+from pyspark.sql import functions as F
 
 from sparkjet.errors import SinkError
+from sparkjet.sinks.attempt import THREAD, is_first, pooled_attempt
 from sparkjet.sinks.tasks import run_tasks
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, Row, SparkSession
 
 PACKAGES = {"a_package_nobody_has": "a-package-nobody-has", "pyarrow": "pyarrow"}
 
@@ -61,3 +65,73 @@ def test_tasks_run_and_what_they_refuse_is_said_without_a_traceback(spark: Spark
 def test_a_package_that_a_function_of_the_user_misses_is_not_taken_for_one_of_ours(spark: SparkSession) -> None:
     with pytest.raises(PythonException, match="a_package_of_the_user"):
         run_tasks(spark.range(1), lacks_another, sys.modules[__name__], RefusedError, PACKAGES)
+
+
+def counts(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def write(writer: str, rows: Iterator[pa.RecordBatch]) -> tuple[str, int]:
+        found = list(rows)
+        assert {tuple(batch.schema.names) for batch in found} == {("id",)}
+        return writer, sum(batch.num_rows for batch in found)
+
+    return pooled_attempt(write, batches)
+
+
+def pooled(rows: DataFrame) -> list[Row]:
+    return run_tasks(rows, counts, sys.modules[__name__], RefusedError, PACKAGES, pooled=True)
+
+
+def first(row: Row) -> bool:
+    return is_first(row[THREAD], row["task"], row["attempt"])
+
+
+def test_first_attempts_have_the_same_names_in_each_job_and_tasks_without_rows_answer_too(spark: SparkSession) -> None:
+    rows = spark.range(30_000, numPartitions=3).where("id < 20000")
+    for _ in range(2):
+        answers = pooled(rows)
+        assert [row["id"] for row in answers] == ["p00000", "p00001", None]
+        assert [row["rows"] for row in answers] == [10_000, 10_000, 0]
+        assert all(map(first, answers))
+
+
+def loses(flag: Path) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    name, began = str(flag), flag.parent.stat().st_mtime
+
+    def once(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Rows pass; with the first ones what other tasks have yet to fetch is lost."""
+        for batch in batches:
+            if not Path(name).exists():
+                Path(name).touch()
+                for directory in os.environ["SPARK_LOCAL_DIRS"].split(","):
+                    for file in Path(directory).glob("*/shuffle_*"):
+                        # Others of this session may still be read by other tests.
+                        if file.stat().st_mtime >= began:
+                            file.unlink()
+            yield batch
+
+    return once
+
+
+def test_attempts_of_a_stage_that_is_repeated_have_names_of_their_own(spark: SparkSession, tmp_path: Path) -> None:
+    rows = spark.range(60_000).repartition(6, F.col("id"))
+    answers = pooled(rows.mapInArrow(loses(tmp_path / "lost"), rows.schema))
+    assert sum(row["rows"] for row in answers) == 60_000
+    # Python's own context says that each was a first attempt.
+    assert {row["attempt"] for row in answers} == {0}
+    assert {first(row) for row in answers} == {True, False}
+    for number, row in enumerate(answers):
+        assert row["id"] == (f"p{number:05d}" if first(row) else f"p{number:05d}-{row['task']}")
+
+
+@pytest.mark.parametrize(
+    ("thread", "attempt", "expected"),
+    [
+        ("Thread[Executor task launch worker for task 3.0 in stage 7.0 (TID 42),5,main]", 0, True),
+        ("Thread[Executor task launch worker for task 3.0 in stage 7.1 (TID 42),5,main]", 0, False),
+        ("Thread[Executor task launch worker for task 3.1 in stage 7.0 (TID 42),5,main]", 1, False),
+        ("Thread[Executor task launch worker for task 3.0 in stage 7.0 (TID 41),5,main]", 0, False),
+        ("Thread[stdout writer for python,5,main]", 0, False),
+        (None, 0, False),
+    ],
+)
+def test_what_proves_nothing_is_no_first_attempt(thread: str | None, attempt: int, expected: bool) -> None:
+    assert is_first(thread, 42, attempt) is expected

@@ -21,6 +21,8 @@ from tests.time.laws import PASSING, TIMES
 
 CaughtUp: TypeAlias = dict[str, bool | None]
 TIMEOUTS = st.one_of(st.none(), st.integers(1, 15))
+TOLERANCE = 6
+"""How far clocks go back in vain, in the trackers and their models."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,7 @@ class Settings:
             self.idle_timeout,
             discover=self.discover,
             substream_timeout=self.substream_timeout,
+            tolerance=TOLERANCE,
         )
 
 
@@ -56,7 +59,7 @@ SETTINGS = st.builds(
 
 @dataclass(frozen=True)
 class Action:
-    """Something done to a tracker; ``passing`` may be negative, for clocks go back."""
+    """Something done to a tracker; ``passing`` may be negative, for clocks go back, and are set back."""
 
     passing: int
     kind: str
@@ -95,7 +98,7 @@ class Epoch:
 def scripts(names: list[str]) -> st.SearchStrategy[list[Epoch]]:
     """Random epochs about these substreams; data are the most frequent."""
     name = st.sampled_from(names)
-    passing = st.one_of(st.integers(-4, 3), PASSING)
+    passing = st.one_of(st.integers(-4, 3), PASSING, st.sampled_from([-60, -20, -7]))
     kinds = st.sampled_from(["report"] * 6 + ["add", "add", "retire", "force", "resume"])
     caught_up = st.one_of(st.none(), st.dictionaries(name, st.sampled_from([True, False, None])))
     actions = st.lists(st.builds(Action, passing, kinds, name, TIMES), max_size=4)
@@ -133,6 +136,14 @@ class TrackerModel:
         for said in (self.heard, self.data_at, self.highest, self.reached, self.caught_up):
             said.pop(name, None)
         self.retired.add(name)
+
+    def set_back(self, before: int, now: int) -> None:
+        def noted(at: int) -> int:
+            return at if at <= now else now - (before - at)
+
+        self.heard = {name: noted(at) for name, at in self.heard.items()}
+        self.data_at = {name: noted(at) for name, at in self.data_at.items()}
+        self.first = None if self.first is None else noted(self.first)
 
     def settle(self, now: int, caught_up: CaughtUp) -> None:
         silent = {name: now - heard for name, heard in self.heard.items()}
@@ -181,6 +192,10 @@ class UnionModel:
         )
 
     def tick(self, now: int, *inputs: TrackerModel) -> None:
+        if now < self.now - TOLERANCE:
+            for each in self.inputs.values():
+                each.set_back(self.now, now)
+            self.now = now
         self.now = max(self.now, now)
         for each in inputs:
             each.first = self.now if each.first is None else each.first
@@ -229,4 +244,5 @@ def model(settings: dict[str, Settings]) -> UnionModel:
 
 def union(settings: dict[str, Settings], policies: dict[str, Any] | None = None) -> InputTracker:
     """The real thing with the same settings."""
-    return InputTracker({prefix: each.tracker((policies or {}).get(prefix)) for prefix, each in settings.items()})
+    trackers = {prefix: each.tracker((policies or {}).get(prefix)) for prefix, each in settings.items()}
+    return InputTracker(trackers, tolerance=TOLERANCE)

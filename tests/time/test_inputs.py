@@ -51,7 +51,7 @@ def test_inputs_answer_as_the_naive_model(settings: dict[str, Settings], script:
 @law
 @given(SETTINGS, POLICIES, scripts(["a", "b", "c"]))
 def test_a_single_input_is_its_tracker(settings: Settings, policy: PolicySettings, script: list[Epoch]) -> None:
-    inputs, alone = InputTracker({"": settings.tracker(policy)}), settings.tracker(policy)
+    inputs, alone = union({"": settings}, {"": policy}), settings.tracker(policy)
     now = 0
     for epoch in script:
         expected, _ = epoch.run(alone, now)

@@ -19,6 +19,7 @@ from sparkjet.sinks.protocol import TransactionId
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from sparkjet.clock import SteadyClock
     from sparkjet.engine.progress import EpochProgress
     from sparkjet.engine.record import Record
     from sparkjet.engine.spark_checkpoint import SparkCheckpoint
@@ -53,8 +54,17 @@ class Engine:
     else waits for the end first (:meth:`join`).
     """
 
-    def __init__(self, parts: Parts, slot: int, record: Record, state: QueryState, checkpoint: SparkCheckpoint) -> None:
+    def __init__(
+        self,
+        parts: Parts,
+        slot: int,
+        record: Record,
+        state: QueryState,
+        checkpoint: SparkCheckpoint,
+        clock: SteadyClock,
+    ) -> None:
         self._parts = parts
+        self._processing_time = clock
         self._slot = slot
         self._checkpoint = checkpoint
         self._clock = record.clock
@@ -161,8 +171,12 @@ class Engine:
             self._record_settled()
         elif self._ending is None and self._parts.outputs.unsettled:
             self._parts.outputs.attempt()
-        elif self._ending is None and self._now() - self._clock > IDLE:
+        elif self._ending is None and self._idle_for(self._now()) > IDLE:
             self._record_settled()
+
+    def refuse(self, batch_id: int) -> None:
+        """Take note that a batch was left to the next run, though Spark may write down that it is done."""
+        self._checkpoint.refuse(batch_id)
 
     def fenced(self) -> FencedError | None:
         """The error to end with if another driver has taken over, None if none has."""
@@ -231,6 +245,10 @@ class Engine:
         self.state.release()
         self.state.tracker.restore(tracked)
 
+    def _idle_for(self, now: int) -> int:
+        # After a clock that was ahead, and was set back, it would be a negative time until it has come as far again.
+        self._clock = min(self._clock, now)
+        return now - self._clock
+
     def _now(self) -> int:
-        # A machine whose clock was set back must not take time back from the policies.
-        return max(self._parts.clock.now(), self._clock)
+        return self._processing_time.now()

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
 
 from sparkjet.columns import HIDDEN, quoted
+from sparkjet.engine.logical_plans import analyzed, attribute_id, children, listed, streaming_nodes
+from sparkjet.engine.row_by_row import check_row_by_row
 from sparkjet.errors import AnalysisError
-
-REFUSED = {
-    "EventTimeWatermark": "Spark's withWatermark: it drops rows by the highest time of all partitions",
-    "Deduplicate": "dropDuplicates: its state would live in Spark's checkpoint, outside the snapshot",
-    "DeduplicateWithinWatermark": "dropDuplicatesWithinWatermark: it drops rows by Spark's watermark",
-    "Aggregate": "an aggregation: group with sj.window instead",
-    "FlatMapGroupsWithState": "a stateful function: its state would live outside the snapshot",
-    "FlatMapGroupsInPandasWithState": "a stateful function: its state would live outside the snapshot",
-    "TransformWithState": "a stateful function: its state would live outside the snapshot",
-    "TransformWithStateInPySpark": "a stateful function: its state would live outside the snapshot",
-}
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -55,12 +46,12 @@ def check_source(df: object) -> None:
     if taken:
         message = f"stream: the column name {taken[0]!r} is used by sparkjet. Rename the column."
         raise AnalysisError(message)
-    _check_plan(df._jdf.queryExecution().analyzed())
+    check_row_by_row(df)
 
 
 def streaming_sources(df: DataFrame) -> int:
     """Number of Spark's sources that a streaming DataFrame reads."""
-    return sum(_children(node) == [] for node in _streaming_nodes(df._jdf.queryExecution().analyzed()))
+    return sum(children(node) == [] for node in streaming_nodes(analyzed(df)))
 
 
 def partition_columns(df: DataFrame) -> tuple[str, ...] | None:
@@ -68,19 +59,19 @@ def partition_columns(df: DataFrame) -> tuple[str, ...] | None:
 
     Only those that still are what the source delivered: something else may have taken their names.
     """
-    plan = df._jdf.queryExecution().analyzed()
-    leaves = [node for node in _streaming_nodes(plan) if _children(node) == []]
+    plan = analyzed(df)
+    leaves = [node for node in streaming_nodes(plan) if children(node) == []]
     if len(leaves) != 1 or leaves[0].nodeName() != "StreamingRelationV2" or leaves[0].sourceName() != PARTITIONED:
         return None
-    delivered = {_id(attribute) for attribute in _listed(leaves[0].output())}
-    kept = {attribute.name() for attribute in _listed(plan.output()) if _id(attribute) in delivered}
+    delivered = {attribute_id(attribute) for attribute in listed(leaves[0].output())}
+    kept = {attribute.name() for attribute in listed(plan.output()) if attribute_id(attribute) in delivered}
     return tuple(name for name in ("topic", "partition") if name in kept)
 
 
 def acknowledging_source(df: DataFrame) -> str | None:
     """A source that lets go of what Spark has committed, or of which that cannot be told; None if there is none."""
     jvm: Any = df.sparkSession._jvm
-    for leaf in (node for node in _streaming_nodes(df._jdf.queryExecution().analyzed()) if _children(node) == []):
+    for leaf in (node for node in streaming_nodes(analyzed(df)) if children(node) == []):
         if leaf.nodeName() != "StreamingRelation":
             if leaf.sourceName() not in KEEPING:
                 return str(leaf.sourceName())
@@ -106,16 +97,11 @@ def used_up(query: StreamingQuery) -> bool:
     return bool(jquery.streamingQuery().noNewData())
 
 
-def adds_rows(before: DataFrame, after: DataFrame) -> bool:
-    """Whether a transformation makes several rows, or none, of one (``explode`` and its like)."""
-    return _generators(after) > _generators(before)
-
-
 def calls_python(df: DataFrame) -> bool:
     """Whether the last transformation of a DataFrame calls a Python function."""
     jvm: Any = df.sparkSession._jvm
     pattern = jvm.org.apache.spark.sql.catalyst.trees.TreePattern.PYTHON_UDF()
-    expressions = df._jdf.queryExecution().analyzed().expressions()
+    expressions = analyzed(df).expressions()
     return any(expressions.apply(i).containsPattern(pattern) for i in range(expressions.size()))
 
 
@@ -127,7 +113,7 @@ def check_stable(df: DataFrame, names: Sequence[str]) -> None:
     """
     for name in names:
         if name in df.columns:
-            unstable = _unstable(df.select(quoted(name))._jdf.queryExecution().analyzed())
+            unstable = _unstable(analyzed(df.select(quoted(name))))
             if unstable is not None:
                 message = (
                     f"keyColumns: {name!r} comes from {unstable}, which gives another value each time. A row that is "
@@ -138,48 +124,14 @@ def check_stable(df: DataFrame, names: Sequence[str]) -> None:
 
 def _unstable(plan: Any) -> str | None:
     """The text of a non-deterministic expression that the output of a plan comes from, None if there is none."""
-    wanted = {_id(attribute) for attribute in _listed(plan.output())}
+    wanted = {attribute_id(attribute) for attribute in listed(plan.output())}
     nodes = [plan]
     while nodes:
         node = nodes.pop()
-        for expression in _listed(node.expressions()):
-            if expression.getClass().getSimpleName() == "Alias" and _id(expression) in wanted:
+        for expression in listed(node.expressions()):
+            if expression.getClass().getSimpleName() == "Alias" and attribute_id(expression) in wanted:
                 if not expression.deterministic():
                     return str(expression.sql())
-                wanted |= {_id(each) for each in _listed(expression.references().toSeq())}
-        nodes += _children(node)
+                wanted |= {attribute_id(each) for each in listed(expression.references().toSeq())}
+        nodes += children(node)
     return None
-
-
-def _id(attribute: Any) -> int:
-    return int(attribute.exprId().id())
-
-
-def _listed(sequence: Any) -> list[Any]:
-    return [sequence.apply(i) for i in range(sequence.size())]
-
-
-def _generators(df: DataFrame) -> int:
-    return sum(node.nodeName() == "Generate" for node in _streaming_nodes(df._jdf.queryExecution().analyzed()))
-
-
-def _check_plan(plan: Any) -> None:
-    for node in _streaming_nodes(plan):
-        reason = REFUSED.get(node.nodeName())
-        if node.nodeName() == "Join" and all(child.isStreaming() for child in _children(node)):
-            reason = "a stream-stream join: its state would live outside the snapshot"
-        if reason is not None:
-            message = f"stream: the DataFrame contains {reason}. Call sj.stream(…) before it."
-            raise AnalysisError(message)
-
-
-def _streaming_nodes(plan: Any) -> Iterator[Any]:
-    """The nodes of a logical plan that rows of the stream go through, from the top."""
-    if plan.isStreaming():
-        yield plan
-        for child in _children(plan):
-            yield from _streaming_nodes(child)
-
-
-def _children(plan: Any) -> list[Any]:
-    return _listed(plan.children())

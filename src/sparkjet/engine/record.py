@@ -48,8 +48,8 @@ class Prepared(msgspec.Struct, frozen=True):
 class Record(msgspec.Struct, frozen=True):
     """Everything needed to go on after the slot's epoch; each record stands alone.
 
-    ``transactions`` are decided: they will be committed, by this driver or a later one. ``clock`` is the highest
-    clock reading any policy has seen, so that a machine whose clock was set back does not take time back.
+    ``transactions`` are decided: they will be committed, by this driver or a later one. ``clock`` is the last
+    clock reading that policies have seen, by which a start tells whether the machine's clock was set back.
     ``published`` keeps the last transaction of each sink whose destination does not number epochs: a start compares
     it with what is there. ``early_at`` says when each output last had early rows. ``overlap`` says that Spark's
     checkpoint may be one batch ahead of the record.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from sparkjet.clock import SteadyClock
 from sparkjet.engine.engine import Engine
 from sparkjet.engine.record import Record
 from sparkjet.engine.spark_checkpoint import SparkCheckpoint, check_agreement
@@ -56,7 +57,8 @@ def _prepared(parts: Parts, slot: int, record: Record, spark_directory: Path) ->
     _remove_leftovers(parts, record)
     state = QueryState.of(parts.plan, parts.partitions)
     state.restore(record, parts.session, parts.store, f"{record.takeover:06d}-{record.epoch:09d}-moved")
-    now = max(parts.clock.now(), record.clock)
+    clock = SteadyClock(parts.clock, record.clock)
+    now = clock.now()
     for each in parts.plan.inputs:
         for substream in each.awaited:
             state.tracker.add(substream, now)
@@ -67,7 +69,7 @@ def _prepared(parts: Parts, slot: int, record: Record, spark_directory: Path) ->
         if int(run.name) < record.takeover:
             # Whatever a fenced driver still writes there goes nowhere; it cannot reach this run's directory.
             shutil.rmtree(run, ignore_errors=True)
-    return Engine(parts, slot, record, state, checkpoint), checkpoint
+    return Engine(parts, slot, record, state, checkpoint, clock), checkpoint
 
 
 def _take_over(parts: Parts, spark_directory: Path) -> tuple[int, Record]:
@@ -173,9 +175,10 @@ def _remove_leftovers(parts: Parts, record: Record) -> None:
     """Remove what earlier drivers wrote and the record does not name.
 
     Only names of earlier takeovers: a driver that was itself taken over while it started must not remove what its
-    successor has written since.
+    successor has written since. Names that are not ours are left alone: ``.nfs…``, ``.snapshot``, ``lost+found``.
     """
     kept = record.names()
     for name in parts.store.names():
-        if name not in kept and int(name.partition("-")[0]) < record.takeover:
+        takeover = name.partition("-")[0]
+        if name not in kept and takeover.isdecimal() and int(takeover) < record.takeover:
             parts.store.remove(name)

@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING
 
 from sparkjet.engine.record import SparkPosition
 from sparkjet.errors import RecoveryError
-from sparkjet.paths import sync_directory
+from sparkjet.paths import sync_directory, sync_file
 
 if TYPE_CHECKING:
     from sparkjet.snapshots import SnapshotStore
+
+REFUSED = "refused"
+"""Name of the file, beside Spark's, that holds the number of the batch which a stop has left to the next run."""
 
 
 class SparkCheckpoint:
@@ -41,6 +44,20 @@ class SparkCheckpoint:
     def end_offsets(self, batch: int) -> list[str]:
         """The end offset of each source in a batch, as Spark wrote them."""
         return _offsets((self.directory / "offsets" / str(batch)).read_text())
+
+    def refuse(self, batch: int) -> None:
+        """Write down that a batch was not run, which Spark may go on to mark as done in ``commits``."""
+        path = self.directory / REFUSED
+        path.write_text(str(batch))
+        sync_file(path)
+        sync_directory(self.directory)
+
+    def refused(self) -> int | None:
+        """The batch that was refused, None if there is none or a crash left half of the file."""
+        try:
+            return int((self.directory / REFUSED).read_text())
+        except (FileNotFoundError, ValueError):
+            return None
 
     def capture(self, batch: int, previous: SparkPosition | None, store: SnapshotStore, prefix: str) -> SparkPosition:
         """Copy what a rebuild needs, while batch ``batch`` runs.
@@ -140,8 +157,11 @@ def check_agreement(
             "transactions away twice."
         )
         raise RecoveryError(message)
-    known = (-1 if batch is None else batch) + ahead
-    if (commits is not None and commits > known) or (offsets is not None and offsets > known + 1):
+    recorded = -1 if batch is None else batch
+    known = recorded + ahead
+    # Not run, so no record can have it; the next run gets it again.
+    refused = commits == recorded + 1 == current.refused()
+    if (commits is not None and commits > known and not refused) or (offsets is not None and offsets > known + 1):
         message = (
             f"{current.directory} has offsets of batch {offsets} and a commit of batch {commits}, but the newest "
             f"record is of batch {batch}: records are missing. Bring the newest snapshots/ back; going on would "

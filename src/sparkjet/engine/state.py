@@ -83,7 +83,9 @@ class QueryState:
             period = output.early_period
             if period is None:
                 continue
-            since = now - self.early_at.setdefault(output.name, now)
+            # The earlier of the two: a clock that was ahead may have been set back since.
+            self.early_at[output.name] = min(self.early_at.get(output.name, now), now)
+            since = now - self.early_at[output.name]
             stage = next(state for name, state in self.stages.items() if plan.stages[name] is output.stage)
             if stage.is_open and (batch if period == 0 else since >= period):
                 due.append(output.name)

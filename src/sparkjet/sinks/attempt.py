@@ -5,6 +5,7 @@ Spark sends this module to its workers, where sparkjet need not be installed; so
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from itertools import chain
 
@@ -12,6 +13,10 @@ import pyarrow as pa
 
 SLOTS = "id string, rows long"
 """What a task answers: one row if it has prepared a transaction, none if it had no rows."""
+POOLED_SLOTS = "id string, rows long, task long, attempt long"
+"""What a task with pooled names answers: always one row, without an id if it had no rows."""
+THREAD = "thread"
+"""Column of the task's thread, in the first row of each partition, and in each answer."""
 
 
 def attempt(
@@ -35,3 +40,45 @@ def attempt(
     slot = None if first is None else write(writer, chain([first], filled))
     names, rows = ([slot[0]], [slot[1]]) if slot else ([], [])
     yield pa.record_batch({"id": pa.array(names, pa.string()), "rows": pa.array(rows, pa.int64())})
+
+
+def pooled_attempt(
+    write: Callable[[str, Iterator[pa.RecordBatch]], tuple[str, int]], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """As :func:`attempt`, but the first attempt at a partition has a name that the next job gives its own one too.
+
+    Args:
+        write: From the name of this attempt and batches to the id and the number of rows of what was prepared.
+        batches: The task's rows, with the column :data:`THREAD`.
+    """
+    from pyspark import TaskContext  # noqa: PLC0415 - as above
+
+    context = TaskContext.get()
+    assert context is not None  # noqa: S101 - only tasks call this
+    task, number = context.taskAttemptId(), context.attemptNumber()
+    filled = (batch for batch in batches if batch.num_rows)
+    first = next(filled, None)
+    slot: tuple[str | None, int] = None, 0
+    if first is not None:
+        pooled = f"p{context.partitionId():05d}"
+        writer = pooled if is_first(first.column(THREAD)[0].as_py(), task, number) else f"{pooled}-{task}"
+        columns = [name for name in first.schema.names if name != THREAD]
+        slot = write(writer, (batch.select(columns) for batch in chain([first], filled)))
+    numbers = {"rows": slot[1], "task": task, "attempt": number}
+    longs = {name: pa.array([value], pa.int64()) for name, value in numbers.items()}
+    yield pa.record_batch({"id": pa.array([slot[0]], pa.string()), **longs})
+
+
+def is_first(thread: str | None, task: int, attempt: int) -> bool:
+    """Whether a task is the first attempt at its partition, of the first attempt at its stage.
+
+    Python's task context does not know its stage's attempt, but the executor's thread is called after it. A thread of
+    another name, of a Spark that calls them differently, proves nothing, so the answer is no.
+
+    >>> is_first("Thread[Executor task launch worker for task 3.0 in stage 7.0 (TID 42),5,main]", 42, 0)
+    True
+    >>> is_first("Thread[Executor task launch worker for task 3.0 in stage 7.1 (TID 42),5,main]", 42, 0)
+    False
+    """
+    found = re.search(r" in stage \d+\.(\d+) \(TID (\d+)\)", thread or "")
+    return found is not None and (int(found[1]), int(found[2]), attempt) == (0, task, 0)

@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pyspark.sql import Observation
-from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, MapType, StructType
 
-from sparkjet.errors import AnalysisError, LostTransactionError
-from sparkjet.paths import WRITING, check_put_if_absent, spark_uri, sync_directory, sync_file
+from sparkjet.clock import Clock, SystemClock
+from sparkjet.errors import AnalysisError, LostTransactionError, SinkError
+from sparkjet.paths import (
+    WRITING,
+    check_put_if_absent,
+    make_directories,
+    spark_uri,
+    sync_file,
+    sync_levels,
+)
 from sparkjet.sinks.manifest import HIDDEN, Manifest, ManifestEntry
 from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
+from sparkjet.written import write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+logger = logging.getLogger("sparkjet")
+
 FORMATS = ("csv", "json", "parquet")
+STEPS = 16
+"""In how many steps entries leave the manifest while a retention passes."""
 
 
 @dataclass
@@ -37,6 +49,8 @@ class FilesSink:
         partition_by: Columns that become directories, as in Spark's ``partitionBy``.
         options: Options for Spark's writer, e.g. ``compression`` or ``header``.
         option: Name of the user's option, for messages.
+        retention: Microseconds after which an epoch may leave the manifest; None keeps all. Its files stay.
+        clock: What epochs are dated by.
     """
 
     directory: Path
@@ -44,6 +58,8 @@ class FilesSink:
     partition_by: tuple[str, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
     option: str = "path"
+    retention: int | None = None
+    clock: Clock = field(default_factory=SystemClock)
     guarantee: Guarantee = field(default=Guarantee.EXACTLY_ONCE, init=False)
 
     def check(self, schema: StructType) -> None:
@@ -67,23 +83,26 @@ class FilesSink:
 
     def create(self) -> None:
         """See :meth:`Creating.create`: the directory, which a reader may look into before there is a row."""
-        (self.directory / HIDDEN).mkdir(parents=True, exist_ok=True)
+        make_directories(self.directory / HIDDEN)
 
     def prepare(self, rows: DataFrame, transaction: TransactionId) -> Handle | None:
         """See :meth:`Sink.prepare`."""
-        staging = self._staging(transaction.query, transaction.sink) / str(transaction)
-        counted = Observation()
-        writer = rows.observe(counted, F.count(F.lit(1)).alias("rows")).write.mode("errorifexists")
-        writer = writer.format(self.file_format).options(**WRITING).options(**self.options)
-        if self.partition_by:
-            writer = writer.partitionBy(*self.partition_by)
-        writer.save(spark_uri(staging))
-        if not counted.get.get("rows"):
+        staging = _staging(self.directory, transaction.query, transaction.sink) / str(transaction)
+        make_directories(staging.parent)
+
+        def save(observed: DataFrame) -> None:
+            writer = observed.write.mode("errorifexists").format(self.file_format)
+            writer = writer.options(**WRITING).options(**self.options)
+            if self.partition_by:
+                writer = writer.partitionBy(*self.partition_by)
+            writer.save(spark_uri(staging))
+
+        found = write(rows, staging, save, SinkError)
+        if not found.rows:
             shutil.rmtree(staging)
             return None
-        files = _written(staging)
-        for folder in {(staging / file).parent for file in files} | {staging, staging.parent}:
-            sync_directory(folder)
+        files = found.files
+        sync_levels(staging.parent, [staging / file for file in files])
         for file in files:
             sync_file(staging / file)
         names = [_published(transaction, number, file) for number, file in enumerate(files)]
@@ -101,31 +120,29 @@ class FilesSink:
 
     def commit(self, handle: Handle, between: Callable[[], None]) -> None:
         """See :meth:`Sink.commit`."""
-        directory = Path(handle["directory"])
-        staging = self._staging(handle["query"], handle["sink"]) / handle["staging"]
-        manifest = Manifest(directory, handle["query"], handle["sink"])
-        if manifest.contains(handle["epoch"]):
-            # Checked first: a driver that was taken over in the middle of its commits may come back after a user
-            # has removed old output files, and must not call them lost.
-            shutil.rmtree(staging, ignore_errors=True)
-            return
-        folders = {directory}
+        bases = self._bases([handle])
+        for base in bases:
+            if self._manifest(base, handle).contains(handle["epoch"]):
+                # Checked first: a driver that was taken over in the middle of its commits may come back after a user
+                # has removed old output files, and must not call them lost.
+                _discard(base, handle)
+                return
+        base = self._base(bases, handle)
+        targets = []
         for staged, published in handle["files"]:
-            target = directory / published
+            target = base / published
+            targets.append(target)
+            # Synced below, every level in any case: a crash may have come between the two before.
             target.parent.mkdir(parents=True, exist_ok=True)
             try:
-                (staging / staged).rename(target)
+                (_staged_by(base, handle) / staged).rename(target)
             except FileNotFoundError as error:
-                if not target.exists() and not manifest.contains(handle["epoch"]):
-                    message = (
-                        f"Epoch {handle['epoch']} was decided, but {staging / staged} is gone and {target} was never "
-                        "published: its rows are lost. Restore the file, or run the query again from its input."
-                    )
-                    raise LostTransactionError(message) from error
-            folders |= {target.parent, target.parent.parent}
+                if not target.exists() and not self._manifest(base, handle).contains(handle["epoch"]):
+                    raise _lost(bases, handle, staged) from error
             between()
-        for folder in folders:
-            sync_directory(folder)
+        sync_levels(base, targets)
+        manifest = self._manifest(base, handle)
+        now = self.clock.now()
         manifest.add(
             ManifestEntry(
                 epoch=handle["epoch"],
@@ -133,26 +150,96 @@ class FilesSink:
                 format=handle["format"],
                 schema=handle["schema"],
                 options=handle["options"],
+                committed=now,
             )
         )
+        if self.retention is not None:
+            manifest.expire(now - self.retention, self.retention // STEPS)
+        _discard(base, handle)
+
+    def abort(self, transaction: TransactionId) -> None:
+        """See :meth:`Aborting.abort`."""
+        staging = _staging(self.directory, transaction.query, transaction.sink) / str(transaction)
         shutil.rmtree(staging, ignore_errors=True)
 
+    def published_after(self, newest: TransactionId, handle: Handle | None) -> str | None:
+        """See :meth:`Remembering.published_after`.
+
+        Only the configured directory is asked: with another one, the epochs that are computed again meet no older ones.
+        """
+        del handle
+        last = Manifest(self.directory, newest.query, newest.sink).newest()
+        if last is None or last <= newest.epoch:
+            return None
+        first = newest.epoch + 1
+        return (
+            f"the manifest of {self.directory} has epoch {last}. Bring the newest snapshots back, with which nothing "
+            f"is lost or repeated. Or go on from these ones with another {self.option}: epochs from {first} on are "
+            f"computed again and written there, and what {self.directory} has of epochs {first} to {last} (files "
+            f"part-{first:09d}-… to part-{last:09d}-…) must not be read together with it. Or start anew, with another "
+            f"checkpointLocation and another {self.option}."
+        )
+
     def roll_back_strays(self, query: str, takeover: int, keep: Sequence[Handle]) -> None:
-        """See :meth:`Sink.roll_back_strays`."""
+        """See :meth:`Sink.roll_back_strays`; in directories that decided transactions lie in as well."""
         decided = {(handle["sink"], handle["staging"]) for handle in keep}
-        for staging in (self.directory / HIDDEN / query).glob("*/staging/*"):
-            sink = staging.parent.parent.name
-            if int(staging.name.partition("-")[0]) < takeover and (sink, staging.name) not in decided:
-                shutil.rmtree(staging, ignore_errors=True)
+        for base in self._bases(keep):
+            for staging in (base / HIDDEN / query).glob("*/staging/*"):
+                number = staging.name.partition("-")[0]
+                stray = number.isdecimal() and int(number) < takeover
+                if stray and (staging.parent.parent.name, staging.name) not in decided:
+                    shutil.rmtree(staging, ignore_errors=True)
+            for folder in (base / HIDDEN / query).glob("*/manifest"):
+                Manifest(base, query, folder.parent.name).remove_leftovers()
 
-    def _staging(self, query: str, sink: str) -> Path:
-        return self.directory / HIDDEN / query / sink / "staging"
+    def _bases(self, handles: Sequence[Handle]) -> list[Path]:
+        """Directories that transactions may lie in: the configured one, and those that were when they were prepared."""
+        return list(dict.fromkeys([self.directory, *(Path(handle["directory"]) for handle in handles)]))
+
+    def _base(self, bases: Sequence[Path], handle: Handle) -> Path:
+        """The directory that a transaction was prepared in, under whatever path: it is published there.
+
+        Never across directories: the other one may be of another file system, and what is half published would be in
+        both.
+        """
+        for base in bases:
+            whole = all((base / published).exists() for _, published in handle["files"])
+            if whole or _staged_by(base, handle).is_dir():
+                break
+        else:
+            raise _lost(bases, handle, handle["files"][0][0])
+        if base != self.directory:
+            logger.warning(
+                "epoch %d was decided while %s was %s: its rows are published there, not in %s",
+                handle["epoch"],
+                self.option,
+                base,
+                self.directory,
+            )
+        return base
+
+    def _manifest(self, base: Path, handle: Handle) -> Manifest:
+        return Manifest(base, handle["query"], handle["sink"])
 
 
-def _written(staging: Path) -> list[Path]:
-    """The files of committed tasks; what a late or speculative task attempt left in ``_temporary`` never counts."""
-    paths = (path.relative_to(staging) for path in staging.rglob("part-*") if path.is_file())
-    return sorted(path for path in paths if path.parts[0] != "_temporary")
+def _staging(base: Path, query: str, sink: str) -> Path:
+    return base / HIDDEN / query / sink / "staging"
+
+
+def _staged_by(base: Path, handle: Handle) -> Path:
+    return _staging(base, handle["query"], handle["sink"]) / str(handle["staging"])
+
+
+def _discard(base: Path, handle: Handle) -> None:
+    shutil.rmtree(_staged_by(base, handle), ignore_errors=True)
+
+
+def _lost(bases: Sequence[Path], handle: Handle, staged: str) -> LostTransactionError:
+    places = " nor in ".join(str(_staged_by(base, handle)) for base in bases)
+    return LostTransactionError(
+        f"Epoch {handle['epoch']} was decided, but {staged} is not in {places}, and it was never published in "
+        f"{' or '.join(map(str, bases))}: its rows are lost. Restore the file, or run the query again from its input."
+    )
 
 
 def _published(transaction: TransactionId, number: int, staged: Path) -> Path:

@@ -9,6 +9,8 @@ from sparkjet.sinks.protocol import TransactionId
 
 _BEGINNING = "sparkjet"
 _PARTS = 5
+POOLED = "p"
+"""What the last part of a pooled id begins with."""
 _UNKNOWN = datetime.fromtimestamp(0, timezone.utc)
 
 
@@ -27,7 +29,8 @@ class Found:
     """A prepared transaction of ours, as a server lists it.
 
     Attributes:
-        gid: Its id: ``sparkjet/query/sink/takeover-epoch-attempt/partition-task``.
+        gid: Its id: ``sparkjet/query/sink/takeover-epoch-attempt/partition-task``, or one of a pool that Kafka's sink
+            uses again: ``sparkjet/query/sink/takeover-epoch-number/ppartition``.
         since: When it was prepared or began, if that was asked for.
     """
 
@@ -41,8 +44,23 @@ class Found:
 
     @property
     def epoch(self) -> int:
-        """Number of the epoch."""
+        """Number of the epoch; of a pooled id, that of the first epoch that had its pool."""
         return int(self.gid.split("/")[3].split("-")[1])
+
+    @property
+    def is_pooled(self) -> bool:
+        """Whether it belongs to a pool, so that its name does not say which epoch has it now."""
+        return self.gid.split("/")[4].startswith(POOLED)
+
+    @property
+    def prefix(self) -> str:
+        """What the ids of the same transaction of all tasks begin with."""
+        return self.gid[: self.gid.rindex("/") + 1]
+
+    @property
+    def pool(self) -> tuple[int, int, int]:
+        """Takeover, epoch and number of its pool, which has an even and an odd number for its two halves."""
+        return self.takeover, self.epoch, int(self.gid.split("/")[3].split("-")[2]) // 2
 
     @staticmethod
     def is_ours(name: str) -> bool:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pyspark.sql import Observation
-from pyspark.sql import functions as F
-
-from sparkjet.paths import CHECKING, WRITING, spark_uri, sync_directory, sync_file
+from sparkjet.errors import LostTransactionError, SinkError
+from sparkjet.paths import CHECKING, WRITING, spark_uri
+from sparkjet.sinks.boxes import Boxes, files_of
 from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
+from sparkjet.written import write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -24,7 +23,8 @@ class OutboxSink(ABC):
 
     The rows of an epoch are stored before the decision and handed over after it, until that succeeds: a call that is
     repeated after a crash has the same epoch and the same rows. (Publishing before the decision would not: a re-run
-    at a later clock may close more windows.)
+    at a later clock may close more windows.) The record names the files with their checksums: rows that are gone are
+    an error, not an epoch without rows.
     """
 
     guarantee = Guarantee.AT_LEAST_ONCE
@@ -42,50 +42,103 @@ class OutboxSink(ABC):
         """Hand over the rows of an epoch, on the driver; may be called again with the same epoch and rows."""
 
     def deliver(self, box: Path, handle: Handle) -> None:
-        """Hand over the files of an epoch; a sink that does not want a DataFrame of them overrides this."""
+        """Hand over the files of an epoch; a sink that does not want a DataFrame of them overrides this.
+
+        Args:
+            box: The directory; only what :func:`sparkjet.sinks.boxes.files_of` names is of the epoch.
+            handle: What :meth:`prepare` has returned, with the number of ``rows``.
+        """
         assert self._session is not None  # noqa: S101 - attach() comes first
-        self.publish(self._session.read.options(**CHECKING).parquet(spark_uri(box)), handle["epoch"])
+        files = [spark_uri(file) for file in files_of(box, handle)]
+        self.publish(self._session.read.options(**CHECKING).parquet(*files), handle["epoch"])
+
+    def has_arrived(self, handle: Handle) -> bool:
+        """Whether the destination itself knows that it has the rows; asked when they are gone from the outbox."""
+        del handle
+        return False
 
     def check(self, schema: StructType) -> None:  # noqa: B027 - most have nothing to check
         """See :meth:`Sink.check`."""
 
     def prepare(self, rows: DataFrame, transaction: TransactionId) -> Handle | None:
         """See :meth:`Sink.prepare`."""
-        box = self._box(transaction.sink, str(transaction))
-        counted = Observation()
-        rows.observe(counted, F.count(F.lit(1)).alias("rows")).write.options(**WRITING).parquet(spark_uri(box))
-        if not counted.get.get("rows"):
-            shutil.rmtree(box)
+        boxes, box = self._boxes(transaction.sink), str(transaction)
+        boxes.make()
+
+        def save(observed: DataFrame) -> None:
+            writer = observed.write.options(**WRITING).option("maxRecordsPerFile", 0)
+            writer.parquet(spark_uri(boxes.path(box)))
+
+        found = write(rows, boxes.path(box), save, SinkError)
+        if not found.rows:
+            boxes.remove(box)
             return None
-        for path in box.glob("part-*"):
-            sync_file(path)
-        sync_directory(box)
-        sync_directory(box.parent)
-        return {"sink": transaction.sink, "box": box.name, "epoch": transaction.epoch}
+        return {
+            "sink": transaction.sink,
+            "box": box,
+            "epoch": transaction.epoch,
+            "rows": found.rows,
+            "files": boxes.seal(box, found.files),
+        }
+
+    def abort(self, transaction: TransactionId) -> None:
+        """See :meth:`Aborting.abort`."""
+        self._boxes(transaction.sink).remove(str(transaction))
 
     def commit(self, handle: Handle, between: Callable[[], None]) -> None:
         """See :meth:`Sink.commit`; the rows are removed once they have been handed over."""
-        box = self._box(handle["sink"], handle["box"])
-        if not box.is_dir():
-            return
-        self.deliver(box, handle)
-        between()
-        # Renamed first: half of the rows must not be handed over again if the removal is cut short.
-        done = box.with_name(f"done-{box.name}")
-        box.rename(done)
-        shutil.rmtree(done)
+        boxes, box = self._boxes(handle["sink"]), handle["box"]
+        if not boxes.delivered(box):
+            if self._complete(boxes, handle):
+                self.deliver(boxes.path(box), handle)
+                between()
+            boxes.deliver(box)
+        boxes.remove(box)
+
+    def published_after(self, newest: TransactionId, handle: Handle | None) -> str | None:
+        """See :meth:`Remembering.published_after`."""
+        del handle  # it is of the newest record, and tells nothing of later ones
+        last = self._boxes(newest.sink).last()
+        if last is None or last[0] <= newest.epoch:
+            return None
+        epoch, mark = last
+        return (
+            f"{mark} says that epoch {epoch} was delivered. To go on from epoch {newest.epoch}, remove that file: "
+            "later epochs are computed and delivered again under the same numbers, so first take out what they have "
+            "delivered, and let a function that remembers the last epoch forget them."
+        )
 
     def roll_back_strays(self, query: str, takeover: int, keep: Sequence[Handle]) -> None:
         """See :meth:`Sink.roll_back_strays`."""
         del query  # the outbox lies in the query's own directory
-        decided = {handle.get("box") for handle in keep}
+        decided = {handle["box"] for handle in keep if "box" in handle}
         assert self._directory is not None  # noqa: S101 - attach() comes first
-        for box in self._directory.glob("*/*"):
-            if box.name in decided:
-                continue
-            if box.name.startswith("done-") or int(box.name.partition("-")[0]) < takeover:
-                shutil.rmtree(box, ignore_errors=True)
+        for directory in self._directory.glob("*"):
+            if directory.is_dir():
+                Boxes(directory).remove_strays(takeover, decided)
 
-    def _box(self, sink: str, name: str) -> Path:
+    def _complete(self, boxes: Boxes, handle: Handle) -> bool:
+        """Whether the rows are there to be handed over; False if they have been before.
+
+        Raises:
+            LostTransactionError: They are not, and nothing says that they have arrived.
+        """
+        if "files" not in handle:
+            # Of an earlier version, which removed a box without a mark.
+            return boxes.path(handle["box"]).is_dir()
+        damage = boxes.damage(handle)
+        if damage is None:
+            return True
+        # Once more: another driver may have delivered and removed them during the look.
+        if boxes.delivered(handle["box"]) or self.has_arrived(handle):
+            return False
+        message = (
+            f"Epoch {handle['epoch']} was decided, but {damage}, and nothing says that its {handle['rows']} rows were "
+            f"delivered. Bring back {boxes.path(handle['box'])}: a backup of the home needs its outbox too. If you "
+            f"know that the rows have arrived, make the empty file {boxes.mark(handle['box'])} and start again."
+        )
+        raise LostTransactionError(message)
+
+    def _boxes(self, sink: str) -> Boxes:
         assert self._directory is not None  # noqa: S101 - attach() comes first
-        return self._directory / sink / name
+        return Boxes(self._directory / sink)

@@ -8,6 +8,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
+from pyspark.sql import functions as F
 
 from sparkjet.errors import SinkError
 from sparkjet.sinks import attempt
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, Row
 
+_ROW = 2**33 - 1
+"""The part of Spark's increasing ids that counts the rows of a partition."""
+
 
 def run_tasks(
     rows: DataFrame,
@@ -23,6 +27,8 @@ def run_tasks(
     half: ModuleType,
     refusal: type[Exception],
     packages: Mapping[str, str],
+    *,
+    pooled: bool = False,
 ) -> list[Row]:
     """Run a task on every partition of some rows, and collect what the tasks answer.
 
@@ -33,6 +39,8 @@ def run_tasks(
             so that sparkjet need not be installed there; it must import nothing else of ours.
         refusal: What it raises with a message for the user, of one line.
         packages: What has to be installed there for it, by the name that it imports.
+        pooled: Whether it is a :func:`sparkjet.sinks.attempt.pooled_attempt`: rows and answers then say which thread
+            they come from.
 
     Raises:
         SinkError: With that message; or a package is missing.
@@ -42,7 +50,12 @@ def run_tasks(
     for module in (attempt, half):
         register_pickle_by_value(module)
     try:
-        return rows.mapInArrow(task, attempt.SLOTS).collect()
+        if not pooled:
+            return rows.mapInArrow(task, attempt.SLOTS).collect()
+        thread = F.java_method(F.lit("java.lang.Thread"), F.lit("currentThread")).alias(attempt.THREAD)
+        # Of the first row only, as asking costs more than a row does.
+        asked = F.when(F.monotonically_increasing_id().bitwiseAND(_ROW) == 0, thread).alias(attempt.THREAD)
+        return rows.select("*", asked).mapInArrow(task, attempt.POOLED_SLOTS).select("*", thread).collect()
     except PySparkException as error:
         missing = re.search(r"No module named '(\w+)'", str(error))
         # Others are missed by the user's own functions.

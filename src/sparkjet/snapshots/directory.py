@@ -6,8 +6,20 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sparkjet.errors import RecoveryError
-from sparkjet.paths import CHECKING, WRITING, check_put_if_absent, put_if_absent, spark_uri, sync_directory, sync_file
+from sparkjet.errors import RecoveryError, StorageError
+from sparkjet.paths import (
+    CHECKING,
+    WRITING,
+    check_put_if_absent,
+    make_directories,
+    put_if_absent,
+    remove_temporaries,
+    spark_uri,
+    sync_directory,
+    sync_file,
+    write_durably,
+)
+from sparkjet.written import write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -28,14 +40,15 @@ class DirectoryStore:
         self._blobs = directory / "blobs"
 
     def open(self, option: str) -> None:
-        """Create the directories and try a put-if-absent.
+        """Create the directories, try a put-if-absent, and remove what crashes inside one have left.
 
         Raises:
             AnalysisError: Naming ``option`` if the directory cannot hold decisions.
         """
         check_put_if_absent(self._log, option)
-        self._state.mkdir(exist_ok=True)
-        self._blobs.mkdir(exist_ok=True)
+        make_directories(self._state)
+        make_directories(self._blobs)
+        remove_temporaries(self._log)
 
     def put(self, slot: int, content: bytes) -> bool:
         """See :meth:`SnapshotStore.put`."""
@@ -60,8 +73,12 @@ class DirectoryStore:
     def write_delta(self, name: str, partials: DataFrame) -> list[str]:
         """See :meth:`SnapshotStore.write_delta`."""
         directory = self._state / name
-        partials.write.mode("errorifexists").options(**WRITING).parquet(spark_uri(directory))
-        files = sorted(path.name for path in directory.glob("part-*"))
+
+        def save(observed: DataFrame) -> None:
+            writer = observed.write.mode("errorifexists").options(**WRITING).option("maxRecordsPerFile", 0)
+            writer.parquet(spark_uri(directory))
+
+        files = [file.name for file in write(partials, directory, save, StorageError).files]
         for file in files:
             sync_file(directory / file)
         sync_directory(directory)
@@ -70,6 +87,12 @@ class DirectoryStore:
 
     def read_delta(self, session: SparkSession, delta: Delta) -> DataFrame:
         """See :meth:`SnapshotStore.read_delta`."""
+        if delta.rows and not delta.files:
+            message = (
+                f"The snapshot says that {delta.name} holds {delta.rows} entries, but names no file of it: they were "
+                "written to a directory that the driver did not see. Start anew with another checkpointLocation."
+            )
+            raise RecoveryError(message)
         paths = [self._state / delta.name / file for file in delta.files]
         missing = [path for path in paths if not path.is_file()]
         if missing:
@@ -82,9 +105,7 @@ class DirectoryStore:
 
     def put_blob(self, name: str, content: bytes) -> None:
         """See :meth:`SnapshotStore.put_blob`."""
-        path = self._blobs / name
-        path.write_bytes(content)
-        sync_file(path)
+        write_durably(self._blobs / name, content)
         sync_directory(self._blobs)
 
     def read_blob(self, name: str) -> bytes:

@@ -46,7 +46,11 @@ class SnapshotStore(Protocol):
         ...
 
     def write_delta(self, name: str, partials: DataFrame) -> list[str]:
-        """Write rows durably under a new name; the answer lists the entries that a record must name."""
+        """Write rows durably under a new name; the answer lists the entries that a record must name.
+
+        Raises:
+            StorageError: Not all of them can be found again, e.g. because executors do not share the directory.
+        """
         ...
 
     def read_delta(self, session: SparkSession, delta: Delta) -> DataFrame:

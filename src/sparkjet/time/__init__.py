@@ -25,6 +25,7 @@ from sparkjet.time.policies import (
     uses_clock,
     with_fixed_lag,
 )
+from sparkjet.time.processing_time import TOLERANCE, ProcessingTime
 from sparkjet.time.states import Json
 from sparkjet.time.substream import SubstreamProgress
 from sparkjet.time.substreams import SubstreamTracker
@@ -42,6 +43,7 @@ __all__ = [
     "IDLE",
     "MAX",
     "MIN",
+    "TOLERANCE",
     "Advance",
     "Duration",
     "EmitByFrame",
@@ -56,6 +58,7 @@ __all__ = [
     "LimitingTimestampAndWallClockLag",
     "NoThrottling",
     "PolicySettings",
+    "ProcessingTime",
     "Signal",
     "SubstreamProgress",
     "SubstreamTracker",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sparkjet.errors import AnalysisError
 from sparkjet.time.frames import MIN
+from sparkjet.time.processing_time import moved
 from sparkjet.time.states import Json, entries, entry
 
 
@@ -43,7 +44,7 @@ class TimestampHistory:
         """Put in the highest timestamp so far; the answer is that of about ``delay`` ago, MIN if unknown.
 
         Called at every report and poll. A second call at the same time changes only the value of that time; a clock
-        that went back is taken as standing still.
+        that went back is taken as standing still, unless :meth:`set_back` has said so.
         """
         length = len(self._slots)
         if self._advance_at <= now:
@@ -55,6 +56,10 @@ class TimestampHistory:
             self._advance_at = now + self._interval if steps == length else self._advance_at + steps * self._interval
         self._slots[-1] = value
         return self._slots[0]
+
+    def set_back(self, before: int, now: int) -> None:
+        """Go on at ``now`` after the clock was set back from ``before``, keeping the age of the newest sample."""
+        self._advance_at = moved(self._advance_at - self._interval, before, now) + self._interval
 
     def snapshot(self) -> Json:
         """The samples, oldest first, with the clock reading at which the ring moves on."""

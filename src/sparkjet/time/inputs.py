@@ -15,6 +15,7 @@ from sparkjet.errors import AnalysisError, RecoveryError, nearest
 from sparkjet.time.coalescing import IDLE, WatermarkCoalescer
 from sparkjet.time.frames import MIN
 from sparkjet.time.output import Advance
+from sparkjet.time.processing_time import TOLERANCE, ProcessingTime
 from sparkjet.time.states import Json, entry
 from sparkjet.time.substreams import SubstreamTracker
 
@@ -29,11 +30,13 @@ _OWNER = "the inputs"
 class InputTracker:
     """Tracks the inputs of a query on the driver; in an epoch the engine reports, then advances once.
 
-    Clock readings are arguments; one below an earlier one, of whatever input or run, counts as the earlier one. A
-    single input, named with the empty string, has the watermark of its tracker.
+    Clock readings are arguments; one a little below an earlier one, of whatever input or run, counts as the earlier
+    one, and one further below sets processing time back for all. A single input, named with the empty string, has the
+    watermark of its tracker.
 
     Args:
         trackers: A new tracker for each input.
+        tolerance: How far a reading may go back and count as the earlier one.
 
     Raises:
         AnalysisError: There is no input, or a substream's name could be of two.
@@ -48,7 +51,7 @@ class InputTracker:
     20
     """
 
-    def __init__(self, trackers: Mapping[str, SubstreamTracker]) -> None:
+    def __init__(self, trackers: Mapping[str, SubstreamTracker], tolerance: int = TOLERANCE) -> None:
         if not trackers:
             raise AnalysisError("a query without inputs has no watermark; give it at least one")
         for shorter, longer in pairwise(sorted(trackers)):
@@ -61,7 +64,8 @@ class InputTracker:
         # By name: the same inputs in another order must find their own state after a restart.
         self._places = {prefix: place for place, prefix in enumerate(sorted(trackers))}
         self._coalescer = WatermarkCoalescer(len(trackers))
-        self._now = MIN
+        self._tolerance = tolerance
+        self._time = ProcessingTime(MIN, tolerance)
 
     @property
     def watermark(self) -> int:
@@ -70,7 +74,8 @@ class InputTracker:
 
     def discovering(self, now: int) -> bool:
         """Whether an input, and with it the query, emits nothing new yet because substreams may show up."""
-        return any(tracker.discovering(max(self._now, now)) for tracker in self._trackers.values())
+        time = self._time.after(now)
+        return any(tracker.discovering(time) for tracker in self._trackers.values())
 
     def add(self, substream: str, now: int) -> None:
         """Wait for a substream from now on, as :meth:`SubstreamTracker.add` does.
@@ -161,7 +166,7 @@ class InputTracker:
         return {
             "inputs": {prefix: tracker.snapshot() for prefix, tracker in self._trackers.items()},
             "coalescer": self._coalescer.snapshot(),
-            "now": self._now,
+            "now": self._time.now,
         }
 
     def restore(self, snapshot: Json) -> None:
@@ -187,7 +192,7 @@ class InputTracker:
         except Exception:
             self._assume(before)
             raise
-        self._now = now
+        self._time = ProcessingTime(now, self._tolerance)
 
     def _assume(self, snapshot: Json) -> None:
         for prefix, tracker in self._trackers.items():
@@ -196,8 +201,10 @@ class InputTracker:
 
     def _clock(self, now: int) -> int:
         # Inputs with a last reading each would disagree on who has been silent for how long.
-        self._now = max(self._now, now)
-        return self._now
+        if self._time.is_set_back(now):
+            for tracker in self._trackers.values():
+                tracker.set_back(self._time.now, now)
+        return self._time.take(now)
 
     def _split(self, substream: str) -> tuple[str, str]:
         for prefix in self._trackers:

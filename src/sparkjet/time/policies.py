@@ -31,8 +31,10 @@ class WatermarkPolicy(Protocol):
     """The state of a policy for one substream, on the driver; all times are in one unit, the clock's too.
 
     In an epoch the engine calls :meth:`report` at most once, with the substream's highest timestamp of the batch, and
-    then :meth:`current` once unless the substream is idle. The clock readings never go back, not even over a restart.
-    A policy that measures silence may have a method ``resume(now)``, which is called after a restart.
+    then :meth:`current` once unless the substream is idle. The clock readings do not go back, not even over a restart,
+    unless the machine's clock was set back by more than ten seconds. A policy that measures silence may have a method
+    ``resume(now)``, which is called after a restart, and one ``set_back(before, now)``, which is called when the clock
+    was set back: what it has noted as a later time than ``now`` would not come about for that long.
     """
 
     def report(self, timestamp: int, now: int) -> None:
@@ -200,7 +202,8 @@ def limiting_timestamp_and_wall_clock_lag(
 ) -> LimitingTimestampAndWallClockLag:
     """The watermark stays at most ``timestamp_lag`` behind the events and ``wall_clock_lag`` behind the clock.
 
-    Event time must be that of the clock. A clock that jumps forward makes events late for good.
+    Event time must be that of the clock. A clock that jumps forward makes events late until it is right again and has
+    come as far as it had jumped.
     """
     return LimitingTimestampAndWallClockLag(
         parse_duration(timestamp_lag, "limiting_timestamp_and_wall_clock_lag: timestamp_lag"),

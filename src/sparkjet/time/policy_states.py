@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from sparkjet.time.frames import MIN, clamp
 from sparkjet.time.history import TimestampHistory
+from sparkjet.time.processing_time import moved
 from sparkjet.time.states import Json, entry, optional_entry
 
 
@@ -54,6 +55,10 @@ class LagAndDelayPolicy:
         self._watermark = max(self._watermark, self._history.sample(now, self._top))
         return self._watermark
 
+    def set_back(self, before: int, now: int) -> None:
+        """Count delays from ``now``: the clock was set back."""
+        self._history.set_back(before, now)
+
     def snapshot(self) -> Json:
         """Watermark, highest timestamp and its history."""
         return {"watermark": self._watermark, "top": self._top, "history": self._history.snapshot()}
@@ -98,6 +103,11 @@ class LagAndLullPolicy:
         """Count a lull from ``now``: while we were down nobody could have heard an event."""
         if self._lull_at is not None:
             self._lull_at = max(self._lull_at, now + self._lull)
+
+    def set_back(self, before: int, now: int) -> None:
+        """Count a lull from ``now``: the clock was set back; how far the watermark has come stays."""
+        if self._lull_at is not None:
+            self._lull_at = moved(self._lull_at - self._lull, before, now) + self._lull
 
     def snapshot(self) -> Json:
         """Watermark, and the clock reading from which it moves on."""

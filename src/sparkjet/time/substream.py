@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from sparkjet.time.frames import MIN
+from sparkjet.time.processing_time import moved
 from sparkjet.time.states import Json, entry, optional_entry
 
 if TYPE_CHECKING:
@@ -18,6 +19,15 @@ class ResumablePolicy(Protocol):
 
     def resume(self, now: int) -> None:
         """Count silence from ``now``; called on the driver once per start, after ``restore``."""
+        ...
+
+
+@runtime_checkable
+class ClockedPolicy(Protocol):
+    """A policy that keeps clock readings, and is told when processing time is set back."""
+
+    def set_back(self, before: int, now: int) -> None:
+        """Go on at ``now``, which is less than ``before``, the last reading; called on the driver."""
         ...
 
 
@@ -39,7 +49,7 @@ class SubstreamProgress:
 
 
 class Substream:
-    """State of a substream; the tracker owns it and passes clock readings that never go back.
+    """State of a substream; the tracker owns it and passes processing times, which go back after :meth:`set_back` only.
 
     Args:
         policy: Settings that create its own policy.
@@ -77,6 +87,14 @@ class Substream:
         self.silent_since = now
         if isinstance(self._policy, ResumablePolicy):
             self._policy.resume(now)
+
+    def set_back(self, before: int, now: int) -> None:
+        """Count silence by a clock that was set back."""
+        self.silent_since = moved(self.silent_since, before, now)
+        if self.last_data_at is not None:
+            self.last_data_at = moved(self.last_data_at, before, now)
+        if isinstance(self._policy, ClockedPolicy):
+            self._policy.set_back(before, now)
 
     def progress(self, name: str, *, holds: bool) -> SubstreamProgress:
         """What to say of this substream."""

@@ -14,6 +14,7 @@ from sparkjet.errors import AnalysisError, RecoveryError, nearest
 from sparkjet.time.durations import Duration, parse_duration
 from sparkjet.time.frames import MAX, MIN
 from sparkjet.time.output import Advance, Output
+from sparkjet.time.processing_time import TOLERANCE, ProcessingTime, moved
 from sparkjet.time.states import Json, entries, entry, optional_entry
 from sparkjet.time.substream import Substream, SubstreamProgress
 from sparkjet.time.throttling import NoThrottling, Throttle
@@ -29,8 +30,8 @@ _OWNER = "the substreams"
 class SubstreamTracker:
     """Tracks the substreams of a query on the driver; in an epoch the engine reports, then advances once.
 
-    Clock readings are arguments, in the unit of the policies. A reading below an earlier one, of this run or a restored
-    one, counts as the earlier one.
+    Clock readings are arguments, in the unit of the policies. A reading a little below an earlier one, of this run or a
+    restored one, counts as the earlier one; one further below sets processing time back, and never a watermark.
 
     Args:
         policy: Settings of the policies.
@@ -39,6 +40,7 @@ class SubstreamTracker:
         discover: Time from the first clock reading of all runs in which nothing is emitted, so that substreams that
             nobody listed can show up before their first rows would be late.
         substream_timeout: Silence after which a substream is retired.
+        tolerance: How far a reading may go back and count as the earlier one.
 
     Raises:
         AnalysisError: One of these times is no positive duration.
@@ -62,6 +64,7 @@ class SubstreamTracker:
         *,
         discover: Duration | None = None,
         substream_timeout: Duration | None = None,
+        tolerance: int = TOLERANCE,
     ) -> None:
         self._policy = policy
         self._throttle = NoThrottling() if throttle is None else throttle
@@ -73,7 +76,8 @@ class SubstreamTracker:
         # A dict for its order; a name stays until there is data of it again.
         self._retired: dict[str, None] = {}
         self._started: int | None = None
-        self._now = MIN
+        self._tolerance = tolerance
+        self._time = ProcessingTime(MIN, tolerance)
 
     @property
     def watermark(self) -> int:
@@ -89,7 +93,10 @@ class SubstreamTracker:
         """Whether nothing is emitted at that time yet, because unknown substreams may show up."""
         if self._discover is None:
             return False
-        return self._started is None or max(self._now, now) < self._started + self._discover
+        if self._started is None:
+            return True
+        time = self._time.after(now)
+        return time < moved(self._started, self._time.now, time) + self._discover
 
     def add(self, substream: str, now: int) -> None:
         """Wait for a substream from now on: it has no watermark until it has data.
@@ -164,6 +171,17 @@ class SubstreamTracker:
         for substream in self._substreams.values():
             substream.resume(now)
 
+    def set_back(self, before: int, now: int) -> None:
+        """Go on at ``now``, though processing time was ``before``: no timer is longer in coming than from its start.
+
+        What was emitted stays so, and a watermark that has followed the clock stands still until that has caught up.
+        """
+        for substream in self._substreams.values():
+            substream.set_back(before, now)
+        if self._started is not None:
+            self._started = moved(self._started, before, now)
+        self._time.now = min(self._time.now, now)
+
     def progress(self) -> list[SubstreamProgress]:
         """What a query's progress says of each substream, in the order in which they were added."""
         least = min((s.watermark for s in self._substreams.values() if not s.idle), default=None)
@@ -179,7 +197,7 @@ class SubstreamTracker:
             "retired": list(self._retired),
             "output": self._output.snapshot(),
             "started": self._started,
-            "now": self._now,
+            "now": self._time.now,
         }
 
     def restore(self, snapshot: Json) -> None:
@@ -198,14 +216,15 @@ class SubstreamTracker:
         output = Output.restored(self._throttle, entry(snapshot, "output", dict, _OWNER))
         started, now = optional_entry(snapshot, "started", int, _OWNER), entry(snapshot, "now", int, _OWNER)
         self._substreams, self._retired, self._output = substreams, retired, output
-        self._started, self._now = started, now
+        self._started, self._time = started, ProcessingTime(now, self._tolerance)
 
     def _clock(self, now: int) -> int:
-        # A clock set back would otherwise make a substream idle later than promised, or a lull last longer.
-        self._now = max(self._now, now)
+        if self._time.is_set_back(now):
+            self.set_back(self._time.now, now)
+        time = self._time.take(now)
         if self._started is None:
-            self._started = self._now
-        return self._now
+            self._started = time
+        return time
 
     def _retire_silent(self, now: int) -> None:
         if self._substream_timeout is None:

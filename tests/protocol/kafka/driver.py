@@ -12,10 +12,10 @@ import pyarrow as pa
 
 from sparkjet.errors import SparkjetError
 from sparkjet.options import Options
+from sparkjet.sinks.kafka.pool import Answer, TransactionPool
 from sparkjet.sinks.kafka.producing import KafkaWriter, ProduceError
 from sparkjet.sinks.kafka.settings import KafkaSettings
 from sparkjet.sinks.kafka.transactions import KafkaTransactions
-from sparkjet.sinks.naming import prefix_of
 from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
 from tests.protocol.driver import Orders, PlainDriver
 
@@ -49,32 +49,36 @@ class PlainKafkaSink:
     def __post_init__(self) -> None:
         self._settings = settings(self.orders.dsn)
         self.transactions = KafkaTransactions(self._settings.access, patience=0.5)
+        self.pool = TransactionPool(self.transactions)
 
     def prepare(self, numbers: Any, transaction: TransactionId) -> Handle | None:
         """Write the rows into as many transactions as there are tasks."""
         epoch, tasks = transaction.epoch, self.orders.tasks
         here = epoch == self.orders.stop_in
-        prefix = prefix_of(transaction.query, transaction.sink, transaction)
+        prefix = self.pool.begin(transaction)
         writer = KafkaWriter(self._settings.producer, prefix, self._settings.topic, patience=5.0)
-        slots = []
+        answers = []
         for task in range(tasks):
             rows = batch(*((n, task) for n in numbers if n % tasks == task))
             if self.orders.broken_task and here and task == tasks - 1:
                 rows = pa.record_batch({"value": pa.array([TOO_LONG])})
-            for attempt in range(1 + (self.orders.repeats_tasks and here)):
+            attempts = 1 + (self.orders.repeats_tasks and here)
+            for attempt in range(attempts):
                 self.reached("before write", epoch)
-                written = writer.write(f"{task}-{attempt}", [rows], lambda: self.reached("written", epoch))
+                name = f"p{task:05d}-{attempt}" if attempt else f"p{task:05d}"
+                written = writer.write(name, [rows], lambda: self.reached("written", epoch))
                 self.reached("prepared", epoch)
-            slots.append(written)
-        handle = self.transactions.fix(transaction, slots)
-        if self.orders.late_task and here:
-            writer.write("0-late", [batch((-1, -1))])
+            answers.append(Answer(*written, is_first=attempts == 1))
+        late = self.orders.late_task and here
+        handle = self.pool.fix(answers, speculates=late)
+        if late:
+            writer.write("p00000-late", [batch((-1, -1))])
         self.reached("manifest", epoch)
         return handle
 
     def commit(self, handle: Handle, between: Callable[[], None]) -> None:
         """Show the rows."""
-        self.transactions.commit(handle, between)
+        self.pool.commit(handle, between)
 
     def roll_back_strays(self, query: str, takeover: int, keep: Sequence[Handle]) -> None:
         """As the sink does."""

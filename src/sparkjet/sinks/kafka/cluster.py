@@ -22,6 +22,8 @@ OPEN = "Ongoing"
 COMMITTED, ABORTED = "CompleteCommit", "CompleteAbort"
 COMPLETED = (COMMITTED, ABORTED)
 """States of a transaction that its coordinator is done with."""
+COMMITS = ("PrepareCommit", COMMITTED)
+"""States of a transaction that is committed, whether or not its partitions know it yet."""
 PATIENCE = 10.0
 """Seconds to wait for a coordinator that is moving or busy."""
 
@@ -97,8 +99,8 @@ class Cluster:
         """Transactions of some producers that their coordinators call completed, by producer."""
         return {listed.producer: listed for listed in self._patiently(lambda: self._listed(COMPLETED, producers))}
 
-    def open_in(self, partitions: Sequence[TopicPartition]) -> list[OpenIn]:
-        """Transactions that are open as far as these partitions know."""
+    def open_in(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, list[OpenIn]]:
+        """Transactions that are open as far as these partitions know; without those whose leader has not said it."""
         return self._patiently(lambda: self._open_in(partitions))
 
     def write_marker(self, opened: OpenIn, *, commits: bool) -> int:
@@ -140,15 +142,12 @@ class Cluster:
             found += listed
         return found
 
-    def _open_in(self, partitions: Sequence[TopicPartition]) -> list[OpenIn]:
+    def _open_in(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, list[OpenIn]]:
         led: dict[Node, list[TopicPartition]] = {}
         for where, node in self._leaders(partitions).items():
             led.setdefault(node, []).append(where)
-        return [
-            opened
-            for node, ours in led.items()
-            for opened in self._ask(node, partition_requests.describe_producers(ours))
-        ]
+        answers = [self._ask(node, partition_requests.describe_producers(ours)) for node, ours in led.items()]
+        return {where: opened for answer in answers for where, opened in answer.items()}
 
     def _leaders(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Node]:
         """The brokers that lead these partitions; without those that have none, or were deleted."""

@@ -20,8 +20,8 @@ class OpenIn:
     coordinator: int
 
 
-def describe_producers(partitions: Sequence[TopicPartition]) -> Request[list[OpenIn]]:
-    """Asks the leader of some partitions for the transactions that are open there; none of those it does not lead."""
+def describe_producers(partitions: Sequence[TopicPartition]) -> Request[dict[TopicPartition, list[OpenIn]]]:
+    """Asks the leader of some partitions for the transactions that are open there; without those it does not lead."""
     body = Encoder()
     body.compact_array(partitions, partial(_where, body)).no_tags()
     return Request("DescribeProducers", 61, 0, body.encoded(), _producers, is_flexible=True)
@@ -43,26 +43,27 @@ def _where(body: Encoder, where: TopicPartition) -> None:
     body.compact_string(where[0]).compact_array([where[1]], body.int32).no_tags()
 
 
-def _producers(answer: Decoder) -> list[OpenIn]:
+def _producers(answer: Decoder) -> dict[TopicPartition, list[OpenIn]]:
     answer.int32()
-    return [opened for topic in answer.compact_array(partial(_topic_producers, answer)) for opened in topic]
+    topics = answer.compact_array(partial(_topic_producers, answer))
+    # Of a partition that has another leader by now, or that this user may not read, nothing is known.
+    return {where: opened for topic in topics for where, error, opened in topic if not error}
 
 
-def _topic_producers(answer: Decoder) -> list[OpenIn]:
+def _topic_producers(answer: Decoder) -> list[tuple[TopicPartition, int, list[OpenIn]]]:
     name = answer.compact_string() or ""
     found = answer.compact_array(partial(_partition_producers, answer, name))
     answer.skip_tags()
-    return [opened for partition in found for opened in partition]
+    return found
 
 
-def _partition_producers(answer: Decoder, topic: str) -> list[OpenIn]:
+def _partition_producers(answer: Decoder, topic: str) -> tuple[TopicPartition, int, list[OpenIn]]:
     where = topic, answer.int32()
-    # An error and its text: of a partition that has another leader by now nothing is known.
-    answer.int16()
+    error = answer.int16()
     answer.compact_string()
     found = answer.compact_array(partial(_producer, answer, where))
     answer.skip_tags()
-    return [opened for opened in found if opened is not None]
+    return where, error, [opened for opened in found if opened is not None]
 
 
 def _producer(answer: Decoder, where: TopicPartition) -> OpenIn | None:

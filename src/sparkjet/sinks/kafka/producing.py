@@ -14,7 +14,7 @@ from typing import Any
 import confluent_kafka
 import pyarrow as pa
 
-from sparkjet.sinks.attempt import attempt
+from sparkjet.sinks.attempt import attempt, pooled_attempt
 
 SLICE = 10_000
 SLICE_BYTES = 16 << 20
@@ -75,7 +75,7 @@ class KafkaWriter:
         it, and the driver commits it or rolls it back.
 
         Args:
-            writer: Name of this attempt, never used twice.
+            writer: Name of this attempt, which no other one of this transaction has.
             batches: Rows; see :func:`sparkjet.sinks.kafka.columns.records`.
             before_prepare: Called when everything has been handed over, for fault tests.
 
@@ -88,7 +88,7 @@ class KafkaWriter:
             # Reports of what went well would cost more than the rows.
             properties = {**self.properties, "delivery.report.only.error": True}
             producer = confluent_kafka.Producer({**properties, "transactional.id": name} if name else properties)
-            # One start for each transaction: with the numbers of another one a repeated commit would commit this.
+            # One start for each transaction: with the numbers of the one before a repeated commit would commit this.
             if name:
                 producer.init_transactions(self.patience)
                 producer.begin_transaction()
@@ -117,7 +117,7 @@ class KafkaWriter:
 
     def task(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The body of a Spark task, for ``mapInArrow``."""
-        return attempt(self.write, batches)
+        return attempt(self.write, batches) if self.prefix is None else pooled_attempt(self.write, batches)
 
 
 class _Queue:

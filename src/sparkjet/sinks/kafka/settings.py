@@ -49,6 +49,7 @@ class KafkaSettings:
         writers: The option ``numPartitions``.
         continues: Whether to go on when rows are lost (``onLostTransaction``).
         guarantee: Exactly once in transactions, or at least once without.
+        repeats: Whether to go on from snapshots that are older than what the topic has (``onRestoredBackup``).
     """
 
     access: Access
@@ -57,6 +58,7 @@ class KafkaSettings:
     writers: int = 16
     continues: bool = False
     guarantee: Guarantee = Guarantee.EXACTLY_ONCE
+    repeats: bool = False
 
     @property
     def timeout(self) -> int:
@@ -81,6 +83,7 @@ class KafkaSettings:
             options.number("numPartitions", default=16),
             options.choice("onLostTransaction", ("fail", "continue"), "fail") == "continue",
             promises,
+            options.choice("onRestoredBackup", ("fail", "continue"), "fail") == "continue",
         )
 
 

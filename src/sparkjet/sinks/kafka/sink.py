@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING
 import tenacity
 
 from sparkjet.errors import AnalysisError, SinkError
+from sparkjet.sinks.attempt import THREAD, is_first
 from sparkjet.sinks.kafka import producing
 from sparkjet.sinks.kafka.cluster import INVALID_TIMEOUT, NO_LEADER, UNKNOWN_TOPIC, Cluster, named
 from sparkjet.sinks.kafka.columns import check_columns, records
 from sparkjet.sinks.kafka.connection import BrokerError
+from sparkjet.sinks.kafka.pool import Answer, TransactionPool
 from sparkjet.sinks.kafka.producing import KafkaWriter
+from sparkjet.sinks.kafka.restored import WAY_OUT, said
 from sparkjet.sinks.kafka.settings import TIMEOUT
 from sparkjet.sinks.kafka.transactions import KafkaTransactions, check_alive
-from sparkjet.sinks.naming import prefix_of
 from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
 from sparkjet.sinks.tasks import run_tasks
 
@@ -53,6 +55,7 @@ class KafkaSink:
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
         self._transactions = KafkaTransactions(settings.access, settings.continues)
+        self._pool = TransactionPool(self._transactions)
         self.guarantee = settings.guarantee
 
     def check(self, schema: StructType) -> None:
@@ -73,19 +76,17 @@ class KafkaSink:
 
     def prepare(self, rows: DataFrame, transaction: TransactionId) -> Handle | None:
         """See :meth:`Sink.prepare`; at least once it publishes, and there is nothing to commit."""
+        if self.guarantee is not Guarantee.EXACTLY_ONCE:
+            self._written(rows, None)
+            return None
         began = time.monotonic()
-        exactly = self.guarantee is Guarantee.EXACTLY_ONCE
-        prefix = prefix_of(transaction.query, transaction.sink, transaction) if exactly else None
+        prefix = self._pool.begin(transaction)
         try:
-            slots = self._written(rows, KafkaWriter(self._settings.producer, prefix, self._settings.topic))
-            if not exactly:
-                return None
-            handle = self._transactions.fix(transaction, slots)
+            handle = self._pool.fix(self._written(rows, prefix), speculates=_speculates(rows))
         except BaseException:
-            if exactly:
-                # Best effort: readers would wait for what the other tasks have opened. The next start does it too.
-                with contextlib.suppress(SinkError):
-                    self._transactions.roll_back_attempt(transaction)
+            # Best effort: readers would wait for what the other tasks have opened. The next start does it too.
+            with contextlib.suppress(SinkError):
+                self._pool.abort(transaction)
             raise
         taken = 1000 * (time.monotonic() - began)
         if 2 * taken > self._settings.timeout:
@@ -109,7 +110,27 @@ class KafkaSink:
 
     def commit(self, handle: Handle, between: Callable[[], None]) -> None:
         """See :meth:`Sink.commit`."""
-        self._transactions.commit(handle, between)
+        self._pool.commit(handle, between)
+
+    def abort(self, transaction: TransactionId) -> None:
+        """See :meth:`Aborting.abort`.
+
+        Raises:
+            SinkError: Brokers cannot be reached; the next start rolls back what is open.
+        """
+        self._pool.abort(transaction)
+
+    def published_after(self, newest: TransactionId, handle: Handle | None) -> str | None:
+        """See :meth:`Remembering.published_after`; ids that the brokers have forgotten by now tell nothing."""
+        if self.guarantee is not Guarantee.EXACTLY_ONCE:
+            return None
+        found = self._transactions.published_after(newest, handle)
+        if not found:
+            return None
+        if self._settings.repeats:
+            logger.warning("Kafka has %s. Going on, as onRestoredBackup=continue says.", said(found, newest))
+            return None
+        return f"Kafka has {said(found, newest)}. {WAY_OUT}"
 
     def roll_back_strays(self, query: str, takeover: int, keep: Sequence[Handle]) -> None:
         """See :meth:`Sink.roll_back_strays`."""
@@ -151,7 +172,16 @@ class KafkaSink:
         # A broker that cannot list them would leave strays open.
         cluster.open_transactions(PROBE)
 
-    def _written(self, rows: DataFrame, writer: KafkaWriter) -> list[tuple[str, int]]:
+    def _written(self, rows: DataFrame, prefix: str | None) -> list[Answer]:
         encoded = records(rows, self._settings.topic).coalesce(self._settings.writers)
-        answered = run_tasks(encoded, writer.task, producing, producing.ProduceError, PACKAGES)
-        return [(row["id"], row["rows"]) for row in answered]
+        task = KafkaWriter(self._settings.producer, prefix, self._settings.topic).task
+        pooled = prefix is not None
+        answered = run_tasks(encoded, task, producing, producing.ProduceError, PACKAGES, pooled=pooled)
+        if not pooled:
+            return []
+        return [Answer(row["id"], row["rows"], is_first(row[THREAD], row["task"], row["attempt"])) for row in answered]
+
+
+def _speculates(rows: DataFrame) -> bool:
+    """Whether Spark starts a task once more beside one that is slow."""
+    return (rows.sparkSession.conf.get("spark.speculation", "false") or "").lower() == "true"

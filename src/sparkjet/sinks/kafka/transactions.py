@@ -5,16 +5,17 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import Any
 
 from sparkjet.errors import LostTransactionError, SinkError
 from sparkjet.sinks.kafka.access import Access
-from sparkjet.sinks.kafka.cluster import OPEN, PATIENCE, Cluster, named
+from sparkjet.sinks.kafka.cluster import COMMITS, OPEN, PATIENCE, Cluster, named
 from sparkjet.sinks.kafka.connection import BrokerError
-from sparkjet.sinks.kafka.markers import tell_forgotten
+from sparkjet.sinks.kafka.markers import Seen, tell_forgotten
+from sparkjet.sinks.kafka.restored import later
 from sparkjet.sinks.naming import Found, prefix_of
 from sparkjet.sinks.protocol import Handle, TransactionId
 
@@ -22,7 +23,6 @@ logger = logging.getLogger("sparkjet")
 
 OLDEST = 0.8
 """Part of its timeout after which a transaction is too old to decide on: the rest is for decision and commit."""
-_COMMITTED = {"PrepareCommit", "CompleteCommit"}
 _ENDED = {47, 48, 49, 90, 105}
 """Errors of a commit that another end of the transaction explains."""
 
@@ -42,11 +42,9 @@ class KafkaTransactions:
     patience: float = PATIENCE
 
     def fix(self, transaction: TransactionId, slots: Sequence[tuple[str, int]]) -> Handle | None:
-        """Fix which task attempts count, and roll back all others of this epoch; None if there were no rows.
+        """Fix which transactions count; None if there were no rows.
 
-        Call it when every task has succeeded: from then on a late one can neither publish nor destroy anything, as
-        no two attempts have one transactional id. What it opens after this is rolled back by a later commit, or at
-        the next start.
+        Call it when every task has succeeded.
 
         Args:
             transaction: The transaction.
@@ -55,14 +53,9 @@ class KafkaTransactions:
         Raises:
             SinkError: Brokers cannot be reached, or have given one of them up.
         """
-        counting = {name for name, _ in slots}
+        if not slots:
+            return None
         with self._connected() as cluster:
-            for found in self._found(cluster, prefix_of(transaction.query, transaction.sink)):
-                ours = found.epoch == transaction.epoch and found.takeover <= transaction.takeover
-                if ours and found.gid not in counting:
-                    _roll_back(cluster, found.gid)
-            if not slots:
-                return None
             manifest = [self._slot(cluster, name, rows) for name, rows in sorted(slots)]
             return {
                 "query": transaction.query,
@@ -74,8 +67,11 @@ class KafkaTransactions:
                 "transactions": manifest,
             }
 
-    def commit(self, handle: Handle, between: Callable[[], None]) -> None:
-        """Commit every transaction; those that were committed before stay as they are. Then nothing of it is left.
+    def commit(self, handle: Handle, between: Callable[[], None]) -> Seen:
+        """Commit every transaction; those that were committed before stay as they are.
+
+        Returns:
+            What the partitions know of it.
 
         Raises:
             LostTransactionError: If the brokers gave some up; the others are committed.
@@ -88,17 +84,16 @@ class KafkaTransactions:
                 if why is not None:
                     lost.append((slot, why))
                 between()
-            for found in self._found(cluster, prefix_of(handle["query"], handle["sink"])):
-                # Of a task that was slower than its repetition: what was decided up to here is committed.
-                if found.epoch <= handle["epoch"] and found.takeover <= handle["takeover"]:
-                    _roll_back(cluster, found.gid)
             written = {(topic, number) for slot in handle["transactions"] for topic, number in slot["written"]}
-            tell_forgotten(cluster, sorted(written), prefix_of(handle["query"]))
-        if lost:
-            message = _lost(handle, lost)
-            if not self.continues:
-                raise LostTransactionError(message)
-            logger.error("%s Going on, as onLostTransaction=continue says.", message)
+            producers = {slot["producer"] for slot in handle["transactions"]}
+            seen = tell_forgotten(cluster, sorted(written), prefix_of(handle["query"]), producers)
+        if not lost:
+            return seen
+        message = _lost(handle, lost)
+        if not self.continues:
+            raise LostTransactionError(message)
+        logger.error("%s Going on, as onLostTransaction=continue says.", message)
+        return Seen(is_told=False, is_clear=False)
 
     def roll_back_strays(self, query: str, takeover: int, keep: Sequence[Handle]) -> None:
         """Roll back what drivers before ``takeover`` opened for a query, except what ``keep`` names."""
@@ -108,11 +103,20 @@ class KafkaTransactions:
                 if found.takeover < takeover and found.gid not in decided:
                     _roll_back(cluster, found.gid)
 
-    def roll_back_attempt(self, transaction: TransactionId) -> None:
-        """Roll back what the tasks of an attempt that has failed have opened so far: readers would wait for it."""
+    def roll_back_open(self, prefix: str, takeover: int, keep: Collection[str] = ()) -> int:
+        """Roll back what is open of one sink or transaction, as readers would wait for it; how much that was.
+
+        Args:
+            prefix: What the ids begin with.
+            takeover: Later drivers' are left alone.
+            keep: Ids that count.
+        """
         with self._connected() as cluster:
-            for found in self._found(cluster, prefix_of(transaction.query, transaction.sink, transaction)):
-                _roll_back(cluster, found.gid)
+            found = [each for each in self._found(cluster, prefix) if each.takeover <= takeover]
+            strays = [each.gid for each in found if each.gid not in keep]
+            for name in strays:
+                _roll_back(cluster, name)
+        return len(strays)
 
     def roll_back(self, names: Sequence[str]) -> None:
         """Roll back transactions by their ids; those that have ended are left alone."""
@@ -127,6 +131,11 @@ class KafkaTransactions:
                 replace(found, since=datetime.fromtimestamp(cluster.describe(found.gid).began / 1000, timezone.utc))
                 for found in self._found(cluster, prefix_of(query))
             ]
+
+    def published_after(self, newest: TransactionId, handle: Handle | None) -> list[str]:
+        """Ids of what was committed after a record; see :func:`sparkjet.sinks.kafka.restored.later`."""
+        with self._connected() as cluster:
+            return later(cluster, newest, handle)
 
     def _slot(self, cluster: Cluster, name: str, rows: int) -> dict[str, Any]:
         described = cluster.describe(name)
@@ -157,8 +166,8 @@ class KafkaTransactions:
             message = f"Kafka: {slot['id']!r} cannot be committed: {named(error)}."
             raise SinkError(message)
         described = cluster.describe(slot["id"])
-        # An id is used for one transaction only: whatever its producer's epoch is now, this one was committed.
-        if described.state in _COMMITTED and described.producer == slot["producer"]:
+        # An id is used again only after what it held was committed: whatever its producer's epoch is now, this one was.
+        if described.state in COMMITS and described.producer == slot["producer"]:
             return None
         here = cluster.metadata().cluster
         if here != handle["cluster"]:

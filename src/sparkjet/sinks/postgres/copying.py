@@ -19,12 +19,28 @@ from pyarrow import csv
 
 from sparkjet.sinks.attempt import attempt
 
-BEGIN = "BEGIN; SET LOCAL timezone TO 'UTC'"
-"""Begins a transaction that takes rows; times without a zone are read in the transaction's."""
+IMPATIENT = "SELECT set_config('lock_timeout', '60s', true) WHERE current_setting('lock_timeout') = '0'"
+"""Makes this transaction wait for no lock for ever; a limit that the user has set stays as it is.
 
+Tasks that need the same row would wait until the driver ends what one of them has prepared, and the driver for them."""
+BEGIN = f"BEGIN; SET LOCAL timezone TO 'UTC'; {IMPATIENT}"
+"""Begins a transaction that takes rows; times without a zone are read in the transaction's."""
+DURABLE = "SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'"
+"""Makes the end of this transaction wait for the server's disk.
+
+Otherwise a server that dies could forget what it has confirmed, after our copy of the rows has been removed. Only "off"
+is raised: the other levels all wait for the disk, and which standbys to wait for is the user's choice."""
+
+_BLOCKED = (
+    "If transactions of this query block each other (a trigger that updates a row which all of them need, or a unique "
+    "index that was created while it ran), start it with prepared=never, which writes with one connection. Otherwise "
+    "end the transaction that holds the lock, or set a longer lock_timeout in the dsn: options='-c lock_timeout=10min'."
+)
 _REMEDIES = {
-    "22021": "PostgreSQL cannot store the character NUL in text. Remove it, e.g. with F.translate.",
+    "22021": "PostgreSQL cannot store the character NUL in text, nor what is not UTF-8. Use F.translate or "
+    "F.make_valid_utf8.",
     "22P05": "PostgreSQL cannot store the character NUL in jsonb. Remove it before it gets into a struct or map.",
+    "40P01": _BLOCKED,
     "28000": "Check the option user and the server's pg_hba.conf.",
     "28P01": "Check the options user and password.",
     "3D000": "Check the option dbname, or create the database.",
@@ -35,8 +51,25 @@ _REMEDIES = {
     "53100": "The server's disk is full: make room there.",
     "53200": "Raise max_prepared_transactions on the server (writers x 2 at least), or lower the option numPartitions.",
     "53300": "Raise max_connections on the server, or lower the option numPartitions.",
+    "55P03": _BLOCKED,
     "55000": "Set max_prepared_transactions on the server, or option prepared=never.",
 }
+_UNTRANSLATABLE = "22P05"
+_NUL = "\\u0000"
+_ENCODING = (
+    "The encoding of this database is {}. Use a database that was created with ENCODING 'UTF8', or replace what this "
+    "one cannot hold, e.g. with F.regexp_replace."
+)
+_HOLDERS = """
+SELECT format('%s on %s by %s', mode, relation::regclass,
+              coalesce(format('process %s of user %s (%s)', pid, usename, application_name), 'a prepared transaction'))
+FROM pg_locks LEFT JOIN pg_stat_activity USING (pid)
+WHERE granted AND locktype = 'relation' AND relation >= 16384 AND pid IS DISTINCT FROM pg_backend_pid()
+  AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+  AND mode IN ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')
+UNION ALL (SELECT 'prepared transaction ' || gid FROM pg_prepared_xacts WHERE database = current_database() LIMIT 3)
+"""
+"""What may hold a lock that we did not get: the server names a row, but neither its owner nor a whole table."""
 _TEXTS = {
     "password authentication failed": "28P01",
     "no password supplied": "28P01",
@@ -51,20 +84,34 @@ class CopyError(Exception):
     """PostgreSQL refused the rows of a task, or could not be reached; the message says what to do."""
 
 
-def explain(error: psycopg.Error) -> str:
-    """What the server said, on one line, and the way out; never how we connected."""
-    said = " ".join(str(error).split())
+def explain(error: psycopg.Error, noticed: str = "") -> str:
+    """What the server said, what was noticed then, on one line, and the way out; never how we connected."""
+    said = " ".join(f"{error} {noticed}".split())
     state = error.sqlstate or next((state for text, state in _TEXTS.items() if re.search(text, said)), None)
     if state is None and isinstance(error, psycopg.OperationalError):
         remedy = "Check that the server runs and that the options host and port are right."
+    elif state == _UNTRANSLATABLE and _NUL not in said:
+        # Servers say this in other languages too, with the database's own encoding last.
+        *_, encoding = "another one", *re.findall(r"[A-Z][A-Z0-9_]+", error.diag.message_primary or "")
+        remedy = _ENCODING.format(encoding)
     else:
         remedy = _REMEDIES.get(state or "", "")
     return f"PostgreSQL: {said}{'' if said.endswith('.') else '.'} {remedy}".rstrip()
 
 
+def explain_blocked(error: psycopg.errors.LockNotAvailable, connection: psycopg.Connection[Any]) -> str:
+    """As :func:`explain`, with who may hold the lock; rolls back the transaction that did not get it."""
+    connection.execute("ROLLBACK")
+    noticed = "; ".join(holder for (holder,) in connection.execute(_HOLDERS))
+    return explain(error, f"Locks held now: {noticed}." if noticed else "")
+
+
 def connect(conninfo: str) -> psycopg.Connection[tuple[Any, ...]]:
-    """A connection that begins and ends its transactions by statements of ours only."""
-    return psycopg.connect(conninfo, autocommit=True)
+    """A connection that begins and ends its transactions by statements of ours only, and talks UTF-8.
+
+    Neither the dsn nor PGCLIENTENCODING nor the database's own encoding may change how the server reads our bytes.
+    """
+    return psycopg.connect(conninfo, autocommit=True, client_encoding="UTF8")
 
 
 @dataclass(frozen=True)
@@ -102,19 +149,35 @@ class PreparedWriter:
         """
         gid = f"{self.prefix}{writer}"
         try:
-            with closing(connect(self.conninfo)) as connection, connection.cursor() as cursor:
-                cursor.execute(BEGIN)
-                with cursor.copy(self.copy.encode()) as copy:
-                    for chunk in chunks:
-                        copy.write(chunk)
-                rows = cursor.rowcount
-                if not rows:
-                    return None
-                cursor.execute(f"{self.mark}{sql.Literal(gid).as_string()})".encode())
-                before_prepare()
-                cursor.execute(sql.SQL("PREPARE TRANSACTION {}").format(gid))
+            with closing(connect(self.conninfo)) as connection:
+                try:
+                    return self._prepare(connection, gid, chunks, before_prepare)
+                except psycopg.errors.LockNotAvailable as error:
+                    raise CopyError(explain_blocked(error, connection)) from error
         except psycopg.Error as error:
             raise CopyError(explain(error)) from error
+
+    def _prepare(
+        self,
+        connection: psycopg.Connection[Any],
+        gid: str,
+        chunks: Iterable[bytes],
+        before_prepare: Callable[[], None],
+    ) -> tuple[str, int] | None:
+        with connection.cursor() as cursor:
+            cursor.execute(BEGIN)
+            size = 0
+            with cursor.copy(self.copy.encode()) as copy:
+                for chunk in chunks:
+                    size += len(chunk)
+                    copy.write(chunk)
+            # Not the server's count: it leaves out rows that a trigger has put into another table.
+            if not size:
+                return None
+            rows = cursor.rowcount
+            cursor.execute(f"{self.mark}{sql.Literal(gid).as_string()})".encode())
+            before_prepare()
+            cursor.execute(sql.SQL(f"{DURABLE}; PREPARE TRANSACTION {{}}").format(gid))
         return gid, rows
 
     def task(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

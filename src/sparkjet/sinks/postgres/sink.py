@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,15 +14,19 @@ from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
 from sparkjet.errors import AnalysisError, SinkError
+from sparkjet.sinks.boxes import files_of
 from sparkjet.sinks.outbox import OutboxSink
 from sparkjet.sinks.postgres import copying
+from sparkjet.sinks.postgres.characters import ALL, check_characters
 from sparkjet.sinks.postgres.copying import csv_chunks, explain
+from sparkjet.sinks.postgres.remembering import published_after
 from sparkjet.sinks.postgres.table import Table, look
 from sparkjet.sinks.postgres.target import Target
 from sparkjet.sinks.postgres.transactions import PostgresTransactions, outbox_handle
 from sparkjet.sinks.postgres.types import PostgresColumn, columns_of, faults
 from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
 from sparkjet.sinks.tasks import run_tasks
+from sparkjet.written import metrics
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -118,12 +122,20 @@ class PostgresSink(OutboxSink):
         counts = [F.count_if(condition).alias(f"fault{n}") for n, (_, _, condition) in enumerate(wrong)]
         watched = rows.observe(noticed, F.count(F.lit(1)).alias("rows"), *counts)
         handle = super().prepare(self._encoded(watched), transaction)
-        found = noticed.get
+        found = metrics(noticed, f"table {self._settings.table}", SinkError)
         for number, (name, fault, _) in enumerate(wrong):
             if found.get(f"fault{number}"):
                 message = f"postgres: column {name!r} has {fault}, in {found[f'fault{number}']} rows of the epoch."
                 raise SinkError(message)
-        return None if handle is None else handle | outbox_handle(transaction, self._table.target)
+        if handle is None:
+            return None
+        if self._table.encoding not in ALL:
+            # Once decided, rows that the server refuses would hold the query up at every start.
+            with self._transactions.connected() as connection:
+                check_characters(
+                    connection, self._boxes(handle["sink"]).path(handle["box"]), self._table.target.columns
+                )
+        return handle | outbox_handle(transaction, self._table.target)
 
     def commit(self, handle: Handle, between: Callable[[], None]) -> None:
         """See :meth:`Sink.commit`; goes the way the handle says, whatever the options are now."""
@@ -134,11 +146,26 @@ class PostgresSink(OutboxSink):
 
     def deliver(self, box: Path, handle: Handle) -> None:
         """See :meth:`OutboxSink.deliver`; runs on the driver."""
-        self._transactions.publish(handle, csv_chunks(_batches(box), Target.of(handle["target"]).instants))
+        batches = _batches(files_of(box, handle))
+        self._transactions.publish(handle, csv_chunks(batches, Target.of(handle["target"]).instants))
+
+    def has_arrived(self, handle: Handle) -> bool:
+        """See :meth:`OutboxSink.has_arrived`: the marker is written in the transaction of the rows."""
+        return self._transactions.is_published(handle)
 
     def publish(self, rows: DataFrame, epoch: int) -> None:
         """Never called: :meth:`deliver` reads the rows itself."""
         raise NotImplementedError
+
+    def abort(self, transaction: TransactionId) -> None:
+        """See :meth:`Aborting.abort`; both ways, of which at most one has left something."""
+        self._transactions.abort(transaction)
+        super().abort(transaction)
+
+    def published_after(self, newest: TransactionId, handle: Handle | None) -> str | None:
+        """See :meth:`Remembering.published_after`; asks the markers beside the target, and beside the last one."""
+        targets = [self._table.target] if handle is None else [self._table.target, Target.of(handle["target"])]
+        return published_after(self._settings.conninfo, newest, handle, targets)
 
     def roll_back_strays(self, query: str, takeover: int, keep: Sequence[Handle]) -> None:
         """See :meth:`Sink.roll_back_strays`; both ways, as the options may have changed since."""
@@ -169,7 +196,7 @@ class PostgresSink(OutboxSink):
         return None
 
 
-def _batches(box: Path) -> Iterator[pa.RecordBatch]:
-    for path in sorted(box.glob("part-*")):
+def _batches(files: Iterable[Path]) -> Iterator[pa.RecordBatch]:
+    for path in files:
         with parquet.ParquetFile(path) as file:
             yield from file.iter_batches()

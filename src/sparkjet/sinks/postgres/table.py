@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from psycopg import sql
 
 from sparkjet.errors import AnalysisError, nearest
+from sparkjet.sinks.postgres.copying import IMPATIENT
 from sparkjet.sinks.postgres.target import MARKERS, Target
 
 if TYPE_CHECKING:
@@ -30,12 +31,14 @@ class Table:
         can_prepare: The server's ``max_prepared_transactions``.
         required: Columns that must not be null.
         is_unique: Whether two rows can be in each other's way.
+        encoding: The database's.
     """
 
     target: Target
     can_prepare: int
     required: tuple[str, ...]
     is_unique: bool
+    encoding: str
 
 
 def look(
@@ -63,6 +66,7 @@ def look(
     instants = frozenset(n for n, column in enumerate(columns) if column.is_instant)
     target = Target(schema, table, tuple(column.name for column in columns), keys, instants)
     with connection.transaction(force_rollback=not create):
+        connection.execute(IMPATIENT)
         connection.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
         if _ident(connection, schema, table) is None:
             _check_may_create(connection, schema)
@@ -77,7 +81,8 @@ def look(
         _check_privileges(connection, oid, target)
         unique = "SELECT EXISTS (SELECT FROM pg_index WHERE indrelid = %s AND (indisunique OR indisexclusion))"
         limit = int(_one(connection, "SHOW max_prepared_transactions"))
-        return Table(target, limit, tuple({*required, *keys}), bool(_one(connection, unique, oid)))
+        encoding = connection.info.parameter_status("server_encoding") or ""
+        return Table(target, limit, tuple({*required, *keys}), bool(_one(connection, unique, oid)), encoding)
 
 
 def _check_server(connection: psycopg.Connection[Any]) -> None:

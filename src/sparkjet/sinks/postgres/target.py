@@ -93,14 +93,30 @@ class Target:
         statement = "SELECT EXISTS (SELECT FROM {} WHERE gid = {} OR (query = {} AND sink = {} AND epoch > {}))"
         return sql.SQL(statement).format(self.markers, gid, query, sink, epoch)
 
+    def newest(self, query: str, sink: str) -> Composed:
+        """Says which epoch was settled last."""
+        statement = "SELECT max(epoch) FROM {} WHERE query = {} AND sink = {}"
+        return sql.SQL(statement).format(self.markers, query, sink)
+
+    def settle_only(self, query: str, sink: str, known: int, newest: int, gids: Sequence[str]) -> Composed:
+        """Makes the markers say that some transactions of epoch ``known`` were committed, and none after ``newest``."""
+        statement = sql.SQL("DELETE FROM {} WHERE query = {} AND sink = {} AND epoch > {};")
+        forget = statement.format(self.markers, query, sink, newest)
+        if not gids:
+            return forget
+        rows = sql.SQL(", ").join(sql.SQL("({}, {}, {}, {})").format(gid, query, sink, known) for gid in gids)
+        statement = sql.SQL("INSERT INTO {} (gid, query, sink, epoch) VALUES {} ON CONFLICT DO NOTHING; ")
+        return statement.format(self.markers, rows) + forget
+
     def overtaken(self, query: str, sink: str, epoch: int) -> Composed:
         """Says whether a later epoch has been settled."""
         statement = "SELECT EXISTS (SELECT FROM {} WHERE query = {} AND sink = {} AND epoch > {})"
         return sql.SQL(statement).format(self.markers, query, sink, epoch)
 
     def copy(self, into: Composable | None = None) -> Composed:
-        """Takes rows in."""
-        return sql.SQL("COPY {} ({}) FROM STDIN (FORMAT csv)").format(into or self.name, _listed(self.columns))
+        """Takes rows in, as UTF-8 whatever the database's encoding is."""
+        statement = "COPY {} ({}) FROM STDIN (FORMAT csv, ENCODING 'UTF8')"
+        return sql.SQL(statement).format(into or self.name, _listed(self.columns))
 
     def stage(self, staged: Composable) -> Composed:
         """Makes a temporary table for the rows of one epoch."""

@@ -13,7 +13,7 @@ from psycopg import sql
 
 from sparkjet.errors import LostTransactionError, SinkError
 from sparkjet.sinks.naming import Found, prefix_of
-from sparkjet.sinks.postgres.copying import BEGIN, PreparedWriter, connect, explain
+from sparkjet.sinks.postgres.copying import BEGIN, DURABLE, PreparedWriter, connect, explain, explain_blocked
 from sparkjet.sinks.postgres.target import Target
 from sparkjet.sinks.protocol import Handle, TransactionId
 
@@ -21,7 +21,7 @@ _OUTBOX = "outbox"
 _PATIENCE = "5s"
 """How long to wait for another driver that is at the same epoch."""
 _NAMED = (
-    "SELECT set_config('application_name', left(%s, 63), false), set_config('lock_timeout', %s, false), "
+    "SELECT set_config('application_name', left(%s, 63), false), "
     "set_config('idle_in_transaction_session_timeout', '60s', false)"
 )
 _END_PAUSED = (
@@ -70,7 +70,7 @@ class PostgresTransactions:
         it prepares after this is rolled back by the commit of a later epoch, or at the next start.
         """
         counting = {gid for gid, _ in slots}
-        with self._connected() as connection:
+        with self.connected() as connection:
             for found in prepared(connection, prefix_of(transaction.query, transaction.sink)):
                 ours = found.epoch == transaction.epoch and found.takeover <= transaction.takeover
                 if ours and found.gid not in counting:
@@ -86,7 +86,9 @@ class PostgresTransactions:
             LostTransactionError: If one is gone without having been committed.
         """
         target, query, sink, epoch = _told(handle)
-        with self._connected() as connection:
+        with self.connected() as connection:
+            # The disk is waited for anyway; a standby that was waited for at PREPARE has to know this too.
+            connection.execute(DURABLE.replace("true", "false").encode())
             for gid, _ in handle["slots"]:
                 try:
                     connection.execute(sql.SQL("COMMIT PREPARED {}").format(gid))
@@ -107,11 +109,15 @@ class PostgresTransactions:
 
         Raises:
             SinkError: The server refused, could not be reached, or another driver is at the same epoch; try again.
+            LostTransactionError: There are not as many rows as were decided; none is written.
         """
         target, query, sink, epoch = _told(handle)
-        with self._connected() as connection, connection.cursor() as cursor:
-            cursor.execute(_NAMED, [prefix_of(query, sink), _PATIENCE])
+        with self.connected() as connection, connection.cursor() as cursor:
+            cursor.execute(_NAMED, [prefix_of(query, sink)])
             cursor.execute(BEGIN)
+            # Others may hold the table for longer than a rival may hold the marker.
+            lock_timeout = cursor.execute("SHOW lock_timeout").fetchone()
+            cursor.execute("SELECT set_config('lock_timeout', %s, true)", [_PATIENCE])
             try:
                 cursor.execute(target.mark_once(query, sink, epoch, handle["gid"]))
             except psycopg.errors.LockNotAvailable as error:
@@ -121,7 +127,7 @@ class PostgresTransactions:
                 message = f"Another driver is publishing epoch {epoch} at this moment."
                 raise SinkError(message) from error
             is_new = cursor.rowcount == 1
-            cursor.execute("SET LOCAL lock_timeout = 0")
+            cursor.execute("SELECT set_config('lock_timeout', %s, true)", lock_timeout)
             # A driver that slept while its successor went on finds its marker removed, but not the younger ones.
             if not is_new or _first(cursor.execute(target.overtaken(query, sink, epoch))):
                 cursor.execute("ROLLBACK")
@@ -131,32 +137,53 @@ class PostgresTransactions:
             with cursor.copy(target.copy(_ROWS if target.keys else None)) as copy:
                 for chunk in chunks:
                     copy.write(chunk)
+            # Handles of earlier versions do not say how many there are.
+            if cursor.rowcount != handle.get("rows", cursor.rowcount):
+                found = cursor.rowcount
+                cursor.execute("ROLLBACK")
+                message = f"Epoch {epoch} was decided with {handle['rows']} rows, but its outbox holds {found}."
+                raise LostTransactionError(message)
             if target.keys:
                 cursor.execute(target.merge(_ROWS))
             cursor.execute(target.forget(query, sink, epoch))
             between()
-            cursor.execute("COMMIT")
+            cursor.execute(f"{DURABLE}; COMMIT".encode())
         return True
+
+    def abort(self, transaction: TransactionId) -> None:
+        """Roll back what has been prepared for exactly this transaction, the attempt included."""
+        with self.connected() as connection:
+            for found in prepared(connection, prefix_of(transaction.query, transaction.sink, transaction)):
+                _roll_back(connection, found.gid)
 
     def roll_back_strays(self, query: str, takeover: int, keep: Sequence[Handle]) -> None:
         """Roll back what drivers before ``takeover`` prepared for a query, except what ``keep`` names."""
         decided = {gid for handle in keep for gid, _ in handle.get("slots", ())}
-        with self._connected() as connection:
+        with self.connected() as connection:
             for found in prepared(connection, prefix_of(query)):
                 if found.takeover < takeover and found.gid not in decided:
                     _roll_back(connection, found.gid)
 
+    def is_published(self, handle: Handle) -> bool:
+        """Whether the markers say that all of a handle was committed; False too if the table of markers is gone."""
+        with self.connected() as connection:
+            return all(_settled(connection, gid, handle) for gid in gids_of(handle))
+
     def roll_back(self, gids: Sequence[str]) -> None:
         """Roll back transactions by their ids; those that are gone are left alone."""
-        with self._connected() as connection:
+        with self.connected() as connection:
             for gid in gids:
                 _roll_back(connection, gid)
 
     @contextlib.contextmanager
-    def _connected(self) -> Iterator[psycopg.Connection[Any]]:
+    def connected(self) -> Iterator[psycopg.Connection[Any]]:
+        """A connection in autocommit; what the server refuses there is a :class:`SinkError` with the way out."""
         try:
             with closing(connect(self.conninfo)) as connection:
-                yield connection
+                try:
+                    yield connection
+                except psycopg.errors.LockNotAvailable as error:
+                    raise SinkError(explain_blocked(error, connection)) from error
         except psycopg.Error as error:
             raise SinkError(explain(error)) from error
 
@@ -165,6 +192,11 @@ def outbox_handle(transaction: TransactionId, target: Target) -> Handle:
     """The handle of rows that are kept with the snapshot until they are published."""
     prefix = prefix_of(transaction.query, transaction.sink, transaction)
     return {**_identity(transaction, target), "way": _OUTBOX, "gid": f"{prefix}{_OUTBOX}"}
+
+
+def gids_of(handle: Handle) -> list[str]:
+    """What the markers of a handle are called."""
+    return [gid for gid, _ in handle["slots"]] if handle["way"] == "prepared" else [handle["gid"]]
 
 
 def _identity(transaction: TransactionId, target: Target) -> Handle:

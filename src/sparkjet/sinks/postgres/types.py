@@ -79,7 +79,7 @@ class PostgresColumn:
         """By what is wrong with a value that PostgreSQL could not hold: how to tell."""
         column = F.col(quoted(self.name))
         if isinstance(self.type, T.StringType | T.CharType | T.VarcharType):
-            return {"the character NUL, which PostgreSQL's text cannot hold": F.instr(column, "\0") > 0}
+            return _text_faults(column)
         if isinstance(self.type, T.DateType | T.TimestampType | T.TimestampNTZType):
             day = column.cast("date")
             beyond = (day < F.lit(_FIRST).cast("date")) | (day > F.lit(_LAST).cast("date"))
@@ -87,7 +87,7 @@ class PostgresColumn:
         if self.accepted == ("jsonb",):
             return {"the character NUL, which PostgreSQL's jsonb cannot hold": self.value.rlike(_NUL_IN_JSON)}
         if isinstance(self.type, T.ArrayType) and isinstance(self.type.elementType, T.StringType):
-            return {"the character NUL, which PostgreSQL's text cannot hold": F.instr(self.value, "\0") > 0}
+            return _text_faults(self.value)
         return {}
 
 
@@ -112,6 +112,13 @@ def faults(columns: Sequence[PostgresColumn], names: Sequence[str]) -> list[tupl
     found = [(column.name, fault, condition) for column in columns for fault, condition in column.misfits.items()]
     null = "a null, which the table does not allow there"
     return found + [(name, null, F.col(quoted(name)).isNull()) for name in names]
+
+
+def _text_faults(text: Column) -> Mapping[str, Column]:
+    return {
+        "the character NUL, which PostgreSQL's text cannot hold": F.instr(text, "\0") > 0,
+        "bytes that are not UTF-8 (see F.make_valid_utf8)": ~F.is_valid_utf8(text),
+    }
 
 
 def _accepted(field: T.StructField) -> tuple[str, ...]:

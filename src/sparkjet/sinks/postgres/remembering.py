@@ -1,0 +1,59 @@
+"""What the markers remember of a query: epochs that a checkpoint restored from a backup does not know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import psycopg
+
+from sparkjet.sinks.postgres.copying import connect
+from sparkjet.sinks.postgres.transactions import gids_of
+
+if TYPE_CHECKING:
+    from sparkjet.sinks.postgres.target import Target
+    from sparkjet.sinks.protocol import Handle, TransactionId
+
+
+def published_after(
+    conninfo: str, newest: TransactionId, handle: Handle | None, targets: Iterable[Target]
+) -> str | None:
+    """See :meth:`Remembering.published_after`; asks the markers beside each target.
+
+    A server that cannot be reached, or that does not show its markers, is a matter of the sink's own checks.
+    """
+    for target in targets:
+        try:
+            with closing(connect(conninfo)) as connection:
+                row = connection.execute(target.newest(newest.query, newest.sink)).fetchone()
+        except (
+            psycopg.OperationalError,
+            psycopg.errors.UndefinedTable,
+            psycopg.errors.InsufficientPrivilege,
+        ):
+            continue
+        if row is not None and row[0] is not None and row[0] > newest.epoch:
+            return _finding(target, newest, handle, row[0])
+    return None
+
+
+def _finding(target: Target, newest: TransactionId, handle: Handle | None, epoch: int) -> str:
+    gids = [] if handle is None else gids_of(handle)
+    known = newest.epoch if handle is None else handle["epoch"]
+    change = target.settle_only(newest.query, newest.sink, known, newest.epoch, gids).as_string()
+    if target.keys:
+        rows = (
+            f"mode=upsert then replaces those rows of {target.name.as_string()} whose keys are computed again; remove "
+            "what else came after the backup"
+        )
+    else:
+        rows = (
+            f"remove what came after the backup from {target.name.as_string()}, or it will be there twice. Rows do not "
+            "say which epoch they are of: tell them by their own columns, such as the window's end"
+        )
+    return (
+        f"{target.markers.as_string()} in PostgreSQL says that epoch {epoch} was published. Bring back the newest "
+        f"checkpoint, or restore the database to the moment of the backup. Otherwise: {rows}. Then tell PostgreSQL to "
+        f"forget the later epochs, with no driver of the query running: BEGIN; {change} COMMIT;"
+    )

@@ -1,0 +1,86 @@
+"""A disk that fills up at a step of an epoch: a clear error, and with room again the query goes on exactly once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import sparkjet as sj
+from sparkjet import functions as J
+from tests.feed import Feed, rows
+from tests.mounts import small_disk
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+BATCHES = 3
+
+
+class Query:
+    """A query into files and into a function that remembers the last epoch."""
+
+    def __init__(self, spark: SparkSession, place: Path) -> None:
+        self._spark, self._place = spark, place
+        self._feed = Feed(place / "in")
+        for batch in range(BATCHES):
+            self._feed.add(*rows([batch * 10, batch * 10 + 3], k="a", v=batch), *rows([batch * 10 + 7], k="b", v=1))
+        self.handed_over: dict[int, list[Any]] = {}
+
+    def run(self, listener: Any = lambda step, epoch: None) -> None:
+        stream = sj.stream(self._feed.read(self._spark)).withWatermark("ts", "0 seconds")
+        result = stream.groupBy(sj.window("ts", "10 seconds"), "k").agg(J.count().alias("n"), J.sum("v").alias("v"))
+
+        def take(table: DataFrame, epoch: int) -> None:
+            self.handed_over.setdefault(epoch, [tuple(row) for row in table.select("k", "n", "v").collect()])
+
+        writer = result.writeStream.format("files").option("path", self._place / "out")
+        writer = writer.option("checkpointLocation", self._place / "home").option("statePartitions", 1)
+        writer = writer.option("closeWindowsAtEnd", True).trigger(availableNow=True).onEpochStep(listener)
+        sj.start(writer, result.writeStream.foreachBatch(take)).awaitTermination()
+
+    def check(self) -> None:
+        expected = sorted((k, n, v) for v in range(BATCHES) for k, n, v in [("a", 2, 2 * v), ("b", 1, 1)])
+        found = sj.read_files(str(self._place / "out"))
+        plain = self._spark.read.schema(found.schema).parquet(str(self._place / "out"))
+        for each in (found, plain):
+            assert sorted(tuple(row) for row in each.select("k", "n", "v").collect()) == expected
+        assert sorted(row for epoch in self.handed_over.values() for row in epoch) == expected
+
+
+@pytest.mark.parametrize(
+    ("full", "step", "error", "where"),
+    [
+        ("home/snapshots/blobs", sj.Step.AGGREGATED, sj.StorageError, "home/snapshots/blobs/"),
+        ("home/snapshots/state", sj.Step.AGGREGATED, sj.StorageError, "home/snapshots/state/"),
+        ("home/snapshots/outbox", sj.Step.AGGREGATED, sj.StorageError, "home/snapshots/outbox/"),
+        ("out", sj.Step.AGGREGATED, sj.StorageError, "out/_sparkjet/"),
+        ("home/snapshots/log", sj.Step.PREPARED, sj.StorageError, "home/snapshots/log/"),
+        ("out", sj.Step.DECIDED, sj.UnsettledError, "out/_sparkjet/"),
+        ("home/spark", sj.Step.CLEANED, sj.StorageError, "home/spark"),
+    ],
+    ids=str,
+)
+def test_a_full_disk_loses_and_repeats_nothing(
+    spark: SparkSession, tmp_path: Path, full: str, step: sj.Step, error: type[Exception], where: str
+) -> None:
+    query = Query(spark, tmp_path)
+    (tmp_path / full).parent.mkdir(parents=True, exist_ok=True)
+    with small_disk(tmp_path / full, 4) as disk:
+
+        def fill(reached: sj.Step, epoch: int) -> None:
+            if reached is step and epoch == 2 and not disk.full:
+                disk.fill()
+
+        message = f"No space left on device: '?{tmp_path / where}.*othing is lost"
+        with pytest.raises(error, match=message):
+            query.run(fill)
+        # A start that gets no further says the same.
+        if full in {"home/snapshots/log", "home/spark"}:
+            with pytest.raises(error, match=message):
+                query.run()
+        disk.free()
+        query.run()
+        query.check()
+        assert not [path for path in (tmp_path / full).rglob(".*.[0-9]*-*") if path.is_file()]
