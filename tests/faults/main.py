@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import signal
+import sys
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
@@ -23,6 +25,8 @@ def main() -> None:
     given = parser.parse_args()
     every = given.seeds or range(given.first, given.first + given.rounds)
     length = len(every) if given.seeds else given.trial
+    # The default would leave servers, drivers and mounts behind.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
     with ExitStack() as stack:
         postgres, kafka = stack.enter_context(PostgresServer()), stack.enter_context(KafkaServer())
         tell = stack.enter_context(shown(len(every)))
