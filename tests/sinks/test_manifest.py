@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
@@ -259,6 +260,17 @@ def test_names_that_are_not_a_manifests_are_left_alone(place: Path) -> None:
     assert files(manifest) == names(list(range(1, 3 * FANOUT)))
     assert foreign <= {path.name for path in folder.iterdir()}
     assert not list(folder.glob(".*json*"))
+
+
+def test_a_listing_that_misses_a_segment_and_what_it_replaces_is_done_over(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manifest = Manifest(place, "q", "results")
+    for epoch in range(1, FANOUT + 2):
+        manifest.add(entry(epoch))
+    listdir, passes = os.listdir, iter([[f"{FANOUT:09d}.json"], [f"{FANOUT:09d}.json", f"{FANOUT + 1:09d}.json"]])
+    monkeypatch.setattr(os, "listdir", lambda folder: next(passes, None) or listdir(folder))
+    assert files(manifest) == names(list(range(1, FANOUT + 2)))
 
 
 def test_a_reader_beside_a_writer_sees_every_epoch_up_to_some(place: Path) -> None:

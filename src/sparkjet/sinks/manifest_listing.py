@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 FANOUT = 16
 """How many blocks of one level make one of the next; names on disk depend on it, so it must never change."""
@@ -17,8 +19,7 @@ SINGLE, SEGMENT, COMPACT, EXPIRED = "json", "segment", "compact", "expired"
 _NAME = re.compile(rf"(\d+)(?:-(\d+))?\.({SINGLE}|{SEGMENT}|{COMPACT}|{EXPIRED})")
 
 
-@dataclass(frozen=True, order=True)
-class Piece:
+class Piece(NamedTuple):
     """A file of a manifest, by what its name says.
 
     ``json`` is one epoch, ``segment`` every epoch of a block. Blocks are aligned (epochs 16 to 31, 256 to 511),
@@ -32,6 +33,7 @@ class Piece:
     kind: str
 
     @staticmethod
+    @lru_cache(4096)
     def of(name: str) -> Piece | None:
         """The piece of a name, None if the file is none of a manifest's."""
         match = _NAME.fullmatch(name)
@@ -67,7 +69,7 @@ class Listing:
     def of(folder: Path) -> Listing:
         """List a folder, which may be missing; names that are not a manifest's are left out."""
         try:
-            found = [Piece.of(path.name) for path in folder.iterdir()]
+            found = [Piece.of(name) for name in os.listdir(folder)]  # noqa: PTH208 - a third of the time
         except FileNotFoundError:
             found = []
         return Listing(frozenset(piece for piece in found if piece is not None))
