@@ -41,7 +41,8 @@ def check_all(place: Place, job: Job, postgres: PostgresServer, kafka: KafkaServ
     rows = result_rows(listed(place.out), job.rules)
     check_table(postgres, place, rows)
     check_topic(kafka, place, rows)
-    assert left_behind(place) == []
+    left = left_behind(place)
+    assert not left, f"left behind: {left}"
 
 
 def files_of(place: Place) -> list[Path]:
@@ -50,8 +51,9 @@ def files_of(place: Place) -> list[Path]:
 
 
 def left_behind(place: Place) -> list[str]:
-    """Boxes that were handed over, and temporary files of an entry that was never made."""
+    """Boxes, all of which have been delivered, and temporary files of entries that were never made."""
     snapshots = place.home / "snapshots"
-    boxes = list((snapshots / "outbox").glob("*/*"))
+    # Beside them lie marks of what was delivered, which stay.
+    boxes = [path for path in (snapshots / "outbox").glob("*/*") if path.is_dir()]
     temporary = [path for top in (snapshots, place.out, place.late) for path in top.rglob(".*") if path.is_file()]
     return sorted(str(path.relative_to(place.root)) for path in boxes + temporary)
