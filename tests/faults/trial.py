@@ -7,7 +7,7 @@ import signal
 import time
 import uuid
 from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -154,10 +154,10 @@ class Trial:
         self._await_moment(plan)
         for fault in plan.faults:
             fault.inject(self)
-        # Whether or not it is blocked: who was killed does not hear it.
-        for driver in {self.driver, *self._dying}:
-            with suppress(BrokenPipeError):
-                driver.release()
+        # Also one whose JVM was killed while Python is blocked.
+        hearing = [driver for driver, victim in self._dying.items() if victim is Victim.JVM]
+        for driver in hearing if self._dead else [*hearing, self.driver]:
+            driver.release()
         holds_within(lambda: self._ended or self._has_read_all, plan.hold)
         if plan.impatient and self._down:
             self._start_again()
