@@ -138,7 +138,7 @@ class OutboxSink(ABC):
             return False
         rows = f"{handle['rows']} rows" if "rows" in handle else "rows"
         message = (
-            f"Epoch {handle['epoch']} was decided, but {damage}, and nothing says that its {rows} were delivered. Bring "
+            f"Epoch {handle['epoch']} was decided, but {damage}, and nothing says that its {rows} arrived. Bring "
             f"back {path}: a backup of the home needs its outbox too. If you know that the rows have arrived, make the "
             f"empty file {boxes.mark(handle['box'])} and start again."
         )
