@@ -83,6 +83,8 @@ class Boxes:
 
     def deliver(self, box: str) -> None:
         """Note durably that a box was delivered; older marks are not needed any more."""
+        # A destination may know of rows whose outbox is gone altogether.
+        self.make()
         put_if_absent(self.mark(box), b"")
         for each in self._marked():
             if _epoch(each) < _epoch(box):
