@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sparkjet.errors import LostTransactionError, SinkError
-from sparkjet.paths import CHECKING, WRITING, spark_uri
+from sparkjet.paths import CHECKING, WRITING, make_directories, spark_uri
 from sparkjet.sinks.boxes import Boxes, files_of
 from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
 from sparkjet.written import write
@@ -63,7 +63,7 @@ class OutboxSink(ABC):
     def prepare(self, rows: DataFrame, transaction: TransactionId) -> Handle | None:
         """See :meth:`Sink.prepare`."""
         boxes, box = self._boxes(transaction.sink), str(transaction)
-        boxes.make()
+        make_directories(boxes.directory)
 
         def save(observed: DataFrame) -> None:
             writer = observed.write.options(**WRITING).option("maxRecordsPerFile", 0)
