@@ -210,7 +210,7 @@ def _batches(files: Iterable[Path], handle: Handle) -> Iterator[pa.RecordBatch]:
     # Handles of earlier versions do not say how many there are.
     if rows != handle.get("rows", rows):
         message = (
-            f"Epoch {handle['epoch']} was decided with {handle['rows']} rows for PostgreSQL, its outbox holds {rows}. "
+            f"Epoch {handle['epoch']} was decided with {handle['rows']} rows for PostgreSQL, but {rows} are there. "
             "Nothing of the epoch was published. Bring the outbox back as it was."
         )
         raise LostTransactionError(message)
