@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from tests.servers.postgres import PostgresServer
 
 
-def check_table(server: PostgresServer, place: Place, rows: Counter[Row]) -> None:
-    """Assert that a query's table has these rows, as psql reads them, and that no transaction is prepared."""
+def compare_table(server: PostgresServer, place: Place, rows: Counter[Row]) -> None:
+    """Assert that a query's table has these rows, as psql reads them."""
     dsn = (place.root / "dsn").read_text()
     columns = 'extract(epoch FROM start)::bigint * 1000000, extract(epoch FROM "end")::bigint * 1000000'
     table = server.psql(dsn, f'SELECT {columns}, key, rows, total, mean::text FROM "{place.root.name}"')
@@ -30,15 +30,27 @@ def check_table(server: PostgresServer, place: Place, rows: Counter[Row]) -> Non
     )
     found = Counter(tuple(row) for row in table)
     assert found == expected, difference("the table", found, expected)
+
+
+def check_table(server: PostgresServer, place: Place, rows: Counter[Row]) -> None:
+    """Assert that a query's table has these rows and that no transaction is prepared."""
+    compare_table(server, place, rows)
+    dsn = (place.root / "dsn").read_text()
     left = server.psql(dsn, "SELECT gid FROM pg_prepared_xacts WHERE database = current_database()")
     assert left == [], f"prepared transactions are left: {left}"
 
 
-def check_topic(server: KafkaServer, place: Place, rows: Counter[Row]) -> None:
-    """Assert that a query's topic has these rows for a read_committed reader, and that no transaction is open."""
+def compare_topic(server: KafkaServer, place: Place, rows: Counter[Row]) -> None:
+    """Assert that a query's topic has these rows for a read_committed reader."""
     topic = json.loads((place.root / "kafka.json").read_text())["topic"]
     found = Counter(tuple(json.loads(message.value()).values()) for message in committed(server, topic))
     assert found == rows, difference("the topic", found, rows)
+
+
+def check_topic(server: KafkaServer, place: Place, rows: Counter[Row]) -> None:
+    """Assert that a query's topic has these rows for a read_committed reader, and that no transaction is open."""
+    compare_topic(server, place, rows)
+    topic = json.loads((place.root / "kafka.json").read_text())["topic"]
     with Cluster(Access.of(server.client())) as cluster:
         left = cluster.open_transactions(f"sparkjet/{newest_record(place).query}/")
     assert left == [], f"transactions are left open: {left}"

@@ -1,7 +1,7 @@
 """The driver process: a Spark driver that runs many queries at once and blocks each at its own step.
 
-Started by :class:`tests.crash.drivers.Driver` as ``python -m tests.crash.driver <descriptor>``. Commands come as lines
-of JSON on standard input, reports go as lines of JSON to the file descriptor; it ends when its input does.
+Started by :class:`tests.crash.drivers.Driver` as ``python -m tests.crash.driver <descriptor> <master>``. Commands come
+as lines of JSON on standard input, reports go as lines of JSON to the file descriptor; it ends when its input does.
 """
 
 from __future__ import annotations
@@ -27,6 +27,9 @@ SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.memory": "1g",
+    # On a cluster only.
+    "spark.executor.memory": "600m",
+    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     # A process lives for a minute and sees every plan for the first time: compiling costs more than it gains.
     # The 48 MB for compiled code that this comes with were full after 16 queries: new lambdas of the JVM fail then.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=256m",
@@ -34,6 +37,7 @@ SETTINGS = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     # A stopped driver must not find its own executor lost when it is resumed.
     "spark.network.timeout": "20min",
+    "spark.worker.timeout": "1200",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "2",
     "spark.ui.enabled": "false",
@@ -44,16 +48,18 @@ SETTINGS = {
 class Driver:
     """Runs queries as told and reports what becomes of them."""
 
-    def __init__(self, reports: int) -> None:
+    def __init__(self, reports: int, master: str) -> None:
         self._reports = reports
+        self._master = master
         self._lock = threading.Lock()
         self._release = threading.Event()
         self._running: list[threading.Thread] = []
+        self._blocks: dict[str, tuple[str | None, int | None]] = {}
         self._spark: SparkSession
 
     def serve(self) -> None:
         """Take commands until ``end``."""
-        self._spark = session()
+        self._spark = session(self._master)
         jvm = self._spark._jvm
         assert jvm is not None
         self._report("ready", jvm=jvm.java.lang.ProcessHandle.current().pid())
@@ -61,9 +67,13 @@ class Driver:
             command = json.loads(line)
             if command["do"] == "start":
                 for query in command["queries"]:
+                    self._blocks[query["name"]] = query["block_at"], query["epoch"]
                     thread = threading.Thread(target=self._run, args=(query,), name=query["name"])
                     self._running.append(thread)
                     thread.start()
+            elif command["do"] == "block":
+                self._release.clear()
+                self._blocks[command["query"]] = command["block_at"], command["epoch"]
             elif command["do"] == "release":
                 self._release.set()
             else:
@@ -97,7 +107,7 @@ class Driver:
 
     def _reached(self, query: dict[str, Any], place: Place, step: Step, epoch: int) -> None:
         keep(place)
-        if step.name == query["block_at"] and epoch == query["epoch"] and not self._release.is_set():
+        if (step.name, epoch) == self._blocks[query["name"]] and not self._release.is_set():
             self._report("reached", query=query["name"])
             self._release.wait()
 
@@ -116,11 +126,11 @@ class Driver:
             os.write(self._reports, f"{json.dumps({'event': event, **details})}\n".encode())
 
 
-def session() -> SparkSession:
+def session(master: str) -> SparkSession:
     """A session whose start and first queries are cheap."""
     from pyspark.sql import SparkSession
 
-    builder = SparkSession.builder.master("local[2]").appName("sparkjet-crash")
+    builder = SparkSession.builder.master(master).appName("sparkjet-crash")
     made = builder.config(map=dict(SETTINGS)).getOrCreate()
     made.sparkContext.setLogLevel("ERROR")
     return made
@@ -130,7 +140,7 @@ def main() -> None:
     os.environ["TZ"] = "UTC"
     time.tzset()
     logging.basicConfig(format="%(asctime)s %(threadName)s %(message)s")
-    Driver(int(sys.argv[1])).serve()
+    Driver(int(sys.argv[1]), sys.argv[2]).serve()
 
 
 if __name__ == "__main__":

@@ -59,9 +59,14 @@ class Query:
 
 
 class Driver:
-    """One driver process, Python and its JVM; ends with the ``with`` block, whatever state it is in."""
+    """One driver process, Python and its JVM; ends with the ``with`` block, whatever state it is in.
 
-    def __init__(self, log: Path) -> None:
+    Args:
+        log: The file that its output goes to.
+        master: Where its tasks run.
+    """
+
+    def __init__(self, log: Path, master: str = "local[2]") -> None:
         self._log = log
         reading, writing = os.pipe()
         environment = os.environ | {
@@ -70,7 +75,7 @@ class Driver:
             "SPARK_LOCAL_IP": "127.0.0.1",
         }
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.crash.driver", str(writing)],
+            [sys.executable, "-m", "tests.crash.driver", str(writing), master],
             cwd=log.parent,
             env=environment,
             pass_fds=[writing],
@@ -132,8 +137,12 @@ class Driver:
                 self.forget(query.name)
                 self.start([query])
 
+    def block(self, query: str, block_at: str, epoch: int) -> None:
+        """Block a running query at a step that is still to come."""
+        self._tell({"do": "block", "query": query, "block_at": block_at, "epoch": epoch})
+
     def release(self) -> None:
-        """Let every blocked query go on, now and later."""
+        """Let every blocked query go on, now and until the next :meth:`block`."""
         self._tell({"do": "release"})
 
     def wait(self, event: str, queries: Collection[str] | None = None) -> list[dict[str, Any]]:
@@ -171,8 +180,12 @@ class Driver:
 
     def ended(self) -> list[str]:
         """Names of the queries that have ended so far."""
+        return self.reported("ended")
+
+    def reported(self, event: str) -> list[str]:
+        """Names of the queries that have reported an event so far."""
         with self._changed:
-            return [report["query"] for report in self._of("ended")]
+            return [report["query"] for report in self._of(event)]
 
     def python_lives(self) -> bool:
         """Whether Python has not ended yet."""

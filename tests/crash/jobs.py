@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -12,7 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from examples.flights_query import LAG
-from tests.crash.feeds import SCHEMA, SECOND, Event
+from tests.crash.clocks import SteppedClock
+from tests.crash.feeds import SCHEMA, SECOND
+from tests.crash.measures import mean, of, rank
 from tests.crash.outputs import into_files, into_table, into_topic, with_home
 from tests.crash.replay import RESULTS, Compute, Rules
 from tests.crash.visits import BUSY, VisitRules
@@ -51,6 +52,11 @@ class Place:
     def history(self) -> Path:
         return self.root / "history"
 
+    @property
+    def clock(self) -> Path:
+        """How far the query's clock is off; beside the feed, as the test must be able to write it at all times."""
+        return self.feed.with_name(f"{self.feed.name}.clock")
+
 
 @dataclass(frozen=True)
 class Job:
@@ -74,6 +80,8 @@ class Job:
         """Its outputs with the trigger: until the input is used up, closing what is open or not, or running on."""
         writers = self.build(spark, place, self.rules)
         writers[0].option("overlapEpochs", self.overlap)
+        if place.clock.exists():
+            writers[0].clock(SteppedClock(place.clock))
         if until_end:
             writers[0].option("closeWindowsAtEnd", close).trigger(availableNow=True)
         else:
@@ -102,15 +110,15 @@ class Job:
         sj.start(*self.writers(spark, place, close=close)).awaitTermination()
 
 
-def skewed_stream(spark: SparkSession, place: Place, rules: Rules) -> Stream:
-    """A feed of :func:`tests.crash.feeds.write_skewed`."""
+def skewed_stream(spark: SparkSession, place: Place, rules: Rules, **watermark: str) -> Stream:
+    """A feed of :func:`tests.crash.feeds.write_skewed`; ``watermark`` are more arguments of ``withWatermark``."""
     from pyspark.sql import functions as F
 
     import sparkjet as sj
 
     source = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).json(f"file:{place.feed}")
     events = sj.stream(source.withColumn("ts", F.timestamp_micros("ts")))
-    return events.withWatermark("ts", f"{rules.lag} microseconds", by="sub", substreams=rules.listed)
+    return events.withWatermark("ts", f"{rules.lag} microseconds", by="sub", substreams=rules.listed, **watermark)
 
 
 def sj_window(rules: Rules) -> Window:
@@ -152,22 +160,21 @@ def _summed(stream: Stream, rules: Rules) -> WindowedStream:
     return stream.groupBy(sj_window(rules), *rules.keys).agg(*aggregates)
 
 
-def _sums(
-    spark: SparkSession, place: Place, rules: Rules, read: Callable[..., Stream] = skewed_stream
+def _beside(
+    spark: SparkSession,
+    place: Place,
+    rules: Rules,
+    others: Sequence[Callable[..., StreamWriter]] = (),
+    read: Callable[..., Stream] = skewed_stream,
 ) -> list[StreamWriter]:
-    return [with_home(into_files(_summed(read(spark, place, rules), rules), place), place)]
+    """The same results into files and, beside them, into other outputs."""
+    results = _summed(read(spark, place, rules), rules)
+    return [with_home(into_files(results, place), place), *(into(results, place, rules) for into in others)]
 
 
-def _table(spark: SparkSession, place: Place, rules: Rules, prepared: str = "always") -> list[StreamWriter]:
-    """The same results into files and, beside them, into a table."""
-    results = _summed(skewed_stream(spark, place, rules), rules)
-    return [with_home(into_files(results, place), place), into_table(results, place, rules, prepared)]
-
-
-def _topic(spark: SparkSession, place: Place, rules: Rules) -> list[StreamWriter]:
-    """The same results into files and, beside them, into a topic."""
-    results = _summed(skewed_stream(spark, place, rules), rules)
-    return [with_home(into_files(results, place), place), into_topic(results, place, rules)]
+_AS_OUTBOX = partial(into_table, prepared="never")
+# The clock is stepped by hours, and must not change the result.
+_TIMED = partial(skewed_stream, idleTimeout="3 days")
 
 
 def _through(spark: SparkSession, place: Place, rules: Rules) -> list[StreamWriter]:
@@ -207,32 +214,14 @@ def _flights(spark: SparkSession, place: Place, rules: Rules) -> list[StreamWrit
     return [build(spark, place.feed, place.out, place.home, place.late).option("statePartitions", 2)]
 
 
-def _mean(column: str) -> Compute:
-    return lambda events: sum(event[column] for event in events) / len(events)
-
-
-def _of(function: Callable[[list[float]], float], column: str) -> Compute:
-    return lambda events: function([event[column] for event in events])
-
-
-def _rank(part: float, column: str) -> Compute:
-    """The least value that at least ``part`` of all are not above."""
-
-    def compute(events: Sequence[Event]) -> float:
-        ordered = sorted(event[column] for event in events)
-        return float(ordered[math.ceil(part * len(ordered)) - 1])
-
-    return compute
-
-
 _SKEWED = ("id", "sub", "key", "ts", "n", "d")
-_SUMS: dict[str, Compute] = {"rows": len, "total": _of(sum, "n"), "mean": _mean("n")}
-_EXTREMES: dict[str, Compute] = {"high": _of(max, "d"), "mean": _mean("d"), "rows": len}
+_SUMS: dict[str, Compute] = {"rows": len, "total": of(sum, "n"), "mean": mean("n")}
+_EXTREMES: dict[str, Compute] = {"high": of(max, "d"), "mean": mean("d"), "rows": len}
 _DELAYS: dict[str, Compute] = {
     "departures": len,
-    "mean_delay": _mean("delay"),
-    "worst_delay": _of(max, "delay"),
-    "p95_delay": _rank(0.95, "delay"),
+    "mean_delay": mean("delay"),
+    "worst_delay": of(max, "delay"),
+    "p95_delay": rank(0.95, "delay"),
 }
 _MINUTE = 60 * SECOND
 _SUMMED = Rules(_MINUTE, _MINUTE // 3, _MINUTE // 2, "ts", "sub", ("a", "b", "c"), ("key",), _SKEWED, _SUMS)
@@ -246,14 +235,17 @@ _PLAIN = {
     job.name: job
     for job in (
         # The deduct path, told of all three substreams from the start.
-        Job("sums", _SUMMED, _sums),
+        Job("sums", _SUMMED, _beside),
         # The same beside it in PostgreSQL, by prepared transactions and by publishing after the decision.
-        Job("prepared", _SUMMED, _table),
-        Job("outbox", _SUMMED, partial(_table, prepared="never")),
+        Job("prepared", _SUMMED, partial(_beside, others=[into_table])),
+        Job("outbox", _SUMMED, partial(_beside, others=[_AS_OUTBOX])),
         # The same beside it in a Kafka topic.
-        Job("topic", _SUMMED, _topic),
+        Job("topic", _SUMMED, partial(_beside, others=[into_topic])),
+        # All three at once, by a clock.
+        Job("everywhere", _SUMMED, partial(_beside, others=[into_table, into_topic], read=_TIMED)),
+        Job("everywhere-outbox", _SUMMED, partial(_beside, others=[_AS_OUTBOX, into_topic], read=_TIMED)),
         # The same of a topic, into files; and into a topic and a table at once.
-        Job("source", _READ, partial(_sums, read=topic_stream)),
+        Job("source", _READ, partial(_beside, read=topic_stream)),
         Job("through", _READ, _through),
         # The two stacks, with substreams that are found on the way.
         Job(
@@ -273,7 +265,7 @@ _PLAIN = {
                 listed=("a", "b", "c"),
                 keys=("key",),
                 columns=_SKEWED,
-                aggregates={"rows": len, "high": _of(max, "d"), "total": _of(sum, "n")},
+                aggregates={"rows": len, "high": of(max, "d"), "total": of(sum, "n")},
                 gap=_MINUTE // 6,
             ),
             _visits,

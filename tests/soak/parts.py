@@ -122,10 +122,10 @@ class Through:
         return ""
 
 
-def newest(part: Part) -> Record | None:
+def newest(query: Query) -> Record | None:
     """The newest record, None before the first."""
     try:
-        return newest_record(part.query.place)
+        return newest_record(query.place)
     except (AssertionError, FileNotFoundError):
         return None
 

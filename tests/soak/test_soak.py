@@ -33,7 +33,7 @@ SERVER_KILLS = 3
 
 def epoch(part: Part) -> int:
     """The newest epoch that is decided."""
-    record = newest(part)
+    record = newest(part.query)
     return 0 if record is None else record.epoch
 
 
@@ -78,7 +78,7 @@ class Soak:
         """Grow the feeds; start queries again that have ended."""
         ended = driver.ended()
         for part in self.parts:
-            part.grow(newest(part))
+            part.grow(newest(part.query))
             if part.query.name in ended:
                 self.restarts += 1
                 self.start(part, driver)

@@ -1,0 +1,65 @@
+"""The plan of a round: all that is random about it, from its seed."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from sparkjet import Step
+from tests.faults.kinds import Fault, every_kind
+
+MOST_FILES = 3
+LONGEST_DELAY = 3.0
+LONGEST_HOLD = 6.0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What happens in a round, and when.
+
+    Attributes:
+        seed: Where all of it comes from.
+        files: How many files, and so epochs, are given to the query.
+        faults: What goes wrong, one after the other.
+        step: The step of an epoch at which it does; None for any time.
+        epochs: In which of the round's epochs.
+        delay: Seconds from the files to the faults if there is no step.
+        hold: Seconds until they are taken back, unless the query has ended or done its work before.
+        impatient: Whether a query that has ended is started again before they are.
+    """
+
+    seed: int
+    files: int
+    faults: tuple[Fault, ...]
+    step: Step | None
+    epochs: int
+    delay: float
+    hold: float
+    impatient: bool
+
+    @classmethod
+    def of(cls, seed: int) -> Plan:
+        """The plan of a seed."""
+        chance = random.Random(seed)
+        kinds = every_kind(chance)
+        first, second = chance.sample(kinds, 2)
+        # Two at once now and then; never two that take each other back.
+        both = chance.random() < 0.4 and first.family != second.family
+        files = chance.randint(1, MOST_FILES)
+        return cls(
+            seed=seed,
+            files=files,
+            faults=(first, second) if both else (first,),
+            # Four times out of five: a moment between two steps is rarely met by chance.
+            step=chance.choice(list(Step)) if chance.random() < 0.8 else None,
+            epochs=chance.randint(1, files),
+            delay=chance.uniform(0, LONGEST_DELAY),
+            hold=chance.uniform(0, LONGEST_HOLD),
+            impatient=chance.random() < 0.5,
+        )
+
+    def __str__(self) -> str:
+        what = " + ".join(fault.name for fault in self.faults)
+        when = f"after {self.delay:.1f} s" if self.step is None else f"at {self.step.name}"
+        again = ", started again meanwhile" if self.impatient else ""
+        return f"seed {self.seed}: {what}, {when} in {self.epochs} of {self.files}, for {self.hold:.1f} s{again}"
