@@ -19,6 +19,8 @@ from tests.feed import SCHEMA, Feed, rows
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from sparkjet.writer import StreamWriter
+
 PATIENCE = 60.0
 """Seconds after which a test fails that would hang otherwise."""
 
@@ -135,6 +137,43 @@ def test_a_batch_that_spark_has_planned_is_left_to_the_next_run(
     assert [record for record in caplog.records if record.exc_info or record.levelno >= logging.ERROR] == []
     assert (run / "refused").read_text() == "1"
     assert finish(spark, feed, tmp_path) == [2, 3]
+
+
+def test_a_batch_that_is_left_is_not_acknowledged_to_its_source(
+    spark: SparkSession, feed: Feed, tmp_path: Path, terminated: Callable[[], None]
+) -> None:
+    """An epoch of the clock runs when the batch comes; the source deletes what it is told to be done."""
+
+    def writer() -> StreamWriter:
+        whole = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).option("cleanSource", "delete")
+        stream = sj.stream(whole.json(str(feed.directory))).withWatermark("ts", "0 seconds")
+        writer = stream.groupBy(sj.window("ts", "10 seconds")).count().writeStream.format("files")
+        writer.option("path", tmp_path / "out").option("checkpointLocation", tmp_path / "ck")
+        writer.outputMode("update").option("earlyResultsPeriod", "30 seconds").clock(clock)
+        return writer.option("statePartitions", 2)
+
+    clock = sj.ManualClock(1_700_000_000_000_000)
+    feed.add(*rows([1, 2], v=1))
+    held = Held(Step.PREPARED, epoch=2)
+    query = writer().onEpochStep(held).start()
+    query.processAllAvailable()
+    clock.advance(30_000_000)
+    assert held.reached.wait(PATIENCE)
+    feed.add(*rows([11, 12, 13], v=1))
+    (run,) = (tmp_path / "ck" / "spark").iterdir()
+    while not (run / "offsets" / "1").exists():
+        assert not query.awaitTermination(0.02)
+    with pytest.raises(TimeoutError):
+        query.stop(0.3)
+    held.let_go.set()
+    query.stop()
+    terminated()
+    assert query.exception() is None
+    assert (run / "refused").read_text() == "1"
+    assert (feed.directory / "00001.json").exists()
+    writer().trigger(availableNow=True).option("closeWindowsAtEnd", True).start().awaitTermination()
+    results = sj.read_files(str(tmp_path / "out")).where("NOT is_early")
+    assert sorted(row["count"] for row in results.collect()) == [2, 3]
 
 
 def test_an_epoch_that_fails_after_sparks_query_has_is_reported_with_it(

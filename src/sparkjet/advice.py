@@ -116,10 +116,10 @@ def _advice(expression: Any) -> str:
     if not _is_function(expression):
         compared = expression.getClass().getSimpleName() == "WindowExpression"
         return EXPRESSION if _has_aggregate(expression) and not compared else NO_AGGREGATE
-    name = expression.nameParts().last().lower()
+    name = str(expression.nameParts().last()).lower()
     if name not in _KNOWN:
         return EXPRESSION if _has_aggregate(expression) else NOTHING
-    arguments = expression.arguments().size()
+    arguments = int(expression.arguments().size())
     if expression.filter().isDefined():
         # Null is what all of SAME leave out; first and its like do not.
         return _FILTERED if name in SAME or name == "count_if" else NOTHING

@@ -13,6 +13,7 @@ from sparkjet.engine.log import RecordLog
 from sparkjet.engine.outputs import Outputs
 from sparkjet.engine.parts import Parts, configure
 from sparkjet.engine.recovery import recover
+from sparkjet.engine.spark_sources import guarantee_of_sources
 from sparkjet.errors import AnalysisError
 from sparkjet.full_disk import full_disks_named
 from sparkjet.plain_logs import plain_logs
@@ -139,10 +140,11 @@ class Launch:
             raise
 
     def _guarantees(self) -> dict[str, str]:
-        """What each sink gives: its own promise or the query's, whichever is weaker."""
+        """What each sink gives: its own promise, the query's or that of the sources, whichever is weakest."""
         order = list(Guarantee)
+        sources = guarantee_of_sources(self.plan.source)
         return {
-            output.name: max(self.guarantee, output.sink.guarantee, key=order.index).value
+            output.name: max(self.guarantee, output.sink.guarantee, sources, key=order.index).value
             for output in self.plan.outputs
         }
 

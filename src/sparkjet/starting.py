@@ -9,8 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from sparkjet.clock import SystemClock
-from sparkjet.engine.inspection import KEEPING, acknowledging_source
 from sparkjet.engine.plan import Output, Plan, Rows, plan_of
+from sparkjet.engine.spark_sources import KEEPING, acknowledging_source, check_rereading
 from sparkjet.errors import AnalysisError
 from sparkjet.launch import Launch
 from sparkjet.options import QUERY_OPTIONS, Options
@@ -64,6 +64,7 @@ def start(
     plan = plan_of(_outputs(writers, late))
     overlap = options.flag("overlapEpochs")
     _check_overlap(plan, overlap=overlap)
+    check_rereading(plan.source, guarantee)
     name = queryName if queryName is not None else _only("queryName", [writer.name for writer in writers[:1]])
     _warn(plan, name, guarantee)
     home = _home(plan, options, name, needs_one=any(writer.keeps_files for writer in every))

@@ -13,7 +13,8 @@ from typing_extensions import Self
 from sparkjet import ways_out
 from sparkjet.columns import SUBSTREAM, TIME, quoted, substream_id
 from sparkjet.engine.inputs import Input, Watermark
-from sparkjet.engine.inspection import check_source, partition_columns, streaming_sources
+from sparkjet.engine.inspection import check_source
+from sparkjet.engine.spark_sources import partition_columns, streaming_sources
 from sparkjet.errors import AnalysisError, nearest
 from sparkjet.event_time import EventTime, check_union
 from sparkjet.grouping import GroupedStream

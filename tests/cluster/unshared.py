@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import tempfile
-import time
+import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import product
@@ -159,8 +159,9 @@ def end_one(spark: SparkSession) -> int:
     victim = max(before, key=lambda pid: int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[19]))
     known = {info.port() for info in _infos(spark)}
     os.kill(victim, signal.SIGKILL)
+    pause = threading.Event()
     while len({info.port() for info in _infos(spark)} - known) < 1:
-        time.sleep(0.1)
+        pause.wait(0.1)
     return victim
 
 

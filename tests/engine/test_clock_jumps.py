@@ -106,7 +106,7 @@ def test_early_rows_go_on(spark: SparkSession, query: Callable[..., EngineRun]) 
     state, plan = run.engine.state, run.plan
     state.early_at["out0"] = START + YEAR
     (output,) = plan.outputs
-    early = dataclasses.replace(plan, outputs=[dataclasses.replace(output, early_period=30 * SECOND)])
+    early = dataclasses.replace(plan, outputs=(dataclasses.replace(output, early_period=30 * SECOND),))
     run.feed([Event("a", "k", 5 * SECOND)])
     assert state.early_due(early, START, batch=False) == []
     assert state.early_due(early, START + 29 * SECOND, batch=False) == []

@@ -135,4 +135,6 @@ def test_rows_that_a_trigger_moves_to_another_table_are_not_forgotten(dsn: str) 
         slot = transactions.writer(TARGET, TRANSACTION).write("0-0", [b"a,1\n"])
         assert slot is not None
         transactions.commit(transactions.fix(TARGET, TRANSACTION, [slot]) or {}, lambda: None)
-        assert connection.execute("SELECT k FROM out").fetchall() == [("a",)]
+        handle = {**outbox_handle(replace(TRANSACTION, epoch=8), TARGET), "rows": 1}
+        assert transactions.publish(handle, [b"b,1\n"])
+        assert connection.execute("SELECT k FROM out ORDER BY k").fetchall() == [("a",), ("b",)]

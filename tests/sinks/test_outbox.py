@@ -226,9 +226,12 @@ def test_handles_of_earlier_versions_are_accepted(calls: Calls) -> None:
     old = {key: handle[key] for key in ("sink", "box", "epoch")}
     calls.commit(old, lambda: None)
     assert calls.made == [(4, [("k1", 1), ("k2", 2)])]
-    gone = calls.decided(5, 3)
+    gone = {key: value for key, value in calls.decided(5, 3).items() if key in old}
+    empty(box_of(calls, gone))
+    with pytest.raises(LostTransactionError, match="is empty"):
+        calls.commit(gone, lambda: None)
     remove(box_of(calls, gone))
-    calls.commit({key: gone[key] for key in ("sink", "box", "epoch")}, lambda: None)
+    calls.commit(gone, lambda: None)
     assert [epoch for epoch, _ in calls.made] == [4]
 
 

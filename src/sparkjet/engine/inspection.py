@@ -1,4 +1,4 @@
-"""What must not be in a source DataFrame: things that drop or keep rows before sparkjet sees them."""
+"""What Spark knows of a DataFrame or a query and its API does not say."""
 
 from __future__ import annotations
 
@@ -8,20 +8,12 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import DataFrame
 
 from sparkjet.columns import HIDDEN, quoted
-from sparkjet.engine.logical_plans import analyzed, attribute_id, children, listed, streaming_nodes
+from sparkjet.engine.logical_plans import analyzed, attribute_id, children, listed
 from sparkjet.engine.row_by_row import check_row_by_row
 from sparkjet.errors import AnalysisError
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
-
-KEEPING = (
-    "avro", "csv", "json", "kafka", "orc", "parquet", "rate", "rate-micro-batch", "sparkjet-kafka", "text", "xml",
-)  # fmt: skip
-"""Sources that still have a batch after Spark has committed it."""
-
-PARTITIONED = "sparkjet-kafka"
-"""A source whose offsets name all its partitions, those without rows too."""
 
 
 def check_source(df: object) -> None:
@@ -47,43 +39,6 @@ def check_source(df: object) -> None:
         message = f"stream: the column name {taken[0]!r} is used by sparkjet. Rename the column."
         raise AnalysisError(message)
     check_row_by_row(df)
-
-
-def streaming_sources(df: DataFrame) -> int:
-    """Number of Spark's sources that a streaming DataFrame reads."""
-    return sum(children(node) == [] for node in streaming_nodes(analyzed(df)))
-
-
-def partition_columns(df: DataFrame) -> tuple[str, ...] | None:
-    """The columns that name the partitions of our Kafka source, None if a streaming DataFrame reads something else.
-
-    Only those that still are what the source delivered: something else may have taken their names.
-    """
-    plan = analyzed(df)
-    leaves = [node for node in streaming_nodes(plan) if children(node) == []]
-    if len(leaves) != 1 or leaves[0].nodeName() != "StreamingRelationV2" or leaves[0].sourceName() != PARTITIONED:
-        return None
-    delivered = {attribute_id(attribute) for attribute in listed(leaves[0].output())}
-    kept = {attribute.name() for attribute in listed(plan.output()) if attribute_id(attribute) in delivered}
-    return tuple(name for name in ("topic", "partition") if name in kept)
-
-
-def acknowledging_source(df: DataFrame) -> str | None:
-    """A source that lets go of what Spark has committed, or of which that cannot be told; None if there is none."""
-    jvm: Any = df.sparkSession._jvm
-    for leaf in (node for node in streaming_nodes(analyzed(df)) if children(node) == []):
-        if leaf.nodeName() != "StreamingRelation":
-            if leaf.sourceName() not in KEEPING:
-                return str(leaf.sourceName())
-            continue
-        source = leaf.dataSource()
-        options = jvm.scala.jdk.javaapi.CollectionConverters.asJava(source.options())
-        cleaning = {name.lower(): options[name] for name in options}.get("cleansource", "off")
-        if cleaning.lower() != "off":
-            return f"{source.className()} with cleanSource={cleaning}"
-        if source.className().lower() not in KEEPING:
-            return str(source.className())
-    return None
 
 
 def used_up(query: StreamingQuery) -> bool:

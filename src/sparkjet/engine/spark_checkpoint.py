@@ -70,6 +70,9 @@ class SparkCheckpoint:
             previous: Position in the previous record.
             store: Where new source files go.
             prefix: Start of their names; must be new for every epoch.
+
+        Raises:
+            RecoveryError: A source keeps state that a rebuild would miss.
         """
         files = {"metadata": (self.directory / "metadata").read_text()}
         for name in (f"offsets/{batch - 1}", f"offsets/{batch}", f"commits/{batch - 1}"):
@@ -102,10 +105,23 @@ class SparkCheckpoint:
         path.write_bytes(content)
 
     def _source_files(self) -> list[Path]:
-        """Files below ``sources`` that a restart reads: of a compacting log, the newest compaction and what follows."""
+        """Files below ``sources`` that a restart reads: of a compacting log, the newest compaction and what follows.
+
+        Raises:
+            RecoveryError: A source keeps something else there, which nobody knows how to save.
+        """
         files = []
-        for folder in sorted((self.directory / "sources").glob("*")):
-            names = [path.name for path in folder.iterdir() if re.fullmatch(r"\d+(\.compact)?", path.name)]
+        for folder in _visible(self.directory / "sources"):
+            names = []
+            for path in _visible(folder) if folder.is_dir() else [folder]:
+                if path == folder or not path.is_file() or not re.fullmatch(r"\d+(\.compact)?", path.name):
+                    message = (
+                        f"a source keeps {path.relative_to(self.directory).as_posix()} in {self.directory}. sparkjet "
+                        "saves numbered files below sources/<number>/ only, so a restart would miss this one. Nothing "
+                        "was decided. Let a Spark query of its own read this source, and read its output here."
+                    )
+                    raise RecoveryError(message)
+                names.append(path.name)
             compactions = [int(name.partition(".")[0]) for name in names if name.endswith(".compact")]
             floor = max(compactions, default=-1)
             files += [
@@ -114,6 +130,11 @@ class SparkCheckpoint:
                 if int(name.partition(".")[0]) > floor or name == f"{floor}.compact"
             ]
         return files
+
+
+def _visible(folder: Path) -> list[Path]:
+    """What is in a directory but for checksums and half-written files, whose names Hadoop begins with a dot."""
+    return sorted(path for path in folder.glob("*") if not path.name.startswith("."))
 
 
 def same_offsets(position: SparkPosition, current: SparkCheckpoint) -> bool:

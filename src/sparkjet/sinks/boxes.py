@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sparkjet.paths import put_if_absent, sync_directory, sync_file
+from sparkjet.paths import make_directories, put_if_absent, sync_directory, sync_file
 
 if TYPE_CHECKING:
     from sparkjet.sinks.protocol import Handle
@@ -33,13 +33,6 @@ class Boxes:
     """
 
     directory: Path
-
-    def make(self) -> None:
-        """Make the directory, durably."""
-        missing = [path for path in (self.directory, *self.directory.parents) if not path.exists()]
-        self.directory.mkdir(parents=True, exist_ok=True)
-        for path in missing:
-            sync_directory(path.parent)
 
     def path(self, box: str) -> Path:
         """Where a box is."""
@@ -83,6 +76,8 @@ class Boxes:
 
     def deliver(self, box: str) -> None:
         """Note durably that a box was delivered; older marks are not needed any more."""
+        # A destination may know of rows whose outbox is gone altogether.
+        make_directories(self.directory)
         put_if_absent(self.mark(box), b"")
         for each in self._marked():
             if _epoch(each) < _epoch(box):

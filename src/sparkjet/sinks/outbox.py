@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sparkjet.errors import LostTransactionError, SinkError
-from sparkjet.paths import CHECKING, WRITING, spark_uri
+from sparkjet.paths import CHECKING, WRITING, make_directories, spark_uri
 from sparkjet.sinks.boxes import Boxes, files_of
 from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
 from sparkjet.written import write
@@ -63,7 +63,7 @@ class OutboxSink(ABC):
     def prepare(self, rows: DataFrame, transaction: TransactionId) -> Handle | None:
         """See :meth:`Sink.prepare`."""
         boxes, box = self._boxes(transaction.sink), str(transaction)
-        boxes.make()
+        make_directories(boxes.directory)
 
         def save(observed: DataFrame) -> None:
             writer = observed.write.options(**WRITING).option("maxRecordsPerFile", 0)
@@ -123,19 +123,24 @@ class OutboxSink(ABC):
         Raises:
             LostTransactionError: They are not, and nothing says that they have arrived.
         """
-        if "files" not in handle:
+        path = boxes.path(handle["box"])
+        if "files" in handle:
+            damage = boxes.damage(handle)
+        elif not path.is_dir():
             # Of an earlier version, which removed a box without a mark.
-            return boxes.path(handle["box"]).is_dir()
-        damage = boxes.damage(handle)
+            return False
+        else:
+            damage = None if files_of(path, handle) else f"{path} is empty"
         if damage is None:
             return True
         # Once more: another driver may have delivered and removed them during the look.
         if boxes.delivered(handle["box"]) or self.has_arrived(handle):
             return False
+        rows = f"{handle['rows']} rows" if "rows" in handle else "rows"
         message = (
-            f"Epoch {handle['epoch']} was decided, but {damage}, and nothing says that its {handle['rows']} rows were "
-            f"delivered. Bring back {boxes.path(handle['box'])}: a backup of the home needs its outbox too. If you "
-            f"know that the rows have arrived, make the empty file {boxes.mark(handle['box'])} and start again."
+            f"Epoch {handle['epoch']} was decided, but {damage}, and nothing says that its {rows} arrived. Bring "
+            f"back {path}: a backup of the home needs its outbox too. If you know that the rows have arrived, make the "
+            f"empty file {boxes.mark(handle['box'])} and start again."
         )
         raise LostTransactionError(message)
 

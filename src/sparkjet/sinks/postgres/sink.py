@@ -13,7 +13,7 @@ from pyarrow import parquet
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
-from sparkjet.errors import AnalysisError, SinkError
+from sparkjet.errors import AnalysisError, LostTransactionError, SinkError
 from sparkjet.sinks.boxes import files_of
 from sparkjet.sinks.outbox import OutboxSink
 from sparkjet.sinks.postgres import copying
@@ -146,7 +146,7 @@ class PostgresSink(OutboxSink):
 
     def deliver(self, box: Path, handle: Handle) -> None:
         """See :meth:`OutboxSink.deliver`; runs on the driver."""
-        batches = _batches(files_of(box, handle))
+        batches = _batches(files_of(box, handle), handle)
         self._transactions.publish(handle, csv_chunks(batches, Target.of(handle["target"]).instants))
 
     def has_arrived(self, handle: Handle) -> bool:
@@ -196,7 +196,21 @@ class PostgresSink(OutboxSink):
         return None
 
 
-def _batches(files: Iterable[Path]) -> Iterator[pa.RecordBatch]:
+def _batches(files: Iterable[Path], handle: Handle) -> Iterator[pa.RecordBatch]:
+    """The rows of some files; the transaction that takes them is rolled back if they are not as many as were decided.
+
+    They are counted here, as COPY's own count lacks the rows that a trigger has left out or put into another table.
+    """
+    rows = 0
     for path in files:
         with parquet.ParquetFile(path) as file:
-            yield from file.iter_batches()
+            for batch in file.iter_batches():
+                rows += batch.num_rows
+                yield batch
+    # Handles of earlier versions do not say how many there are.
+    if rows != handle.get("rows", rows):
+        message = (
+            f"Epoch {handle['epoch']} was decided with {handle['rows']} rows for PostgreSQL, but {rows} are there. "
+            "Nothing of the epoch was published. Bring the outbox back as it was."
+        )
+        raise LostTransactionError(message)

@@ -1,0 +1,107 @@
+"""What Spark's sources keep in its checkpoint is saved, or refused where a restart would miss it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import sparkjet as sj
+from sparkjet import functions as J
+from sparkjet.engine.spark_checkpoint import SparkCheckpoint
+from sparkjet.engine.steps import Step
+from sparkjet.snapshots import DirectoryStore
+from tests.feed import Feed, rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> SparkCheckpoint:
+    """A run's directory as Spark leaves it while batch 1 runs, with a file source and one with initial offsets."""
+    files = {
+        "metadata": '{"id":"q"}',
+        "offsets/0": "v1\n{}\n0",
+        "offsets/1": "v1\n{}\n1",
+        "commits/0": "v1\n{}",
+        "sources/0/0": "v1\nfirst",
+        "sources/0/1": "v1\nsecond",
+        "sources/0/1.compact": "v1\nfirst and second",
+        "sources/0/.1.crc": "crc",
+        "sources/0/.2.8ba4f4cd-0f1e-4b1c-a8a4-5cd7d8d7f4e9.TID35.tmp": "half of a file",
+        "sources/0/..2.8ba4f4cd-0f1e-4b1c-a8a4-5cd7d8d7f4e9.TID35.tmp.crc": "crc",
+        "sources/1/0": "v1\n{}",
+        "sources/.crc": "crc",
+    }
+    add(tmp_path / "run", files)
+    return SparkCheckpoint(tmp_path / "run")
+
+
+def add(directory: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        (directory / name).parent.mkdir(parents=True, exist_ok=True)
+        (directory / name).write_text(text)
+
+
+def capture(checkpoint: SparkCheckpoint, tmp_path: Path) -> list[str]:
+    store = DirectoryStore(tmp_path / "snapshots")
+    store.open("checkpointLocation")
+    return sorted(checkpoint.capture(1, None, store, "p").sources)
+
+
+def test_numbered_files_are_saved_and_those_of_hadoop_left_alone(checkpoint: SparkCheckpoint, tmp_path: Path) -> None:
+    assert capture(checkpoint, tmp_path) == ["sources/0/1.compact", "sources/1/0"]
+
+
+def test_an_empty_directory_is_no_state(checkpoint: SparkCheckpoint, tmp_path: Path) -> None:
+    (checkpoint.directory / "sources" / "2").mkdir()
+    assert capture(checkpoint, tmp_path) == ["sources/0/1.compact", "sources/1/0"]
+
+
+@pytest.mark.parametrize(
+    "foreign",
+    [
+        "sources/1/_schema_log/0",
+        "sources/1/offsets/0",
+        "sources/1/0/0.json",
+        "sources/1/state.json",
+        "sources/1/7.tmp",
+        "sources/1/compact",
+        "sources/1/1.compact.bak",
+        "sources/state",
+        "sources/1/rocks/000012.sst",
+    ],
+)
+def test_whatever_else_is_refused_by_its_name(checkpoint: SparkCheckpoint, tmp_path: Path, foreign: str) -> None:
+    if foreign == "sources/1/0/0.json":
+        (checkpoint.directory / "sources" / "1" / "0").unlink()
+    add(checkpoint.directory, {foreign: "{}"})
+    named = "/".join(foreign.split("/")[:3])
+    with pytest.raises(sj.RecoveryError, match=rf"a source keeps {named}.*numbered files.*Nothing was decided"):
+        capture(checkpoint, tmp_path)
+    assert not list((tmp_path / "snapshots").rglob("p-*"))
+
+
+def test_the_first_epoch_refuses_it_before_anything_is_decided(spark: SparkSession, tmp_path: Path) -> None:
+    """The file stands for what a source would have written while Spark planned the batch."""
+    feed = Feed(tmp_path / "in")
+    feed.add(*rows([0, 5, 100], p="a", k="x", v=1))
+    stream = sj.stream(feed.read(spark)).withWatermark("ts", "10 seconds")
+    result = stream.groupBy(sj.window("ts", "20 seconds"), "k").agg(J.count().alias("n"))
+
+    def keep(step: Step, _: int) -> None:
+        if step is Step.BEGIN:
+            for run in (tmp_path / "ck" / "spark").iterdir():
+                add(run, {"sources/0/_schema_log/0": "v1"})
+
+    writer = result.writeStream.format("files").option("path", tmp_path / "out").trigger(availableNow=True)
+    query = writer.option("checkpointLocation", tmp_path / "ck").onEpochStep(keep).start()
+    with pytest.raises(sj.RecoveryError, match="a source keeps sources/0/_schema_log"):
+        query.awaitTermination()
+    with pytest.raises(sj.AnalysisError, match="no query of sparkjet has published"):
+        sj.read_files(str(tmp_path / "out"))
+    again = result.writeStream.format("files").option("path", tmp_path / "out").trigger(availableNow=True)
+    again.option("checkpointLocation", tmp_path / "ck").start().awaitTermination()
+    assert sj.read_files(str(tmp_path / "out")).count() == 1
