@@ -51,9 +51,9 @@ def files_of(place: Place) -> list[Path]:
 
 
 def left_behind(place: Place) -> list[str]:
-    """Boxes, all of which have been delivered, and temporary files of entries that were never made."""
+    """Boxes, all of which have been delivered, and what was hidden until it would be complete."""
     snapshots = place.home / "snapshots"
     # Beside them lie marks of what was delivered, which stay.
     boxes = [path for path in (snapshots / "outbox").glob("*/*") if path.is_dir()]
-    temporary = [path for top in (snapshots, place.out, place.late) for path in top.rglob(".*") if path.is_file()]
+    temporary = [path for top in (snapshots, place.out, place.late) for path in top.rglob(".*")]
     return sorted(str(path.relative_to(place.root)) for path in boxes + temporary)

@@ -17,6 +17,7 @@ from tests.faults.judging import left_behind
         "home/snapshots/outbox/results2/000001-000000004-0/part-0.parquet",
         "out/_sparkjet/query/results/manifest/.000000003.json.17-2f",
         "late/.part-0.parquet",
+        "home/snapshots/.sparkjet-probe-2f/part-0.parquet",
     ],
 )
 def test_what_is_left_behind_is_found(tmp_path: Path, path: str) -> None:
