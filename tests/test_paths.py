@@ -141,3 +141,10 @@ def test_a_put_whose_temporary_is_taken_for_a_leftover_is_done_over(
 def test_a_put_into_a_directory_that_is_gone_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="gone"):
         put_if_absent(tmp_path / "gone" / "slot", b"x")
+
+
+@pytest.mark.parametrize("name", ["nowhere/slot", "proc"])
+def test_a_put_where_no_file_can_be_created_ends(tmp_path: Path, name: str) -> None:
+    path = Path("/proc/slot") if name == "proc" else tmp_path / name
+    with pytest.raises(FileNotFoundError):
+        put_if_absent(path, b"decision")

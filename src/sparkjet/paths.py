@@ -117,7 +117,9 @@ def put_if_absent(path: Path, content: bytes) -> bool:
 
     ``link`` fails when the name is taken, and what it publishes is complete: no reader sees half a file.
     """
-    while True:
+    # A driver that starts removes temporaries: a crash may have left this one, as far as it can tell. Another start
+    # may do so again, but not for ever: a file system that loses files, or /proc, must not hang the query.
+    for attempt in range(_ATTEMPTS):
         temporary = path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}")
         try:
             write_durably(temporary, content, "xb")
@@ -125,8 +127,7 @@ def put_if_absent(path: Path, content: bytes) -> bool:
         except FileExistsError:
             return False
         except FileNotFoundError:
-            # A driver that starts removes temporaries: a crash may have left this one, as far as it can tell.
-            if not path.parent.is_dir():
+            if attempt == _ATTEMPTS - 1:
                 raise
         else:
             break
@@ -193,5 +194,6 @@ def _refuses_to_overwrite(directory: Path) -> bool:
         probe.unlink(missing_ok=True)
 
 
+_ATTEMPTS = 10
 _TEMPORARY = re.compile(r"\..+\.\d+-[0-9a-f]{8}")
 _PROBE = re.compile(r"\.{1,2}probe-[0-9a-f]{8}(\.\d+-[0-9a-f]{8})?$")
