@@ -48,7 +48,7 @@ class Fault:
 def every_kind(chance: random.Random) -> list[Fault]:
     """One fault of each kind."""
     victim = chance.choice(list(Victim))
-    spare = chance.choice((0, 0, 1, 2, 4, 8, 16))
+    spare = chance.choice((0, 0, 0, 0, 1, 2, 4))
     delay = chance.uniform(0, 8)
     hours = chance.uniform(-MOST_HOURS, MOST_HOURS)
     return [
