@@ -169,11 +169,8 @@ def check_put_if_absent(directory: Path, option: str, *, create: bool = True) ->
         # More than once: another driver that starts may take a probe for one that a crash has left.
         refuses = any(_refuses_to_overwrite(tried) for _ in range(3))
     except OSError as error:
-        full = error.errno in {errno.ENOSPC, errno.EDQUOT}
-        way_out = (
-            "Free space there and start again; nothing has been changed."
-            if full
-            else "Use a directory that this user may write and whose file system has hard links."
+        way_out = _WAYS_OUT.get(
+            error.errno or 0, "Use a directory that this user may write and whose file system has hard links."
         )
         message = f'{option}: "{directory}" cannot hold decisions: {error.strerror or error}. {way_out}'
         raise AnalysisError(message) from error
@@ -195,5 +192,9 @@ def _refuses_to_overwrite(directory: Path) -> bool:
 
 
 _ATTEMPTS = 10
+_WAYS_OUT = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "Free space there and start again; nothing has been changed."),
+    errno.EROFS: "Make it writable and start again; nothing has been changed.",
+}
 _TEMPORARY = re.compile(r"\..+\.\d+-[0-9a-f]{8}")
 _PROBE = re.compile(r"\.{1,2}probe-[0-9a-f]{8}(\.\d+-[0-9a-f]{8})?$")

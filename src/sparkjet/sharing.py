@@ -15,6 +15,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from sparkjet.errors import AnalysisError
+from sparkjet.full_disk import full_disk
 from sparkjet.paths import WRITING, spark_uri
 from sparkjet.written import REMEDY, write
 
@@ -42,6 +43,7 @@ def check_shared(session: SparkSession, directories: Mapping[Path, str]) -> None
 
     Raises:
         AnalysisError: Naming directory and option, and the hosts that have another directory there.
+        StorageError: A disk is full or read-only.
     """
     if _LOCAL.fullmatch(str(session.sparkContext.master)):
         return
@@ -70,6 +72,9 @@ def _try(session: SparkSession, probe: Path, tasks: int, option: str) -> None:
         shutil.rmtree(probe)
     except (OSError, PySparkException, Py4JJavaError) as error:
         _sweep(session, probe, tasks)
+        full = full_disk(error, [probe.parent])
+        if full is not None:
+            raise full from error
         message = (
             f'"{probe.parent}" cannot be written by executors and driver alike: {_reason(error)} {REMEDY} {_OWNER}'
         )
