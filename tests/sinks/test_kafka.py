@@ -16,6 +16,7 @@ from sparkjet.options import Options
 from sparkjet.sinks.kafka.cluster import Cluster
 from sparkjet.sinks.kafka.settings import KafkaSettings
 from sparkjet.sinks.kafka.sink import KafkaSink
+from sparkjet.sinks.protocol import TransactionId
 from sparkjet.testing.sink_contract import QUERY, SinkContract, SinkUnderTest, transaction
 from tests.protocol.kafka.checks import committed, held_back
 
@@ -274,20 +275,23 @@ def test_ids_are_used_again_by_every_other_epoch(spark: SparkSession, kafka: Kaf
 
 
 def test_the_newest_record_is_committed_again_and_a_backup_is_noticed(spark: SparkSession, kafka: KafkaServer) -> None:
-    sink = sink_of(spark, kafka, topic=kafka.topic())
-    # Of other tests with the same query.
-    sink.roll_back_strays(QUERY, 1000, [])
+    # A query of its own: other tests have committed under later takeovers of the usual one.
+    query, sink = str(uuid.uuid4()), sink_of(spark, kafka, topic=kafka.topic())
+
+    def of(epoch: int, takeover: int = 1) -> TransactionId:
+        return TransactionId(query, "results", takeover, epoch, 0)
+
     handles: list[Any] = []
     rows = spark.createDataFrame([("a", "1")], RECORDS)
     for epoch in range(1, 5):
-        assert all(sink.published_after(transaction(epoch - 1, takeover=998), last) is None for last in handles[-1:])
-        handles.append(sink.prepare(rows, transaction(epoch, takeover=998)))
-        assert all(sink.published_after(transaction(epoch - 1, takeover=998), last) is None for last in handles[-2:-1])
+        assert all(sink.published_after(of(epoch - 1), last) is None for last in handles[-1:])
+        handles.append(sink.prepare(rows, of(epoch)))
+        assert all(sink.published_after(of(epoch - 1), last) is None for last in handles[-2:-1])
         sink.commit(handles[-1], lambda: None)
         sink.commit(handles[-1], lambda: None)
     for epoch in range(1, 4):
-        clause = sink.published_after(transaction(epoch, takeover=998), handles[epoch - 1])
+        clause = sink.published_after(of(epoch), handles[epoch - 1])
         assert clause is not None
         assert clause.startswith(f"Kafka has committed epoch {epoch + 1} or a later one")
-    assert sink.published_after(transaction(4, takeover=998), handles[3]) is None
-    assert "epoch 1 or a later one" in (sink.published_after(transaction(5, takeover=997), None) or "")
+    assert sink.published_after(of(4), handles[3]) is None
+    assert "epoch 1 or a later one" in (sink.published_after(of(5, takeover=0), None) or "")
