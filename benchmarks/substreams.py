@@ -35,7 +35,7 @@ def plan(session: SparkSession) -> Plan:
     stream = sj.stream(source.withColumn("key", F.col("value") % 1000)).withWatermark("ts", 0)
     result = stream.where("value % 2 = 0").groupBy(sj.window("ts", "1 minute", "1 second"), "key")
     stage = result.agg(J.count().alias("n"), J.sum("value").alias("total")).writeStream.stage
-    return plan_of([Output("results", stage, Rows.RESULTS, stage.shape(), lambda rows: rows, ConsoleSink())])
+    return plan_of([Output("results", stage, Rows.RESULTS, stage.shape(), lambda rows: rows, ConsoleSink(), "console")])
 
 
 def batch(session: SparkSession, substreams: int) -> DataFrame:

@@ -188,17 +188,17 @@ def test_what_expires_and_cannot_be_committed_at_once_is_tried_again_and_reporte
 
 
 @pytest.mark.parametrize(
-    ("sink", "made_by", "match"),
+    ("sink", "format_", "match"),
     [
         ("other", "Refusing", "this query has no output 'other'"),
-        ("results", "FilesSink", "output 'results' was a FilesSink and is a Refusing now"),
+        ("results", "files", "the format of output 'results' was 'files' and is 'Refusing' now"),
     ],
 )
-def test_a_decided_transaction_that_no_sink_can_commit_is_refused_by_name(sink: str, made_by: str, match: str) -> None:
+def test_a_decided_transaction_that_no_sink_can_commit_is_refused_by_name(sink: str, format_: str, match: str) -> None:
     results = Refusing()
     outputs = Outputs({"results": results}, ONCE)
     with pytest.raises(RecoveryError, match=match):
-        outputs.check_history(record_of(Prepared(sink, {"transaction": "x"}, made_by)))
+        outputs.check_history(record_of(Prepared(sink, {"transaction": "x"}, format_)))
     assert results.asked == []
 
 

@@ -67,7 +67,9 @@ class Launch:
 
     def _start(self) -> StreamingQuery:
         store = DirectoryStore(self.home / "snapshots")
-        log, outputs = RecordLog(store), Outputs({output.name: output.sink for output in self.plan.outputs})
+        sinks = {output.name: output.sink for output in self.plan.outputs}
+        formats = {output.name: output.format for output in self.plan.outputs}
+        log, outputs = RecordLog(store), Outputs(sinks, formats=formats)
         newest = log.newest()
         if newest is not None:
             # First: what expires must not wait for the user to correct whatever the checks complain about.

@@ -151,7 +151,7 @@ def _outputs(writers: Sequence[StreamWriter], late: Sequence[StreamWriter]) -> l
 
 def _late_files(stage: Stage, path: str, name: str) -> Output:
     sink = FilesSink(local_path(path, "lateRowsPath"), option="lateRowsPath")
-    return Output(name, stage, Rows.LATE, stage.late_shape(), lambda rows: rows, sink)
+    return Output(name, stage, Rows.LATE, stage.late_shape(), lambda rows: rows, sink, "files")
 
 
 def _names(kind: str, count: int) -> list[str]:

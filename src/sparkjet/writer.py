@@ -175,7 +175,8 @@ class StreamWriter:
             message = f'partitionBy: format("{self._format}") has no directories; use it with format("files").'
             raise AnalysisError(message)
         shape, sink = self._steps.source, self._sink(options)
-        output = Output(name, self.stage, self.rows, shape, self._finished, sink, self._early_period(options))
+        early = self._early_period(options)
+        output = Output(name, self.stage, self.rows, shape, self._finished, sink, self._format, early)
         if isinstance(sink, Keyed):
             check_stable(output.finished(shape), sink.keys)
         return output

@@ -115,7 +115,9 @@ class EngineRun:
         for number, (result, sink) in enumerate(zip(results, self.sinks, strict=True)):
             writer = result.writeStream
             outputs.append(
-                Output(f"out{number}", writer.stage, writer.rows, writer._steps.source, writer._finished, sink)
+                Output(
+                    f"out{number}", writer.stage, writer.rows, writer._steps.source, writer._finished, sink, "collected"
+                )
             )
         self.plan: Plan = plan_of(outputs)
         self._listener = listener

@@ -321,7 +321,7 @@ def test_outputs_may_be_others_after_an_orderly_stop_but_not_after_a_crash(spark
     feed.add(*rows([25], k="a", v=1))
     with pytest.raises(OSError, match="killed"):
         start(FleetingSink(tables[1]), die)
-    with pytest.raises(sj.RecoveryError, match="'results' was a FleetingSink and is a TableSink now"):
+    with pytest.raises(sj.RecoveryError, match="'results' was 'FleetingSink' and is 'TableSink' now"):
         start(TableSink(tables[0]))
     start(FleetingSink(tables[1]))
     start(TableSink(tables[0]))

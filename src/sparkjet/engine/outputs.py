@@ -47,10 +47,18 @@ class Outputs:
     A transaction enters ``unsettled`` with its decision and leaves it when its sink has confirmed the commit; while
     anything is unsettled no new transaction is opened, because a sink may reuse what the old one still needs, and
     because epochs are settled in their order. Every record names what is unsettled.
+
+    Args:
+        sinks: By name of the output.
+        retry: How often a commit is tried.
+        formats: What users call the sinks; their types where it is not given.
     """
 
-    def __init__(self, sinks: Mapping[str, Sink], retry: Retry | None = None) -> None:
+    def __init__(
+        self, sinks: Mapping[str, Sink], retry: Retry | None = None, formats: Mapping[str, str] | None = None
+    ) -> None:
         self.sinks = dict(sinks)
+        self._formats = {name: type(sink).__name__ for name, sink in sinks.items()} | dict(formats or {})
         self.unsettled: list[Prepared] = []
         self._retry = retry if retry is not None else Retry()
         self._settled_early: list[Prepared] = []
@@ -68,9 +76,8 @@ class Outputs:
             UnsettledError: If an earlier transaction could not be committed first.
         """
         self.settle(attempts=self._retry.patient_attempts)
-        sink = self.sinks[name]
-        handle = sink.prepare(rows, transaction)
-        return [] if handle is None else [Prepared(name, handle, type(sink).__name__)]
+        handle = self.sinks[name].prepare(rows, transaction)
+        return [] if handle is None else [Prepared(name, handle, self._formats[name])]
 
     def abort(self, transactions: Sequence[TransactionId]) -> None:
         """Undo what an epoch that failed before its decision has prepared: locks and readers would wait for it.
@@ -192,11 +199,12 @@ class Outputs:
 
     def _obstacle(self, prepared: Prepared) -> str | None:
         """Why none of the sinks can commit a transaction, None if one can."""
-        sink = self.sinks.get(prepared.sink)
-        if sink is None:
+        here = self._formats.get(prepared.sink)
+        if here is None:
             return f"this query has no output {prepared.sink!r}"
-        made_by, here = prepared.made_by, type(sink).__name__
-        return None if made_by in {"", here} else f"output {prepared.sink!r} was a {made_by} and is a {here} now"
+        if prepared.format in {"", here}:
+            return None
+        return f"the format of output {prepared.sink!r} was {prepared.format!r} and is {here!r} now"
 
     def _check_known(self, prepared: Prepared) -> None:
         obstacle = self._obstacle(prepared)

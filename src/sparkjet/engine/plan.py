@@ -43,6 +43,7 @@ class Output:
         shape: A DataFrame with the schema of these rows, for analysis only.
         finishing: The user's transformations of them.
         sink: Where they go.
+        format: What the user calls the sink.
         early_period: How often early rows come, in microseconds; 0 in update mode without a period (every epoch),
             None where only final rows are wanted.
     """
@@ -53,6 +54,7 @@ class Output:
     shape: DataFrame
     finishing: Callable[[DataFrame], DataFrame]
     sink: Sink
+    format: str
     early_period: int | None = None
 
     def check(self) -> None:

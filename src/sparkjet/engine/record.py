@@ -38,11 +38,11 @@ class SparkPosition(msgspec.Struct, frozen=True):
 
 
 class Prepared(msgspec.Struct, frozen=True):
-    """A prepared transaction: the sink that can commit it, what that sink needs for it, and the sink's type."""
+    """A prepared transaction: the output it belongs to, what its sink needs to commit it, and the sink's format."""
 
     sink: str
     handle: dict[str, Any]
-    made_by: str = ""
+    format: str = ""
 
 
 class Record(msgspec.Struct, frozen=True):
