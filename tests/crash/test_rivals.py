@@ -5,9 +5,11 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from sparkjet import FencedError, Step, SystemClock
+from sparkjet.snapshots import DirectoryStore
 from tests.crash.conftest import WHOLE
 from tests.crash.invariants import check, same_epochs
 from tests.crash.jobs import JOBS, Place
@@ -39,6 +41,17 @@ def test_a_running_query_is_told_that_it_was_taken_over(spark: SparkSession, hal
     with pytest.raises(FencedError, match="Another driver has taken over query"):
         running.awaitTermination(PATIENCE)
     check(half_done, SUMS, batches=WHOLE, closings=[WHOLE], swept=False)
+
+
+def test_a_query_without_input_is_told_that_it_was_taken_over(spark: SparkSession, done: Place) -> None:
+    """Neither an epoch nor a failure of Spark's, whose checkpoint is whole here, would let it notice."""
+    running = SUMS.writer(spark, done, until_end=False).start()
+    running.processAllAvailable()
+    store = DirectoryStore(done.home / "snapshots")
+    successor = msgspec.structs.replace(newest_record(done), run="another run")
+    assert store.put(store.slots()[-1] + 1, successor.encode())
+    with pytest.raises(FencedError, match="Another driver has taken over query"):
+        assert running.awaitTermination(PATIENCE)
 
 
 def test_a_driver_that_was_overtaken_while_it_started_is_told_so(spark: SparkSession, half_done: Place) -> None:

@@ -54,7 +54,7 @@ def look(broker: Broker) -> int:
 def test_what_is_complete_and_still_open_is_told(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "sparkjet"):
         assert look(broker) == 1
-    assert f"t-0 had not been told that '{OURS}' is CompleteCommit" in caplog.text
+    assert f"t-0 had not been told that '{OURS}' is CompleteCommit" in "\n".join(caplog.messages)
 
 
 @pytest.mark.parametrize(

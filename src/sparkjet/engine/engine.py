@@ -163,16 +163,21 @@ class Engine:
         """See how the last epoch has ended, and try again to commit what is decided.
 
         Raises:
+            FencedError: If another driver has taken over, which a query without input would not notice otherwise.
             UnsettledError: If the last try fails; the next start tries again.
         """
         self.join(wait=last)
         if last:
             self._parts.outputs.settle()
             self._record_settled()
-        elif self._ending is None and self._parts.outputs.unsettled:
-            self._parts.outputs.attempt()
-        elif self._ending is None and self._idle_for(self._now()) > IDLE:
-            self._record_settled()
+        elif self._ending is None:
+            fenced = self.fenced()
+            if fenced is not None:
+                raise fenced
+            if self._parts.outputs.unsettled:
+                self._parts.outputs.attempt()
+            elif self._idle_for(self._now()) > IDLE:
+                self._record_settled()
 
     def refuse(self, batch_id: int) -> None:
         """Take note that a batch was left to the next run, though Spark may write down that it is done."""
