@@ -23,7 +23,7 @@ from benchmarks.ratio import Ratio
 from benchmarks.studies import main
 from benchmarks.work import Goal
 from sparkjet.options import Options
-from sparkjet.sinks.kafka.settings import KafkaSettings
+from sparkjet.sinks.kafka.producer_settings import KafkaSettings
 from sparkjet.sinks.kafka.sink import KafkaSink
 from tests.servers.kafka import KafkaServer
 

@@ -20,8 +20,8 @@ from benchmarks.ratio import Ratio
 from benchmarks.studies import main
 from benchmarks.work import Goal
 from sparkjet import functions as J
-from sparkjet.aggregate import Inputs
-from sparkjet.engine.parts import configure
+from sparkjet.aggregates.operation import Inputs
+from sparkjet.engine.context import configure
 from sparkjet.time import MIN
 from sparkjet.windows import Accumulators, Segment, SegmentStatistics, SessionWindows
 

@@ -16,11 +16,11 @@ from pyspark.sql import functions as F
 import sparkjet as sj
 from benchmarks.local import local_session
 from sparkjet import functions as J
-from sparkjet.columns import KEPT, ONLY_SUBSTREAM, SUBSTREAM, TIME
-from sparkjet.engine.aggregation import InputBatch, aggregate
-from sparkjet.engine.parts import configure
-from sparkjet.engine.plan import Output, Plan, Rows, plan_of
-from sparkjet.engine.stage import Seen
+from sparkjet.catalyst.columns import KEPT, ONLY_SUBSTREAM, SUBSTREAM, TIME
+from sparkjet.engine.context import configure
+from sparkjet.engine.partial_aggregation import InputBatch, aggregate
+from sparkjet.plan.plan import Output, Plan, Rows, plan_of
+from sparkjet.plan.windowed_aggregation import Seen
 from sparkjet.sinks.console import ConsoleSink
 from sparkjet.windows.segments import release
 

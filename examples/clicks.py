@@ -37,7 +37,7 @@ except ModuleNotFoundError as missing:
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from sparkjet.writer import StreamWriter
+    from sparkjet.api.writer import StreamWriter
 
 TOPIC, TABLE, LOG = "clicks", "visits", "spark.log"
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-    from sparkjet.writer import StreamWriter
+    from sparkjet.api.writer import StreamWriter
 
 LAG = timedelta(minutes=30)
 """How far a flight may be out of order: delays above it may come too late."""

@@ -17,7 +17,7 @@ from benchmarks.peers.micro_batches import Dialect, results, run_epochs
 from benchmarks.report import Results, emit
 from benchmarks.work import Work
 from sparkjet import functions as J
-from sparkjet.stream import Stream
+from sparkjet.api.stream import Stream
 
 
 def dialect(work: Work) -> Dialect:

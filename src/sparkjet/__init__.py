@@ -1,8 +1,12 @@
 """Stream-processing semantics of Hazelcast Jet for PySpark Structured Streaming."""
 
-from sparkjet.aggregate import Aggregate, AggregateOperation
+from sparkjet.aggregates.operation import Aggregate, AggregateOperation
+from sparkjet.aggregates.python_aggregate import python_aggregate
+from sparkjet.api.query import StreamingQuery
+from sparkjet.api.start import start
+from sparkjet.api.stream import Stream, stream
 from sparkjet.clock import Clock, ManualClock, SystemClock
-from sparkjet.engine.steps import Step
+from sparkjet.engine.phases import Step
 from sparkjet.errors import (
     AnalysisError,
     FencedError,
@@ -14,12 +18,8 @@ from sparkjet.errors import (
     StorageError,
     UnsettledError,
 )
-from sparkjet.python_aggregates import python_aggregate
-from sparkjet.query import StreamingQuery
-from sparkjet.reading import read_files
+from sparkjet.sinks.read_files import read_files
 from sparkjet.sources import register_sources
-from sparkjet.starting import start
-from sparkjet.stream import Stream, stream
 from sparkjet.time import (
     PolicySettings,
     Throttle,

@@ -10,15 +10,15 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sparkjet.engine.log import RecordLog
 from sparkjet.errors import AnalysisError, RecoveryError, SparkjetError
-from sparkjet.paths import local_path
 from sparkjet.sinks.naming import Found, prefix_of
 from sparkjet.snapshots import DirectoryStore
+from sparkjet.snapshots.record_log import RecordLog
+from sparkjet.storage.paths import local_path
 
 if TYPE_CHECKING:
-    from sparkjet.engine.record import Record
     from sparkjet.sinks.kafka.access import Access
+    from sparkjet.snapshots.record import Record
 
 DECIDED, STRAY, OPEN, UNKNOWN = "decided", "stray", "open", "unknown"
 MEANINGS = {

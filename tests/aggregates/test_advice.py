@@ -11,16 +11,16 @@ import pytest
 from pyspark.sql import Column, Window
 from pyspark.sql import functions as F
 
-from sparkjet import advice
 from sparkjet import functions as J
-from sparkjet.aggregate import NotAnAggregateError, as_aggregate
+from sparkjet.aggregates import advice
+from sparkjet.aggregates.operation import NotAnAggregateError, as_aggregate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyspark.sql import SparkSession
 
-    from sparkjet.aggregate import Aggregate
+    from sparkjet.aggregates.operation import Aggregate
 
 
 def answered(column: Column) -> str:

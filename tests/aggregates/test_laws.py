@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from sparkjet import functions as J
-from sparkjet.aggregate import Accumulator, AggregateOperation, Inputs
+from sparkjet.aggregates.operation import Accumulator, AggregateOperation, Inputs
 from sparkjet.errors import AnalysisError
 from sparkjet.testing.laws import check_aggregate
 

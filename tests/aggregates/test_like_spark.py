@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from sparkjet import functions as J
-from sparkjet.aggregate import Aggregate, Inputs
+from sparkjet.aggregates.operation import Aggregate, Inputs
 from sparkjet.testing.laws import check_aggregate
 from tests.aggregates import samples
 from tests.aggregates.samples import NUMBERS, order, percentile, same

@@ -10,7 +10,7 @@ from pyspark.errors import SparkRuntimeException
 from pyspark.sql import functions as F
 
 from sparkjet import functions as J
-from sparkjet.aggregate import Accumulator, Aggregate, AggregateOperation, Inputs
+from sparkjet.aggregates.operation import Accumulator, Aggregate, AggregateOperation, Inputs
 from sparkjet.testing.laws import check_aggregate
 
 if TYPE_CHECKING:

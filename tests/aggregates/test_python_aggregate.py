@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 import sparkjet as sj
 from sparkjet import functions as J
-from sparkjet.aggregate import Aggregate, AggregateOperation, Inputs
+from sparkjet.aggregates.operation import Aggregate, AggregateOperation, Inputs
 from sparkjet.errors import AnalysisError
 from sparkjet.testing import check_aggregate
 from sparkjet.time import WindowGrid
@@ -292,7 +292,7 @@ except sj.AnalysisError as error:
 def test_workers_need_no_sparkjet(samples: DataFrame, tmp_path: Path) -> None:
     from pyspark import cloudpickle
 
-    from sparkjet.python_parts import PythonParts
+    from sparkjet.aggregates.python_worker import PythonParts
 
     total().resolve(Inputs(samples, F.col("time")))
     import pyarrow as pa

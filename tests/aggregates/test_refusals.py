@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from sparkjet import functions as J
-from sparkjet.aggregate import Aggregate, AggregateOperation, Inputs, NotAnAggregateError, as_aggregate
+from sparkjet.aggregates.operation import Aggregate, AggregateOperation, Inputs, NotAnAggregateError, as_aggregate
 from sparkjet.errors import AnalysisError
 
 if TYPE_CHECKING:

@@ -8,13 +8,13 @@ import pytest
 from pyspark.sql import functions as F
 
 from sparkjet import functions as J
-from sparkjet.aggregate import Inputs
+from sparkjet.aggregates.operation import Inputs
 from sparkjet.testing.laws import check_aggregate
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from sparkjet.aggregate import Aggregate
+    from sparkjet.aggregates.operation import Aggregate
 
 ROWS = 100_000
 

@@ -9,12 +9,12 @@ import pytest
 from pyspark.sql import functions as F
 
 from sparkjet import functions as J
-from sparkjet.aggregate import Inputs
+from sparkjet.aggregates.operation import Inputs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from sparkjet.aggregate import Accumulator, Aggregate
+    from sparkjet.aggregates.operation import Accumulator, Aggregate
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pytest
 
-from sparkjet.engine.log import RecordLog
 from sparkjet.snapshots import DirectoryStore
+from sparkjet.snapshots.record_log import RecordLog
 from tests.feed import Feed, rows
 
 if TYPE_CHECKING:

@@ -29,9 +29,9 @@ from tests.feed import Feed
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from sparkjet.grouping import WindowedStream
+    from sparkjet.api.grouped import WindowedStream
+    from sparkjet.api.writer import StreamWriter
     from sparkjet.sinks.protocol import Sink
-    from sparkjet.writer import StreamWriter
 
 PLACES = ("shared", "one", "both")
 """Directories below the root: that of all, and those that one or both executors have another directory for."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from sparkjet.testing.conformance import Case, read_cases
+from tests.conformance import Case, read_cases
 
 CASES = read_cases((Path(__file__).parent / "cases.md").read_text(encoding="utf-8"))
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-from sparkjet.testing.conformance.verdicts import NotationError
-from sparkjet.testing.conformance.window_rows import WindowRow
-from sparkjet.testing.conformance.window_setups import Aggregate
-from sparkjet.testing.conformance.windows import Event
 from sparkjet.time import MIN, WindowGrid
+from tests.conformance.verdicts import NotationError
+from tests.conformance.window_rows import WindowRow
+from tests.conformance.window_setups import Aggregate
+from tests.conformance.windows import Event
 
 
 class ModelWindows:

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from sparkjet.testing.conformance import read_cases
-from sparkjet.testing.conformance.verdicts import NotationError
+from tests.conformance import read_cases
+from tests.conformance.verdicts import NotationError
 
 TEXT = r"""
 # Title

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from sparkjet.testing.conformance.__main__ import main
+from tests.conformance.__main__ import main
 
+ROOT = Path(__file__).parents[2]
 GOOD = "## FR. x\n| id | setup | input | expected |\n|---|---|---|---|\n| F1 | frame 4 | | 0->(0,4) |\n"
 BAD = "## COA. x\n| C1 | 2 inputs | poll -> 7 |\n"
 SKIP = "## SES. x\n| N1 | restarts (prose) | two watermarks | the lower one |\n"
@@ -61,11 +62,11 @@ def test_an_empty_file_has_nothing_to_fail(tmp_path: Path, capsys: pytest.Captur
 
 @pytest.mark.parametrize(("text", "status"), [(GOOD, 0), (BAD, 1)])
 def test_the_command_line(tmp_path: Path, text: str, status: int) -> None:
-    command = [sys.executable, "-m", "sparkjet.testing.conformance", written(tmp_path, "cases.md", text)]
-    source = str(Path(__file__).parents[2] / "src")
+    command = [sys.executable, "-m", "tests.conformance", written(tmp_path, "cases.md", text)]
+    source = str(ROOT / "src")
     # No Java to be found: these cases must not start Spark.
     environment = {**os.environ, "PYTHONPATH": source, "JAVA_HOME": str(tmp_path)}
-    ran = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=ROOT)
     assert (ran.returncode, ran.stderr) == (status, "")
     assert ran.stdout.splitlines()[-1] == f"{1 - status} passed, {status} failed, 0 skipped"
 

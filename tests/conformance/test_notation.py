@@ -4,9 +4,9 @@ from fractions import Fraction
 
 import pytest
 
-from sparkjet.testing.conformance.notation import call, integer, show, split, tokens, value
-from sparkjet.testing.conformance.verdicts import NotationError
 from sparkjet.time import MAX, MIN
+from tests.conformance.notation import call, integer, show, split, tokens, value
+from tests.conformance.verdicts import NotationError
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from sparkjet.testing.conformance import GROUPS, Case, Outcome, Verdict, read_cases, run_case, run_cases
-from sparkjet.testing.conformance.verdicts import summary
+from tests.conformance import GROUPS, Case, Outcome, Verdict, read_cases, run_case, run_cases
 from tests.conformance.corruption import CASES, corruptions
 from tests.conformance.model import ModelDrivers
+from tests.conformance.verdicts import summary
 
 KNOWN = [case for case in CASES if case.group in GROUPS]
 READ = {"FR": [3], "SW": [2, 3], "SES": [2, 3], "E2E": [2, 3], "MAP": [2], "COA": [2], "POL": []}

@@ -2,9 +2,6 @@ from __future__ import annotations
 
 import pytest
 
-from sparkjet.testing.conformance.settings import history, policy, setting_call, throttle
-from sparkjet.testing.conformance.trackers import tracker_setup
-from sparkjet.testing.conformance.verdicts import NotationError
 from sparkjet.time import (
     EmitByFrame,
     EmitByMinStep,
@@ -17,6 +14,9 @@ from sparkjet.time import (
     PolicySettings,
     Throttle,
 )
+from tests.conformance.settings import history, policy, setting_call, throttle
+from tests.conformance.trackers import tracker_setup
+from tests.conformance.verdicts import NotationError
 
 
 @pytest.mark.parametrize(

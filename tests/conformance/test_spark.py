@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sparkjet.testing.conformance import Case, Outcome, read_cases, run_case, run_cases
-from sparkjet.testing.conformance.spark import SparkWindowDrivers
-from sparkjet.testing.conformance.window_rows import WindowRow
-from sparkjet.testing.conformance.window_setups import Aggregate
-from sparkjet.testing.conformance.windows import Event, WindowDriver
 from sparkjet.time import WindowGrid
+from tests.conformance import Case, Outcome, read_cases, run_case, run_cases
 from tests.conformance.corruption import CASES, corruptions
+from tests.conformance.spark import SparkWindowDrivers
+from tests.conformance.window_rows import WindowRow
+from tests.conformance.window_setups import Aggregate
+from tests.conformance.windows import Event, WindowDriver
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

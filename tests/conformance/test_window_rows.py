@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from sparkjet.testing.conformance.verdicts import MismatchError, NotationError
-from sparkjet.testing.conformance.window_rows import read_outputs
+from tests.conformance.verdicts import MismatchError, NotationError
+from tests.conformance.window_rows import read_outputs
 
 
 def judge(expected: str, actual: str) -> None:

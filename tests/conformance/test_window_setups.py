@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from sparkjet.testing.conformance.verdicts import NotationError
-from sparkjet.testing.conformance.window_setups import Aggregate, window_grid, window_setup
 from sparkjet.time import WindowGrid
+from tests.conformance.verdicts import NotationError
+from tests.conformance.window_setups import Aggregate, window_grid, window_setup
 
 
 @pytest.mark.parametrize(

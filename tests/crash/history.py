@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from sparkjet.engine.record import Record
+from sparkjet.snapshots.record import Record
 
 if TYPE_CHECKING:
-    from sparkjet.engine.record import SparkPosition
+    from sparkjet.snapshots.record import SparkPosition
     from tests.crash.jobs import Place
 
 Offsets = Mapping[tuple[str, int], int]

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from sparkjet import Stream, StreamingQuery
-    from sparkjet.aggregate import Aggregate
-    from sparkjet.engine.steps import StepListener
-    from sparkjet.grouping import WindowedStream
+    from sparkjet.aggregates.operation import Aggregate
+    from sparkjet.api.grouped import WindowedStream
+    from sparkjet.api.writer import StreamWriter
+    from sparkjet.engine.phases import StepListener
     from sparkjet.windows import Window
-    from sparkjet.writer import StreamWriter
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ import json
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sparkjet.grouping import WindowedStream
-    from sparkjet.writer import StreamWriter
+    from sparkjet.api.grouped import WindowedStream
+    from sparkjet.api.writer import StreamWriter
     from tests.crash.jobs import Place
     from tests.crash.replay import Rules
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import duckdb
 
-from sparkjet.engine.log import RecordLog
-from sparkjet.engine.record import Record
 from sparkjet.sinks.manifest import HIDDEN, Manifest
 from sparkjet.snapshots import DirectoryStore
+from sparkjet.snapshots.record import Record
+from sparkjet.snapshots.record_log import RecordLog
 from tests.crash.feeds import Event, read_events
 from tests.crash.jobs import Place
 from tests.crash.replay import RESULTS, Row, Rules

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-from sparkjet.engine.record import Record, SparkPosition
+from sparkjet.snapshots.record import Record, SparkPosition
 from tests.crash import history
 from tests.crash.delivered import check_table, check_topic
 from tests.crash.jobs import Place

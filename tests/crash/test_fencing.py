@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sparkjet import Step
-from sparkjet.engine.log import KEPT
+from sparkjet.snapshots.record_log import KEPT
 from tests.crash.drivers import Driver, Query
 from tests.crash.feeds import write_skewed
 from tests.crash.invariants import check

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from sparkjet import FencedError
-from sparkjet.engine.log import KEPT, RecordLog
-from sparkjet.engine.record import Record
 from sparkjet.snapshots import DirectoryStore
+from sparkjet.snapshots.record import Record
+from sparkjet.snapshots.record_log import KEPT, RecordLog
 
 
 def record(epoch: int, takeover: int) -> Record:

@@ -10,23 +10,23 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 import sparkjet as sj
-from sparkjet.columns import SUBSTREAM, TIME
-from sparkjet.engine.log import RecordLog
-from sparkjet.engine.outputs import Outputs
-from sparkjet.engine.parts import Parts, configure
-from sparkjet.engine.plan import Output, plan_of
+from sparkjet.catalyst.columns import SUBSTREAM, TIME
+from sparkjet.engine.committer import Outputs
+from sparkjet.engine.context import Parts, configure
 from sparkjet.engine.recovery import recover
+from sparkjet.plan.plan import Output, plan_of
 from sparkjet.sinks.protocol import Guarantee
 from sparkjet.snapshots import DirectoryStore
+from sparkjet.snapshots.record_log import RecordLog
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+    from sparkjet.api.grouped import LateStream, WindowedStream
     from sparkjet.engine.engine import Engine
-    from sparkjet.engine.plan import Plan
-    from sparkjet.engine.steps import Step
-    from sparkjet.grouping import LateStream, WindowedStream
+    from sparkjet.engine.phases import Step
+    from sparkjet.plan.plan import Plan
     from sparkjet.sinks.protocol import Handle, TransactionId
 
 PARTITIONS = 2

@@ -20,7 +20,7 @@ from tests.engine.run import EngineRun, Event, source
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from sparkjet.grouping import WindowedStream
+    from sparkjet.api.grouped import WindowedStream
 
 AFTER_THE_BATCH = pytest.mark.parametrize(
     ("guarantee", "step"),

@@ -13,7 +13,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 
 import sparkjet as sj
 from sparkjet.engine.caught_up import announced, caught_up
-from sparkjet.engine.inputs import Input, Watermark
+from sparkjet.plan.inputs import Input, Watermark
 from sparkjet.time import limiting_lag
 from tests.feed import START
 

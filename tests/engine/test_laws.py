@@ -21,7 +21,7 @@ from tests.windows import model, session_model
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from sparkjet.grouping import WindowedStream
+    from sparkjet.api.grouped import WindowedStream
 
 Rows = list[model.Row]
 SUM: model.Fold = lambda events: sum(event.value for event in events)  # noqa: E731 - a fold, named once

@@ -9,8 +9,8 @@ import pytest
 
 import sparkjet as sj
 from sparkjet import functions as J
+from sparkjet.engine.phases import Step
 from sparkjet.engine.spark_checkpoint import SparkCheckpoint
-from sparkjet.engine.steps import Step
 from sparkjet.snapshots import DirectoryStore
 from tests.feed import Feed, rows
 

@@ -13,9 +13,9 @@ import sparkjet as sj
 from sparkjet import Step
 from sparkjet import functions as J
 from sparkjet.engine.engine import IDLE, LOST_STATE
-from sparkjet.engine.log import RecordLog
 from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
 from sparkjet.snapshots import DirectoryStore
+from sparkjet.snapshots.record_log import RecordLog
 from tests.engine.run import Collected, EngineRun, Event, source
 from tests.feed import Feed, rows
 

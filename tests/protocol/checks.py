@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sparkjet.engine.log import RecordLog
 from sparkjet.sinks.postgres.target import MARKERS
 from sparkjet.snapshots import DirectoryStore
+from sparkjet.snapshots.record_log import RecordLog
 from tests.protocol.driver import PATIENT, Orders
 from tests.protocol.processes import Process
 

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from sparkjet.engine.log import RecordLog
-from sparkjet.engine.outputs import Outputs, Retry
-from sparkjet.engine.record import Record
+from sparkjet.engine.committer import Outputs, Retry
 from sparkjet.errors import SparkjetError
 from sparkjet.sinks.postgres.copying import CopyError
 from sparkjet.sinks.postgres.target import Target
 from sparkjet.sinks.postgres.transactions import PostgresTransactions, outbox_handle
 from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
 from sparkjet.snapshots import DirectoryStore
+from sparkjet.snapshots.record import Record
+from sparkjet.snapshots.record_log import RecordLog
 
 if TYPE_CHECKING:
     pass

@@ -12,8 +12,8 @@ import psycopg
 import pytest
 
 from sparkjet.cli import main
-from sparkjet.engine.log import RecordLog
 from sparkjet.snapshots import DirectoryStore
+from sparkjet.snapshots.record_log import RecordLog
 from tests.protocol.checks import check, finish
 from tests.protocol.driver import POINTS, Orders
 from tests.protocol.processes import Process

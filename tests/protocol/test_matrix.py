@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sparkjet.engine.log import RecordLog
-from sparkjet.engine.outputs import Retry
+from sparkjet.engine.committer import Retry
 from sparkjet.snapshots import DirectoryStore
+from sparkjet.snapshots.record_log import RecordLog
 from tests.protocol.checks import check, finish
 from tests.protocol.driver import GIVES_UP, POINTS, Orders
 from tests.protocol.processes import Process

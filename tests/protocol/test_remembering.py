@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
-from sparkjet.engine.log import RecordLog
 from sparkjet.sinks.postgres.remembering import published_after
 from sparkjet.sinks.postgres.target import MARKERS
 from sparkjet.sinks.postgres.transactions import PostgresTransactions
 from sparkjet.sinks.protocol import Handle, TransactionId
 from sparkjet.snapshots import DirectoryStore
+from sparkjet.snapshots.record_log import RecordLog
 from tests.protocol.checks import check, finish
 from tests.protocol.driver import TARGET, Orders
 

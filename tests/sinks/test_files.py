@@ -10,9 +10,9 @@ import pytest
 
 from sparkjet.clock import ManualClock
 from sparkjet.errors import AnalysisError, LostTransactionError
-from sparkjet.reading import read_files
 from sparkjet.sinks.files import FilesSink
 from sparkjet.sinks.manifest import Manifest
+from sparkjet.sinks.read_files import read_files
 from sparkjet.testing.sink_contract import QUERY, SCHEMA, SinkContract, SinkUnderTest, transaction
 
 if TYPE_CHECKING:

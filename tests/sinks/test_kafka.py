@@ -14,7 +14,7 @@ import pytest
 from sparkjet.errors import AnalysisError, SinkError
 from sparkjet.options import Options
 from sparkjet.sinks.kafka.cluster import Cluster
-from sparkjet.sinks.kafka.settings import KafkaSettings
+from sparkjet.sinks.kafka.producer_settings import KafkaSettings
 from sparkjet.sinks.kafka.sink import KafkaSink
 from sparkjet.sinks.protocol import TransactionId
 from sparkjet.testing.sink_contract import QUERY, SinkContract, SinkUnderTest, transaction

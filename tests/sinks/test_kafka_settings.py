@@ -9,8 +9,8 @@ import pytest
 
 from sparkjet.errors import AnalysisError
 from sparkjet.options import Options
+from sparkjet.sinks.kafka.producer_settings import KafkaSettings
 from sparkjet.sinks.kafka.requests import Node
-from sparkjet.sinks.kafka.settings import KafkaSettings
 from sparkjet.sinks.protocol import Guarantee
 
 SECRET = "never-shown"

@@ -15,7 +15,7 @@ from sparkjet.options import Options
 from sparkjet.sinks.kafka import sink
 from sparkjet.sinks.kafka.access import Access
 from sparkjet.sinks.kafka.pool import Answer
-from sparkjet.sinks.kafka.settings import KafkaSettings
+from sparkjet.sinks.kafka.producer_settings import KafkaSettings
 from sparkjet.sinks.kafka.sink import KafkaSink
 from sparkjet.sinks.protocol import TransactionId
 from tests.sinks.brokers import (

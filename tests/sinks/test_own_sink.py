@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from sparkjet.writer import StreamWriter
+    from sparkjet.api.writer import StreamWriter
 
 
 @dataclass

@@ -17,8 +17,8 @@ from tests.feed import Feed, rows
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from sparkjet.grouping import WindowedStream
-    from sparkjet.stream import Stream
+    from sparkjet.api.grouped import WindowedStream
+    from sparkjet.api.stream import Stream
 
 UNSTABLE: dict[str, tuple[str, Callable[[Stream], WindowedStream]]] = {
     "of the result": ("id", lambda stream: counted(stream).withColumn("id", F.expr("uuid()"))),

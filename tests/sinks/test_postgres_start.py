@@ -20,8 +20,8 @@ from tests.feed import Feed, rows
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from sparkjet.aggregate import Aggregate
-    from sparkjet.grouping import WindowedStream
+    from sparkjet.aggregates.operation import Aggregate
+    from sparkjet.api.grouped import WindowedStream
 
 
 @pytest.fixture

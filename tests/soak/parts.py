@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
-from sparkjet.engine.record import Record
+from sparkjet.snapshots.record import Record
 from tests.crash.delivered import check_table, check_topic
 from tests.crash.drivers import Query
 from tests.crash.feeds import skewed_feed, write_skewed

@@ -11,8 +11,8 @@ import pytest
 from confluent_kafka import TopicPartition
 
 import sparkjet as sj
+from sparkjet.sources.kafka.consumer_settings import KafkaSourceSettings
 from sparkjet.sources.kafka.frontier import Frontier
-from sparkjet.sources.kafka.settings import KafkaSourceSettings
 from tests.sources.feed import EVERYTHING, between, read, reader, send, values
 
 if TYPE_CHECKING:

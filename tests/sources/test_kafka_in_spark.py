@@ -15,7 +15,7 @@ from tests.sources.feed import options, send, transaction
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from sparkjet.query import StreamingQuery
+    from sparkjet.api.query import StreamingQuery
     from tests.servers.kafka import KafkaServer
 
 T0 = 1_700_000_040_000

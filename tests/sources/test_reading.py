@@ -11,9 +11,9 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 import sparkjet as sj
+from sparkjet.sources.kafka.consumer_settings import KafkaSourceSettings
 from sparkjet.sources.kafka.consumers import KeptConsumer
 from sparkjet.sources.kafka.reading import Range, Reading
-from sparkjet.sources.kafka.settings import KafkaSourceSettings
 
 BOTH = pytest.mark.parametrize("strict", ["true", "false"])
 AWAY = KafkaError(KafkaError._TRANSPORT, "Connection refused")

@@ -7,8 +7,8 @@ import pickle
 import pytest
 
 import sparkjet as sj
-from sparkjet.librdkafka import redacted
-from sparkjet.sources.kafka.settings import KafkaSourceSettings
+from sparkjet.connect.kafka_properties import redacted
+from sparkjet.sources.kafka.consumer_settings import KafkaSourceSettings
 
 SASL = {"kafka.security.protocol": "SASL_PLAINTEXT", "kafka.sasl.username": "me", "kafka.sasl.password": "hunter2"}
 

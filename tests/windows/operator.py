@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import msgspec
 from pyspark.sql import functions as F
 
-from sparkjet.aggregate import Aggregate, Inputs
-from sparkjet.engine.aggregation import Aggregation
-from sparkjet.engine.record import WindowState
-from sparkjet.engine.stage_state import StageState
+from sparkjet.aggregates.operation import Aggregate, Inputs
+from sparkjet.engine.aggregation_state import StageState
+from sparkjet.engine.partial_aggregation import Aggregation
 from sparkjet.snapshots import DirectoryStore
+from sparkjet.snapshots.record import WindowState
 from sparkjet.time import MIN, WindowGrid
 from sparkjet.windows import Accumulators, SegmentStatistics, SlidingWindows
 from tests.windows.model import Batch, Row

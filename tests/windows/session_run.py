@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from sparkjet.aggregate import Aggregate, Inputs
+from sparkjet.aggregates.operation import Aggregate, Inputs
 from sparkjet.time import MIN
 from sparkjet.windows import Accumulators, Segment, SegmentStatistics, SessionWindows
 from sparkjet.windows.segments import release

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pyspark.sql import functions as F
 
 from sparkjet import functions as J
-from sparkjet.aggregate import Aggregate, Inputs
+from sparkjet.aggregates.operation import Aggregate, Inputs
 from sparkjet.time import MAX, MIN
 from sparkjet.windows import Accumulators, Segment, SegmentStatistics, SessionWindows
 from tests.laws import law

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pyspark.sql import functions as F
 
 from sparkjet import functions as J
-from sparkjet.aggregate import Aggregate
+from sparkjet.aggregates.operation import Aggregate
 from sparkjet.time import WindowGrid
 from tests.laws import law
 from tests.windows.model import Batch, Event, Fold, Row, naive

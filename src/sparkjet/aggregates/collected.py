@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, LongType, StructField, StructType
 
-from sparkjet.aggregate import Aggregate, AggregateOperation, label
+from sparkjet.aggregates.operation import Aggregate, AggregateOperation, label
 from sparkjet.aggregates.values import column_of, orderable_type, whole_number
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-    from sparkjet.aggregate import ColumnOrName, Inputs
+    from sparkjet.aggregates.operation import ColumnOrName, Inputs
 
 _MOST_VALUES = 100_000
 """Largest n of Spark's max_by with k, which keeps the values."""

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegralType
 
-from sparkjet.aggregate import Aggregate, AggregateOperation, label
+from sparkjet.aggregates.operation import Aggregate, AggregateOperation, label
 from sparkjet.aggregates.values import column_of, orderable_type, whole_number
 from sparkjet.errors import AnalysisError
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-    from sparkjet.aggregate import Accumulator, ColumnOrName, Inputs
+    from sparkjet.aggregates.operation import Accumulator, ColumnOrName, Inputs
 
 _DEFAULT_LG, _LEAST_LG, _MOST_LG = 12, 4, 21
 _ERROR_OF_ONE = 1.04

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, LongType, StructField, StructType
 
-from sparkjet.aggregate import Aggregate, AggregateOperation, label
+from sparkjet.aggregates.operation import Aggregate, AggregateOperation, label
 from sparkjet.aggregates.values import column_of, null_of, orderable_type
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-    from sparkjet.aggregate import Accumulator, ColumnOrName, Inputs
+    from sparkjet.aggregates.operation import Accumulator, ColumnOrName, Inputs
 
 
 def min(col: ColumnOrName) -> Aggregate:  # noqa: A001 - Spark's name

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql.types import TimestampType
 
-from sparkjet.aggregate import Aggregate, AggregateOperation, label
+from sparkjet.aggregates.operation import Aggregate, AggregateOperation, label
 from sparkjet.aggregates.values import column_of, number
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-    from sparkjet.aggregate import Accumulator, ColumnOrName, Inputs
+    from sparkjet.aggregates.operation import Accumulator, ColumnOrName, Inputs
 
 
 def var_pop(col: ColumnOrName) -> Aggregate:

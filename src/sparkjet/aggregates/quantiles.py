@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, DateType, IntegralType, NumericType, TimestampType
 
-from sparkjet.aggregate import Aggregate, AggregateOperation, label
+from sparkjet.aggregates.operation import Aggregate, AggregateOperation, label
 from sparkjet.aggregates.values import column_of, whole_number
 from sparkjet.errors import AnalysisError
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-    from sparkjet.aggregate import Accumulator, ColumnOrName, Inputs
+    from sparkjet.aggregates.operation import Accumulator, ColumnOrName, Inputs
 
 _ACCURACY_OF_K = 10
 _LEAST_K, _MOST_K = 8, 65535

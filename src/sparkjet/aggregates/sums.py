@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from sparkjet.aggregate import Aggregate, label
+from sparkjet.aggregates.operation import Aggregate, label
 from sparkjet.aggregates.totals import Total, summing, total_of
 from sparkjet.aggregates.values import column_of, number
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-    from sparkjet.aggregate import Accumulator, AggregateOperation, ColumnOrName, Inputs
+    from sparkjet.aggregates.operation import Accumulator, AggregateOperation, ColumnOrName, Inputs
 
 
 def count(col: ColumnOrName = "*") -> Aggregate:

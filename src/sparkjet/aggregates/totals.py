@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, DecimalType, FractionalType, LongType
 
-from sparkjet.aggregate import AggregateOperation
+from sparkjet.aggregates.operation import AggregateOperation
 from sparkjet.errors import AnalysisError
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-    from sparkjet.aggregate import Accumulator
+    from sparkjet.aggregates.operation import Accumulator
 
 _HALF = 32
 _LOW_MASK = (1 << _HALF) - 1

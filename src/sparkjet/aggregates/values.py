@@ -18,13 +18,13 @@ from pyspark.sql.types import (
     VariantType,
 )
 
-from sparkjet.aggregate import label
+from sparkjet.aggregates.operation import label
 from sparkjet.errors import AnalysisError
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-    from sparkjet.aggregate import ColumnOrName, Inputs
+    from sparkjet.aggregates.operation import ColumnOrName, Inputs
 
 
 def column_of(col: ColumnOrName) -> Column:

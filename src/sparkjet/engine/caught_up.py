@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sparkjet.engine.inputs import Input
+    from sparkjet.plan.inputs import Input
     from sparkjet.time import SubstreamProgress
 
 
@@ -24,7 +24,7 @@ def caught_up(
         sources: ``sources`` of Spark's progress.
         substreams: Full names.
 
-    >>> from sparkjet.engine.inputs import Input, Watermark
+    >>> from sparkjet.plan.inputs import Input, Watermark
     >>> from sparkjet.time import limiting_lag
     >>> one = Input("", Watermark("ts", limiting_lag(0)), sources=1)
     >>> progress = {"endOffset": {"clicks": {"0": 5, "1": 7}}, "latestOffset": {"clicks": {"0": 9, "1": 7}}}
@@ -53,7 +53,7 @@ def announced(inputs: Sequence[Input], offsets: Sequence[str]) -> Iterator[str]:
         inputs: The query's inputs, in the order of Spark's sources.
         offsets: The end offset of each source, as Spark wrote it.
 
-    >>> from sparkjet.engine.inputs import Input, Watermark
+    >>> from sparkjet.plan.inputs import Input, Watermark
     >>> from sparkjet.time import limiting_lag
     >>> one = Input("", Watermark("ts", limiting_lag(0), by=("topic", "partition"), partitions=True), sources=1)
     >>> list(announced([one], ['{"clicks": {"0": 5, "1": 0}}']))

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from sparkjet.engine.context import CaughtUp, Parts, Work, configure
 from sparkjet.engine.epoch import Epoch
-from sparkjet.engine.parts import CaughtUp, Parts, Work, configure
 from sparkjet.engine.spark_checkpoint import same_offsets
 from sparkjet.errors import RecoveryError
 from sparkjet.sinks.protocol import TransactionId
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
     from sparkjet.clock import SteadyClock
     from sparkjet.engine.progress import EpochProgress
-    from sparkjet.engine.record import Record
     from sparkjet.engine.spark_checkpoint import SparkCheckpoint
     from sparkjet.engine.state import QueryState
     from sparkjet.errors import FencedError
+    from sparkjet.snapshots.record import Record
 
 logger = logging.getLogger("sparkjet")
 

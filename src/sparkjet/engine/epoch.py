@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from sparkjet.engine.aggregation import InputBatch, aggregate
 from sparkjet.engine.caught_up import announced
-from sparkjet.engine.plan import Rows
+from sparkjet.engine.partial_aggregation import InputBatch, aggregate
+from sparkjet.engine.phases import Step
 from sparkjet.engine.progress import EpochProgress
 from sparkjet.engine.results import Results
-from sparkjet.engine.steps import Step
+from sparkjet.plan.plan import Rows
 from sparkjet.sinks.protocol import Guarantee, TransactionId
 from sparkjet.time import MIN
 
 if TYPE_CHECKING:
-    from sparkjet.engine.aggregation import Aggregation
-    from sparkjet.engine.parts import Parts, Work
-    from sparkjet.engine.record import Prepared, Record, SparkPosition
+    from sparkjet.engine.context import Parts, Work
+    from sparkjet.engine.partial_aggregation import Aggregation
     from sparkjet.engine.spark_checkpoint import SparkCheckpoint
     from sparkjet.engine.state import QueryState
+    from sparkjet.snapshots.record import Prepared, Record, SparkPosition
 
 
 class Epoch:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from sparkjet.time import MIN
 
 if TYPE_CHECKING:
-    from sparkjet.engine.aggregation import Aggregation
-    from sparkjet.engine.record import Record
+    from sparkjet.engine.partial_aggregation import Aggregation
     from sparkjet.engine.state import QueryState
+    from sparkjet.snapshots.record import Record
 
 logger = logging.getLogger("sparkjet")
 

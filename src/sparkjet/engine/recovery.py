@@ -13,15 +13,15 @@ import msgspec
 
 from sparkjet.clock import SteadyClock
 from sparkjet.engine.engine import Engine
-from sparkjet.engine.record import Record
 from sparkjet.engine.spark_checkpoint import SparkCheckpoint, check_agreement
 from sparkjet.engine.state import QueryState
 from sparkjet.errors import FencedError, RecoveryError
+from sparkjet.snapshots.record import Record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sparkjet.engine.parts import Parts
+    from sparkjet.engine.context import Parts
 
 logger = logging.getLogger("sparkjet")
 

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from sparkjet.columns import KEPT
-from sparkjet.engine.aggregation import aggregate
+from sparkjet.catalyst.columns import KEPT
+from sparkjet.engine.partial_aggregation import aggregate
 from sparkjet.time import MIN
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from sparkjet.engine.aggregation import Aggregation
-    from sparkjet.engine.plan import Output, Plan
-    from sparkjet.engine.stage import Stage
+    from sparkjet.engine.partial_aggregation import Aggregation
     from sparkjet.engine.state import QueryState
+    from sparkjet.plan.plan import Output, Plan
+    from sparkjet.plan.windowed_aggregation import Stage
 
 
 class Results:

@@ -7,9 +7,9 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sparkjet.engine.record import SparkPosition
 from sparkjet.errors import RecoveryError
-from sparkjet.paths import sync_directory, sync_file
+from sparkjet.snapshots.record import SparkPosition
+from sparkjet.storage.paths import sync_directory, sync_file
 
 if TYPE_CHECKING:
     from sparkjet.snapshots import SnapshotStore

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from sparkjet.engine.stage_state import StageState
+from sparkjet.engine.aggregation_state import StageState
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from sparkjet.engine.plan import Plan
-    from sparkjet.engine.record import Record
+    from sparkjet.plan.plan import Plan
     from sparkjet.snapshots import SnapshotStore
+    from sparkjet.snapshots.record import Record
     from sparkjet.time import InputTracker
 
 

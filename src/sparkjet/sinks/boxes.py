@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sparkjet.paths import make_directories, put_if_absent, sync_directory, sync_file
+from sparkjet.storage.paths import make_directories, put_if_absent, sync_directory, sync_file
 
 if TYPE_CHECKING:
     from sparkjet.sinks.protocol import Handle

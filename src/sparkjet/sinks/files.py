@@ -13,7 +13,9 @@ from pyspark.sql.types import ArrayType, MapType, StructType
 
 from sparkjet.clock import Clock, SystemClock
 from sparkjet.errors import AnalysisError, LostTransactionError, SinkError
-from sparkjet.paths import (
+from sparkjet.sinks.manifest import HIDDEN, Manifest, ManifestEntry
+from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
+from sparkjet.storage.paths import (
     WRITING,
     check_put_if_absent,
     make_directories,
@@ -21,9 +23,7 @@ from sparkjet.paths import (
     sync_file,
     sync_levels,
 )
-from sparkjet.sinks.manifest import HIDDEN, Manifest, ManifestEntry
-from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
-from sparkjet.written import write
+from sparkjet.storage.written import write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from sparkjet.paths import make_directories, put_if_absent, remove_temporaries
 from sparkjet.sinks.manifest_listing import EXPIRED, LEVELS, SEGMENT, SINGLE, Listing, Piece, blocks_at
+from sparkjet.storage.paths import make_directories, put_if_absent, remove_temporaries
 
 HIDDEN = "_sparkjet"
 LARGEST = 32 * 2**20

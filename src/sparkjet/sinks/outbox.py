@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sparkjet.errors import LostTransactionError, SinkError
-from sparkjet.paths import CHECKING, WRITING, make_directories, spark_uri
 from sparkjet.sinks.boxes import Boxes, files_of
 from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
-from sparkjet.written import write
+from sparkjet.storage.paths import CHECKING, WRITING, make_directories, spark_uri
+from sparkjet.storage.written import write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sparkjet.errors import RecoveryError, StorageError
-from sparkjet.paths import (
+from sparkjet.storage.paths import (
     CHECKING,
     WRITING,
     check_put_if_absent,
@@ -19,7 +19,7 @@ from sparkjet.paths import (
     sync_file,
     write_durably,
 )
-from sparkjet.written import write
+from sparkjet.storage.written import write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

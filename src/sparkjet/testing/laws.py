@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from sparkjet.aggregate import Aggregate, Inputs, microseconds
+from sparkjet.aggregates.operation import Aggregate, Inputs, microseconds
 from sparkjet.errors import AnalysisError
-from sparkjet.testing.trials import GROUP, PARTS, ROWS, Subject, deal, grouped, hidden
+from sparkjet.testing.law_samples import GROUP, PARTS, ROWS, Subject, deal, grouped, hidden
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
 
-    from sparkjet.aggregate import ColumnOrName
+    from sparkjet.aggregates.operation import ColumnOrName
 
 _ROUNDING = 1e-9
 

@@ -8,7 +8,6 @@ from sparkjet.time.durations import Duration, parse_duration
 from sparkjet.time.frames import MAX, MIN, FrameGrid, WindowGrid, clamp
 from sparkjet.time.history import TimestampHistory
 from sparkjet.time.inputs import InputTracker
-from sparkjet.time.output import Advance
 from sparkjet.time.policies import (
     LimitingLag,
     LimitingLagAndDelay,
@@ -38,6 +37,7 @@ from sparkjet.time.throttling import (
     emit_by_min_step,
     no_throttling,
 )
+from sparkjet.time.watermark_emitter import Advance
 
 __all__ = [
     "IDLE",

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 from sparkjet.errors import AnalysisError, RecoveryError, nearest
 from sparkjet.time.coalescing import IDLE, WatermarkCoalescer
 from sparkjet.time.frames import MIN
-from sparkjet.time.output import Advance
 from sparkjet.time.processing_time import TOLERANCE, ProcessingTime
 from sparkjet.time.states import Json, entry
 from sparkjet.time.substreams import SubstreamTracker
+from sparkjet.time.watermark_emitter import Advance
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 from sparkjet.errors import AnalysisError, RecoveryError, nearest
 from sparkjet.time.durations import Duration, parse_duration
 from sparkjet.time.frames import MAX, MIN
-from sparkjet.time.output import Advance, Output
 from sparkjet.time.processing_time import TOLERANCE, ProcessingTime, moved
 from sparkjet.time.states import Json, entries, entry, optional_entry
 from sparkjet.time.substream import Substream, SubstreamProgress
 from sparkjet.time.throttling import NoThrottling, Throttle
+from sparkjet.time.watermark_emitter import Advance, Output
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

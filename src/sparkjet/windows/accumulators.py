@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
-from sparkjet.aggregate import AggregateOperation
-from sparkjet.columns import Once, Prepared
+from sparkjet.aggregates.operation import AggregateOperation
+from sparkjet.catalyst.columns import Once, Prepared
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from sparkjet.catalyst.constants import constant
 from sparkjet.windows.accumulators import ROW_COUNT, Accumulators
-from sparkjet.windows.constants import constant
 from sparkjet.windows.running import Running
 from sparkjet.windows.segments import hold, release
 from sparkjet.windows.spans import ClosingRange, windows_of

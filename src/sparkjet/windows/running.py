@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 from pyspark.sql.window import Window
 
-from sparkjet.columns import Prepared
+from sparkjet.catalyst.columns import Prepared
 from sparkjet.windows.accumulators import ROW_COUNT, field_name
 
 if TYPE_CHECKING:

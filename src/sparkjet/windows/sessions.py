@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from sparkjet.columns import Prepared
+from sparkjet.catalyst.columns import Prepared
+from sparkjet.catalyst.constants import constant
 from sparkjet.time import MAX, MIN
 from sparkjet.windows.accumulators import ROW_COUNT, Accumulators
-from sparkjet.windows.constants import constant
-from sparkjet.windows.islands import KEY_HASH, VERSION, Islands
+from sparkjet.windows.gaps_and_islands import KEY_HASH, VERSION, Islands
 from sparkjet.windows.segments import Segment, SegmentStatistics, mergeable, release
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from sparkjet.columns import Once, Prepared
+from sparkjet.catalyst.columns import Once, Prepared
+from sparkjet.catalyst.constants import constant
 from sparkjet.time import MIN, WindowGrid
 from sparkjet.windows.accumulators import Accumulators
-from sparkjet.windows.constants import constant
 from sparkjet.windows.deduct import DeductPath
 from sparkjet.windows.recombine import RecombinePath
 from sparkjet.windows.segments import Segment, SegmentStatistics, mergeable

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from sparkjet.windows.constants import constant
+from sparkjet.catalyst.constants import constant
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from sparkjet.columns import Once, Prepared
+from sparkjet.catalyst.columns import Once, Prepared
+from sparkjet.catalyst.constants import constant
 from sparkjet.windows.accumulators import Accumulators
-from sparkjet.windows.constants import constant
 from sparkjet.windows.running import Running
 from sparkjet.windows.segments import hold, release
 from sparkjet.windows.spans import ClosingRange, windows_of

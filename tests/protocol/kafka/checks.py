@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from sparkjet.engine.log import RecordLog
 from sparkjet.sinks.kafka.access import Access
 from sparkjet.sinks.kafka.cluster import Cluster
 from sparkjet.snapshots import DirectoryStore
+from sparkjet.snapshots.record_log import RecordLog
 from tests.protocol.driver import PATIENT, Orders
 from tests.protocol.kafka.driver import main, settings
 from tests.protocol.processes import Process
 
 if TYPE_CHECKING:
-    from sparkjet.engine.record import Record
+    from sparkjet.snapshots.record import Record
     from tests.servers.kafka import KafkaServer
 
 PATIENCE = 60.0

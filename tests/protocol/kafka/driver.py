@@ -13,8 +13,8 @@ import pyarrow as pa
 from sparkjet.errors import SparkjetError
 from sparkjet.options import Options
 from sparkjet.sinks.kafka.pool import Answer, TransactionPool
+from sparkjet.sinks.kafka.producer_settings import KafkaSettings
 from sparkjet.sinks.kafka.producing import KafkaWriter, ProduceError
-from sparkjet.sinks.kafka.settings import KafkaSettings
 from sparkjet.sinks.kafka.transactions import KafkaTransactions
 from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
 from tests.protocol.driver import Orders, PlainDriver

@@ -17,9 +17,9 @@ from sparkjet.sinks.kafka.cluster import INVALID_TIMEOUT, NO_LEADER, UNKNOWN_TOP
 from sparkjet.sinks.kafka.columns import check_columns, records
 from sparkjet.sinks.kafka.connection import BrokerError
 from sparkjet.sinks.kafka.pool import Answer, TransactionPool
+from sparkjet.sinks.kafka.producer_settings import TIMEOUT
 from sparkjet.sinks.kafka.producing import KafkaWriter
 from sparkjet.sinks.kafka.restored import WAY_OUT, said
-from sparkjet.sinks.kafka.settings import TIMEOUT
 from sparkjet.sinks.kafka.transactions import KafkaTransactions, check_alive
 from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
 from sparkjet.sinks.tasks import run_tasks
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-    from sparkjet.sinks.kafka.settings import KafkaSettings
+    from sparkjet.sinks.kafka.producer_settings import KafkaSettings
 
 logger = logging.getLogger("sparkjet")
 

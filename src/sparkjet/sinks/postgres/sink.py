@@ -26,7 +26,7 @@ from sparkjet.sinks.postgres.transactions import PostgresTransactions, outbox_ha
 from sparkjet.sinks.postgres.types import PostgresColumn, columns_of, faults
 from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
 from sparkjet.sinks.tasks import run_tasks
-from sparkjet.written import metrics
+from sparkjet.storage.written import metrics
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

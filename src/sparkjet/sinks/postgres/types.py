@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from sparkjet.columns import quoted
+from sparkjet.catalyst.columns import quoted
 from sparkjet.errors import AnalysisError
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from sparkjet.sources.kafka.positions import TopicPartition
 from sparkjet.sources.kafka.starting import EARLIEST, LATEST
 
 if TYPE_CHECKING:
-    from sparkjet.sources.kafka.settings import KafkaSourceSettings
+    from sparkjet.sources.kafka.consumer_settings import KafkaSourceSettings
 
 _T = TypeVar("_T")
 

@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from sparkjet.sources.kafka.cluster import REFUSALS
 
 if TYPE_CHECKING:
-    from sparkjet.sources.kafka.settings import KafkaSourceSettings
+    from sparkjet.sources.kafka.consumer_settings import KafkaSourceSettings
 
 _Key = tuple[tuple[str, str], ...]
 

@@ -12,8 +12,8 @@ from sparkjet.sources.kafka.cluster import SECOND_LOOK
 
 if TYPE_CHECKING:
     from sparkjet.sources.kafka.cluster import Cluster
+    from sparkjet.sources.kafka.consumer_settings import KafkaSourceSettings
     from sparkjet.sources.kafka.positions import Positions, TopicPartition
-    from sparkjet.sources.kafka.settings import KafkaSourceSettings
 
 logger = logging.getLogger("sparkjet")
 

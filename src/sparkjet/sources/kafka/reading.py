@@ -15,8 +15,8 @@ from sparkjet.errors import SourceError
 from sparkjet.sources.kafka.cluster import ATTEMPT, PAUSE, REFUSALS, SECOND_LOOK
 
 if TYPE_CHECKING:
+    from sparkjet.sources.kafka.consumer_settings import KafkaSourceSettings
     from sparkjet.sources.kafka.consumers import KeptConsumer
-    from sparkjet.sources.kafka.settings import KafkaSourceSettings
 
 logger = logging.getLogger("sparkjet")
 

@@ -11,7 +11,7 @@ from sparkjet.sources.kafka.consumers import borrow, drop, give_back
 from sparkjet.sources.kafka.reading import Range, Reading
 
 if TYPE_CHECKING:
-    from sparkjet.sources.kafka.settings import KafkaSourceSettings
+    from sparkjet.sources.kafka.consumer_settings import KafkaSourceSettings
 
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 _SCHEMA = pa.schema(

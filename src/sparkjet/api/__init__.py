@@ -1,0 +1,1 @@
+"""What users hold: streams, results, writers and queries."""

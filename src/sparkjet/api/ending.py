@@ -1,0 +1,114 @@
+"""The end of a query: asked for by its user, brought about by a failure, or that of its input."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from pyspark.errors import StreamingQueryException
+
+from sparkjet.errors import FencedError, SparkjetError
+from sparkjet.storage.full_disk import full_disk
+
+
+class FailedError(SparkjetError):
+    """The query has failed between two batches; the batch that Spark has just planned is not run."""
+
+
+class Ending:
+    """Whether, and with what, a query ends; thread-safe.
+
+    Args:
+        fenced: Answers the error to end with if another driver has taken over, None if none has.
+        places: Directories that the query writes into, to say which of them is full where a failure does not.
+    """
+
+    def __init__(self, fenced: Callable[[], FencedError | None], places: Sequence[Path] = ()) -> None:
+        self._fenced = fenced
+        self._places = places
+        self._changing = threading.Lock()
+        self._stopping = threading.Event()
+        self._finished = threading.Event()
+        self.failure: BaseException | None = None
+        """What the query failed with."""
+
+    @property
+    def stopping(self) -> bool:
+        """Whether its user wants it to end."""
+        return self._stopping.is_set()
+
+    @property
+    def begun(self) -> bool:
+        """Whether no further epoch may begin."""
+        return self._stopping.is_set() or self._finished.is_set() or self.failure is not None
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing of the query runs any more."""
+        return self._finished.is_set()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until nothing of the query runs any more, and say whether that is so."""
+        return self._finished.wait(timeout)
+
+    def finish(self) -> None:
+        """Let everybody go who waits."""
+        self._finished.set()
+
+    def ask(self, stop: Callable[[], None], name: str) -> None:
+        """Ask for the end; the first one to do so has ``stop`` called in a thread of its own.
+
+        Not in the caller's, whose patience may end before the epoch that has to be waited for.
+        """
+        with self._changing:
+            if not self._stopping.is_set() and not self._finished.is_set():
+                self._stopping.set()
+                threading.Thread(target=stop, name=name, daemon=True).start()
+
+    def fail(self, error: BaseException) -> None:
+        """Keep what the query failed with; of several errors the one that says most, with the others behind it.
+
+        A successor removes the checkpoint that Spark is still using here, so a driver that was taken over fails with
+        whatever missed its files first; what its user must know is that it was taken over.
+        """
+        if not isinstance(error, FencedError):
+            # The store may be what has failed.
+            with contextlib.suppress(OSError, SparkjetError):
+                fenced = self._fenced()
+                if fenced is not None:
+                    fenced.__cause__ = error
+                    error = fenced
+            error = full_disk(error, self._places) or error
+        with self._changing:
+            self.failure = error if self.failure is None else _joined(self.failure, error)
+
+    def raise_failure(self) -> None:
+        """Raise what the query failed with, if it did."""
+        if self.failure is not None:
+            raise self.failure
+
+
+def _joined(first: BaseException, other: BaseException) -> BaseException:
+    """The first of two errors with the other at the end of its chain.
+
+    One failure often brings about another, and which is noticed first is chance. Spark's says least.
+    """
+    if isinstance(first, StreamingQueryException) and not isinstance(other, StreamingQueryException):
+        first, other = other, first
+    known = _chain(first)
+    # One that is in the chain already would close it to a ring.
+    if not any(each is one for each in _chain(other) for one in known):
+        known[-1].__context__, known[-1].__suppress_context__ = other, False
+    return first
+
+
+def _chain(error: BaseException) -> list[BaseException]:
+    """An error and what a traceback prints before it."""
+    chain: list[BaseException] = []
+    found: BaseException | None = error
+    while found is not None:
+        chain.append(found)
+        found = found.__cause__ or (None if found.__suppress_context__ else found.__context__)
+    return chain

@@ -1,0 +1,156 @@
+"""The launch of a checked query: recovery, then Spark's own query around our epochs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
+
+from sparkjet.api.query import StreamingQuery
+from sparkjet.catalyst.spark_sources import guarantee_of_sources
+from sparkjet.engine.committer import Outputs
+from sparkjet.engine.context import Parts, configure
+from sparkjet.engine.plain_logs import plain_logs
+from sparkjet.engine.recovery import recover
+from sparkjet.engine.ticker import Ticker, tick_interval
+from sparkjet.errors import AnalysisError
+from sparkjet.sinks.files import FilesSink
+from sparkjet.sinks.outbox import OutboxSink
+from sparkjet.sinks.protocol import Guarantee
+from sparkjet.snapshots import DirectoryStore
+from sparkjet.snapshots.record_log import RecordLog
+from sparkjet.storage.full_disk import full_disks_named
+from sparkjet.storage.sharing import check_shared
+
+if TYPE_CHECKING:
+    from sparkjet.clock import Clock
+    from sparkjet.engine.phases import StepListener
+    from sparkjet.plan.plan import Plan
+
+_NO_HOME = (
+    "checkpointLocation is missing, and executors on other machines cannot use the driver's temporary directory. Give "
+    'option("checkpointLocation", "…") a directory that all machines share'
+)
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A checked query on its way to running; ``trigger`` is as Spark's ``trigger`` takes it."""
+
+    plan: Plan
+    home: Path
+    guarantee: Guarantee
+    partitions: int
+    overlap: bool
+    trigger: Mapping[str, str | bool]
+    close_at_end: bool
+    name: str | None
+    clock: Clock
+    listener: StepListener
+    has_own_home: bool = True
+    """False where ``home`` is a new temporary directory, because none was given."""
+
+    @property
+    def places(self) -> list[Path]:
+        """Directories that the driver writes into, which may be of several disks."""
+        snapshots = [self.home / "snapshots" / name for name in ("log", "state", "blobs", "outbox")]
+        outputs = [output.sink.directory for output in self.plan.outputs if isinstance(output.sink, FilesSink)]
+        return list(dict.fromkeys([*snapshots, self.home / "spark", *outputs]))
+
+    def start(self) -> StreamingQuery:
+        """Check the destinations, recover and start; see :func:`sparkjet.start`."""
+        with full_disks_named(self.places):
+            return self._start()
+
+    def _start(self) -> StreamingQuery:
+        store = DirectoryStore(self.home / "snapshots")
+        sinks = {output.name: output.sink for output in self.plan.outputs}
+        formats = {output.name: output.format for output in self.plan.outputs}
+        log, outputs = RecordLog(store), Outputs(sinks, formats=formats)
+        newest = log.newest()
+        if newest is not None:
+            # First: what expires must not wait for the user to correct whatever the checks complain about.
+            outputs.settle_what_expires(newest[1])
+        for output in self.plan.outputs:
+            output.check()
+        self._check_shared()
+        store.open("checkpointLocation")
+        session = _own_session(self.plan.source.sparkSession)
+        configure(session, self.partitions)
+        for sink in outputs.sinks.values():
+            if isinstance(sink, OutboxSink):
+                sink.attach(self.home / "snapshots" / "outbox", session)
+        parts = Parts(
+            plan=self.plan,
+            guarantee=self.guarantee,
+            partitions=self.partitions,
+            overlap=self.overlap,
+            session=session,
+            store=store,
+            log=log,
+            outputs=outputs,
+            clock=self.clock,
+            listener=self.listener,
+        )
+        engine, checkpoint = recover(parts, self.home / "spark")
+        # With availableNow the input decides when the query ends, not the clock.
+        ticking = self.plan.uses_clock and "availableNow" not in self.trigger
+        ticker = Ticker(tick_interval(self.trigger.get("processingTime"))) if ticking else None
+        query = StreamingQuery(
+            engine,
+            self.plan,
+            self._guarantees(),
+            places=self.places,
+            close_at_end=self.close_at_end,
+            ticker=ticker,
+        )
+        writer = self.plan.source.writeStream.foreachBatch(query._run_batch)  # noqa: SLF001
+        writer = writer.option("checkpointLocation", f"file:{checkpoint.directory}")
+        if self.name is not None:
+            writer = writer.queryName(self.name)
+        if self.trigger:
+            writer = writer.trigger(**self.trigger)  # type: ignore[arg-type]
+        fenced = engine.fenced()
+        if fenced is not None:
+            # Spark ends a running query when one of the same id starts: that must not be our successor's.
+            raise fenced
+        with plain_logs(self.plan.source.sparkSession):
+            query._attach(writer.start())  # noqa: SLF001
+        return query
+
+    def _check_shared(self) -> None:
+        """See that the executors write where this driver reads; before anything is made, or taken over.
+
+        Raises:
+            AnalysisError: They do not.
+        """
+        # Not into a home that only this machine has: executors would make a directory that nobody removes.
+        options = {self.home / "snapshots": "checkpointLocation"} if self.has_own_home else {self.home.parent: _NO_HOME}
+        options |= {
+            output.sink.directory: output.sink.option
+            for output in self.plan.outputs
+            if isinstance(output.sink, FilesSink)
+        }
+        try:
+            check_shared(self.plan.source.sparkSession, options)
+        except AnalysisError:
+            if not self.has_own_home:
+                self.home.rmdir()
+            raise
+
+    def _guarantees(self) -> dict[str, str]:
+        """What each sink gives: its own promise, the query's or that of the sources, whichever is weakest."""
+        order = list(Guarantee)
+        sources = guarantee_of_sources(self.plan.source)
+        return {
+            output.name: max(self.guarantee, output.sink.guarantee, sources, key=order.index).value
+            for output in self.plan.outputs
+        }
+
+
+def _own_session(session: SparkSession) -> SparkSession:
+    """A session with the user's settings, so that ours do not change the user's."""
+    return SparkSession(session.sparkContext, session._jsparkSession.cloneSession())

@@ -1,0 +1,221 @@
+"""Streams: what a user builds a query from, between ``sj.stream`` and ``writeStream``."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+from pyspark.sql.types import TimestampType
+from typing_extensions import Self
+
+from sparkjet.api.frame_methods import Selectable
+from sparkjet.api.grouped import GroupedStream
+from sparkjet.catalyst import alternatives
+from sparkjet.catalyst.columns import SUBSTREAM, TIME, quoted, substream_id
+from sparkjet.catalyst.plan_analysis import check_source
+from sparkjet.catalyst.spark_sources import partition_columns, streaming_sources
+from sparkjet.errors import AnalysisError, nearest
+from sparkjet.plan.event_time import EventTime, check_union
+from sparkjet.plan.inputs import Input, Watermark
+from sparkjet.plan.transformations import Steps
+from sparkjet.plan.union import united
+from sparkjet.time import limiting_lag, parse_duration
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from sparkjet.time import PolicySettings, Throttle
+    from sparkjet.time.durations import Duration
+    from sparkjet.windows import SessionWindow, Window
+
+
+logger = logging.getLogger("sparkjet")
+
+PARTITION = ("topic", "partition")
+"""Columns that name a partition of Kafka."""
+
+
+class Stream(Selectable):
+    """Events with a watermark per substream.
+
+    Not a DataFrame: it has the operations that mean the same batch by batch. All methods run on the driver, return
+    a new object and only describe the query; nothing runs before ``writeStream…start()``.
+    """
+
+    def __init__(
+        self,
+        steps: Steps,
+        inputs: tuple[Input, ...] = (),
+        event_time: EventTime | None = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(steps)
+        self._inputs = inputs
+        self._event_time = event_time
+        self._name = name
+
+    def _with(self, chain: Steps) -> Self:
+        return type(self)(chain, self._inputs, self._event_time, self._name)
+
+    def _way_out(self, method: str) -> str | None:
+        return alternatives.of_streams(method)
+
+    def alias(self, alias: str) -> Stream:
+        """Name the stream, as ``DataFrame.alias``: its substreams are called ``<alias>/…`` once it is in a union."""
+        if not alias or "/" in alias:
+            message = f"alias: {alias!r} must be a name without a slash."
+            raise AnalysisError(message)
+        return Stream(self._steps, self._inputs, self._event_time, alias)
+
+    def withWatermark(
+        self,
+        eventTime: str,
+        policy: PolicySettings | Duration,
+        *,
+        by: str | Sequence[str] = (),
+        substreams: Sequence[str] = (),
+        discover: Duration | None = None,
+        idleTimeout: Duration | None = None,
+        substreamTimeout: Duration | None = None,
+        throttle: Throttle | None = None,
+    ) -> Stream:
+        """Say which column is the event time and how far it may be out of order, as ``DataFrame.withWatermark``.
+
+        Unlike Spark's, the watermark follows each substream by itself and is the least of them, so a substream that
+        lags behind the others loses nothing; it holds the windows open until it has caught up or is idle.
+
+        Args:
+            eventTime: Name of a timestamp column. Rows in which it is null are dropped, counted and reported.
+            policy: A policy such as ``sj.limiting_lag("5 minutes")``; a bare duration means ``limiting_lag``.
+            by: Column or columns that name the substream, e.g. ``"partition"``; their text joined by ``/`` is its
+                name. Without it all rows are one substream; but those of ``sparkjet-kafka``, as long as they have
+                the columns topic and partition, are one for each (``"clicks/0"``). Nobody has to list or discover
+                those: a partition is waited for from the moment it exists.
+            substreams: Names of substreams to wait for from the start. One that is not listed and appears late may
+                find its first rows late.
+            discover: Processing time from the query's first start in which no window is closed, so that substreams
+                nobody listed can show up first.
+            idleTimeout: Processing time after which a substream without rows no longer holds the watermark, if its
+                source does not know of more to read. None: never.
+            substreamTimeout: Processing time after which a substream without rows is taken to be gone for good; see
+                also :meth:`StreamingQuery.retireSubstream`. None: never.
+            throttle: When the watermark may move; by default in steps of the windows' slides.
+
+        Raises:
+            AnalysisError: Wrong column, type, policy or duration, naming it and what would be right.
+        """
+        if self._event_time is not None:
+            message = f"withWatermark({eventTime!r}): this stream already has one, on {self._event_time.name!r}."
+            raise AnalysisError(message)
+        columns = (by,) if isinstance(by, str) else tuple(by)
+        for option, name in [("eventTime", eventTime), *(("by", name) for name in columns)]:
+            if name not in self.columns:
+                message = f"withWatermark: {option}={name!r} is no column; {nearest(str(name), self.columns)}"
+                raise AnalysisError(message)
+        found = self.schema[eventTime].dataType
+        if not isinstance(found, TimestampType):
+            message = (
+                f"withWatermark: the event time {eventTime!r} is of type {found.simpleString()}, not timestamp. "
+                f"Convert it first, e.g. withColumn({eventTime!r}, F.timestamp_millis({eventTime!r})) or a cast."
+            )
+            raise AnalysisError(message)
+        if isinstance(substreams, str) or (substreams and not columns):
+            message = f"withWatermark: substreams={substreams!r} must be a list of names, and needs by=…"
+            raise AnalysisError(message)
+        partitions = partition_columns(self._steps.shape)
+        if not columns and partitions == PARTITION:
+            columns = PARTITION
+        elif not columns and partitions is not None:
+            logger.warning(
+                "withWatermark: without the columns topic and partition all partitions of Kafka are one substream, and "
+                "rows of a slow one may be late. Keep both columns, or name others with by=…"
+            )
+        settings = Watermark(
+            event_time=eventTime,
+            policy=limiting_lag(policy) if not hasattr(policy, "create") else policy,
+            by=columns,
+            substreams=tuple(str(name) for name in substreams),
+            discover=_optional(discover, "discover"),
+            idle_timeout=_optional(idleTimeout, "idleTimeout"),
+            substream_timeout=_optional(substreamTimeout, "substreamTimeout"),
+            throttle=throttle,
+            partitions=columns in (PARTITION, PARTITION[1:]) and set(columns) <= set(partitions or ()),
+        )
+        hidden = {TIME: F.unix_micros(quoted(eventTime)), SUBSTREAM: substream_id(columns)}
+        source = self._steps.shape.withColumns(hidden)
+        each = Input("", settings, streaming_sources(source))
+        return Stream(Steps(source, source), (each,), EventTime.of_watermark(eventTime, source), self._name)
+
+    def union(self, other: Stream) -> Stream:
+        """The rows of both streams, column by column, as ``DataFrame.union``; each keeps its own watermark policy.
+
+        The watermark is the least of all substreams of all inputs. Substreams are then called ``1/…`` and ``2/…``, or
+        by the streams' :meth:`alias`. Windows name this stream's event-time column.
+
+        A ``where`` before the union costs: the batch is then held in memory and read once for each side. After the
+        union it costs nothing.
+
+        Raises:
+            AnalysisError: Something else than a stream with a watermark, other columns, or an event time that was
+                replaced or is in another place than the other's.
+        """
+        given: object = other
+        if not isinstance(given, Stream):
+            message = f"union: expected a stream, got {type(given).__name__}. Start it with sj.stream(…)."
+            raise AnalysisError(message)
+        if self._event_time is None or other._event_time is None:
+            message = "union: each stream needs a watermark of its own; call withWatermark(…) before union(…)."
+            raise AnalysisError(message)
+        if len(self.columns) != len(other.columns):
+            message = f"union: the columns {self.columns} and {other.columns} do not match one by one."
+            raise AnalysisError(message)
+        names = (self._name or "1", other._name or "2")
+        if names[0] == names[1]:
+            message = f"union: both streams are called {names[0]!r}. Give one another alias(…)."
+            raise AnalysisError(message)
+        pairs = [(names[0], each) for each in self._inputs] + [(names[1], each) for each in other._inputs]
+        inputs = tuple(each.below(f"{name}/") for name, each in pairs)
+        check_union((self._event_time, other._event_time), (self._steps.shape, other._steps.shape))
+        steps = united(self._steps, other._steps, names)
+        return Stream(steps, inputs, EventTime.of_watermark(self._event_time.name, steps.shape))
+
+    def unionByName(self, other: Stream) -> Stream:
+        """The rows of both streams, column by name, as ``DataFrame.unionByName``; see :meth:`union`."""
+        missing = sorted(set(self.columns) ^ set(other.columns))
+        if missing:
+            message = f"unionByName: only one of the two streams has a column {missing[0]!r}."
+            raise AnalysisError(message)
+        return self.union(other.select(*(quoted(name) for name in self.columns)))
+
+    def groupBy(self, *cols: Window | SessionWindow | Column | str) -> GroupedStream:
+        """Group by one ``sj.window`` or ``sj.session_window`` and any number of key columns, as ``DataFrame.groupBy``.
+
+        Raises:
+            AnalysisError: Without a watermark, without exactly one window, with columns that cannot be keys, or if the
+                event time was replaced after ``withWatermark``.
+        """
+        if self._event_time is None:
+            message = 'groupBy: a window needs a watermark; call withWatermark("<event time>", "<lag>") first.'
+            raise AnalysisError(message)
+        return GroupedStream(self._steps, self._inputs, None, self._event_time, cols)
+
+
+def stream(df: DataFrame) -> Stream:
+    """Start a query from a streaming DataFrame, whatever ``spark.readStream`` source it comes from.
+
+    Args:
+        df: The streaming DataFrame; it may have been transformed by Spark before, row by row (select, where,
+            withColumn, explode, mapInPandas, unions, joins with batch DataFrames), but not by ``withWatermark``,
+            anything that keeps state, or anything that treats each batch by itself.
+
+    Raises:
+        AnalysisError: A batch DataFrame, one of Spark Connect, or one that Spark does not compute row by row.
+    """
+    check_source(df)
+    return Stream(Steps(df, df))
+
+
+def _optional(duration: Duration | None, option: str) -> int | None:
+    return None if duration is None else parse_duration(duration, option, minimum=1)

@@ -1,0 +1,92 @@
+"""What Spark knows of a DataFrame or a query and its API does not say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import DataFrame
+
+from sparkjet.catalyst.columns import HIDDEN, quoted
+from sparkjet.catalyst.logical_plans import analyzed, attribute_id, children, listed
+from sparkjet.catalyst.row_by_row import check_row_by_row
+from sparkjet.errors import AnalysisError
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+
+def check_source(df: object) -> None:
+    """Refuse a DataFrame that cannot be the source of a query.
+
+    Raises:
+        AnalysisError: Naming what was found and what to do instead.
+    """
+    if type(df).__module__.startswith("pyspark.sql.connect"):
+        message = (
+            "stream: this DataFrame belongs to Spark Connect, which has no access to the driver that sparkjet runs in. "
+            'Use a classic session: SparkSession.builder.master(…), without remote(…), spark.api.mode "classic".'
+        )
+        raise AnalysisError(message)
+    if not isinstance(df, DataFrame):
+        message = f"stream: expected a streaming DataFrame, got {type(df).__name__}."
+        raise AnalysisError(message)
+    if not df.isStreaming:
+        message = "stream: this is a batch DataFrame. Read it with spark.readStream, or use Spark's own batch windows."
+        raise AnalysisError(message)
+    taken = [name for name in df.columns if name in HIDDEN]
+    if taken:
+        message = f"stream: the column name {taken[0]!r} is used by sparkjet. Rename the column."
+        raise AnalysisError(message)
+    check_row_by_row(df)
+
+
+def used_up(query: StreamingQuery) -> bool:
+    """Whether Spark's query has come to the end of its input, rather than been stopped from outside.
+
+    ``spark.streams`` gives everybody the query to stop, and Spark itself stops it when one of the same id starts in the
+    same process. Closing windows then would make late what was still to be read.
+    """
+    # Not in Spark's API, whose status says "Stopped" in either case.
+    jquery: Any = query._jsq  # noqa: SLF001
+    return bool(jquery.streamingQuery().noNewData())
+
+
+def calls_python(df: DataFrame) -> bool:
+    """Whether the last transformation of a DataFrame calls a Python function."""
+    jvm: Any = df.sparkSession._jvm
+    pattern = jvm.org.apache.spark.sql.catalyst.trees.TreePattern.PYTHON_UDF()
+    expressions = analyzed(df).expressions()
+    return any(expressions.apply(i).containsPattern(pattern) for i in range(expressions.size()))
+
+
+def check_stable(df: DataFrame, names: Sequence[str]) -> None:
+    """Refuse keys that would be others if they were computed again.
+
+    Raises:
+        AnalysisError: Naming the column and the expression.
+    """
+    for name in names:
+        if name in df.columns:
+            unstable = _unstable(analyzed(df.select(quoted(name))))
+            if unstable is not None:
+                message = (
+                    f"keyColumns: {name!r} comes from {unstable}, which gives another value each time. A row that is "
+                    "computed again could not replace itself; take the key from the data."
+                )
+                raise AnalysisError(message)
+
+
+def _unstable(plan: Any) -> str | None:
+    """The text of a non-deterministic expression that the output of a plan comes from, None if there is none."""
+    wanted = {attribute_id(attribute) for attribute in listed(plan.output())}
+    nodes = [plan]
+    while nodes:
+        node = nodes.pop()
+        for expression in listed(node.expressions()):
+            if expression.getClass().getSimpleName() == "Alias" and attribute_id(expression) in wanted:
+                if not expression.deterministic():
+                    return str(expression.sql())
+                wanted |= {attribute_id(each) for each in listed(expression.references().toSeq())}
+        nodes += children(node)
+    return None

@@ -1,0 +1,174 @@
+"""What may lie between a source and its stream: only what Spark computes of each row by itself."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sparkjet.catalyst import alternatives
+from sparkjet.catalyst.logical_plans import analyzed, attribute_id, children, listed, streaming_nodes
+from sparkjet.errors import AnalysisError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+ROW_BY_ROW = frozenset(
+    {
+        *("Project", "Filter", "Generate", "Expand", "Sample", "ScriptTransformation", "CollectMetrics"),
+        *("MapInPandas", "MapInArrow", "PythonMapInArrow"),
+        *("DeserializeToObject", "MapElements", "MapPartitions", "SerializeFromObject", "TypedFilter"),
+        *("SubqueryAlias", "View", "WithCTE", "CTERelationDef", "CTERelationRef", "PipeOperator", "ResolvedHint"),
+        *("Repartition", "RepartitionByExpression", "RebalancePartitions"),
+        *("Union", "Join", "LateralJoin"),
+    }
+)
+"""Nodes that give the same rows however the stream is cut into batches, and keep no state in Spark's checkpoint.
+
+A list of what is allowed: a node that a later Spark brings is refused until somebody has looked at it, as its state
+would be missing after a restart, or its result wrong without a word.
+"""
+
+REFUSED = {
+    "EventTimeWatermark": (
+        "Spark's withWatermark: it drops rows by the highest time of all partitions",
+        alternatives.WATERMARK,
+    ),
+    "Aggregate": ("an aggregation", alternatives.AGGREGATION),
+    "Deduplicate": ("dropDuplicates or distinct", alternatives.DUPLICATES),
+    "DeduplicateWithinWatermark": ("dropDuplicatesWithinWatermark", alternatives.DUPLICATES),
+    "Distinct": ("SELECT DISTINCT or a UNION that drops duplicates", alternatives.DUPLICATES),
+    "GlobalLimit": ("a limit", alternatives.FIRST_ROWS),
+    "LocalLimit": ("a limit", alternatives.FIRST_ROWS),
+    "Tail": ("a tail", alternatives.FIRST_ROWS),
+    "Offset": ("an offset", alternatives.FIRST_ROWS),
+    "Sort": ("a sort", alternatives.ORDER),
+    "Window": ("a window function (over)", alternatives.RANKS),
+    "AttachDistributedSequence": ("zipWithIndex", alternatives.RANKS),
+    "Intersect": ("an intersection", alternatives.SET),
+    "Intersect All": ("an intersection", alternatives.SET),
+    "Except": ("a subtraction (EXCEPT)", alternatives.SET),
+    "Except All": ("a subtraction (EXCEPT)", alternatives.SET),
+    "FlatMapGroupsInPandas": ("applyInPandas", alternatives.GROUPS),
+    "FlatMapGroupsInArrow": ("applyInArrow", alternatives.GROUPS),
+    "FlatMapCoGroupsInPandas": ("a cogroup", alternatives.STREAM_JOIN),
+    "FlatMapCoGroupsInArrow": ("a cogroup", alternatives.STREAM_JOIN),
+    **dict.fromkeys(
+        (
+            *("FlatMapGroupsWithState", "FlatMapGroupsInPandasWithState"),
+            *("TransformWithState", "TransformWithStateInPandas", "TransformWithStateInPySpark"),
+        ),
+        ("a stateful function", alternatives.STATE),
+    ),
+}
+"""Nodes whose name a user may not know, with what to do instead; others are refused by their name."""
+
+
+def check_row_by_row(df: DataFrame) -> None:
+    """Refuse a streaming DataFrame with state or a result of its own for each batch.
+
+    Raises:
+        AnalysisError: Naming what was found and the way out.
+    """
+    for node in streaming_nodes(analyzed(df)):
+        name = node.nodeName()
+        if name == "Join" and all(child.isStreaming() for child in children(node)):
+            message = f"stream: the DataFrame contains a stream-stream join. {alternatives.STREAM_JOIN}"
+            raise AnalysisError(message)
+        if name not in ROW_BY_ROW and children(node):
+            message = f"stream: the DataFrame contains {_described(name)}"
+            raise AnalysisError(message)
+
+
+def check_step(before: DataFrame, after: DataFrame, together: Together | None) -> bool:
+    """Refuse a transformation whose result would depend on how the stream is cut into epochs.
+
+    Args:
+        before: What is transformed.
+        after: The outcome.
+        together: By what window functions may be partitioned, None if there must be none.
+
+    Returns:
+        Whether the transformation makes several rows, or none, of one (``explode`` and its like).
+
+    Raises:
+        AnalysisError: Naming what was found and the way out.
+    """
+    nodes = list(streaming_nodes(analyzed(after)))
+    added = Counter(node.nodeName() for node in nodes)
+    added.subtract(node.nodeName() for node in streaming_nodes(analyzed(before)))
+    for name in (name for name, count in added.items() if count > 0):
+        if name == "Window" and together is not None:
+            together.check(nodes)
+        elif name not in ROW_BY_ROW:
+            message = f"the expression needs {_described(name)}"
+            raise AnalysisError(message)
+    return added["Generate"] > 0
+
+
+@dataclass(frozen=True)
+class Together:
+    """A window column of results: all results of equal windows come in one epoch.
+
+    Attributes:
+        name: Name of the column.
+        ids: Its identity in Spark's plan: another column may take its name.
+        fields: Those of its fields of which that is true as well.
+    """
+
+    name: str
+    ids: Sequence[int]
+    fields: Sequence[str]
+
+    def check(self, nodes: Sequence[Any]) -> None:
+        """Refuse window functions that would compare whatever results come in one epoch.
+
+        Raises:
+            AnalysisError: One is not partitioned by the column.
+        """
+        aliases = {
+            attribute_id(each): each.child()
+            for node in nodes
+            if node.nodeName() == "Project"
+            for each in listed(node.projectList())
+            if each.getClass().getSimpleName() == "Alias"
+        }
+        origins = [
+            [self._is_one(expression, aliases) for expression in listed(node.partitionSpec())]
+            for node in nodes
+            if node.nodeName() == "Window"
+        ]
+        if not all(any(found) for found in origins):
+            message = (
+                f"a window function over results must be partitioned by {self.name!r}: without it the function would "
+                f"compare whatever results come in one epoch. Add {self.name!r} to partitionBy(…)."
+            )
+            raise AnalysisError(message)
+
+    def _is_one(self, expression: Any, aliases: Mapping[int, Any]) -> bool:
+        """Whether an expression is the column or one of the fields, under whatever name."""
+        field = None
+        while True:
+            kind = expression.getClass().getSimpleName()
+            if kind == "AttributeReference":
+                identity = attribute_id(expression)
+                if identity in self.ids:
+                    return field is None or field in self.fields
+                if identity not in aliases:
+                    return False
+                expression = aliases[identity]
+            elif kind == "GetStructField" and field is None:
+                field, expression = str(expression.extractFieldName()), expression.child()
+            else:
+                return False
+
+
+def _described(name: str) -> str:
+    if name in REFUSED:
+        what, way_out = REFUSED[name]
+        return f"{what}, which does not work row by row. {way_out}"
+    return (
+        f"{name}, which is not known to work row by row: it could keep state outside the snapshot, or treat each batch "
+        f"by itself. {alternatives.OWN_QUERY}"
+    )

@@ -1,0 +1,1 @@
+"""What a source and a sink of one system share."""

@@ -1,0 +1,140 @@
+"""The live state of one stage: its operator and counters, and how they get into the store and back."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame
+
+from sparkjet.errors import RecoveryError
+from sparkjet.snapshots.record import WindowState
+from sparkjet.snapshots.store import Delta
+from sparkjet.time import WindowGrid
+from sparkjet.windows import Segment, SegmentStatistics, SlidingWindows
+from sparkjet.windows.segments import release
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from sparkjet.engine.partial_aggregation import Aggregation
+    from sparkjet.snapshots import SnapshotStore
+    from sparkjet.windows import WindowOperator
+
+SMALL = 10_000
+"""Partial rows of a delta that one task writes."""
+UNREADABLE = "FAILED_READ_FILE"
+"""Spark's name for a file that does not hold what it should, by its checksums too."""
+
+
+@dataclass
+class StageState:
+    """What an epoch reads and changes of one stage.
+
+    ``obsolete`` names deltas that a restore has read or written; those that the next record does not name are removed
+    once it is written.
+    """
+
+    operator: WindowOperator
+    late: Counter[str] = field(default_factory=Counter)
+    null_timestamps: Counter[str] = field(default_factory=Counter)
+    obsolete: set[str] = field(default_factory=set)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a window is open that holds anything."""
+        last, closed = self.operator.open_until, self.operator.closed
+        return last is not None and (closed is None or last > closed)
+
+    def append(self, outcome: Aggregation) -> None:
+        """Count an epoch's rows and hand the accepted ones to the operator."""
+        self.late += outcome.late
+        self.null_timestamps += outcome.null_timestamps
+        if outcome.statistics is None:
+            release(outcome.table)
+        else:
+            self.operator.append(Segment(outcome.partials, outcome.statistics, None, outcome.table))
+
+    def save(self, name: str, store: SnapshotStore) -> None:
+        """Write the segments that the store does not have yet; it then holds what memory holds."""
+        for number, segment in enumerate(self.operator.segments):
+            if segment.stored is None:
+                segment.stored = _write(f"{name}-{number}", segment.partials, segment.statistics, store)
+
+    def snapshot(self) -> WindowState:
+        """The state as the record names it: the deltas behind the operator's segments."""
+        deltas = [segment.stored for segment in self.operator.segments if isinstance(segment.stored, Delta)]
+        return WindowState(
+            settings=dict(self.operator.settings),
+            closed=self.operator.closed,
+            deltas=deltas,
+            late=dict(self.late),
+            null_timestamps=dict(self.null_timestamps),
+        )
+
+    def restore(self, saved: WindowState | None, session: SparkSession, store: SnapshotStore, name: str) -> None:
+        """Become what the record says.
+
+        Where the length or step of a sliding window has changed since, the frames are moved to the new grid and
+        stored again under ``name``, as one delta.
+
+        Raises:
+            RecoveryError: If entries are missing.
+        """
+        self.obsolete = set()
+        if saved is None:
+            self.late, self.null_timestamps = Counter(), Counter()
+            self.operator.restore([], None)
+            return
+        self.late, self.null_timestamps = Counter(saved.late), Counter(saved.null_timestamps)
+        segments = [self._load(delta, session, store) for delta in saved.deltas]
+        if isinstance(self.operator, SlidingWindows) and saved.settings != self.operator.settings:
+            self._realign(self.operator, saved, segments, store, name)
+        else:
+            self.operator.restore(segments, saved.closed)
+
+    def _realign(
+        self, operator: SlidingWindows, saved: WindowState, loaded: list[Segment], store: SnapshotStore, name: str
+    ) -> None:
+        before = WindowGrid(**{key: value for key, value in saved.settings.items() if value is not None})
+        segments = []
+        if loaded:
+            united = reduce(DataFrame.unionByName, [segment.partials for segment in loaded])
+            partials = operator.partitioned(operator.realigned(united, before, saved.closed))
+            statistics = SegmentStatistics.measure(partials)
+            # Only now: what is held when it is first read would have nothing to read.
+            for segment in loaded:
+                segment.release()
+            if statistics is not None:
+                segments.append(Segment(partials, statistics, _write(name, partials, statistics, store)))
+        # The new one too: merged away in the very next epoch, it would never have been in a record that lets go of it.
+        self.obsolete = {name, *(delta.name for delta in saved.deltas)}
+        operator.restore(segments, operator.realigned_end(before, saved.closed))
+
+    def _load(self, delta: Delta, session: SparkSession, store: SnapshotStore) -> Segment:
+        partials = self.operator.partitioned(store.read_delta(session, delta))
+        try:
+            found = partials.count()
+        except Exception as error:
+            if UNREADABLE not in str(error):
+                raise
+            raise _damaged(f"Delta {delta.name} cannot be read") from error
+        if found != delta.rows:
+            raise _damaged(f"Delta {delta.name} should hold {delta.rows} entries, but {found} were found")
+        return Segment(partials, SegmentStatistics(delta.rows, delta.low, delta.high), delta)
+
+
+def _damaged(why: str) -> RecoveryError:
+    return RecoveryError(
+        f"{why}: the snapshot is damaged. Bring the files back, or start anew with another checkpointLocation."
+    )
+
+
+def _write(name: str, partials: DataFrame, statistics: SegmentStatistics, store: SnapshotStore) -> Delta:
+    if statistics.rows <= SMALL:
+        # Every other file would take longer to make than these rows to write.
+        partials = partials.coalesce(1)
+    files = store.write_delta(name, partials)
+    return Delta(name, files, statistics.rows, statistics.low, statistics.high)

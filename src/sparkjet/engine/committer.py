@@ -1,0 +1,246 @@
+"""Outputs: the sinks of a query, each with its name, and how an epoch goes through them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import tenacity
+
+from sparkjet.errors import LostTransactionError, RecoveryError, UnsettledError
+from sparkjet.sinks.protocol import Aborting, Creating, Expiring, Remembering, TransactionId
+from sparkjet.snapshots.record import Prepared
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import DataFrame
+
+    from sparkjet.sinks.protocol import Sink
+    from sparkjet.snapshots.record import Record
+
+logger = logging.getLogger("sparkjet")
+
+
+@dataclass(frozen=True)
+class Retry:
+    """How often a decided transaction is tried in one go.
+
+    Attributes:
+        attempts: Right after the decision; what fails then is tried again between epochs.
+        patient_attempts: Before a new transaction is opened; then the query stops, and the next start tries again.
+        first_wait: Seconds after the first failure; twice as long after each other.
+        longest_wait: The longest of these pauses.
+    """
+
+    attempts: int = 5
+    patient_attempts: int = 12
+    first_wait: float = 0.2
+    longest_wait: float = 5.0
+
+
+class Outputs:
+    """The sinks of one query and the transactions that are decided but not confirmed.
+
+    A transaction enters ``unsettled`` with its decision and leaves it when its sink has confirmed the commit; while
+    anything is unsettled no new transaction is opened, because a sink may reuse what the old one still needs, and
+    because epochs are settled in their order. Every record names what is unsettled.
+
+    Args:
+        sinks: By name of the output.
+        retry: How often a commit is tried.
+        formats: What users call the sinks; their types where it is not given.
+    """
+
+    def __init__(
+        self, sinks: Mapping[str, Sink], retry: Retry | None = None, formats: Mapping[str, str] | None = None
+    ) -> None:
+        self.sinks = dict(sinks)
+        self._formats = {name: type(sink).__name__ for name, sink in sinks.items()} | dict(formats or {})
+        self.unsettled: list[Prepared] = []
+        self._retry = retry if retry is not None else Retry()
+        self._settled_early: list[Prepared] = []
+
+    def create(self) -> None:
+        """Make what is missing where the rows go."""
+        for sink in self.sinks.values():
+            if isinstance(sink, Creating):
+                sink.create()
+
+    def prepare(self, name: str, rows: DataFrame, transaction: TransactionId) -> list[Prepared]:
+        """Prepare the rows of one sink; empty if there were none.
+
+        Raises:
+            UnsettledError: If an earlier transaction could not be committed first.
+        """
+        self.settle(attempts=self._retry.patient_attempts)
+        handle = self.sinks[name].prepare(rows, transaction)
+        return [] if handle is None else [Prepared(name, handle, self._formats[name])]
+
+    def abort(self, transactions: Sequence[TransactionId]) -> None:
+        """Undo what an epoch that failed before its decision has prepared: locks and readers would wait for it.
+
+        Best effort: what remains is rolled back by the next start.
+        """
+        for transaction in transactions:
+            sink = self.sinks[transaction.sink]
+            if isinstance(sink, Aborting):
+                try:
+                    sink.abort(transaction)
+                except Exception as error:  # noqa: BLE001 - the epoch has failed already, of something else
+                    logger.warning(
+                        "sink %r could not undo transaction %s of an epoch that failed: %s. The next start does.",
+                        transaction.sink,
+                        transaction,
+                        error,
+                    )
+
+    def decided(self, transactions: Sequence[Prepared]) -> None:
+        """Take over transactions whose record has been written."""
+        self.unsettled += [each for each in transactions if each not in self._settled_early]
+
+    def attempt(self, between: Callable[[], None] = lambda: None) -> None:
+        """As :meth:`settle`, but what goes on failing is left for later: it is decided, and stays so.
+
+        Raises:
+            LostTransactionError: If a prepared transaction is gone.
+        """
+        try:
+            self.settle(between)
+        except UnsettledError as error:
+            logger.warning("%s It is tried again between epochs.", error)
+
+    def settle(self, between: Callable[[], None] = lambda: None, attempts: int | None = None) -> None:
+        """Commit everything that is decided, each sink's oldest first, trying again for a while.
+
+        A sink that fails keeps no other sink waiting, and what expires comes first.
+
+        Raises:
+            UnsettledError: If a commit went on failing; it stays decided, as do later ones of its sink.
+            LostTransactionError: If a prepared transaction is gone; likewise.
+        """
+        failed: dict[str, LostTransactionError | UnsettledError] = {}
+        for prepared in sorted(self.unsettled, key=lambda each: not self._expires(each)):
+            if prepared.sink in failed:
+                continue
+            try:
+                self._commit(prepared, between, attempts or self._retry.attempts)
+            except (LostTransactionError, UnsettledError) as error:
+                failed[prepared.sink] = error
+            else:
+                self.unsettled.remove(prepared)
+        if failed:
+            _raise_all(list(failed.values()))
+
+    def settle_what_expires(self, record: Record) -> None:
+        """Commit the decided transactions that a destination will drop, before anything may refuse the start.
+
+        Needs no takeover: whoever commits what is decided, and however often, does the right thing. What fails is
+        tried again, and reported, when everything is settled.
+        """
+        for prepared in record.transactions:
+            if self._expires(prepared):
+                try:
+                    self._commit(prepared, lambda: None, self._retry.attempts)
+                except (LostTransactionError, UnsettledError) as error:
+                    logger.warning("%s", error)
+                else:
+                    self._settled_early.append(prepared)
+
+    def check_alive(self, transactions: Sequence[Prepared]) -> None:
+        """Refuse to decide what might be gone before it is committed.
+
+        Raises:
+            SinkError: One of them may not live that long.
+        """
+        for prepared in transactions:
+            sink = self.sinks[prepared.sink]
+            if isinstance(sink, Expiring):
+                sink.check_alive(prepared.handle)
+
+    def check_history(self, record: Record) -> None:
+        """Refuse to go on from a record if the sinks know this query, and hold what it has decided since.
+
+        Raises:
+            RecoveryError: Naming the sink. A decided transaction has nobody to commit it, or the home was restored from
+                a backup: epoch numbers would repeat, and a sink that knows them takes new rows for old ones.
+        """
+        for prepared in record.transactions:
+            self._check_known(prepared)
+        last = {
+            each.sink: each.handle for each in [*record.published, *record.transactions] if self._obstacle(each) is None
+        }
+        for name, sink in self.sinks.items():
+            if isinstance(sink, Remembering):
+                newest = TransactionId(record.query, name, record.takeover, record.epoch, 0)
+                later = sink.published_after(newest, last.get(name))
+                if later is not None:
+                    message = (
+                        f"The newest record is of epoch {record.epoch} (takeover {record.takeover}), but sink {name!r} "
+                        f"was written by a later one: {later}"
+                    )
+                    raise RecoveryError(message)
+
+    def published(self, before: Record, decided: Sequence[Prepared]) -> list[Prepared]:
+        """What a record says of the last transactions of sinks whose destination does not number epochs."""
+        last = {each.sink: each for each in [*before.published, *decided] if self._expires(each)}
+        return list(last.values())
+
+    def roll_back_strays(self, record: Record) -> None:
+        """Remove what earlier drivers prepared and nobody decided; call it after :meth:`settle`."""
+        for name, sink in self.sinks.items():
+            keep = [prepared.handle for prepared in self.unsettled if prepared.sink == name]
+            sink.roll_back_strays(record.query, record.takeover, keep)
+
+    def _expires(self, prepared: Prepared) -> bool:
+        return isinstance(self.sinks.get(prepared.sink), Expiring) and self._obstacle(prepared) is None
+
+    def _obstacle(self, prepared: Prepared) -> str | None:
+        """Why none of the sinks can commit a transaction, None if one can."""
+        here = self._formats.get(prepared.sink)
+        if here is None:
+            return f"this query has no output {prepared.sink!r}"
+        if prepared.format in {"", here}:
+            return None
+        return f"the format of output {prepared.sink!r} was {prepared.format!r} and is {here!r} now"
+
+    def _check_known(self, prepared: Prepared) -> None:
+        obstacle = self._obstacle(prepared)
+        if obstacle is not None:
+            message = (
+                f"The snapshot holds a decided transaction that nobody can commit: {obstacle}. Start the query once "
+                "more as it was and stop it with query.stop(), so that these rows are published; then change it."
+            )
+            raise RecoveryError(message)
+
+    def _commit(self, prepared: Prepared, between: Callable[[], None], attempts: int) -> None:
+        self._check_known(prepared)
+        retrying = tenacity.Retrying(
+            stop=tenacity.stop_after_attempt(attempts),
+            wait=tenacity.wait_exponential(self._retry.first_wait, self._retry.longest_wait),
+            retry=tenacity.retry_if_exception(lambda e: not isinstance(e, LostTransactionError)),
+            before_sleep=tenacity.before_sleep_log(logger, logging.WARNING),
+            reraise=True,
+        )
+        try:
+            retrying(self.sinks[prepared.sink].commit, prepared.handle, between)
+        except LostTransactionError:
+            raise
+        except Exception as error:
+            reason = str(error).rstrip(".")
+            message = (
+                f"Sink {prepared.sink!r} could not publish a decided transaction: {reason}. Nothing is lost: remove "
+                "the cause and start the query again, it publishes these rows first."
+            )
+            raise UnsettledError(message) from error
+
+
+def _raise_all(errors: Sequence[LostTransactionError | UnsettledError]) -> None:
+    """Raise one error for several: lost rows are the graver news."""
+    gravest = next((error for error in errors if isinstance(error, LostTransactionError)), errors[0])
+    others = [str(error) for error in errors if error is not gravest]
+    if not others:
+        raise gravest
+    raise type(gravest)(" ".join([str(gravest), *others])) from gravest

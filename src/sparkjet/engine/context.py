@@ -1,0 +1,78 @@
+"""What the engine is built from and what it is given to do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sparkjet.storage.paths import PLAIN_FILES
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from sparkjet.clock import Clock
+    from sparkjet.engine.committer import Outputs
+    from sparkjet.engine.phases import StepListener
+    from sparkjet.plan.plan import Plan
+    from sparkjet.sinks.protocol import Guarantee
+    from sparkjet.snapshots import SnapshotStore
+    from sparkjet.snapshots.record_log import RecordLog
+
+CaughtUp = Mapping[str, bool | None]
+"""By full name of a substream: whether it has been read to its end, None where its source cannot tell."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What an engine is built from: the query, its settings and the services it uses.
+
+    Attributes:
+        overlap: Whether an epoch may end beside the first stage of the next one.
+    """
+
+    plan: Plan
+    guarantee: Guarantee
+    partitions: int
+    overlap: bool
+    session: SparkSession
+    store: SnapshotStore
+    log: RecordLog
+    outputs: Outputs
+    clock: Clock
+    listener: StepListener
+
+
+@dataclass(frozen=True)
+class Work:
+    """What an epoch has to do; the same for every attempt at it.
+
+    Attributes:
+        kind: ``epoch``, ``tick`` or ``closing``, as the record says it.
+        now: The clock reading that every policy gets.
+        batch: The micro-batch, None where nothing has arrived.
+        batch_id: Spark's number of it.
+        caught_up: What the sources say.
+    """
+
+    kind: str
+    now: int
+    batch: DataFrame | None = None
+    batch_id: int | None = None
+    caught_up: CaughtUp | None = None
+
+
+def configure(session: SparkSession, partitions: int) -> None:
+    """Settings of the query's own session that keep the state where it is: hash-partitioned, read without a shuffle."""
+    if all(session.conf.get(name, None) == value for name, value in PLAIN_FILES.items()):
+        # Left by the start, for the logs. A user's local files keep the checksums that they have.
+        for name in PLAIN_FILES:
+            session.conf.unset(name)
+    session.conf.set("spark.sql.adaptive.enabled", "false")
+    session.conf.set("spark.sql.shuffle.partitions", str(partitions))
+    # Sketches and structs would fall back to sorting at 128 groups a task, which every window exceeds.
+    session.conf.set("spark.sql.objectHashAggregate.sortBased.fallbackThreshold", "10000")
+    # Stage 1 with more groups than 65,536 a task, Spark's default, would take a quarter longer.
+    session.conf.set("spark.sql.codegen.aggregate.fastHashMap.capacityBit", "18")
+    # Otherwise a plan with one segment more has other class names in its generated code, and is compiled again.
+    session.conf.set("spark.sql.codegen.useIdInClassName", "false")

@@ -1,0 +1,37 @@
+"""Reading the output of the files sink by whole epochs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+
+from sparkjet.errors import AnalysisError
+from sparkjet.sinks.manifest import Manifest
+from sparkjet.storage.paths import local_path, spark_uri
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def read_files(path: str) -> DataFrame:
+    """Read a directory written by ``format("files")``: only epochs that are published as a whole.
+
+    A plain ``spark.read`` sees each file as soon as it is renamed into place; this follows the manifest instead.
+    Needs an active Spark session; the files are listed once, when this is called.
+
+    Raises:
+        AnalysisError: If no query has written there.
+    """
+    directory = local_path(path, "path")
+    entries = [entry for manifest in Manifest.all_of(directory) for entry in manifest.entries()]
+    if not entries:
+        message = f"read_files: {directory} has no manifest: no query of sparkjet has published an epoch there."
+        raise AnalysisError(message)
+    newest = max(entries, key=lambda entry: entry.epoch)
+    reader = SparkSession.active().read.format(newest.format).options(**newest.options)
+    reader = reader.schema(StructType.fromJson(newest.schema))
+    return reader.option("basePath", spark_uri(directory)).load(
+        [spark_uri(directory / file) for entry in entries for file in entry.files]
+    )

@@ -1,0 +1,67 @@
+"""The record log: the slot is the decision."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sparkjet.errors import FencedError
+from sparkjet.snapshots.record import Record
+
+if TYPE_CHECKING:
+    from sparkjet.snapshots import SnapshotStore
+
+KEPT = 8
+
+
+class RecordLog:
+    """The sequence of a query's records, appended by one driver at a time.
+
+    Whoever fills the next slot first has decided; the other one finds it taken and knows that it is fenced.
+    """
+
+    def __init__(self, store: SnapshotStore) -> None:
+        self._store = store
+
+    def newest(self) -> tuple[int, Record] | None:
+        """The newest slot and its record, None before the first."""
+        slots = self._store.slots()
+        if not slots:
+            return None
+        return slots[-1], Record.decode(self._store.read(slots[-1]), f"record {slots[-1]}")
+
+    def append(self, slot: int, record: Record) -> None:
+        """Decide ``record`` in ``slot``.
+
+        Raises:
+            FencedError: If another driver has written this slot or a later one; nothing was decided.
+        """
+        content = record.encode()
+        if not (self._store.put(slot, content) or self._holds(slot, content)) or self._superseded(slot):
+            raise _fenced(record, slot)
+        self._store.trim(slot - KEPT + 1)
+
+    def fenced(self, slot: int, record: Record) -> FencedError | None:
+        """What to tell a driver whose last record is ``record`` in ``slot`` if another one has taken over."""
+        newest = self.newest()
+        return None if newest is None or newest[1].run == record.run else _fenced(record, slot + 1)
+
+    def _holds(self, slot: int, content: bytes) -> bool:
+        # A put that was sent again, as NFS does with link(), meets its own entry. No two drivers write the same
+        # content: it names the run.
+        try:
+            return self._store.read(slot) == content
+        except FileNotFoundError:
+            # Taken, superseded and trimmed since.
+            return False
+
+    def _superseded(self, slot: int) -> bool:
+        # A driver that slept so long that its next slot was written, superseded and trimmed finds the slot free:
+        # only the later slots tell it that its decision is void.
+        return self._store.slots()[-1] > slot
+
+
+def _fenced(record: Record, slot: int) -> FencedError:
+    return FencedError(
+        f"Another driver has taken over query {record.query} (slot {slot} is not ours). "
+        "This one stops without committing or rolling back anything."
+    )

@@ -1,0 +1,1 @@
+"""Tools beside a running query: replays of watermark policies, and pictures of them."""

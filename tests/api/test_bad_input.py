@@ -1,0 +1,263 @@
+"""Bad input: a clear error that names the value and the way out, before anything has started."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql import functions as F
+
+import sparkjet as sj
+from sparkjet import functions as J
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from sparkjet.api.grouped import WindowedStream
+    from sparkjet.api.stream import Stream
+    from sparkjet.api.writer import StreamWriter
+
+SCHEMA = "ts timestamp, k string, p string, v long, m map<string,int>, text string"
+
+
+@pytest.fixture
+def events(spark: SparkSession, tmp_path: Path) -> Stream:
+    (tmp_path / "in").mkdir()
+    return sj.stream(spark.readStream.schema(SCHEMA).json(str(tmp_path / "in")))
+
+
+@pytest.fixture
+def watermarked(events: Stream) -> Stream:
+    return events.withWatermark("ts", "10 seconds", by="p")
+
+
+@pytest.fixture
+def writer(watermarked: Stream, tmp_path: Path) -> StreamWriter:
+    result = watermarked.groupBy(sj.window("ts", "1 minute"), "k").agg(J.count())
+    return (
+        result.writeStream.format("files")
+        .option("path", str(tmp_path / "out"))
+        .option("checkpointLocation", str(tmp_path / "ck"))
+        .trigger(availableNow=True)
+    )
+
+
+def test_a_batch_dataframe_is_refused(spark: SparkSession) -> None:
+    with pytest.raises(sj.AnalysisError, match=r"batch DataFrame.*readStream"):
+        sj.stream(spark.range(3))
+
+
+def test_something_else_than_a_dataframe_is_refused() -> None:
+    with pytest.raises(sj.AnalysisError, match="got list"):
+        sj.stream([1, 2])  # type: ignore[arg-type]
+
+
+def test_a_spark_connect_dataframe_is_refused() -> None:
+    connect = type("DataFrame", (), {"__module__": "pyspark.sql.connect.dataframe"})
+    with pytest.raises(sj.AnalysisError, match=r"Spark Connect.*classic session"):
+        sj.stream(connect())
+
+
+@pytest.mark.parametrize(
+    ("spoil", "named"),
+    [
+        (lambda df: df.withWatermark("ts", "1 minute"), "Spark's withWatermark"),
+        (lambda df: df.dropDuplicates(["k"]), "dropDuplicates"),
+        (lambda df: df.groupBy("k").count(), "aggregation"),
+        (lambda df: df.alias("a").join(df.alias("b"), "k"), "stream-stream join"),
+    ],
+)
+def test_state_of_sparks_own_before_the_stream_is_refused(
+    spark: SparkSession, tmp_path: Path, spoil: Callable[[Any], Any], named: str
+) -> None:
+    df = spark.readStream.schema(SCHEMA).json(str(tmp_path))
+    with pytest.raises(sj.AnalysisError, match=named):
+        sj.stream(spoil(df))
+
+
+def test_a_join_with_a_batch_dataframe_is_fine(spark: SparkSession, tmp_path: Path) -> None:
+    df = spark.readStream.schema(SCHEMA).json(str(tmp_path))
+    assert "extra" in sj.stream(df.join(spark.sql("SELECT 'a' k, 1 extra"), "k")).columns
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ({"eventTime": "tz"}, "eventTime='tz' is no column; did you mean \"ts\""),
+        ({"eventTime": "v"}, "'v' is of type bigint, not timestamp"),
+        ({"eventTime": "text"}, "'text' is of type string, not timestamp"),
+        ({"by": "partition"}, "by='partition' is no column"),
+        ({"policy": "-5 seconds"}, "-5 seconds"),
+        ({"policy": "5 parsecs"}, "parsecs"),
+        ({"policy": "1 month"}, "no fixed length"),
+        ({"by": (), "substreams": ["a"]}, "needs by="),
+        ({"substreams": "abc"}, "must be a list"),
+        ({"idleTimeout": "0 seconds"}, "idleTimeout"),
+    ],
+)
+def test_a_wrong_watermark_is_refused(events: Stream, arguments: dict[str, Any], named: str) -> None:
+    settings = {"eventTime": "ts", "policy": "10 seconds", "by": "p", **arguments}
+    with pytest.raises(sj.AnalysisError, match=named):
+        events.withWatermark(settings.pop("eventTime"), settings.pop("policy"), **settings)
+
+
+def test_a_second_watermark_is_refused(watermarked: Stream) -> None:
+    with pytest.raises(sj.AnalysisError, match="already has one"):
+        watermarked.withWatermark("ts", "1 second")
+
+
+def test_the_length_must_be_a_multiple_of_the_slide() -> None:
+    with pytest.raises(sj.AnalysisError, match=r"'70 seconds'.*'1 minute'.*1 minute. or .2 minutes"):
+        sj.window("ts", "70 seconds", "1 minute")
+
+
+@pytest.mark.parametrize(
+    "window", [("ts", "0 seconds"), ("ts", "-1 minute"), ("ts", "1 minute", "0 seconds"), (3, "1 s")]
+)
+def test_a_wrong_window_is_refused(window: tuple[Any, ...]) -> None:
+    with pytest.raises(sj.AnalysisError):
+        sj.window(*window)
+
+
+def test_grouping_needs_a_watermark(events: Stream) -> None:
+    with pytest.raises(sj.AnalysisError, match="needs a watermark"):
+        events.groupBy(sj.window("ts", "1 minute"))
+
+
+def test_grouping_needs_one_window(watermarked: Stream) -> None:
+    with pytest.raises(sj.AnalysisError, match="exactly one"):
+        watermarked.groupBy("k")
+
+
+def test_the_window_must_be_on_the_watermarked_column(watermarked: Stream) -> None:
+    with pytest.raises(sj.AnalysisError, match="'other' has no watermark"):
+        watermarked.groupBy(sj.window("other", "1 minute"))
+
+
+def test_a_map_is_no_key(watermarked: Stream) -> None:
+    with pytest.raises(sj.AnalysisError, match="'m' is of type map"):
+        watermarked.groupBy(sj.window("ts", "1 minute"), "m")
+
+
+def test_aggregates_of_spark_are_refused_with_ours(watermarked: Stream) -> None:
+    with pytest.raises(sj.AnalysisError, match=r"sparkjet\.functions\.avg"):
+        watermarked.groupBy(sj.window("ts", "1 minute")).agg(F.avg("v"))  # type: ignore[arg-type]
+
+
+def test_a_missing_column_in_an_aggregate_is_named(watermarked: Stream) -> None:
+    with pytest.raises(sj.AnalysisError, match="'w'"):
+        watermarked.groupBy(sj.window("ts", "1 minute")).agg(J.sum("w"))
+
+
+def test_two_results_of_one_name_are_refused(watermarked: Stream) -> None:
+    with pytest.raises(sj.AnalysisError, match="two columns of the result are named 'k'"):
+        watermarked.groupBy(sj.window("ts", "1 minute"), "k").agg(J.max("v").alias("k"))
+
+
+def test_what_a_stream_does_not_offer_names_the_way(watermarked: Stream) -> None:
+    with pytest.raises(AttributeError, match=r"Stream has no 'dropDuplicates'. sparkjet cannot drop.*first"):
+        watermarked.dropDuplicates()
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (lambda w: w.option("pth", "/x"), '"pth" is no option.*did you mean "path"'),
+        (lambda w: w.option("fileFormat", "orc"), "orc"),
+        (lambda w: w.option("processingGuarantee", "twice"), "twice"),
+        (lambda w: w.option("checkpointLocation", "s3a://b/ck"), 'scheme "s3a:"'),
+        (lambda w: w.option("path", "hdfs://h/out"), 'path: "hdfs://h/out"'),
+        (lambda w: w.option("lateRowsPath", "gs://b/late"), "lateRowsPath"),
+        (lambda w: w.option("path", "/proc/nowhere"), "path.*cannot hold decisions"),
+        (lambda w: w.option("checkpointLocation", "/proc/nowhere"), "checkpointLocation.*cannot hold decisions"),
+        (lambda w: w.partitionBy("city"), "no column 'city'"),
+        (lambda w: w.partitionBy("window", "k", "count(1)"), "at least one column must stay"),
+        (lambda w: w.option("fileFormat", "csv"), "csv cannot hold the nested column 'window'"),
+        (lambda w: w.trigger(processingTime="1 second").option("closeWindowsAtEnd", True), "availableNow"),
+        (lambda w: w.option("overlapEpochs", "maybe"), "overlapEpochs must be true or false"),
+        (lambda w: w.format("memory"), '"path" is no option of format'),
+        (lambda w: w.format("parquet"), 'option\\("fileFormat", "parquet"\\)'),
+        (lambda w: w.format("kafkaa"), "no sink"),
+        (lambda w: w.outputMode("complete"), "append"),
+        (lambda w: w.trigger(), "either processingTime"),
+    ],
+)
+def test_wrong_settings_of_the_sink_are_refused_before_the_start(
+    writer: StreamWriter, tmp_path: Path, change: Callable[[StreamWriter], StreamWriter], named: str
+) -> None:
+    with pytest.raises(sj.AnalysisError, match=named):
+        change(writer).start()
+    assert not (tmp_path / "ck" / "spark").exists()
+    assert not list((tmp_path / "ck").glob("snapshots/log/*"))
+
+
+def test_a_query_without_a_home_is_refused(watermarked: Stream, tmp_path: Path) -> None:
+    result = watermarked.groupBy(sj.window("ts", "1 minute")).count()
+    with pytest.raises(sj.AnalysisError, match="checkpointLocation"):
+        result.writeStream.format("files").start(str(tmp_path / "out"))
+    with pytest.raises(sj.AnalysisError, match="queryName"):
+        result.writeStream.format("memory").start()
+    with pytest.raises(sj.AnalysisError, match="choose a sink"):
+        result.writeStream.start()
+
+
+@pytest.mark.parametrize(
+    ("start", "named"),
+    [
+        (lambda r, s: sj.start(), "at least one writer"),
+        (lambda r, s: sj.start(r.lateRows.writeStream.format("console")), "lateRows="),
+        (lambda r, s: sj.start(table(r, "a"), lateRows=table(r, "b")), "result.lateRows.writeStream"),
+        (lambda r, s: sj.start(table(r, "a"), table(r, "a")), "two outputs write to the table a"),
+        (lambda r, s: sj.start(table(r, "a"), table(other(s), "b")), "different inputs"),
+        (
+            lambda r, s: sj.start(
+                table(r, "a").option("statePartitions", 1), table(r, "b").option("statePartitions", 2)
+            ),
+            "different settings of statePartitions",
+        ),
+        (lambda r, s: sj.start(table(r, "a").option("earlyResultsPeriod", "1 second")), 'outputMode\\("update"\\)'),
+        (lambda r, s: sj.start(table(r, "a").outputMode("update").option("earlyResultsPeriod", "soon")), "soon"),
+        (lambda r, s: sj.start(table(r.withColumn("is_early", F.lit(1)), "a").outputMode("update")), "is_early"),
+        (lambda r, s: r.groupBy(sj.window("window", "1 hour")).count().lateRows, "never late for the next one"),
+        (lambda r, s: r.groupBy(sj.window("ts", "1 hour")), "which is on 'window'"),
+        (lambda r, s: s.union(s.drop("k")), "do not match"),
+        (lambda r, s: s.unionByName(s.withColumnRenamed("k", "j")), "has no 'withColumnRenamed'"),
+        (lambda r, s: s.unionByName(s.withColumn("extra", F.lit(1))), "'extra'"),
+        (lambda r, s: s.alias("a").union(s.alias("a")), "both streams are called 'a'"),
+        (lambda r, s: s.alias("a/b"), "without a slash"),
+        (lambda r, s: s.union(r), "expected a stream, got WindowedStream"),
+        (lambda r, s: s.groupBy(sj.session_window("ts", F.col("k"))), "gap"),
+        (lambda r, s: s.groupBy(sj.session_window("ts", "0 seconds")), "gapDuration"),
+        (lambda r, s: s.groupBy(sj.session_window("ts", "1 second"), sj.window("ts", "1 second")), "exactly one"),
+    ],
+)
+def test_wrong_plans_are_refused(
+    watermarked: Stream, start: Callable[[WindowedStream, Stream], object], named: str
+) -> None:
+    result = watermarked.groupBy(sj.window("ts", "1 minute")).count()
+    with pytest.raises((sj.AnalysisError, AttributeError), match=named):
+        start(result, watermarked)
+
+
+def table(result: WindowedStream, name: str) -> StreamWriter:
+    """A result on its way to a table of memory."""
+    return result.writeStream.format("memory").queryName(name)
+
+
+def other(stream: Stream) -> WindowedStream:
+    """A result of another stream."""
+    return stream.alias("b").union(stream.alias("c")).groupBy(sj.window("ts", "1 minute")).count()
+
+
+def test_epochs_do_not_overlap_over_a_source_that_deletes_what_spark_commits(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    (tmp_path / "in").mkdir()
+    cleaned = spark.readStream.schema(SCHEMA).option("cleanSource", "delete").json(str(tmp_path / "in"))
+    stream = sj.stream(cleaned).withWatermark("ts", "10 seconds")
+    writer = stream.groupBy(sj.window("ts", "1 minute")).agg(J.count()).writeStream.format("files")
+    writer.options(path=str(tmp_path / "out"), checkpointLocation=str(tmp_path / "ck"), overlapEpochs=True)
+    with pytest.raises(sj.AnalysisError, match=r"json with cleanSource=delete may delete it.*Leave the option out"):
+        writer.start()

@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+from pyspark.errors import StreamingQueryException
+
+from sparkjet.api.ending import Ending
+from sparkjet.errors import FencedError, RecoveryError, UnsettledError
+
+
+def chain(error: BaseException | None) -> Iterator[BaseException]:
+    """What a traceback prints, the last first."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+
+
+def caused(error: Exception, cause: Exception) -> Exception:
+    """An error with a cause, as it is raised."""
+    try:
+        raise error from cause
+    except type(error):
+        return error
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_of_two_failures_ours_comes_first_and_none_is_lost(order: tuple[int, int]) -> None:
+    errors = [caused(UnsettledError("no room"), OSError("the disk is full")), StreamingQueryException("broker")]
+    ending = Ending(lambda: None)
+    for number in order:
+        ending.fail(errors[number])
+    assert ending.failure is errors[0]
+    assert [type(each) for each in chain(ending.failure)] == [UnsettledError, OSError, StreamingQueryException]
+    with pytest.raises(UnsettledError, match="no room"):
+        ending.raise_failure()
+
+
+def test_of_two_failures_of_ours_the_first_comes_first() -> None:
+    ending = Ending(lambda: None)
+    ending.fail(first := RecoveryError("first"))
+    ending.fail(second := OSError("second"))
+    assert list(chain(ending.failure)) == [first, second]
+
+
+def test_an_error_that_is_told_already_is_not_told_twice() -> None:
+    cause = OSError("the disk is full")
+    ending = Ending(lambda: None)
+    ending.fail(error := caused(UnsettledError("no room"), cause))
+    ending.fail(cause)
+    ending.fail(error)
+    ending.fail(caused(StreamingQueryException("batch"), cause))
+    assert list(chain(ending.failure)) == [error, cause]
+
+
+def test_a_driver_that_was_taken_over_says_so_first() -> None:
+    fenced = FencedError("by another")
+    ending = Ending(lambda: fenced)
+    ending.fail(missing := FileNotFoundError("offsets/3"))
+    assert list(chain(ending.failure)) == [fenced, missing]
+
+
+def test_a_store_that_cannot_say_who_has_taken_over_hides_no_failure() -> None:
+    def broken() -> FencedError | None:
+        message = "the store is gone"
+        raise OSError(message)
+
+    ending = Ending(broken)
+    ending.fail(error := RecoveryError("first"))
+    assert ending.failure is error
+
+
+def test_who_asks_first_has_the_query_stopped_once() -> None:
+    ending, calls = Ending(lambda: None), threading.Semaphore(0)
+    for _ in range(3):
+        ending.ask(calls.release, "stop")
+    assert calls.acquire(timeout=60)
+    assert (ending.stopping, ending.begun, ending.finished) == (True, True, False)
+    assert not ending.wait(0)
+    ending.finish()
+    assert ending.wait()
+    assert not calls.acquire(blocking=False)
+
+
+def test_what_has_ended_is_not_stopped() -> None:
+    ending = Ending(lambda: None)
+    ending.finish()
+    ending.ask(lambda: pytest.fail("it has ended"), "stop")
+    assert (ending.stopping, ending.begun) == (False, True)

@@ -1,0 +1,180 @@
+"""The way out of a refusal works: no two refusals send a user back and forth."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+import sparkjet as sj
+from sparkjet.catalyst import alternatives
+from sparkjet.catalyst.row_by_row import REFUSED
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from sparkjet.api.grouped import WindowedStream
+    from sparkjet.api.stream import Stream
+
+SCHEMA = "ts timestamp, k string, v long"
+METHODS = sorted(name for name in dir(DataFrame) if not name.startswith("_"))
+BEFORE = "before sj.stream"
+
+
+@pytest.fixture
+def df(spark: SparkSession, tmp_path: Path) -> DataFrame:
+    return spark.readStream.schema(SCHEMA).json(str(tmp_path))
+
+
+@pytest.fixture
+def stream(df: DataFrame) -> Stream:
+    return sj.stream(df).withWatermark("ts", "1 minute")
+
+
+@pytest.fixture
+def results(stream: Stream) -> WindowedStream:
+    return stream.groupBy(sj.window("ts", "1 minute"), "k").count()
+
+
+def passed(batches: Iterator[Any]) -> Iterator[Any]:
+    yield from batches
+
+
+def static(df: DataFrame) -> DataFrame:
+    return df.sparkSession.sql("SELECT 'a' AS k, 1 AS extra")
+
+
+def viewed(df: DataFrame, create: str) -> DataFrame:
+    """A temporary view of a stream; all tests share the session, so each way to make one has a name of its own."""
+    name = f"ways_out_{create.lower()}"
+    getattr(df, create)(name)
+    return df.sparkSession.table(f"global_temp.{name}" if "Global" in create else name)
+
+
+DONE_BEFORE: dict[str, Callable[[DataFrame], DataFrame]] = {
+    "coalesce": lambda df: df.coalesce(1),
+    "colRegex": lambda df: df.select("ts", df.colRegex("`k|v`")),
+    "createGlobalTempView": lambda df: viewed(df, "createGlobalTempView"),
+    "createOrReplaceGlobalTempView": lambda df: viewed(df, "createOrReplaceGlobalTempView"),
+    "createOrReplaceTempView": lambda df: viewed(df, "createOrReplaceTempView"),
+    "createTempView": lambda df: viewed(df, "createTempView"),
+    "crossJoin": lambda df: df.crossJoin(static(df)),
+    "dropna": lambda df: df.dropna(),
+    "exceptAll": lambda df: df.join(static(df), "k", "left_anti"),
+    "fillna": lambda df: df.fillna(0),
+    "hint": lambda df: df.hint("rebalance"),
+    "intersect": lambda df: df.join(static(df), "k", "left_semi"),
+    "intersectAll": lambda df: df.join(static(df), "k", "left_semi"),
+    "join": lambda df: df.join(static(df), "k"),
+    "lateralJoin": lambda df: df.lateralJoin(static(df)),
+    "mapInArrow": lambda df: df.mapInArrow(passed, df.schema),
+    "mapInPandas": lambda df: df.mapInPandas(passed, df.schema),
+    "melt": lambda df: df.melt(["ts", "k"], ["v"], "name", "value"),
+    "metadataColumn": lambda df: df.select("*", df.metadataColumn("_metadata")),
+    "na": lambda df: df.na.fill(0),
+    "observe": lambda df: df.observe("seen", F.count(F.lit(1)).alias("rows")),
+    "registerTempTable": lambda df: viewed(df, "createOrReplaceTempView"),
+    "repartition": lambda df: df.repartition(2),
+    "repartitionById": lambda df: df.repartitionById(2, F.col("v").cast("int")),
+    "repartitionByRange": lambda df: df.repartitionByRange(2, "v"),
+    "replace": lambda df: df.replace("a", "b"),
+    "sample": lambda df: df.sample(0.5),
+    "sampleBy": lambda df: df.sampleBy("k", {"a": 0.5}),
+    "selectExpr": lambda df: df.selectExpr("*", "v + 1 AS w"),
+    "subtract": lambda df: df.join(static(df), "k", "left_anti"),
+    "to": lambda df: df.to(df.schema),
+    "toDF": lambda df: df.toDF("ts", "k", "w"),
+    "transform": lambda df: df.transform(lambda each: each.where("v > 1")),
+    "unpivot": lambda df: df.unpivot(["ts", "k"], ["v"], "name", "value"),
+    "withColumnRenamed": lambda df: df.withColumnRenamed("k", "key"),
+    "withColumns": lambda df: df.withColumns({"w": F.col("v")}),
+    "withColumnsRenamed": lambda df: df.withColumnsRenamed({"k": "key"}),
+    "withMetadata": lambda df: df.withMetadata("k", {"unit": "m"}),
+}
+
+
+def sent_away(rows: Any, method: str) -> str | None:
+    """What the refusal of a method says; None if there is such a method."""
+    try:
+        getattr(rows, method)
+    except AttributeError as error:
+        return str(error)
+    return None
+
+
+def test_what_is_said_to_work_before_the_stream_does(df: DataFrame, stream: Stream) -> None:
+    said = {method for method in METHODS if BEFORE in (sent_away(stream, method) or "")}
+    assert said == DONE_BEFORE.keys()
+    for method, done in DONE_BEFORE.items():
+        shaped = done(df)
+        assert sj.stream(shaped).columns == shaped.columns, method
+
+
+def test_every_method_of_a_dataframe_has_a_way_out(stream: Stream, results: WindowedStream) -> None:
+    names = {"sparkSession", "sql_ctx", "isStreaming", "sameSemantics", "semanticHash", "dtypes"}
+    for rows in (stream, results, results.lateRows):
+        refused = {method: sent_away(rows, method) for method in METHODS if method not in names}
+        assert not [method for method, said in refused.items() if said is not None and "Known:" in said]
+    for rows in (results, results.lateRows):
+        assert not [method for method in METHODS if BEFORE in (sent_away(rows, method) or "")]
+
+
+def test_what_is_refused_before_the_stream_is_not_sent_behind_it_to_be_sent_back(stream: Stream) -> None:
+    """A way out names methods of the stream only where the stream has them."""
+    assert stream.withWatermark
+    assert stream.groupBy
+    behind = {alternatives.WATERMARK, alternatives.AGGREGATION}
+    for node, (_, way_out) in REFUSED.items():
+        assert ("after sj.stream" in way_out) == (way_out in behind), node
+        assert "Call sj.stream(…) before" not in way_out, node
+
+
+@pytest.mark.parametrize(
+    ("refused", "method"),
+    [
+        (lambda df: df.dropDuplicates(["k"]), "dropDuplicates"),
+        (lambda df: df.distinct(), "distinct"),
+        (lambda df: df.limit(3), "limit"),
+        (lambda df: df.offset(3), "offset"),
+        (lambda df: df.orderBy("v"), "orderBy"),
+        (lambda df: df.zipWithIndex(), "zipWithIndex"),
+        (lambda df: df.select("k").subtract(df.sparkSession.sql("SELECT 'a' AS k")), "subtract"),
+        (lambda df: df.rollup("k").count(), "rollup"),
+    ],
+)
+def test_both_sides_name_the_same_way_out(
+    df: DataFrame, stream: Stream, refused: Callable[[DataFrame], DataFrame], method: str
+) -> None:
+    with pytest.raises(sj.AnalysisError) as before:
+        sj.stream(refused(df))
+    behind = sent_away(stream, method)
+    way_out = alternatives.of_streams(method)
+    assert way_out is not None
+    assert behind is not None
+    assert str(before.value).endswith(way_out)
+    assert behind.endswith(way_out)
+
+
+def test_a_stream_stream_join_is_not_sent_round(df: DataFrame, stream: Stream) -> None:
+    with pytest.raises(sj.AnalysisError) as before:
+        sj.stream(df.alias("a").join(df.alias("b"), "k"))
+    assert str(before.value).endswith(alternatives.STREAM_JOIN)
+    assert alternatives.STREAM_JOIN in (sent_away(stream, "join") or "")
+
+
+def test_the_ways_out_by_windows_work(stream: Stream) -> None:
+    firsts = stream.groupBy(sj.window("ts", "1 minute"), "k").agg(sj.functions.first("v").alias("v"))
+    assert firsts.columns == ["window", "k", "v"]
+    listed = stream.groupBy(sj.window("ts", "1 minute")).agg(sj.functions.top_n("v", 3), sj.functions.bottom_n("v", 3))
+    assert listed.columns == ["window", "top_n(v, 3)", "bottom_n(v, 3)"]
+
+
+def test_a_column_as_an_attribute_names_the_way(stream: Stream) -> None:
+    with pytest.raises(AttributeError, match=r"Stream has no 'ts'. Name columns with F.col\(\"ts\"\)"):
+        _ = stream.ts
+    with pytest.raises(AttributeError, match=r"no 'wher'; did you mean \"where\""):
+        _ = stream.wher

@@ -1,0 +1,286 @@
+"""Sources that can be read again, shown by restarts, and those that cannot, refused or said so."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql import functions as F
+from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
+
+import sparkjet as sj
+from sparkjet import functions as J
+from sparkjet.catalyst.spark_sources import Rereading, acknowledging_source, rereading, streaming_sources
+from sparkjet.engine.phases import Step
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from sparkjet.api.grouped import WindowedStream
+    from sparkjet.api.writer import StreamWriter
+
+EXACTLY_ONCE = {"results": "exactly-once"}
+SOCKET = "org.apache.spark.sql.execution.streaming.sources.TextSocketSourceProvider"
+
+
+class CrashError(Exception):
+    """What stands for the driver's death in these tests."""
+
+
+class Crash:
+    """Lets the first epoch from number 2 on die at a step."""
+
+    def __init__(self, at: Step) -> None:
+        self._at = at
+        self.happened = False
+
+    def __call__(self, step: Step, epoch: int) -> None:
+        """Called by the epoch."""
+        if step is self._at and epoch >= 2 and not self.happened:
+            self.happened = True
+            raise CrashError
+
+
+def run_with_crashes(writer: Callable[[], StreamWriter]) -> dict[str, str]:
+    """Runs over what there is, one that dies before its decision, one that dies after it, and a last one to the end."""
+    for step in (Step.PREPARED, Step.DECIDED):
+        crash = Crash(step)
+        for _ in range(5):
+            if crash.happened:
+                break
+            query = writer().trigger(availableNow=True).onEpochStep(crash).start()
+            try:
+                query.awaitTermination()
+            except CrashError:
+                assert crash.happened
+        assert crash.happened
+    query = writer().trigger(availableNow=True).option("closeWindowsAtEnd", True).start()
+    query.awaitTermination()
+    return query.guarantees
+
+
+def read(spark: SparkSession, source: str, **options: object) -> DataFrame:
+    return spark.readStream.format(source).options(**options).load()  # type: ignore[arg-type]
+
+
+def values(df: DataFrame, time: str = "timestamp") -> WindowedStream:
+    """Values with their times, by windows of a second."""
+    stream = sj.stream(df).withWatermark(time, "0 seconds")
+    pair = F.struct("value", F.unix_micros(time).alias("at"))
+    return stream.groupBy(sj.window(time, "1 second")).agg(J.collect_list(pair).alias("pairs"))
+
+
+def written(result: WindowedStream, home: Path) -> StreamWriter:
+    writer = result.writeStream.format("files").option("path", home / "out")
+    return writer.option("checkpointLocation", home / "ck").option("statePartitions", 1)
+
+
+def delivered(home: Path) -> list[tuple[int, int]]:
+    rows = sj.read_files(str(home / "out")).select(F.explode("pairs").alias("pair")).select("pair.*")
+    return sorted((row.value, row.at) for row in rows.collect())
+
+
+def test_rate_gives_the_same_rows_after_a_crash(spark: SparkSession, tmp_path: Path) -> None:
+    def writer() -> StreamWriter:
+        return written(values(read(spark, "rate", rowsPerSecond=5)), tmp_path)
+
+    for step in (Step.PREPARED, Step.DECIDED):
+        query = writer().onEpochStep(Crash(step)).start()
+        with pytest.raises(CrashError):
+            query.awaitTermination()
+    far_enough = threading.Event()
+
+    def look(step: Step, epoch: int) -> None:
+        # An epoch is a second or more of this source: by then windows behind both crashes are closed.
+        if step is Step.CLEANED and epoch >= 6:
+            far_enough.set()
+
+    query = writer().onEpochStep(look).start()
+    assert far_enough.wait(120)
+    query.stop()
+    found = delivered(tmp_path)
+    assert len(found) >= 15
+    assert [value for value, _ in found] == list(range(len(found)))
+    # One and the same start, which Spark keeps among the files that the record saves.
+    assert {at - value * 200_000 for value, at in found} == {found[0][1]}
+    assert query.guarantees == EXACTLY_ONCE
+
+
+def test_rate_micro_batch_gives_the_same_rows_after_a_crash(spark: SparkSession, tmp_path: Path) -> None:
+    def writer() -> StreamWriter:
+        return written(values(read(spark, "rate-micro-batch", rowsPerBatch=10, advanceMillisPerBatch=1000)), tmp_path)
+
+    assert run_with_crashes(writer) == EXACTLY_ONCE
+    found = delivered(tmp_path)
+    assert len(found) >= 30
+    assert found == [(value, value // 10 * 1_000_000) for value in range(len(found))]
+
+
+def counting(rows: int) -> type[DataSource]:
+    """A Python source of numbers, a few at a time; defined here as workers get it by value."""
+
+    class Reader(SimpleDataSourceStreamReader):
+        def initialOffset(self) -> dict[str, int]:
+            return {"n": 0}
+
+        def read(self, start: dict[str, int]) -> tuple[Iterator[tuple[int]], dict[str, int]]:
+            end = {"n": min(start["n"] + 15, rows)}
+            return self.readBetweenOffsets(start, end), end
+
+        def readBetweenOffsets(self, start: dict[str, int], end: dict[str, int]) -> Iterator[tuple[int]]:
+            return iter([(n,) for n in range(start["n"], end["n"])])
+
+    class Counting(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return "counting"
+
+        def schema(self) -> str:
+            return "value long"
+
+        def simpleStreamReader(self, schema: Any) -> SimpleDataSourceStreamReader:
+            return Reader()
+
+    return Counting
+
+
+def test_a_simple_python_reader_gives_the_same_rows_after_a_crash(spark: SparkSession, tmp_path: Path) -> None:
+    spark.dataSource.register(counting(40))
+
+    def writer() -> StreamWriter:
+        df = read(spark, "counting").withColumn("timestamp", F.timestamp_seconds("value"))
+        return written(values(df), tmp_path)
+
+    query = writer().onEpochStep(Crash(Step.DECIDED)).start()
+    with pytest.raises(CrashError):
+        query.awaitTermination()
+    query = writer().start()
+    query.processAllAvailable()
+    query.stop()
+    # The last window waits for a later row.
+    assert delivered(tmp_path) == [(n, n * 1_000_000) for n in range(39)]
+    assert query.guarantees == EXACTLY_ONCE
+
+
+@pytest.fixture
+def server() -> Iterator[int]:
+    """A port where each connection gets three lines and no more."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        connections: list[socket.socket] = []
+
+        def serve() -> None:
+            while True:
+                try:
+                    connection, _ = listening.accept()
+                except OSError:
+                    return
+                connections.append(connection)
+                connection.sendall(b"a\nb\nc\n")
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield listening.getsockname()[1]
+        listening.shutdown(socket.SHUT_RDWR)
+        thread.join()
+        for connection in connections:
+            connection.close()
+
+
+@pytest.mark.parametrize("name", ["socket", "SOCKET", SOCKET])
+def test_a_socket_is_refused_before_the_start(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    lines = read(spark, name, host="127.0.0.1", port=9, includeTimestamp=True)
+    for guarantee in ("exactly-once", "at-least-once"):
+        writer = written(values(lines), tmp_path).option("processingGuarantee", guarantee)
+        with pytest.raises(sj.AnalysisError, match=rf"'socket' cannot be read again.*{guarantee}.*\"none\""):
+            writer.start()
+    rate = sj.stream(read(spark, "rate").select(F.col("value").cast("string"), "timestamp"))
+    united = rate.withWatermark("timestamp", "0 seconds").union(
+        sj.stream(lines).withWatermark("timestamp", "0 seconds")
+    )
+    beside = united.groupBy(sj.window("timestamp", "1 second")).count()
+    with pytest.raises(sj.AnalysisError, match="'socket' cannot be read again"):
+        written(beside, tmp_path).start()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_socket_runs_without_a_guarantee(spark: SparkSession, tmp_path: Path, server: int) -> None:
+    lines = read(spark, "socket", host="127.0.0.1", port=server).withColumn("timestamp", F.timestamp_seconds(F.lit(0)))
+    query = written(values(lines), tmp_path).option("processingGuarantee", "none").start()
+    query.processAllAvailable()
+    assert query.guarantees == {"results": "none"}
+    query.stop()
+
+
+@pytest.mark.parametrize(
+    ("make", "answer", "name"),
+    [
+        (lambda s, p: s.readStream.schema("v int").json(p), Rereading.YES, "json"),
+        (lambda s, p: s.readStream.schema("v int").format("PARQUET").load(p), Rereading.YES, "PARQUET"),
+        (
+            lambda s, p: (
+                s.readStream.schema("v int")
+                .format("org.apache.spark.sql.execution.datasources.csv.CSVFileFormat")
+                .load(p)
+            ),
+            Rereading.YES,
+            "org.apache.spark.sql.execution.datasources.csv.CSVFileFormat",
+        ),
+        (lambda s, p: s.readStream.schema("v int").option("cleanSource", "delete").json(p), Rereading.YES, "json"),
+        (lambda s, p: read(s, "RATE"), Rereading.YES, "rate"),
+        (lambda s, p: read(s, "rate-micro-batch", rowsPerBatch=1), Rereading.YES, "rate-micro-batch"),
+        (lambda s, p: read(s, "rate").union(read(s, "rate")), Rereading.YES, "rate"),
+        (lambda s, p: s.readStream.table(stored(s, p)), Rereading.YES, "parquet"),
+        (lambda s, p: with_cte(read(s, "rate")), Rereading.YES, "rate"),
+    ],
+)
+def test_known_sources_are_known_by_whatever_name(
+    spark: SparkSession,
+    tmp_path: Path,
+    make: Callable[[SparkSession, str], DataFrame],
+    answer: Rereading,
+    name: str,
+) -> None:
+    assert rereading(make(spark, str(tmp_path))) == (answer, name)
+
+
+def stored(spark: SparkSession, path: str) -> str:
+    (Path(path) / "table").mkdir()
+    spark.sql(f"CREATE TABLE IF NOT EXISTS sources_of_spark (v INT) USING parquet LOCATION '{path}/table'")
+    return "sources_of_spark"
+
+
+def with_cte(df: DataFrame) -> DataFrame:
+    df.createOrReplaceTempView("rates")
+    return df.sparkSession.sql("WITH r AS (SELECT * FROM rates) SELECT * FROM r UNION ALL SELECT * FROM r")
+
+
+def test_a_common_table_expression_is_no_source_of_its_own(spark: SparkSession) -> None:
+    assert streaming_sources(with_cte(read(spark, "rate"))) == 1
+    assert acknowledging_source(with_cte(read(spark, "RATE"))) is None
+
+
+def test_an_unknown_source_is_warned_of_and_promises_nothing(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    df = memory_stream(spark).selectExpr("value", "timestamp_seconds(value) AS timestamp")
+    assert rereading(df)[0] is Rereading.UNKNOWN
+    with caplog.at_level(logging.WARNING, logger="sparkjet"):
+        query = written(values(df), tmp_path).start()
+    query.stop()
+    assert query.guarantees == {"results": "none"}
+    assert any('query.guarantees says "none"' in message for message in caplog.messages)
+
+
+def memory_stream(spark: SparkSession) -> DataFrame:
+    """A source that Spark uses in its own tests: in the JVM, and on no list."""
+    jvm: Any = spark._jvm
+    session: Any = spark._jsparkSession
+    encoder = jvm.org.apache.spark.sql.Encoders.scalaInt()
+    memory = jvm.org.apache.spark.sql.execution.streaming.runtime.MemoryStream
+    source = memory(0, session, jvm.scala.Option.empty(), encoder)
+    return type(spark.range(1))(source.toDF(), spark)

@@ -1,0 +1,24 @@
+"""Group SES: session windows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.conformance.verdicts import NotationError
+from tests.conformance.window_setups import window_setup
+from tests.conformance.windows import WindowDrivers, run_windows
+
+if TYPE_CHECKING:
+    from tests.conformance.cases import Case
+
+
+def run_sessions(case: Case, drivers: WindowDrivers) -> None:
+    """Judge a row of group SES, whose notation is that of SW.
+
+    Raises:
+        NotationError: The row cannot be read, or is not about sessions.
+        MismatchError: The sessions are others.
+    """
+    if window_setup(case.setup).session is None:
+        raise NotationError(f"not a session: {case.setup}")
+    run_windows(case, drivers)

@@ -1,0 +1,256 @@
+"""A decided transaction whose commit fails: it stays decided, and nothing is opened before it is committed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pytest
+
+from sparkjet.engine.committer import Outputs, Retry
+from sparkjet.errors import LostTransactionError, RecoveryError, UnsettledError
+from sparkjet.sinks.protocol import TransactionId
+from sparkjet.snapshots.record import Prepared, Record
+from tests.engine.run import Collected
+
+if TYPE_CHECKING:
+    from sparkjet.sinks.protocol import Handle
+
+ONCE = Retry(attempts=2, patient_attempts=4, first_wait=0.001, longest_wait=0.001)
+
+
+@dataclass
+class Refusing(Collected):
+    """Refuses a number of commits."""
+
+    refusals: int = 0
+    asked: list[str] = field(default_factory=list)
+    error: Callable[[str], Exception] = ConnectionError
+
+    def commit(self, handle: Handle, between: Callable[[], None]) -> None:
+        """Refuse or show the rows."""
+        self.asked.append(handle["transaction"])
+        if len(self.asked) <= self.refusals:
+            message = "away"
+            raise self.error(message)
+        super().commit(handle, between)
+
+
+@dataclass
+class Rows:
+    """As much of a DataFrame as the sink reads."""
+
+    values: list[tuple[int]]
+
+    def collect(self) -> list[tuple[int]]:
+        return self.values
+
+
+def prepare(outputs: Outputs, epoch: int) -> None:
+    transaction = TransactionId("q", "results", 0, epoch, 0)
+    outputs.decided(outputs.prepare("results", Rows([(epoch,)]), transaction))  # type: ignore[arg-type]
+
+
+def test_what_fails_stays_decided_and_is_committed_before_a_new_transaction_is_opened() -> None:
+    sink = Refusing(refusals=3)
+    outputs = Outputs({"results": sink}, ONCE)
+    prepare(outputs, 1)
+    outputs.attempt()
+    assert (len(sink.asked), sink.committed) == (2, {})
+    assert [each.handle for each in outputs.unsettled] == [{"transaction": "000000-000000001-0"}]
+    prepare(outputs, 2)
+    assert sink.committed == {1: [(1,)]}
+    outputs.attempt()
+    assert sink.committed == {1: [(1,)], 2: [(2,)]}
+    assert outputs.unsettled == []
+
+
+def test_what_goes_on_failing_lets_no_transaction_be_opened() -> None:
+    sink = Refusing(refusals=100)
+    outputs = Outputs({"results": sink}, ONCE)
+    prepare(outputs, 1)
+    outputs.attempt()
+    with pytest.raises(UnsettledError, match="Nothing is lost"):
+        prepare(outputs, 2)
+    assert list(sink.prepared) == ["000000-000000001-0"]
+    assert len(outputs.unsettled) == 1
+
+
+def test_what_is_lost_is_not_tried_again() -> None:
+    sink = Refusing(refusals=100, error=LostTransactionError)
+    outputs = Outputs({"results": sink}, ONCE)
+    prepare(outputs, 1)
+    with pytest.raises(LostTransactionError):
+        outputs.attempt()
+    assert len(sink.asked) == 1
+
+
+def test_what_one_sink_has_lost_holds_back_no_other() -> None:
+    losing, other = Refusing(refusals=100, error=LostTransactionError), Refusing()
+    outputs = Outputs({"losing": losing, "other": other}, ONCE)
+    for epoch in (1, 2):
+        for name in outputs.sinks:
+            transaction = TransactionId("q", name, 0, epoch, 0)
+            handle = outputs.sinks[name].prepare(Rows([(epoch,)]), transaction)  # type: ignore[arg-type]
+            assert handle is not None
+            outputs.decided([Prepared(name, handle)])
+    with pytest.raises(LostTransactionError):
+        outputs.attempt()
+    assert other.committed == {1: [(1,)], 2: [(2,)]}
+    assert [each.sink for each in outputs.unsettled] == ["losing", "losing"]
+    assert len(losing.asked) == 1
+
+
+@dataclass
+class Fleeting(Refusing):
+    """Its destination drops what waits for long."""
+
+    def check_alive(self, handle: Handle) -> None:
+        """Nothing is that old here."""
+
+
+def decide(outputs: Outputs, name: str, epoch: int) -> Prepared:
+    """A transaction that is decided and not committed."""
+    handle = outputs.sinks[name].prepare(Rows([(epoch,)]), TransactionId("q", name, 0, epoch, 0))  # type: ignore[arg-type]
+    assert handle is not None
+    return Prepared(name, handle, type(outputs.sinks[name]).__name__)
+
+
+def test_a_sink_that_is_away_keeps_no_other_sink_waiting() -> None:
+    away, other = Refusing(refusals=100), Refusing()
+    outputs = Outputs({"away": away, "other": other}, ONCE)
+    for epoch in (1, 2):
+        outputs.decided([decide(outputs, name, epoch) for name in outputs.sinks])
+    outputs.attempt()
+    assert other.committed == {1: [(1,)], 2: [(2,)]}
+    with pytest.raises(UnsettledError, match="'away'"):
+        outputs.settle()
+    assert [each.sink for each in outputs.unsettled] == ["away", "away"]
+    # Its epochs stay in their order: the second is not tried before the first.
+    assert set(away.asked) == {"000000-000000001-0"}
+
+
+def test_several_sinks_that_fail_are_all_named_and_lost_rows_are_the_graver_news() -> None:
+    sinks = {"away": Refusing(refusals=100), "losing": Refusing(refusals=100, error=LostTransactionError)}
+    outputs = Outputs(sinks, ONCE)
+    outputs.decided([decide(outputs, name, 1) for name in sinks])
+    with pytest.raises(LostTransactionError, match="'away'"):
+        outputs.attempt()
+
+
+def test_what_expires_is_committed_first() -> None:
+    order: list[str] = []
+
+    @dataclass
+    class Noted(Refusing):
+        def commit(self, handle: Handle, between: Callable[[], None]) -> None:
+            order.append("lasting")
+            super().commit(handle, between)
+
+    @dataclass
+    class NotedFleeting(Fleeting):
+        def commit(self, handle: Handle, between: Callable[[], None]) -> None:
+            order.append("fleeting")
+            super().commit(handle, between)
+
+    outputs = Outputs({"lasting": Noted(refusals=1), "fleeting": NotedFleeting()}, ONCE)
+    outputs.decided([decide(outputs, name, 1) for name in outputs.sinks])
+    outputs.settle()
+    assert order == ["fleeting", "lasting", "lasting"]
+
+
+def record_of(*transactions: Prepared, published: Sequence[Prepared] = ()) -> Record:
+    return Record("epoch", "q", 3, "r", 7, {}, 0, {}, {}, {}, None, list(transactions), published=list(published))
+
+
+def test_a_start_commits_what_expires_before_anything_else_and_only_once() -> None:
+    lasting, fleeting = Refusing(), Fleeting()
+    outputs = Outputs({"lasting": lasting, "fleeting": fleeting}, ONCE)
+    record = record_of(*(decide(outputs, name, 7) for name in outputs.sinks))
+    outputs.settle_what_expires(record)
+    assert (lasting.committed, fleeting.committed) == ({}, {7: [(7,)]})
+    outputs.decided(record.transactions)
+    outputs.settle()
+    assert (len(lasting.asked), len(fleeting.asked)) == (1, 1)
+
+
+def test_what_expires_and_cannot_be_committed_at_once_is_tried_again_and_reported_then() -> None:
+    fleeting = Fleeting(refusals=4)
+    outputs = Outputs({"fleeting": fleeting}, ONCE)
+    record = record_of(decide(outputs, "fleeting", 7))
+    outputs.settle_what_expires(record)
+    outputs.decided(record.transactions)
+    with pytest.raises(UnsettledError):
+        outputs.settle()
+    outputs.settle()
+    assert fleeting.committed == {7: [(7,)]}
+
+
+@pytest.mark.parametrize(
+    ("sink", "format_", "match"),
+    [
+        ("other", "Refusing", "this query has no output 'other'"),
+        ("results", "files", "the format of output 'results' was 'files' and is 'Refusing' now"),
+    ],
+)
+def test_a_decided_transaction_that_no_sink_can_commit_is_refused_by_name(sink: str, format_: str, match: str) -> None:
+    results = Refusing()
+    outputs = Outputs({"results": results}, ONCE)
+    with pytest.raises(RecoveryError, match=match):
+        outputs.check_history(record_of(Prepared(sink, {"transaction": "x"}, format_)))
+    assert results.asked == []
+
+
+@dataclass
+class Remembered(Fleeting):
+    """Its destination says what was published after a record."""
+
+    later: str | None = None
+    asked_about: list[tuple[TransactionId, Handle | None]] = field(default_factory=list)
+
+    def published_after(self, newest: TransactionId, handle: Handle | None) -> str | None:
+        """See :meth:`Remembering.published_after`."""
+        self.asked_about.append((newest, handle))
+        return self.later
+
+
+def test_a_record_that_is_older_than_what_a_sink_has_is_refused_and_both_are_named() -> None:
+    sink = Remembered()
+    outputs = Outputs({"results": sink}, ONCE)
+    earlier = Prepared("results", {"transaction": "earlier"}, "Remembered")
+    outputs.check_history(record_of(published=[earlier]))
+    assert sink.asked_about == [(TransactionId("q", "results", 3, 7, 0), earlier.handle)]
+    sink.later = "the table has epoch 9. Bring the newest snapshots back."
+    with pytest.raises(RecoveryError, match=r"newest record is of epoch 7.* 'results' .*the table has epoch 9"):
+        outputs.check_history(record_of())
+
+
+def test_a_record_keeps_the_last_transactions_of_sinks_that_forget() -> None:
+    outputs = Outputs({"lasting": Refusing(), "fleeting": Fleeting()}, ONCE)
+    first = [decide(outputs, name, 1) for name in outputs.sinks]
+    published = outputs.published(record_of(), first)
+    assert [each.sink for each in published] == ["fleeting"]
+    assert outputs.published(record_of(published=published), []) == published
+
+
+@dataclass
+class Undoing(Collected):
+    """Undoes what an attempt has prepared."""
+
+    broken: bool = False
+    aborted: list[TransactionId] = field(default_factory=list)
+
+    def abort(self, transaction: TransactionId) -> None:
+        """See :meth:`Aborting.abort`."""
+        self.aborted.append(transaction)
+        if self.broken:
+            message = "away"
+            raise ConnectionError(message)
+
+
+def test_an_attempt_that_cannot_be_undone_keeps_no_other_sink_from_it() -> None:
+    first, second = Undoing(broken=True), Undoing()
+    transactions = [TransactionId("q", name, 0, 1, 0) for name in ("first", "plain", "second")]
+    Outputs({"first": first, "plain": Collected(), "second": second}).abort(transactions)
+    assert (first.aborted, second.aborted) == ([transactions[0]], [transactions[2]])

@@ -1,0 +1,124 @@
+"""The record log: one slot, one decision."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from sparkjet.errors import FencedError, RecoveryError
+from sparkjet.snapshots import DirectoryStore
+from sparkjet.snapshots.record import FORMAT, Record
+from sparkjet.snapshots.record_log import KEPT, RecordLog
+
+
+@dataclass(frozen=True)
+class _Log:
+    store: DirectoryStore
+    log: RecordLog
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> _Log:
+    store = DirectoryStore(tmp_path / "snapshots")
+    store.open("checkpointLocation")
+    return _Log(store, RecordLog(store))
+
+
+def record(epoch: int, *, takeover: int = 0) -> Record:
+    return Record(
+        kind="epoch",
+        query="q",
+        takeover=takeover,
+        run="r",
+        epoch=epoch,
+        fingerprint={"keys": {"k": "string"}},
+        clock=-5,
+        watermarks={"emitted": -(2**63)},
+        stages={},
+        early_at={},
+        spark=None,
+        transactions=[],
+    )
+
+
+def test_an_empty_log_has_no_newest_record(opened: _Log) -> None:
+    assert opened.log.newest() is None
+
+
+def test_the_newest_record_is_read_back_as_it_was_written(opened: _Log) -> None:
+    opened.log.append(0, record(0))
+    opened.log.append(1, record(1))
+    assert opened.log.newest() == (1, record(1))
+
+
+def test_a_taken_slot_is_not_written_again(opened: _Log) -> None:
+    opened.log.append(0, record(0))
+    with pytest.raises(FencedError, match="slot 0"):
+        opened.log.append(0, record(7))
+    assert opened.log.newest() == (0, record(0))
+
+
+class _SentTwice(DirectoryStore):
+    """Its first put is answered with a success that is lost on the way, and sent again."""
+
+    def put(self, slot: int, content: bytes) -> bool:
+        super().put(slot, content)
+        return super().put(slot, content)
+
+
+def test_a_put_that_meets_its_own_entry_has_decided(tmp_path: Path) -> None:
+    store = _SentTwice(tmp_path / "snapshots")
+    store.open("checkpointLocation")
+    log = RecordLog(store)
+    log.append(0, record(0))
+    log.append(1, record(1))
+    assert log.newest() == (1, record(1))
+    with pytest.raises(FencedError, match="slot 1"):
+        log.append(1, record(1, takeover=1))
+
+
+def test_a_driver_that_slept_over_the_removal_of_its_slot_is_fenced_and_leaves_no_trace(opened: _Log) -> None:
+    for slot in range(3 * KEPT):
+        opened.log.append(slot, record(slot, takeover=1))
+    assert 2 not in opened.store.slots()
+    with pytest.raises(FencedError):
+        opened.log.append(2, record(99))
+    newest = opened.log.newest()
+    assert newest is not None
+    assert newest[1].epoch == 3 * KEPT - 1
+    opened.log.append(3 * KEPT, record(3 * KEPT))
+    assert opened.store.slots() == list(range(2 * KEPT + 1, 3 * KEPT + 1))
+
+
+def test_only_the_newest_slots_are_kept(opened: _Log) -> None:
+    for slot in range(50):
+        opened.log.append(slot, record(slot))
+    assert opened.store.slots() == list(range(50 - KEPT, 50))
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"kind": "epoch"}', b"\xff\xfe"])
+def test_a_damaged_record_is_refused_by_name(opened: _Log, content: bytes) -> None:
+    opened.store.put(4, content)
+    with pytest.raises(RecoveryError, match="record 4"):
+        opened.log.newest()
+
+
+def test_a_record_of_a_newer_format_is_refused(opened: _Log) -> None:
+    newer = msgspec.structs.replace(record(0), format=FORMAT + 1)
+    opened.store.put(0, newer.encode())
+    with pytest.raises(RecoveryError, match="Upgrade sparkjet"):
+        opened.log.newest()
+
+
+def test_what_crashes_inside_a_put_left_is_removed_when_the_store_is_opened(tmp_path: Path) -> None:
+    store = DirectoryStore(tmp_path)
+    store.open("checkpointLocation")
+    store.put(0, b"{}")
+    for name in (".000000000001.json.4711-0a1b2c3d", ".nfs0000000000000001"):
+        (tmp_path / "log" / name).touch()
+    store.open("checkpointLocation")
+    assert {path.name for path in (tmp_path / "log").iterdir()} == {"000000000000.json", ".nfs0000000000000001"}
+    assert store.slots() == [0]

@@ -1,0 +1,39 @@
+"""What is said of a disk that takes no more."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from sparkjet.errors import SinkError, StorageError
+from sparkjet.storage.full_disk import full_disk, full_disks_named
+
+
+def test_a_failure_that_names_the_file_is_told_with_it() -> None:
+    with pytest.raises(StorageError, match=r"^No space left on device: /ck/log/7\. .*Free space there"):  # noqa: SIM117
+        with full_disks_named([]):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/ck/log/7")
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS])
+def test_a_failure_inside_spark_is_told_with_where_it_wrote(number: int) -> None:
+    text = f"[TASK_WRITE_FAILED] Task failed while writing rows to file:/out/x. {os.strerror(number)}\\n\\tat org…"
+    said = str(full_disk(RuntimeError(text), []))
+    assert said.startswith(f"{os.strerror(number)}: /out/x. ")
+    assert ("Make it writable" in said) == (number == errno.EROFS)
+
+
+def test_a_cause_further_down_counts() -> None:
+    error = RuntimeError("the query has failed")
+    error.__cause__ = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    assert "perhaps of spark.local.dir" in str(full_disk(error, [Path("/missing")]))
+
+
+@pytest.mark.parametrize("error", [SinkError("No space left on device"), ValueError("another"), OSError(2, "gone")])
+def test_other_errors_stay_as_they_are(error: Exception) -> None:
+    assert full_disk(error, []) is None
+    with pytest.raises(type(error)), full_disks_named([]):
+        raise error

@@ -1,0 +1,90 @@
+"""What tasks have written is relied on only if the driver has found a file of each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from sparkjet.errors import RecoveryError, SinkError
+from sparkjet.snapshots import DirectoryStore
+from sparkjet.snapshots.store import Delta
+from sparkjet.storage.paths import spark_uri
+from sparkjet.storage.written import write
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def test_the_files_are_those_of_every_task_that_had_rows(spark: SparkSession, tmp_path: Path) -> None:
+    rows = spark.range(0, 40, 1, 4).selectExpr("id", "id % 3 AS k")
+    for name, frame in {
+        "plain": rows,
+        "one task": rows.coalesce(1),
+        "some empty": rows.where("id > 25"),
+        "aggregated": rows.groupBy("k").count(),
+        "united": rows.union(rows.where("id < 5")),
+        "held": rows.localCheckpoint(),
+        "none": rows.where("id < 0"),
+    }.items():
+        found = write(frame, tmp_path / name, lambda df, to=tmp_path / name: df.write.json(spark_uri(to)), SinkError)
+        assert found.rows == frame.count(), name
+        lines = [len((tmp_path / name / file).read_text().splitlines()) for file in found.files]
+        assert sum(lines) == found.rows, name
+
+
+def test_partitioned_files_are_counted_by_their_tasks(spark: SparkSession, tmp_path: Path) -> None:
+    rows = spark.range(0, 40, 1, 4).selectExpr("id", "id % 3 AS k")
+
+    def save(observed: DataFrame) -> None:
+        observed.write.partitionBy("k").option("maxRecordsPerFile", 2).json(spark_uri(tmp_path / "out"))
+
+    found = write(rows, tmp_path / "out", save, SinkError)
+    assert found.rows == 40
+    assert len(found.files) >= 20
+
+
+def test_a_file_that_the_driver_does_not_see_is_an_error_that_names_task_and_host(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    def save(observed: DataFrame) -> None:
+        observed.write.json(spark_uri(tmp_path / "out"))
+        next((tmp_path / "out").glob("part-00002-*")).unlink()
+
+    with pytest.raises(SinkError, match=r"1 of 4 tasks .*out \(partitions 2; hosts .*same path"):
+        write(spark.range(0, 40, 1, 4), tmp_path / "out", save, SinkError)
+
+
+def test_what_spark_does_not_report_does_not_count_as_no_rows(spark: SparkSession, tmp_path: Path) -> None:
+    """Here an optimizer that knows better drops the observation together with the rows."""
+    with pytest.raises(SinkError, match="did not report how many rows"):
+        write(
+            spark.range(4),
+            tmp_path / "out",
+            lambda observed: observed.where("false").write.json(spark_uri(tmp_path / "out")),
+            SinkError,
+        )
+
+
+def test_a_delta_that_names_no_file_but_rows_is_damaged(spark: SparkSession, tmp_path: Path) -> None:
+    store = DirectoryStore(tmp_path / "snapshots")
+    store.open("checkpointLocation")
+    delta = Delta("000000-000000001-0-stage-0", [], 5, 0, 1)
+    with pytest.raises(RecoveryError, match="5 entries, but names no file"):
+        store.read_delta(spark, delta)
+
+
+def test_a_delta_is_read_whole_whatever_the_session_leaves_out(spark: SparkSession, tmp_path: Path) -> None:
+    store = DirectoryStore(tmp_path / "snapshots")
+    store.open("checkpointLocation")
+    name = "000000-000000001-0-stage-0"
+    files = store.write_delta(name, spark.range(0, 10, 1, 2))
+    read = store.read_delta(spark, Delta(name, files, 10, 0, 1))
+    (tmp_path / "snapshots" / "state" / name / files[0]).unlink()
+    spark.conf.set("spark.sql.files.ignoreMissingFiles", value=True)
+    try:
+        with pytest.raises(Exception, match="FILE_NOT_EXIST"):
+            read.count()
+    finally:
+        spark.conf.unset("spark.sql.files.ignoreMissingFiles")
