@@ -42,23 +42,23 @@ def measure(home: Path) -> dict[str, list[float]]:
     java = session._jvm.java.lang  # type: ignore[union-attr]
     done = 0
 
-    def look(step: sj.Step, epoch: int) -> None:
+    def look(step: sj.EpochPhase, epoch: int) -> None:
         nonlocal done
-        if step is not sj.Step.CLEANED or epoch % EVERY:
+        if step is not sj.EpochPhase.CLEAN or epoch % EVERY:
             return
         java.System.gc()
         runtime = java.Runtime.getRuntime()
         numbers["heap in MB"].append((runtime.totalMemory() - runtime.freeMemory()) / 1e6)
         numbers["persisted RDDs"].append(session.sparkContext._jsc.getPersistentRDDs().size())
-        stages = query._engine.state.stages.values()  # noqa: SLF001 - what is measured is no user's business
-        held = [segment.partials for stage in stages for segment in stage.operator.segments]
+        aggregations = query._engine.state.aggregations.values()  # noqa: SLF001 - what is measured is no user's business
+        held = [segment.partials for aggregation in aggregations for segment in aggregation.operator.segments]
         plans = [frame._jdf.queryExecution().analyzed().toString() for frame in held]
         numbers["size of the plans"].append(sum(map(len, plans)))
         done = epoch
 
     writer = windows.writeStream.format("files").option("path", home / "out").option("statePartitions", 1)
     # Epochs that overlap hold most.
-    writer = writer.option("overlapEpochs", True).onEpochStep(look)
+    writer = writer.option("overlapEpochs", True).onEpochPhase(look)
     query = writer.option("checkpointLocation", home / "checkpoint").start()
     while done < EPOCHS and query.isActive:
         query.awaitTermination(1)

@@ -1,7 +1,8 @@
 """What it costs to follow the watermark of 1, 16 and 256 substreams below a filter, in one pass.
 
-Run by hand: ``python -m benchmarks.substreams [ROUNDS]``. Stage 1 of a simple window (count and sum, 1,000 keys)
-over 4 million generated rows, half of which a filter drops; the numbers of substreams take turns in one warm driver.
+Run by hand: ``python -m benchmarks.substreams [ROUNDS]``. Partial aggregation of a simple window (count and sum,
+1,000 keys) over 4 million generated rows, half of which a filter drops; the numbers of substreams take turns in one
+warm driver.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from sparkjet.catalyst.columns import KEPT, ONLY_SUBSTREAM, SUBSTREAM, TIME
 from sparkjet.engine.context import configure
 from sparkjet.engine.partial_aggregation import InputBatch, aggregate
 from sparkjet.plan.plan import Output, Plan, Rows, plan_of
-from sparkjet.plan.windowed_aggregation import Seen
+from sparkjet.plan.windowed_aggregation import ProgressDetail
 from sparkjet.sinks.console import ConsoleSink
 from sparkjet.windows.segments import release
 
@@ -34,8 +35,10 @@ def plan(session: SparkSession) -> Plan:
     source = session.readStream.format("rate").load().withColumnRenamed("timestamp", "ts")
     stream = sj.stream(source.withColumn("key", F.col("value") % 1000)).withWatermark("ts", 0)
     result = stream.where("value % 2 = 0").groupBy(sj.window("ts", "1 minute", "1 second"), "key")
-    stage = result.agg(J.count().alias("n"), J.sum("value").alias("total")).writeStream.stage
-    return plan_of([Output("results", stage, Rows.RESULTS, stage.shape(), lambda rows: rows, ConsoleSink(), "console")])
+    aggregation = result.agg(J.count().alias("n"), J.sum("value").alias("total")).writeStream.aggregation
+    return plan_of(
+        [Output("results", aggregation, Rows.RESULTS, aggregation.shape(), lambda rows: rows, ConsoleSink(), "console")]
+    )
 
 
 def batch(session: SparkSession, substreams: int) -> DataFrame:
@@ -51,25 +54,25 @@ def batch(session: SparkSession, substreams: int) -> DataFrame:
     )
 
 
-def stage_one(query: Plan, rows: DataFrame, substreams: int, seen: Seen) -> float:
-    """Seconds of stage 1, with what it tells of event time or, for comparison, without."""
-    stage = query.stages["stage0"]
-    operator = stage.operator(2)
+def stage_one(query: Plan, rows: DataFrame, substreams: int, detail: ProgressDetail) -> float:
+    """Seconds of partial aggregation, with what it tells of event time or, for comparison, without."""
+    aggregation = query.aggregations["stage0"]
+    operator = aggregation.operator(2)
     started = time.perf_counter()
-    if seen is Seen.NOTHING:
-        shaped = stage.steps.apply(rows).withColumn(KEPT, F.lit(True))
+    if detail is ProgressDetail.NOTHING:
+        shaped = aggregation.transformations.apply(rows).withColumn(KEPT, F.lit(True))
     else:
-        shaped = InputBatch(rows, query).rows(stage)
-    outcome = aggregate(shaped, stage, operator, seen)
+        shaped = InputBatch(rows, query).rows(aggregation)
+    outcome = aggregate(shaped, aggregation, operator, detail)
     taken = time.perf_counter() - started
-    if outcome.accepted != ROWS // 2 or (seen is not Seen.NOTHING and len(outcome.highest) != substreams):
+    if outcome.accepted != ROWS // 2 or (detail is not ProgressDetail.NOTHING and len(outcome.highest) != substreams):
         sys.exit(f"wrong result: {len(outcome.highest)} substreams, {outcome.accepted} rows")
     release(outcome.table)
     return taken
 
 
-def _told(substreams: int) -> Seen:
-    return Seen.ALL if substreams == 1 else Seen.EACH
+def _told(substreams: int) -> ProgressDetail:
+    return ProgressDetail.ALL if substreams == 1 else ProgressDetail.EACH
 
 
 def main(rounds: int) -> None:
@@ -77,16 +80,18 @@ def main(rounds: int) -> None:
     session = local_session()
     configure(session, 2)
     query = plan(session)
-    seconds: dict[tuple[int, Seen], list[float]] = {}
+    seconds: dict[tuple[int, ProgressDetail], list[float]] = {}
     for round_ in range(WARM_UP + rounds):
         for count in COUNTS:
             rows = batch(session, count)
-            for seen in (Seen.NOTHING, _told(count)):
-                taken = stage_one(query, rows, count, seen)
+            for detail in (ProgressDetail.NOTHING, _told(count)):
+                taken = stage_one(query, rows, count, detail)
                 if round_ >= WARM_UP:
-                    seconds.setdefault((count, seen), []).append(taken)
+                    seconds.setdefault((count, detail), []).append(taken)
     for count in COUNTS:
-        without, following = (statistics.median(seconds[count, seen]) for seen in (Seen.NOTHING, _told(count)))
+        without, following = (
+            statistics.median(seconds[count, detail]) for detail in (ProgressDetail.NOTHING, _told(count))
+        )
         print(
             f"{count:4} substreams: {without:.3f} s without, {following:.3f} s with the watermark "
             f"({following / without:.2f} x), {ROWS / following / 1e6:.1f} M rows/s"

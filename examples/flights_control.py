@@ -16,7 +16,7 @@ from typing import Any
 CHECKOUT = Path(__file__).resolve().parents[1]
 
 Report = Callable[[str, int], None]
-"""Called with a step and an epoch; steps are those of `sj.Step`, and `started`, `killed`, `finished`."""
+"""Called with a step and an epoch; steps are those of `sj.EpochPhase`, and `started`, `killed`, `finished`."""
 
 
 class DriverError(Exception):

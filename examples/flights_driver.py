@@ -34,7 +34,7 @@ def main(query: str, root: Path) -> None:
 def run_sparkjet(spark: SparkSession, places: Places) -> None:
     """The query of this job."""
     writer = build(spark, places.feed, places.out, places.checkpoint("sparkjet"), places.late)
-    writer.onEpochStep(lambda step, epoch: say(step=step.value, epoch=epoch))
+    writer.onEpochPhase(lambda step, epoch: say(step=step.value, epoch=epoch))
     writer.start().awaitTermination()
 
 

@@ -6,7 +6,7 @@ from sparkjet.api.query import StreamingQuery
 from sparkjet.api.start import start
 from sparkjet.api.stream import Stream, stream
 from sparkjet.clock import Clock, ManualClock, SystemClock
-from sparkjet.engine.phases import Step
+from sparkjet.engine.phases import EpochPhase
 from sparkjet.errors import (
     AnalysisError,
     FencedError,
@@ -41,6 +41,7 @@ __all__ = [
     "AggregateOperation",
     "AnalysisError",
     "Clock",
+    "EpochPhase",
     "FencedError",
     "LostTransactionError",
     "ManualClock",
@@ -49,7 +50,6 @@ __all__ = [
     "SinkError",
     "SourceError",
     "SparkjetError",
-    "Step",
     "StorageError",
     "Stream",
     "StreamingQuery",

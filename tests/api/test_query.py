@@ -88,7 +88,7 @@ def test_keys_nulls_late_rows_and_progress(spark: SparkSession, feed: Feed, tmp_
     assert third["numInputRows"] > 0
     assert third["batchId"] == 2
     assert third["watermark"] == (START + 80) * 1_000_000
-    assert set(third["epoch"]["durationMs"]) >= {"aggregate", "save", "prepare", "record", "commit"}
+    assert set(third["epoch"]["durationMs"]) >= {"aggregate", "save", "prepare", "decide", "commit"}
     assert query.guarantees == {"results": "exactly-once", "late": "exactly-once"}
     assert not query.isActive
     assert query.exception() is None
@@ -134,13 +134,13 @@ def test_stop_waits_for_the_epoch_and_a_new_run_goes_on(spark: SparkSession, fee
         feed.add(*rows([batch * 20, batch * 20 + 1], v=1))
     reached, proceed = threading.Event(), threading.Event()
 
-    def pause(step: sj.Step, epoch: int) -> None:
-        if step is sj.Step.PREPARED and epoch == 2:
+    def pause(step: sj.EpochPhase, epoch: int) -> None:
+        if step is sj.EpochPhase.PREPARE and epoch == 2:
             reached.set()
             proceed.wait(60)
 
     result = watermarked(spark, feed).groupBy(sj.window("ts", "10 seconds")).count()
-    query = files(result.writeStream, tmp_path).onEpochStep(pause).start()
+    query = files(result.writeStream, tmp_path).onEpochPhase(pause).start()
     assert reached.wait(60)
     with pytest.raises(TimeoutError, match="the last one recorded is 1"):
         query.stop(timeout=0.1)

@@ -13,7 +13,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 import sparkjet as sj
-from sparkjet import Step
+from sparkjet import EpochPhase
 from tests.feed import SCHEMA, Feed, rows
 
 if TYPE_CHECKING:
@@ -28,11 +28,11 @@ PATIENCE = 60.0
 class Held:
     """A step of an epoch that lasts until it is let go."""
 
-    def __init__(self, step: Step, epoch: int = 1) -> None:
+    def __init__(self, step: EpochPhase, epoch: int = 1) -> None:
         self._at = (step, epoch)
         self.reached, self.let_go = threading.Event(), threading.Event()
 
-    def __call__(self, step: Step, epoch: int) -> None:
+    def __call__(self, step: EpochPhase, epoch: int) -> None:
         if (step, epoch) == self._at:
             self.reached.set()
             assert self.let_go.wait(PATIENCE)
@@ -56,13 +56,13 @@ def terminated(spark: SparkSession) -> Iterator[Callable[[], None]]:
 
 
 def start(
-    spark: SparkSession, feed: Feed, home: Path, listener: Callable[[Step, int], None], *, overlap: bool = False
+    spark: SparkSession, feed: Feed, home: Path, listener: Callable[[EpochPhase, int], None], *, overlap: bool = False
 ) -> sj.StreamingQuery:
     """Count by windows of ten seconds."""
     stream = sj.stream(feed.read(spark)).withWatermark("ts", "0 seconds")
     writer = stream.groupBy(sj.window("ts", "10 seconds")).count().writeStream.format("files")
     writer.option("path", home / "out").option("checkpointLocation", home / "ck").option("statePartitions", 2)
-    return writer.option("overlapEpochs", overlap).onEpochStep(listener).start()
+    return writer.option("overlapEpochs", overlap).onEpochPhase(listener).start()
 
 
 def finish(spark: SparkSession, feed: Feed, home: Path) -> list[int]:
@@ -81,7 +81,7 @@ def test_a_stop_whose_time_was_up_comes_without_another_call_or_batch(
     spark: SparkSession, feed: Feed, tmp_path: Path, timeout: float, *, overlap: bool
 ) -> None:
     feed.add(*rows([1, 2], v=1))
-    held = Held(Step.PREPARED)
+    held = Held(EpochPhase.PREPARE)
     query = start(spark, feed, tmp_path, held, overlap=overlap)
     assert held.reached.wait(PATIENCE)
     with pytest.raises(TimeoutError, match="stops by itself"):
@@ -97,7 +97,7 @@ def test_a_stop_whose_time_was_up_comes_without_another_call_or_batch(
 
 def test_a_second_stop_waits_again(spark: SparkSession, feed: Feed, tmp_path: Path) -> None:
     feed.add(*rows([1, 2], v=1))
-    held = Held(Step.PREPARED)
+    held = Held(EpochPhase.PREPARE)
     query = start(spark, feed, tmp_path, held)
     assert held.reached.wait(PATIENCE)
     for _ in range(2):
@@ -117,7 +117,7 @@ def test_a_batch_that_spark_has_planned_is_left_to_the_next_run(
 ) -> None:
     """Epoch 1 is ending when the stop comes, and Spark hands over the next batch meanwhile."""
     feed.add(*rows([1, 2], v=1))
-    held = Held(Step.PREPARED)
+    held = Held(EpochPhase.PREPARE)
     query = start(spark, feed, tmp_path, held, overlap=True)
     assert held.reached.wait(PATIENCE)
     (inner,) = (each for each in spark.streams.active if each.id == query.id)
@@ -154,8 +154,8 @@ def test_a_batch_that_is_left_is_not_acknowledged_to_its_source(
 
     clock = sj.ManualClock(1_700_000_000_000_000)
     feed.add(*rows([1, 2], v=1))
-    held = Held(Step.PREPARED, epoch=2)
-    query = writer().onEpochStep(held).start()
+    held = Held(EpochPhase.PREPARE, epoch=2)
+    query = writer().onEpochPhase(held).start()
     query.processAllAvailable()
     clock.advance(30_000_000)
     assert held.reached.wait(PATIENCE)
@@ -180,11 +180,11 @@ def test_an_epoch_that_fails_after_sparks_query_has_is_reported_with_it(
     spark: SparkSession, feed: Feed, tmp_path: Path
 ) -> None:
     feed.add(*rows([1, 2], v=1))
-    held = Held(Step.PREPARED)
+    held = Held(EpochPhase.PREPARE)
 
-    def fail(step: Step, epoch: int) -> None:
+    def fail(step: EpochPhase, epoch: int) -> None:
         held(step, epoch)
-        if step is Step.PREPARED:
+        if step is EpochPhase.PREPARE:
             message = "the disk is full"
             raise OSError(message)
 

@@ -72,7 +72,7 @@ def contract(spark: SparkSession, home: Path) -> None:
                 return min(1, connection.execute(listing).rowcount)
 
             getattr(suite, name)(spark, SinkUnderTest(sink, read, dangling))
-            sink.roll_back_strays(QUERY, 99, [])
+            sink.abort_orphans(QUERY, 99, [])
 
 
 def executors() -> list[int]:
@@ -99,13 +99,13 @@ def query(spark: SparkSession, home: Path, fault: str) -> None:
 
     struck: list[int] = []
 
-    def strike(step: sj.Step, epoch: int) -> None:
+    def strike(step: sj.EpochPhase, epoch: int) -> None:
         if epoch != EPOCH or fault == "none":
             return
-        if fault == "executor" and step is sj.Step.SAVED and not struck:
+        if fault == "executor" and step is sj.EpochPhase.SAVE and not struck:
             struck.append(executors()[0])
             os.kill(struck[0], signal.SIGKILL)
-        if fault == "driver" and step is sj.Step.DECIDED:
+        if fault == "driver" and step is sj.EpochPhase.DECIDE:
             os.kill(jvm, signal.SIGKILL)
             os.kill(os.getpid(), signal.SIGKILL)
 
@@ -125,7 +125,7 @@ def query(spark: SparkSession, home: Path, fault: str) -> None:
         .option("closeWindowsAtEnd", True)
         .trigger(availableNow=True)
         .clock(sj.ManualClock(1))
-        .onEpochStep(strike),
+        .onEpochPhase(strike),
         visits.writeStream.format("files").option("path", home / "visits"),
         *table,
         checkpointLocation=str(home / "ck"),

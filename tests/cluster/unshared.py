@@ -134,14 +134,14 @@ def joined(spark: SparkSession, root: Path) -> dict[str, Any]:
     out, home = root / LATER / "out", root / "shared" / "joined"
     struck: list[int] = []
 
-    def strike(step: sj.Step, epoch: int) -> None:
-        if step is sj.Step.CLEANED and epoch == 2 and not struck:
+    def strike(step: sj.EpochPhase, epoch: int) -> None:
+        if step is sj.EpochPhase.CLEAN and epoch == 2 and not struck:
             struck.append(end_one(spark))
 
     def start() -> sj.StreamingQuery:
         results = counted(spark, root / "shared" / "in").writeStream.format("files").option("path", out)
         results = results.option("checkpointLocation", home).option("closeWindowsAtEnd", value=True)
-        return results.trigger(availableNow=True).onEpochStep(strike).start()
+        return results.trigger(availableNow=True).onEpochPhase(strike).start()
 
     ended = outcome(lambda: start().awaitTermination())
     before = len(list(out.glob("part-*")))

@@ -1,4 +1,4 @@
-"""The window operators on Spark with their stage 1, driven by cases."""
+"""The window operators on Spark with their partial aggregation, driven by cases."""
 
 from __future__ import annotations
 

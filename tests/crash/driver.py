@@ -21,7 +21,7 @@ from tests.crash.jobs import JOBS, Place
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from sparkjet import Step, StreamingQuery
+    from sparkjet import EpochPhase, StreamingQuery
 
 SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
@@ -105,7 +105,7 @@ class Driver:
         else:
             self._report("ended", query=name, error=None, seconds=round(time.monotonic() - started, 1))
 
-    def _reached(self, query: dict[str, Any], place: Place, step: Step, epoch: int) -> None:
+    def _reached(self, query: dict[str, Any], place: Place, step: EpochPhase, epoch: int) -> None:
         keep(place)
         if (step.name, epoch) == self._blocks[query["name"]] and not self._release.is_set():
             self._report("reached", query=query["name"])

@@ -76,12 +76,12 @@ def check_accepted(
     assert Counter(event["id"] for event in expected.accepted) + dropped == given
 
     record = newest_record(place)
-    first = record.stages["stage0"]
+    first = record.aggregations["stage0"]
     assert first.late == expected.dropped("late")
     assert first.null_timestamps == expected.dropped("null_timestamp")
-    for name, stage in record.stages.items():
-        assert not stage.deltas, f"state is left: {name}: {stage.deltas}"
-        assert stage is first or not (stage.late or stage.null_timestamps)
+    for name, aggregation in record.aggregations.items():
+        assert not aggregation.deltas, f"state is left: {name}: {aggregation.deltas}"
+        assert aggregation is first or not (aggregation.late or aggregation.null_timestamps)
     return expected.accepted
 
 

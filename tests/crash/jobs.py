@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sparkjet.aggregates.operation import Aggregate
     from sparkjet.api.grouped import WindowedStream
     from sparkjet.api.writer import StreamWriter
-    from sparkjet.engine.phases import StepListener
+    from sparkjet.engine.phases import PhaseListener
     from sparkjet.windows import Window
 
 
@@ -62,7 +62,7 @@ class Place:
 class Job:
     """A query over a feed; ``build`` makes its outputs up to the trigger, in a process with a session.
 
-    With ``overlap`` each epoch ends beside the first stage of the next one.
+    With ``overlap`` each epoch ends beside the partial aggregation of the next one.
     """
 
     name: str
@@ -94,13 +94,13 @@ class Job:
         return writer
 
     def start(
-        self, spark: SparkSession, place: Place, listener: StepListener, *, until_end: bool = True
+        self, spark: SparkSession, place: Place, listener: PhaseListener, *, until_end: bool = True
     ) -> StreamingQuery:
         """Start it with a listener of its steps."""
         import sparkjet as sj
 
         writers = self.writers(spark, place, until_end=until_end)
-        writers[0].onEpochStep(listener)
+        writers[0].onEpochPhase(listener)
         return sj.start(*writers)
 
     def run(self, spark: SparkSession, place: Place, *, close: bool = True) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import duckdb
 
-from sparkjet.sinks.manifest import HIDDEN, Manifest
+from sparkjet.sinks.manifest import MANIFEST_DIRECTORY, Manifest
 from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.record import Record
 from sparkjet.snapshots.record_log import RecordLog
@@ -77,7 +77,7 @@ def recorded_batches(place: Place, rules: Rules) -> list[list[Event]]:
 
 def strays(place: Place) -> list[str]:
     """What should be gone once a query has come to its end: prepared files, deltas and blobs that no record names."""
-    staged = list(place.root.glob(f"*/{HIDDEN}/*/*/staging/*"))
+    staged = list(place.root.glob(f"*/{MANIFEST_DIRECTORY}/*/*/staging/*"))
     kept = newest_record(place).names()
     stored = [path for folder in ("state", "blobs") for path in (place.home / "snapshots" / folder).iterdir()]
     return sorted(str(path.relative_to(place.root)) for path in staged + stored if path.name not in kept)
@@ -86,7 +86,11 @@ def strays(place: Place) -> list[str]:
 def half_published(place: Place, epoch: int) -> bool:
     """Whether an epoch is in the middle of its commits: some of its files can be seen, some are still prepared."""
     seen = [path for out in (place.out, place.late) for path in listed(out) if f"part-{epoch:09d}-" in path.name]
-    waiting = [path for out in (place.out, place.late) for path in (out / HIDDEN).glob(f"*/*/staging/*-{epoch:09d}-*")]
+    waiting = [
+        path
+        for out in (place.out, place.late)
+        for path in (out / MANIFEST_DIRECTORY).glob(f"*/*/staging/*-{epoch:09d}-*")
+    ]
     return bool(seen and waiting)
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sparkjet import Step
-from sparkjet.snapshots.record_log import KEPT
+from sparkjet import EpochPhase
+from sparkjet.snapshots.record_log import RETAINED_SLOTS
 from tests.crash.drivers import Driver, Query
 from tests.crash.feeds import write_skewed
 from tests.crash.invariants import check
@@ -25,7 +25,7 @@ SEED = 2718
 STOPPED_IN = 3
 SEEN, THEN, LAST = 5, 12, 13
 """Files that the old driver found when it started, that the successor worked off, and that the third start did."""
-PAUSES = (*(step.name for step in Step), "IDLE")
+PAUSES = (*(step.name for step in EpochPhase), "IDLE")
 """Every step, and after foreachBatch has returned."""
 
 
@@ -134,7 +134,7 @@ def test_it_changes_nothing_that_its_successor_relies_on(zombies: dict[str, Zomb
     zombie = zombies[pause]
     assert zombie.after == zombie.before
     assert newest_record(zombie.place).takeover == 2
-    assert THEN + 1 > KEPT + STOPPED_IN
+    assert THEN + 1 > RETAINED_SLOTS + STOPPED_IN
 
 
 @pytest.mark.crash

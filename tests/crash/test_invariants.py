@@ -9,7 +9,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from sparkjet.sinks.manifest import HIDDEN
+from sparkjet.sinks.manifest import MANIFEST_DIRECTORY
 from tests.crash.conftest import HALF, WHOLE
 from tests.crash.invariants import check, same_epochs
 from tests.crash.jobs import JOBS, Place
@@ -33,12 +33,12 @@ def _remove_epoch(place: Place) -> None:
     first = min(published(place.out))
     for file in published(place.out)[first]:
         file.unlink()
-    next(place.out.glob(f"{HIDDEN}/*/*/manifest/{first:09d}.json")).unlink()
+    next(place.out.glob(f"{MANIFEST_DIRECTORY}/*/*/manifest/{first:09d}.json")).unlink()
 
 
 def _publish_twice(place: Place) -> None:
     """A second epoch with the rows of the first, in both ways of reading."""
-    manifest = next(place.out.glob(f"{HIDDEN}/*/*/manifest"))
+    manifest = next(place.out.glob(f"{MANIFEST_DIRECTORY}/*/*/manifest"))
     entry = min(manifest.glob("*.json"))
     for file in published(place.out)[int(entry.stem)]:
         shutil.copy(file, file.with_name(file.name.replace("part-0", "part-9")))
@@ -76,7 +76,7 @@ def _forget_late_rows(place: Place) -> None:
 
 
 def _stray_staging(place: Place) -> None:
-    next(place.out.glob(f"{HIDDEN}/*/*/staging")).joinpath("000000-000000009-0").mkdir()
+    next(place.out.glob(f"{MANIFEST_DIRECTORY}/*/*/staging")).joinpath("000000-000000009-0").mkdir()
 
 
 def _stray_delta(place: Place) -> None:

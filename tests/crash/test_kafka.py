@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sparkjet import Step
+from sparkjet import EpochPhase
 from tests.crash.delivered import check_topic
 from tests.crash.drivers import Driver, Query, Victim
 from tests.crash.feeds import skewed_batches, write_skewed
@@ -29,14 +29,14 @@ SEED = 2011
 FILES = 4
 KILLED_IN = 3
 FAULTS = (*(victim.value for victim in Victim), "zombie", "broker")
-NEAR = (Step.SAVED, Step.PREPARED, Step.DECIDED, Step.COMMITTING, Step.COMMITTED)
+NEAR = (EpochPhase.SAVE, EpochPhase.PREPARE, EpochPhase.DECIDE, EpochPhase.COMMITTING, EpochPhase.COMMIT)
 
 
 @dataclass(frozen=True)
 class Crash:
     """What happens where: ``topic`` is files into files and Kafka, ``source`` Kafka into files."""
 
-    step: Step
+    step: EpochPhase
     fault: str
     job: str = "topic"
 
@@ -49,19 +49,19 @@ class Crash:
 
 
 SOME = [
-    Crash(Step.PREPARED, "both"),
-    Crash(Step.DECIDED, "both"),
-    Crash(Step.COMMITTING, "jvm"),
-    Crash(Step.AGGREGATED, "both", "source"),
-    Crash(Step.DECIDED, "jvm", "source"),
-    Crash(Step.SAVED, "both", "source-ahead"),
+    Crash(EpochPhase.PREPARE, "both"),
+    Crash(EpochPhase.DECIDE, "both"),
+    Crash(EpochPhase.COMMITTING, "jvm"),
+    Crash(EpochPhase.ADVANCE, "both", "source"),
+    Crash(EpochPhase.DECIDE, "jvm", "source"),
+    Crash(EpochPhase.SAVE, "both", "source-ahead"),
 ]
 """Of the driver only, and two kinds of it: each kind needs a driver of its own."""
 MORE = [Crash(NEAR[(n + turn) % 5], fault) for turn in (0, 2) for n, fault in enumerate(FAULTS)]
 """Every fault twice, every step about the decision twice."""
 ALL = [
-    *(Crash(step, fault) for step, fault in product(Step, FAULTS)),
-    *(Crash(step, fault, f"source{AHEAD * (n % 2)}") for n, (step, fault) in enumerate(product(Step, FAULTS))),
+    *(Crash(step, fault) for step, fault in product(EpochPhase, FAULTS)),
+    *(Crash(step, fault, f"source{AHEAD * (n % 2)}") for n, (step, fault) in enumerate(product(EpochPhase, FAULTS))),
 ]
 
 

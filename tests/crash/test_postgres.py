@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sparkjet import Step
+from sparkjet import EpochPhase
 from tests.crash.delivered import check_table
 from tests.crash.drivers import Driver, Query, Victim
 from tests.crash.feeds import write_skewed
@@ -39,7 +39,7 @@ WAYS = ("prepared", "outbox")
 class Crash:
     """What happens where."""
 
-    step: Step
+    step: EpochPhase
     fault: str
     way: str
 
@@ -53,14 +53,14 @@ class Crash:
 
 def _chosen() -> list[Crash]:
     """Every step with prepared transactions, every fault, the steps about the decision more often."""
-    near = (Step.SAVED, Step.PREPARED, Step.DECIDED, Step.COMMITTING, Step.COMMITTED)
+    near = (EpochPhase.SAVE, EpochPhase.PREPARE, EpochPhase.DECIDE, EpochPhase.COMMITTING, EpochPhase.COMMIT)
     chosen = [Crash(step, fault, "prepared") for step, fault in zip(near, FAULTS, strict=True)]
     chosen += [Crash(near[(n + 2) % 5], fault, "prepared") for n, fault in enumerate(FAULTS)]
     return chosen + [Crash(near[(n + 3) % 5], fault, "outbox") for n, fault in enumerate(FAULTS)]
 
 
 def _all() -> list[Crash]:
-    return [Crash(step, fault, way) for step, fault, way in product(Step, (*FAULTS, REFUSING), WAYS)]
+    return [Crash(step, fault, way) for step, fault, way in product(EpochPhase, (*FAULTS, REFUSING), WAYS)]
 
 
 def run(server: PostgresServer, root: Path, crashes: list[Crash]) -> dict[str, str]:

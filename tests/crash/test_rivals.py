@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from sparkjet import FencedError, Step, SystemClock
+from sparkjet import EpochPhase, FencedError, SystemClock
 from sparkjet.snapshots import DirectoryStore
+from sparkjet.snapshots.record import EpochKind
 from tests.crash.conftest import WHOLE
 from tests.crash.invariants import check, same_epochs
 from tests.crash.jobs import JOBS, Place
@@ -84,12 +85,12 @@ def test_a_query_that_spark_was_told_to_stop_closes_no_windows(
     """Its input is not used up: what is still to be read would be late."""
     begun, stopped = threading.Event(), threading.Event()
 
-    def hold(step: Step, epoch: int) -> None:
-        if step is Step.CLEANED:
+    def hold(step: EpochPhase, epoch: int) -> None:
+        if step is EpochPhase.CLEAN:
             begun.set()
             assert stopped.wait(PATIENCE)
 
-    query = SUMS.writer(spark, half_done).onEpochStep(hold).start()
+    query = SUMS.writer(spark, half_done).onEpochPhase(hold).start()
     assert begun.wait(PATIENCE)
     (active,) = (each for each in spark.streams.active if each.id == query.id)
     stopper = threading.Thread(target=active.stop)
@@ -99,7 +100,7 @@ def test_a_query_that_spark_was_told_to_stop_closes_no_windows(
     stopped.set()
     stopper.join(PATIENCE)
     query.awaitTermination(PATIENCE)
-    assert newest_record(half_done).kind != "closing"
+    assert newest_record(half_done).kind is not EpochKind.CLOSING
     SUMS.run(spark, half_done)
     check(half_done, SUMS, batches=WHOLE, closings=[WHOLE])
     same_epochs(half_done, finished, SUMS)

@@ -10,7 +10,7 @@ import pytest
 from sparkjet import FencedError
 from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.record import Record
-from sparkjet.snapshots.record_log import KEPT, RecordLog
+from sparkjet.snapshots.record_log import RETAINED_SLOTS, RecordLog
 
 
 def record(epoch: int, takeover: int) -> Record:
@@ -33,7 +33,7 @@ def succeed(store: DirectoryStore, first: int, count: int) -> RecordLog:
     return log
 
 
-@pytest.mark.parametrize("count", [1, 2, KEPT - 1, KEPT, KEPT + 1, 5 * KEPT])
+@pytest.mark.parametrize("count", [1, 2, RETAINED_SLOTS - 1, RETAINED_SLOTS, RETAINED_SLOTS + 1, 5 * RETAINED_SLOTS])
 def test_a_driver_that_slept_is_fenced_however_long_it_slept(store: DirectoryStore, count: int) -> None:
     old = RecordLog(store)
     old.append(0, record(0, takeover=0))
@@ -43,18 +43,18 @@ def test_a_driver_that_slept_is_fenced_however_long_it_slept(store: DirectorySto
     newest = log.newest()
     assert newest is not None
     assert newest == (count, record(count, takeover=1))
-    assert store.read(1) == record(1, takeover=1).encode() or count > KEPT
+    assert store.read(1) == record(1, takeover=1).encode() or count > RETAINED_SLOTS
 
 
 def test_a_slot_that_was_trimmed_is_no_decision_and_is_trimmed_again(store: DirectoryStore) -> None:
     old = RecordLog(store)
     old.append(0, record(0, takeover=0))
-    log = succeed(store, 1, 2 * KEPT)
+    log = succeed(store, 1, 2 * RETAINED_SLOTS)
     assert 1 not in store.slots()
     with pytest.raises(FencedError):
         old.append(1, record(1, takeover=0))
-    log.append(2 * KEPT + 1, record(2 * KEPT + 1, takeover=1))
-    assert store.slots() == list(range(KEPT + 2, 2 * KEPT + 2))
+    log.append(2 * RETAINED_SLOTS + 1, record(2 * RETAINED_SLOTS + 1, takeover=1))
+    assert store.slots() == list(range(RETAINED_SLOTS + 2, 2 * RETAINED_SLOTS + 2))
 
 
 def test_a_fenced_driver_trims_nothing(store: DirectoryStore) -> None:
@@ -115,7 +115,7 @@ def test_drivers_that_race_for_many_slots_never_decide_one_twice(store: Director
     for thread in threads:
         thread.join()
     assert len({slot for slot, _ in decided}) == len(decided)
-    assert store.slots() == list(range(last - KEPT + 1, last + 1))
+    assert store.slots() == list(range(last - RETAINED_SLOTS + 1, last + 1))
     for slot in store.slots():
         found = Record.decode(store.read(slot), "record")
         assert found.epoch == slot

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkjet import Step
+from sparkjet import EpochPhase
 from tests.crash.drivers import Driver, Query, Victim
 from tests.crash.feeds import write_skewed
 from tests.crash.invariants import check, same_epochs
@@ -30,7 +30,7 @@ JOBS = ("sums", "stacks-ahead", "visits", "sums-ahead", "stacks", "visits-ahead"
 class Crash:
     """Where a driver dies."""
 
-    step: Step
+    step: EpochPhase
     victim: Victim
     closing: bool
     job: str
@@ -47,7 +47,11 @@ class Crash:
 def _rotated() -> list[Crash]:
     """Every step once, and the closing epoch before, at and after its decision, each with another victim."""
     victims, jobs = list(Victim) * 5, JOBS * 8
-    steps = [(step, False) for step in Step] + [(Step.PREPARED, True), (Step.DECIDED, True), (Step.COMMITTING, True)]
+    steps = [(step, False) for step in EpochPhase] + [
+        (EpochPhase.PREPARE, True),
+        (EpochPhase.DECIDE, True),
+        (EpochPhase.COMMITTING, True),
+    ]
     return [Crash(step, victims[i], closing, jobs[i]) for i, (step, closing) in enumerate(steps)]
 
 
@@ -55,7 +59,7 @@ def _product() -> list[Crash]:
     """Every step of a batch's epoch and of the closing one with every victim; the jobs take turns."""
     return [
         Crash(step, victim, closing, JOBS[(i + j + closing) % len(JOBS)])
-        for i, step in enumerate(Step)
+        for i, step in enumerate(EpochPhase)
         for j, victim in enumerate(Victim)
         for closing in (False, True)
     ]
@@ -97,7 +101,7 @@ class Crashes:
         group = self._group(victim)
         driver.wait("reached", [query.name for query in group])
         for crash in self.crashes:
-            if crash.victim is victim and crash.step is Step.COMMITTING:
+            if crash.victim is victim and crash.step is EpochPhase.COMMITTING:
                 assert half_published(self.query(crash).place, crash.epoch)
         driver.kill(victim)
         if victim is Victim.BOTH:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyarrow import parquet
 
-from sparkjet import RecoveryError, Step, read_files
+from sparkjet import EpochPhase, RecoveryError, read_files
 from tests.crash.conftest import WHOLE
 from tests.crash.invariants import check, same_epochs
 from tests.crash.jobs import JOBS, Job, Place, skewed_query
@@ -101,12 +101,12 @@ def test_a_store_that_was_set_back_is_refused_and_both_are_named(
 def test_a_store_that_lost_only_a_takeover_is_refused(spark: SparkSession, half_done: Place) -> None:
     """Its number would be given away twice, and with it names of deltas and transactions."""
 
-    def fail(step: Step, epoch: int) -> None:
+    def fail(step: EpochPhase, epoch: int) -> None:
         message = f"{step} of {epoch}"
         raise OSError(message)
 
     with pytest.raises(OSError, match="of 5"):
-        SUMS.writer(spark, half_done).onEpochStep(fail).start().awaitTermination()
+        SUMS.writer(spark, half_done).onEpochPhase(fail).start().awaitTermination()
     slots(half_done)[-1].unlink()
     refuses(spark, half_done, r"spark.000001.*records are missing")
 
@@ -123,8 +123,8 @@ def test_a_checkpoint_of_another_query_is_refused(spark: SparkSession, half_done
 
 
 def _delta(place: Place) -> Path:
-    (stage,) = newest_record(place).stages.values()
-    delta = stage.deltas[0]
+    (aggregation,) = newest_record(place).aggregations.values()
+    delta = aggregation.deltas[0]
     return place.home / "snapshots" / "state" / delta.name / delta.files[0]
 
 

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import functions as F
 
 import sparkjet as sj
-from sparkjet import Step
+from sparkjet import EpochPhase
 from tests.feed import Feed, rows
 from tests.protocol.kafka.checks import committed
 from tests.servers.fixtures import serve
@@ -36,23 +36,23 @@ def test_kafka_gets_its_commit_while_postgresql_is_away_also_from_a_start_that_i
     feed, topic, dsn = Feed(tmp_path / "in"), kafka.topic(), fragile.database("results")
     client = {f"kafka.{name}": value for name, value in kafka.client().items()}
 
-    def run(listener: Callable[[Step, int], None] = lambda step, epoch: None) -> None:
+    def run(listener: Callable[[EpochPhase, int], None] = lambda step, epoch: None) -> None:
         stream = sj.stream(feed.read(spark)).withWatermark("ts", "0 seconds")
         counts = stream.groupBy(sj.window("ts", "10 seconds")).count().withColumn("n", F.col("count"))
         table = counts.select("n").writeStream.format("postgres").options(dsn=dsn, dbtable="out", prepared="always")
         records = counts.withColumn("value", F.col("n").cast("string")).select("value").writeStream.format("kafka")
-        records.options(topic=topic, **client).trigger(availableNow=True).onEpochStep(listener)
+        records.options(topic=topic, **client).trigger(availableNow=True).onEpochPhase(listener)
         sj.start(table, records, checkpointLocation=str(tmp_path / "home")).awaitTermination()
 
     def in_kafka() -> list[str]:
         return sorted(message.value().decode() for message in committed(kafka, topic))
 
-    def lose_postgres(step: Step, epoch: int) -> None:
-        if step is Step.DECIDED:
+    def lose_postgres(step: EpochPhase, epoch: int) -> None:
+        if step is EpochPhase.DECIDE:
             fragile.kill()
 
-    def lose_postgres_and_die(step: Step, epoch: int) -> None:
-        if step is Step.DECIDED:
+    def lose_postgres_and_die(step: EpochPhase, epoch: int) -> None:
+        if step is EpochPhase.DECIDE:
             fragile.kill()
             message = "killed"
             raise OSError(message)

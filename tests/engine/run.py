@@ -11,8 +11,8 @@ from pyspark.sql import functions as F
 
 import sparkjet as sj
 from sparkjet.catalyst.columns import SUBSTREAM, TIME
-from sparkjet.engine.committer import Outputs
-from sparkjet.engine.context import Parts, configure
+from sparkjet.engine.committer import Committer
+from sparkjet.engine.context import EngineContext, configure
 from sparkjet.engine.recovery import recover
 from sparkjet.plan.plan import Output, plan_of
 from sparkjet.sinks.protocol import Guarantee
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from sparkjet.api.grouped import LateStream, WindowedStream
     from sparkjet.engine.engine import Engine
-    from sparkjet.engine.phases import Step
+    from sparkjet.engine.phases import EpochPhase
     from sparkjet.plan.plan import Plan
     from sparkjet.sinks.protocol import Handle, TransactionId
 
@@ -68,7 +68,7 @@ class Collected:
         epoch, rows = self.prepared[handle["transaction"]]
         self.committed[epoch] = rows
 
-    def roll_back_strays(self, query: str, takeover: int, keep: Sequence[Handle]) -> None:
+    def abort_orphans(self, query: str, takeover: int, keep: Sequence[Handle]) -> None:
         """Nothing can see them."""
 
 
@@ -87,9 +87,9 @@ class EngineRun:
         spark: The session.
         home: Directory of the store and of what stands for Spark's checkpoint.
         results: What the query computes; each gets a :class:`Collected` sink.
-        listener: As in ``writeStream.onEpochStep``.
+        listener: As in ``writeStream.onEpochPhase``.
         guarantee: The query's.
-        overlap: Whether an epoch ends beside the first stage of the next one.
+        overlap: Whether an epoch ends beside the partial aggregation of the next one.
     """
 
     sink_class: type[Collected] = Collected
@@ -100,7 +100,7 @@ class EngineRun:
         spark: SparkSession,
         home: Path,
         results: Sequence[WindowedStream | LateStream],
-        listener: Callable[[Step, int], None] = lambda step, epoch: None,
+        listener: Callable[[EpochPhase, int], None] = lambda step, epoch: None,
         guarantee: Guarantee = Guarantee.EXACTLY_ONCE,
         *,
         overlap: bool = False,
@@ -116,7 +116,13 @@ class EngineRun:
             writer = result.writeStream
             outputs.append(
                 Output(
-                    f"out{number}", writer.stage, writer.rows, writer._steps.source, writer._finished, sink, "collected"
+                    f"out{number}",
+                    writer.aggregation,
+                    writer.rows,
+                    writer._steps.source,
+                    writer._finished,
+                    sink,
+                    "test",
                 )
             )
         self.plan: Plan = plan_of(outputs)
@@ -127,13 +133,13 @@ class EngineRun:
     def restart(self) -> None:
         """Throw the engine away and recover another one from the store."""
         if hasattr(self, "engine"):
-            for stage in self.engine.state.stages.values():
-                stage.operator.restore([], None)
-                stage.operator.release()
+            for aggregation in self.engine.state.aggregations.values():
+                aggregation.operator.restore([], None)
+                aggregation.operator.release()
         self.store = self.store_class(self._home / "snapshots")
         self.store.open("checkpointLocation")
         configure(self._spark, PARTITIONS)
-        parts = Parts(
+        parts = EngineContext(
             plan=self.plan,
             guarantee=self._guarantee,
             partitions=PARTITIONS,
@@ -141,7 +147,7 @@ class EngineRun:
             session=self._spark,
             store=self.store,
             log=RecordLog(self.store),
-            outputs=Outputs({output.name: output.sink for output in self.plan.outputs}),
+            outputs=Committer({output.name: output.sink for output in self.plan.outputs}),
             clock=self.clock,
             listener=self._listener,
         )

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 AFTER_THE_BATCH = pytest.mark.parametrize(
     ("guarantee", "step"),
     [
-        (Guarantee.AT_LEAST_ONCE, sj.Step.AGGREGATED),
-        (Guarantee.AT_LEAST_ONCE, sj.Step.PREPARED),
-        (Guarantee.EXACTLY_ONCE, sj.Step.SAVED),
+        (Guarantee.AT_LEAST_ONCE, sj.EpochPhase.ADVANCE),
+        (Guarantee.AT_LEAST_ONCE, sj.EpochPhase.PREPARE),
+        (Guarantee.EXACTLY_ONCE, sj.EpochPhase.SAVE),
     ],
 )
 """Where the next batch has been consumed but not decided."""
@@ -40,12 +40,12 @@ class Crash(Exception):  # noqa: N818 - it is not an error of anybody's
 class Fault:
     """Crashes once at a step of an epoch."""
 
-    def __init__(self, at: sj.Step, epoch: int) -> None:
+    def __init__(self, at: sj.EpochPhase, epoch: int) -> None:
         self._at = (at, epoch)
 
-    def __call__(self, step: sj.Step, epoch: int) -> None:
+    def __call__(self, step: sj.EpochPhase, epoch: int) -> None:
         if (step, epoch) == self._at:
-            self._at = (sj.Step.CLEANED, -1)
+            self._at = (sj.EpochPhase.CLEAN, -1)
             raise Crash
 
 
@@ -57,7 +57,7 @@ def pairs(spark: SparkSession) -> WindowedStream:
 
 @AFTER_THE_BATCH
 def test_b11_both_halves_of_a_pair_meet_after_a_crash(
-    spark: SparkSession, tmp_path: Path, guarantee: Guarantee, step: sj.Step
+    spark: SparkSession, tmp_path: Path, guarantee: Guarantee, step: sj.EpochPhase
 ) -> None:
     run = EngineRun(spark.newSession(), tmp_path, [pairs(spark)], Fault(step, 2), guarantee)
     run.feed([Event("a", "k", 1, 1), Event("b", "other", 1)])
@@ -70,21 +70,21 @@ def test_b11_both_halves_of_a_pair_meet_after_a_crash(
 
 
 def test_b01_b02_b09_no_row_from_behind_the_barrier_is_in_the_saved_state(spark: SparkSession, tmp_path: Path) -> None:
-    fault = Fault(sj.Step.SAVED, 2)
+    fault = Fault(sj.EpochPhase.SAVE, 2)
     run = EngineRun(spark.newSession(), tmp_path, [pairs(spark)], fault, Guarantee.AT_LEAST_ONCE)
     run.feed([Event("a", "k", 1, 1), Event("b", "k", 2, 2)])
     with pytest.raises(Crash):
         run.feed([Event("a", "k", 3, 3), Event("b", "k", 4, 4)])
     run.restart()
-    (stage,) = run.engine.state.stages.values()
-    early = stage.operator.early()
+    (aggregation,) = run.engine.state.aggregations.values()
+    early = aggregation.operator.early()
     assert early is not None
     assert [row["result0"] for row in early.collect()] == [[1, 2]]
 
 
 @AFTER_THE_BATCH
 def test_b05_the_watermark_belongs_to_the_epoch_and_never_goes_back(
-    spark: SparkSession, tmp_path: Path, guarantee: Guarantee, step: sj.Step
+    spark: SparkSession, tmp_path: Path, guarantee: Guarantee, step: sj.EpochPhase
 ) -> None:
     run = EngineRun(spark.newSession(), tmp_path, [pairs(spark)], Fault(step, 2), guarantee)
     assert run.watermark == MIN

@@ -13,7 +13,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 
 import sparkjet as sj
 from sparkjet.engine.caught_up import announced, caught_up
-from sparkjet.plan.inputs import Input, Watermark
+from sparkjet.plan.inputs import Input, WatermarkSettings
 from sparkjet.time import limiting_lag
 from tests.feed import START
 
@@ -26,7 +26,7 @@ SECOND = 1_000_000
 
 
 def an_input(prefix: str = "", sources: int = 1) -> Input:
-    return Input(prefix, Watermark("ts", limiting_lag(0)), sources)
+    return Input(prefix, WatermarkSettings("ts", limiting_lag(0)), sources)
 
 
 def source(end: Any, latest: Any) -> dict[str, Any]:
@@ -61,7 +61,7 @@ def test_each_input_is_judged_by_its_own_sources() -> None:
 
 def test_only_partitions_of_a_source_are_announced_and_each_to_its_input() -> None:
     def partitioned(prefix: str, *by: str) -> Input:
-        return Input(prefix, Watermark("ts", limiting_lag(0), by=by, partitions=True), 1)
+        return Input(prefix, WatermarkSettings("ts", limiting_lag(0), by=by, partitions=True), 1)
 
     inputs = [partitioned("1/", "topic", "partition"), an_input("2/"), partitioned("3/", "partition")]
     offsets = ['{"a": {"0": 0, "10": 4}}', '{"logOffset": 3}', '{"b": {"0": 0}}']

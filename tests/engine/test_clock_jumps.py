@@ -13,6 +13,7 @@ import pytest
 import sparkjet as sj
 from sparkjet import functions as J
 from sparkjet.engine.engine import IDLE
+from sparkjet.snapshots.record import EpochKind
 from tests.engine.run import EngineRun, Event, source
 from tests.engine.test_expiring import Forgetful
 
@@ -95,10 +96,10 @@ def test_housekeeping_goes_on(query: Callable[..., EngineRun]) -> None:
     run.engine.settle(last=False)
     run.clock.advance(IDLE)
     run.engine.settle(last=False)
-    assert run.engine.record.kind == "epoch"
+    assert run.engine.record.kind is EpochKind.BATCH
     run.clock.advance(1)
     run.engine.settle(last=False)
-    assert run.engine.record.kind == "settled"
+    assert run.engine.record.kind is EpochKind.SETTLED
 
 
 def test_early_rows_go_on(spark: SparkSession, query: Callable[..., EngineRun]) -> None:

@@ -12,6 +12,7 @@ from sparkjet import functions as J
 from sparkjet.engine.engine import IDLE
 from sparkjet.errors import SinkError
 from sparkjet.sinks.protocol import Expiring
+from sparkjet.snapshots.record import EpochKind
 from tests.engine.run import Collected, EngineRun, Event, source
 
 if TYPE_CHECKING:
@@ -65,10 +66,10 @@ def test_a_query_that_ends_or_idles_records_that_nothing_is_open(spark: SparkSes
     run.feed([Event("a", "k", 1, 1), Event("a", "k", 12, 2)])
     assert len(run.engine.record.transactions) == 1
     run.engine.settle(last=False)
-    assert run.engine.record.kind == "epoch"
+    assert run.engine.record.kind is EpochKind.BATCH
     run.clock.advance(IDLE + 1)
     run.engine.settle(last=False)
-    assert (run.engine.record.kind, run.engine.record.transactions) == ("settled", [])
+    assert (run.engine.record.kind, run.engine.record.transactions) == (EpochKind.SETTLED, [])
     run.feed([Event("a", "k", 25, 3)])
     assert len(run.engine.record.transactions) == 1
     run.engine.settle(last=True)

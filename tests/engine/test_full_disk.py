@@ -37,7 +37,7 @@ class Query:
 
         writer = result.writeStream.format("files").option("path", self._place / "out")
         writer = writer.option("checkpointLocation", self._place / "home").option("statePartitions", 1)
-        writer = writer.option("closeWindowsAtEnd", True).trigger(availableNow=True).onEpochStep(listener)
+        writer = writer.option("closeWindowsAtEnd", True).trigger(availableNow=True).onEpochPhase(listener)
         sj.start(writer, result.writeStream.foreachBatch(take)).awaitTermination()
 
     def check(self) -> None:
@@ -52,24 +52,24 @@ class Query:
 @pytest.mark.parametrize(
     ("full", "step", "error", "where"),
     [
-        ("home/snapshots/blobs", sj.Step.AGGREGATED, sj.StorageError, "home/snapshots/blobs/"),
-        ("home/snapshots/state", sj.Step.AGGREGATED, sj.StorageError, "home/snapshots/state/"),
-        ("home/snapshots/outbox", sj.Step.AGGREGATED, sj.StorageError, "home/snapshots/outbox/"),
-        ("out", sj.Step.AGGREGATED, sj.StorageError, "out/_sparkjet/"),
-        ("home/snapshots/log", sj.Step.PREPARED, sj.StorageError, "home/snapshots/log/"),
-        ("out", sj.Step.DECIDED, sj.UnsettledError, "out/_sparkjet/"),
-        ("home/spark", sj.Step.CLEANED, sj.StorageError, "home/spark"),
+        ("home/snapshots/blobs", sj.EpochPhase.ADVANCE, sj.StorageError, "home/snapshots/blobs/"),
+        ("home/snapshots/state", sj.EpochPhase.ADVANCE, sj.StorageError, "home/snapshots/state/"),
+        ("home/snapshots/outbox", sj.EpochPhase.ADVANCE, sj.StorageError, "home/snapshots/outbox/"),
+        ("out", sj.EpochPhase.ADVANCE, sj.StorageError, "out/_sparkjet/"),
+        ("home/snapshots/log", sj.EpochPhase.PREPARE, sj.StorageError, "home/snapshots/log/"),
+        ("out", sj.EpochPhase.DECIDE, sj.UnsettledError, "out/_sparkjet/"),
+        ("home/spark", sj.EpochPhase.CLEAN, sj.StorageError, "home/spark"),
     ],
     ids=str,
 )
 def test_a_full_disk_loses_and_repeats_nothing(
-    spark: SparkSession, tmp_path: Path, full: str, step: sj.Step, error: type[Exception], where: str
+    spark: SparkSession, tmp_path: Path, full: str, step: sj.EpochPhase, error: type[Exception], where: str
 ) -> None:
     query = Query(spark, tmp_path)
     (tmp_path / full).parent.mkdir(parents=True, exist_ok=True)
     with small_disk(tmp_path / full, 4) as disk:
 
-        def fill(reached: sj.Step, epoch: int) -> None:
+        def fill(reached: sj.EpochPhase, epoch: int) -> None:
             if reached is step and epoch == 2 and not disk.full:
                 disk.fill()
 

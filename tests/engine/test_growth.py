@@ -23,8 +23,8 @@ BOUNDED_BY_SPARK = {
 
 def measure(query: sj.StreamingQuery, spark: SparkSession, home: Path) -> dict[str, int]:
     """Numbers that must not grow."""
-    stages = query._engine.state.stages.values()
-    segments = [segment for stage in stages for segment in stage.operator.segments]
+    aggregations = query._engine.state.aggregations.values()
+    segments = [segment for aggregation in aggregations for segment in aggregation.operator.segments]
     plans = [segment.partials._jdf.queryExecution().analyzed().toString() for segment in segments]
     numbers = {
         "persisted RDDs": spark.sparkContext._jsc.getPersistentRDDs().size(),
@@ -56,12 +56,12 @@ def grow(spark: SparkSession, home: Path, epochs: int) -> list[dict[str, int]]:
     )
     started: list[sj.StreamingQuery] = []
 
-    def look(step: sj.Step, epoch: int) -> None:
-        if step is sj.Step.CLEANED and started and epoch % 5 == 0:
+    def look(step: sj.EpochPhase, epoch: int) -> None:
+        if step is sj.EpochPhase.CLEAN and started and epoch % 5 == 0:
             numbers.append(measure(started[0], spark, home))
 
     started.append(
-        sj.start(writer.onEpochStep(look), visits.writeStream.format("files").option("path", home / "visits"))
+        sj.start(writer.onEpochPhase(look), visits.writeStream.format("files").option("path", home / "visits"))
     )
     started[0].awaitTermination()
     assert sj.read_files(str(home / "out")).where("n > 0").count() > epochs

@@ -165,7 +165,7 @@ def check(spark: SparkSession, case: Case, epochs: Sequence[Epoch], home: Path) 
             found = [sink.committed.get(number, []) for number in range(1, len(fed) + 2)]
             assert [sorted(map(_plain, each), key=repr) for each in found] == [sorted(each, key=repr) for each in rows]
         assert run.engine.state.late.total() == late
-        assert all(not stage.operator.segments for stage in run.engine.state.stages.values())
+        assert all(not aggregation.operator.segments for aggregation in run.engine.state.aggregations.values())
 
 
 def _plain(row: tuple[Any, ...]) -> model.Row:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import sparkjet as sj
-from sparkjet import Step
+from sparkjet import EpochPhase
 from sparkjet import functions as J
 from sparkjet.engine.engine import LOST_STATE
 from tests.engine.run import EngineRun, Event, source
@@ -23,7 +23,7 @@ PATIENCE = 120.0
 
 
 def overlapping(
-    spark: SparkSession, home: Path, listener: Callable[[Step, int], None], *, overlap: bool = True
+    spark: SparkSession, home: Path, listener: Callable[[EpochPhase, int], None], *, overlap: bool = True
 ) -> EngineRun:
     """A query of tumbling windows."""
     stream = sj.stream(source(spark)).withWatermark("ts", 0, by="substream", substreams=["a"])
@@ -50,10 +50,10 @@ def sums(run: EngineRun) -> list[int]:
 def test_the_first_stage_of_the_next_epoch_runs_beside_the_end_of_this_one(spark: SparkSession, tmp_path: Path) -> None:
     begun, steps = threading.Event(), []
 
-    def listener(step: Step, epoch: int) -> None:
-        if (step, epoch) == (Step.BEGIN, 2):
+    def listener(step: EpochPhase, epoch: int) -> None:
+        if (step, epoch) == (EpochPhase.BEGIN, 2):
             begun.set()
-        if (step, epoch) == (Step.PREPARED, 1):
+        if (step, epoch) == (EpochPhase.PREPARE, 1):
             assert begun.wait(PATIENCE)
         steps.append((step, epoch))
 
@@ -62,23 +62,23 @@ def test_the_first_stage_of_the_next_epoch_runs_beside_the_end_of_this_one(spark
     assert sums(run) == RESULT
     assert run.engine.state.late.total() == 1
     for epoch in (2, 3):
-        assert steps.index((Step.AGGREGATED, epoch)) > steps.index((Step.CLEANED, epoch - 1))
-    assert steps.index((Step.BEGIN, 2)) < steps.index((Step.DECIDED, 1))
+        assert steps.index((EpochPhase.ADVANCE, epoch)) > steps.index((EpochPhase.CLEAN, epoch - 1))
+    assert steps.index((EpochPhase.BEGIN, 2)) < steps.index((EpochPhase.DECIDE, 1))
 
 
 def test_epochs_do_not_overlap_unless_asked(spark: SparkSession, tmp_path: Path) -> None:
-    steps: list[tuple[Step, int]] = []
+    steps: list[tuple[EpochPhase, int]] = []
     run = overlapping(spark, tmp_path, lambda step, epoch: steps.append((step, epoch)), overlap=False)
     feed_three(run)
     assert [epoch for _, epoch in steps] == sorted(epoch for _, epoch in steps)
 
 
 def test_an_end_that_fails_is_raised_before_the_next_epoch_moves_the_state(spark: SparkSession, tmp_path: Path) -> None:
-    def fail(step: Step, epoch: int) -> None:
-        if (step, epoch) == (Step.PREPARED, 1):
+    def fail(step: EpochPhase, epoch: int) -> None:
+        if (step, epoch) == (EpochPhase.PREPARE, 1):
             message = "the disk is full"
             raise OSError(message)
-        assert (step, epoch) != (Step.AGGREGATED, 2)
+        assert (step, epoch) != (EpochPhase.ADVANCE, 2)
 
     run = overlapping(spark, tmp_path, fail)
     run.feed([Event("a", "k", 1, 1), Event("a", "k", 12, 2)])
@@ -93,8 +93,8 @@ def test_an_end_that_fails_is_raised_before_the_next_epoch_moves_the_state(spark
 def test_state_lost_in_an_end_is_restored_and_both_epochs_are_run_again(spark: SparkSession, tmp_path: Path) -> None:
     lost = []
 
-    def lose(step: Step, epoch: int) -> None:
-        if (step, epoch) in {(Step.PREPARED, 1), (Step.SAVED, 3)} and (step, epoch) not in lost:
+    def lose(step: EpochPhase, epoch: int) -> None:
+        if (step, epoch) in {(EpochPhase.PREPARE, 1), (EpochPhase.SAVE, 3)} and (step, epoch) not in lost:
             lost.append((step, epoch))
             raise RuntimeError(LOST_STATE)
 
@@ -108,8 +108,8 @@ def test_state_lost_in_an_end_is_restored_and_both_epochs_are_run_again(spark: S
 def test_a_batch_that_spark_has_committed_and_no_record_has_is_run_again(spark: SparkSession, tmp_path: Path) -> None:
     committed, stopped = threading.Event(), threading.Event()
 
-    def die(step: Step, epoch: int) -> None:
-        if (step, epoch) == (Step.PREPARED, 2) and not stopped.is_set():
+    def die(step: EpochPhase, epoch: int) -> None:
+        if (step, epoch) == (EpochPhase.PREPARE, 2) and not stopped.is_set():
             assert committed.wait(PATIENCE)
             stopped.set()
             message = "killed"

@@ -9,7 +9,7 @@ import pytest
 
 import sparkjet as sj
 from sparkjet import functions as J
-from sparkjet.engine.phases import Step
+from sparkjet.engine.phases import EpochPhase
 from sparkjet.engine.spark_checkpoint import SparkCheckpoint
 from sparkjet.snapshots import DirectoryStore
 from tests.feed import Feed, rows
@@ -91,13 +91,13 @@ def test_the_first_epoch_refuses_it_before_anything_is_decided(spark: SparkSessi
     stream = sj.stream(feed.read(spark)).withWatermark("ts", "10 seconds")
     result = stream.groupBy(sj.window("ts", "20 seconds"), "k").agg(J.count().alias("n"))
 
-    def keep(step: Step, _: int) -> None:
-        if step is Step.BEGIN:
+    def keep(step: EpochPhase, _: int) -> None:
+        if step is EpochPhase.BEGIN:
             for run in (tmp_path / "ck" / "spark").iterdir():
                 add(run, {"sources/0/_schema_log/0": "v1"})
 
     writer = result.writeStream.format("files").option("path", tmp_path / "out").trigger(availableNow=True)
-    query = writer.option("checkpointLocation", tmp_path / "ck").onEpochStep(keep).start()
+    query = writer.option("checkpointLocation", tmp_path / "ck").onEpochPhase(keep).start()
     with pytest.raises(sj.RecoveryError, match="a source keeps sources/0/_schema_log"):
         query.awaitTermination()
     with pytest.raises(sj.AnalysisError, match="no query of sparkjet has published"):

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, ClassVar
 import pytest
 
 import sparkjet as sj
-from sparkjet import Step
+from sparkjet import EpochPhase
 from sparkjet import functions as J
 from sparkjet.engine.engine import IDLE, LOST_STATE
 from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
 from sparkjet.snapshots import DirectoryStore
+from sparkjet.snapshots.record import EpochKind
 from sparkjet.snapshots.record_log import RecordLog
 from tests.engine.run import Collected, EngineRun, Event, source
 from tests.feed import Feed, rows
@@ -89,7 +90,7 @@ def _room() -> None:
 def run_of(
     spark: SparkSession,
     home: Path,
-    listener: Callable[[Step, int], None] = lambda step, epoch: None,
+    listener: Callable[[EpochPhase, int], None] = lambda step, epoch: None,
     guarantee: Guarantee = Guarantee.EXACTLY_ONCE,
     *,
     outputs: int = 1,
@@ -160,13 +161,13 @@ def test_nothing_is_undone_when_the_put_fails_as_it_may_have_decided(
         assert sums(run) == [1]
 
 
-@pytest.mark.parametrize("step", [Step.AGGREGATED, Step.BEGIN])
+@pytest.mark.parametrize("step", [EpochPhase.ADVANCE, EpochPhase.BEGIN])
 def test_state_that_is_lost_twice_in_an_overlapped_epoch_is_restored_twice(
-    spark: SparkSession, tmp_path: Path, step: Step
+    spark: SparkSession, tmp_path: Path, step: EpochPhase
 ) -> None:
-    due = [(step, 2), (Step.PREPARED, 2)]
+    due = [(step, 2), (EpochPhase.PREPARE, 2)]
 
-    def lose(step: Step, epoch: int) -> None:
+    def lose(step: EpochPhase, epoch: int) -> None:
         if due and (step, epoch) == due[0]:
             due.pop(0)
             raise RuntimeError(LOST_STATE)
@@ -212,7 +213,7 @@ def test_a_query_that_ends_or_idles_records_that_all_is_committed_whatever_its_s
     run.feed([Event("a", "k", 1, 1), Event("a", "k", 12, 2)])
     run.clock.advance(IDLE + 1)
     run.engine.settle(last=False)
-    assert (run.engine.record.kind, run.engine.record.transactions) == ("settled", [])
+    assert (run.engine.record.kind, run.engine.record.transactions) == (EpochKind.SETTLED, [])
     slots = run.store.slots()
     run.engine.settle(last=True)
     assert run.store.slots() == slots
@@ -260,7 +261,7 @@ class TableSink:
         self._reach()
         self.table.rows += self.table.open.pop(handle["name"], [])
 
-    def roll_back_strays(self, query: str, takeover: int, keep: object) -> None:
+    def abort_orphans(self, query: str, takeover: int, keep: object) -> None:
         """Nothing to do."""
 
 
@@ -277,16 +278,16 @@ def test_a_start_that_is_refused_has_committed_what_would_expire(spark: SparkSes
     feed.add(*rows([1, 12], k="a", v=1))
     lasting, fleeting = OneTable(), OneTable(expires=True)
 
-    def die(step: Step, epoch: int) -> None:
-        if step is Step.DECIDED:
+    def die(step: EpochPhase, epoch: int) -> None:
+        if step is EpochPhase.DECIDE:
             message = "killed"
             raise OSError(message)
 
-    def start(listener: Callable[[Step, int], None]) -> sj.StreamingQuery:
+    def start(listener: Callable[[EpochPhase, int], None]) -> sj.StreamingQuery:
         stream = sj.stream(feed.read(spark)).withWatermark("ts", "0 seconds")
         counts = stream.groupBy(sj.window("ts", "10 seconds")).count()
         writers = [counts.writeStream.format(sink) for sink in (TableSink(lasting), FleetingSink(fleeting))]
-        writers[0].trigger(availableNow=True).onEpochStep(listener)
+        writers[0].trigger(availableNow=True).onEpochPhase(listener)
         return sj.start(*writers, checkpointLocation=str(tmp_path / "home"))
 
     with pytest.raises(OSError, match="killed"):
@@ -306,14 +307,14 @@ def test_outputs_may_be_others_after_an_orderly_stop_but_not_after_a_crash(spark
     feed.add(*rows([1, 12], k="a", v=1))
     tables = [OneTable(), OneTable()]
 
-    def start(sink: TableSink, listener: Callable[[Step, int], None] = lambda step, epoch: None) -> None:
+    def start(sink: TableSink, listener: Callable[[EpochPhase, int], None] = lambda step, epoch: None) -> None:
         stream = sj.stream(feed.read(spark)).withWatermark("ts", "0 seconds")
         counts = stream.groupBy(sj.window("ts", "10 seconds")).count()
-        writer = counts.writeStream.format(sink).trigger(availableNow=True).onEpochStep(listener)
+        writer = counts.writeStream.format(sink).trigger(availableNow=True).onEpochPhase(listener)
         writer.option("checkpointLocation", tmp_path / "home").start().awaitTermination()
 
-    def die(step: Step, epoch: int) -> None:
-        if step is Step.COMMITTED:
+    def die(step: EpochPhase, epoch: int) -> None:
+        if step is EpochPhase.COMMIT:
             message = "killed"
             raise OSError(message)
 

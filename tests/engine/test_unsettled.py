@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sparkjet.engine.committer import Outputs, Retry
+from sparkjet.engine.committer import Committer, Retry
 from sparkjet.errors import LostTransactionError, RecoveryError, UnsettledError
 from sparkjet.sinks.protocol import TransactionId
-from sparkjet.snapshots.record import Prepared, Record
+from sparkjet.snapshots.record import PreparedTransaction, Record
 from tests.engine.run import Collected
 
 if TYPE_CHECKING:
@@ -47,14 +47,14 @@ class Rows:
         return self.values
 
 
-def prepare(outputs: Outputs, epoch: int) -> None:
+def prepare(outputs: Committer, epoch: int) -> None:
     transaction = TransactionId("q", "results", 0, epoch, 0)
     outputs.decided(outputs.prepare("results", Rows([(epoch,)]), transaction))  # type: ignore[arg-type]
 
 
 def test_what_fails_stays_decided_and_is_committed_before_a_new_transaction_is_opened() -> None:
     sink = Refusing(refusals=3)
-    outputs = Outputs({"results": sink}, ONCE)
+    outputs = Committer({"results": sink}, ONCE)
     prepare(outputs, 1)
     outputs.attempt()
     assert (len(sink.asked), sink.committed) == (2, {})
@@ -68,7 +68,7 @@ def test_what_fails_stays_decided_and_is_committed_before_a_new_transaction_is_o
 
 def test_what_goes_on_failing_lets_no_transaction_be_opened() -> None:
     sink = Refusing(refusals=100)
-    outputs = Outputs({"results": sink}, ONCE)
+    outputs = Committer({"results": sink}, ONCE)
     prepare(outputs, 1)
     outputs.attempt()
     with pytest.raises(UnsettledError, match="Nothing is lost"):
@@ -79,7 +79,7 @@ def test_what_goes_on_failing_lets_no_transaction_be_opened() -> None:
 
 def test_what_is_lost_is_not_tried_again() -> None:
     sink = Refusing(refusals=100, error=LostTransactionError)
-    outputs = Outputs({"results": sink}, ONCE)
+    outputs = Committer({"results": sink}, ONCE)
     prepare(outputs, 1)
     with pytest.raises(LostTransactionError):
         outputs.attempt()
@@ -88,13 +88,13 @@ def test_what_is_lost_is_not_tried_again() -> None:
 
 def test_what_one_sink_has_lost_holds_back_no_other() -> None:
     losing, other = Refusing(refusals=100, error=LostTransactionError), Refusing()
-    outputs = Outputs({"losing": losing, "other": other}, ONCE)
+    outputs = Committer({"losing": losing, "other": other}, ONCE)
     for epoch in (1, 2):
         for name in outputs.sinks:
             transaction = TransactionId("q", name, 0, epoch, 0)
             handle = outputs.sinks[name].prepare(Rows([(epoch,)]), transaction)  # type: ignore[arg-type]
             assert handle is not None
-            outputs.decided([Prepared(name, handle)])
+            outputs.decided([PreparedTransaction(name, handle)])
     with pytest.raises(LostTransactionError):
         outputs.attempt()
     assert other.committed == {1: [(1,)], 2: [(2,)]}
@@ -110,16 +110,16 @@ class Fleeting(Refusing):
         """Nothing is that old here."""
 
 
-def decide(outputs: Outputs, name: str, epoch: int) -> Prepared:
+def decide(outputs: Committer, name: str, epoch: int) -> PreparedTransaction:
     """A transaction that is decided and not committed."""
     handle = outputs.sinks[name].prepare(Rows([(epoch,)]), TransactionId("q", name, 0, epoch, 0))  # type: ignore[arg-type]
     assert handle is not None
-    return Prepared(name, handle, type(outputs.sinks[name]).__name__)
+    return PreparedTransaction(name, handle, type(outputs.sinks[name]).__name__)
 
 
 def test_a_sink_that_is_away_keeps_no_other_sink_waiting() -> None:
     away, other = Refusing(refusals=100), Refusing()
-    outputs = Outputs({"away": away, "other": other}, ONCE)
+    outputs = Committer({"away": away, "other": other}, ONCE)
     for epoch in (1, 2):
         outputs.decided([decide(outputs, name, epoch) for name in outputs.sinks])
     outputs.attempt()
@@ -133,7 +133,7 @@ def test_a_sink_that_is_away_keeps_no_other_sink_waiting() -> None:
 
 def test_several_sinks_that_fail_are_all_named_and_lost_rows_are_the_graver_news() -> None:
     sinks = {"away": Refusing(refusals=100), "losing": Refusing(refusals=100, error=LostTransactionError)}
-    outputs = Outputs(sinks, ONCE)
+    outputs = Committer(sinks, ONCE)
     outputs.decided([decide(outputs, name, 1) for name in sinks])
     with pytest.raises(LostTransactionError, match="'away'"):
         outputs.attempt()
@@ -154,19 +154,19 @@ def test_what_expires_is_committed_first() -> None:
             order.append("fleeting")
             super().commit(handle, between)
 
-    outputs = Outputs({"lasting": Noted(refusals=1), "fleeting": NotedFleeting()}, ONCE)
+    outputs = Committer({"lasting": Noted(refusals=1), "fleeting": NotedFleeting()}, ONCE)
     outputs.decided([decide(outputs, name, 1) for name in outputs.sinks])
     outputs.settle()
     assert order == ["fleeting", "lasting", "lasting"]
 
 
-def record_of(*transactions: Prepared, published: Sequence[Prepared] = ()) -> Record:
+def record_of(*transactions: PreparedTransaction, published: Sequence[PreparedTransaction] = ()) -> Record:
     return Record("epoch", "q", 3, "r", 7, {}, 0, {}, {}, {}, None, list(transactions), published=list(published))
 
 
 def test_a_start_commits_what_expires_before_anything_else_and_only_once() -> None:
     lasting, fleeting = Refusing(), Fleeting()
-    outputs = Outputs({"lasting": lasting, "fleeting": fleeting}, ONCE)
+    outputs = Committer({"lasting": lasting, "fleeting": fleeting}, ONCE)
     record = record_of(*(decide(outputs, name, 7) for name in outputs.sinks))
     outputs.settle_what_expires(record)
     assert (lasting.committed, fleeting.committed) == ({}, {7: [(7,)]})
@@ -177,7 +177,7 @@ def test_a_start_commits_what_expires_before_anything_else_and_only_once() -> No
 
 def test_what_expires_and_cannot_be_committed_at_once_is_tried_again_and_reported_then() -> None:
     fleeting = Fleeting(refusals=4)
-    outputs = Outputs({"fleeting": fleeting}, ONCE)
+    outputs = Committer({"fleeting": fleeting}, ONCE)
     record = record_of(decide(outputs, "fleeting", 7))
     outputs.settle_what_expires(record)
     outputs.decided(record.transactions)
@@ -196,9 +196,9 @@ def test_what_expires_and_cannot_be_committed_at_once_is_tried_again_and_reporte
 )
 def test_a_decided_transaction_that_no_sink_can_commit_is_refused_by_name(sink: str, format_: str, match: str) -> None:
     results = Refusing()
-    outputs = Outputs({"results": results}, ONCE)
+    outputs = Committer({"results": results}, ONCE)
     with pytest.raises(RecoveryError, match=match):
-        outputs.check_history(record_of(Prepared(sink, {"transaction": "x"}, format_)))
+        outputs.check_history(record_of(PreparedTransaction(sink, {"transaction": "x"}, format_)))
     assert results.asked == []
 
 
@@ -217,8 +217,8 @@ class Remembered(Fleeting):
 
 def test_a_record_that_is_older_than_what_a_sink_has_is_refused_and_both_are_named() -> None:
     sink = Remembered()
-    outputs = Outputs({"results": sink}, ONCE)
-    earlier = Prepared("results", {"transaction": "earlier"}, "Remembered")
+    outputs = Committer({"results": sink}, ONCE)
+    earlier = PreparedTransaction("results", {"transaction": "earlier"}, "Remembered")
     outputs.check_history(record_of(published=[earlier]))
     assert sink.asked_about == [(TransactionId("q", "results", 3, 7, 0), earlier.handle)]
     sink.later = "the table has epoch 9. Bring the newest snapshots back."
@@ -227,7 +227,7 @@ def test_a_record_that_is_older_than_what_a_sink_has_is_refused_and_both_are_nam
 
 
 def test_a_record_keeps_the_last_transactions_of_sinks_that_forget() -> None:
-    outputs = Outputs({"lasting": Refusing(), "fleeting": Fleeting()}, ONCE)
+    outputs = Committer({"lasting": Refusing(), "fleeting": Fleeting()}, ONCE)
     first = [decide(outputs, name, 1) for name in outputs.sinks]
     published = outputs.published(record_of(), first)
     assert [each.sink for each in published] == ["fleeting"]
@@ -252,5 +252,5 @@ class Undoing(Collected):
 def test_an_attempt_that_cannot_be_undone_keeps_no_other_sink_from_it() -> None:
     first, second = Undoing(broken=True), Undoing()
     transactions = [TransactionId("q", name, 0, 1, 0) for name in ("first", "plain", "second")]
-    Outputs({"first": first, "plain": Collected(), "second": second}).abort(transactions)
+    Committer({"first": first, "plain": Collected(), "second": second}).abort(transactions)
     assert (first.aborted, second.aborted) == ([transactions[0]], [transactions[2]])

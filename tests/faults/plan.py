@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from sparkjet import Step
+from sparkjet import EpochPhase
 from tests.faults.kinds import Fault, every_kind
 
 MOST_FILES = 3
@@ -31,7 +31,7 @@ class Plan:
     seed: int
     files: int
     faults: tuple[Fault, ...]
-    step: Step | None
+    step: EpochPhase | None
     epochs: int
     delay: float
     hold: float
@@ -51,7 +51,7 @@ class Plan:
             files=files,
             faults=(first, second) if both else (first,),
             # Four times out of five: a moment between two steps is rarely met by chance.
-            step=chance.choice(list(Step)) if chance.random() < 0.8 else None,
+            step=chance.choice(list(EpochPhase)) if chance.random() < 0.8 else None,
             epochs=chance.randint(1, files),
             delay=chance.uniform(0, LONGEST_DELAY),
             hold=chance.uniform(0, LONGEST_HOLD),

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from sparkjet.engine.committer import Outputs, Retry
+from sparkjet.engine.committer import Committer, Retry
 from sparkjet.errors import SparkjetError
 from sparkjet.sinks.postgres.copying import CopyError
 from sparkjet.sinks.postgres.target import Target
 from sparkjet.sinks.postgres.transactions import PostgresTransactions, outbox_handle
 from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
 from sparkjet.snapshots import DirectoryStore
-from sparkjet.snapshots.record import Record
+from sparkjet.snapshots.record import EpochKind, Record
 from sparkjet.snapshots.record_log import RecordLog
 
 if TYPE_CHECKING:
@@ -126,9 +126,9 @@ class PlainSink:
         else:
             self.transactions.publish(handle, [self._box(handle["box"]).read_bytes()], between)
 
-    def roll_back_strays(self, query: str, takeover: int, keep: Sequence[Handle]) -> None:
+    def abort_orphans(self, query: str, takeover: int, keep: Sequence[Handle]) -> None:
         """Only in the database: the boxes are files of this test."""
-        self.transactions.roll_back_strays(query, takeover, keep)
+        self.transactions.abort_orphans(query, takeover, keep)
 
     def check(self, schema: Any) -> None:
         """The test has made the table."""
@@ -147,7 +147,7 @@ class PlainDriver:
         store = DirectoryStore(orders.home / "snapshots")
         store.open("checkpointLocation")
         self._log = RecordLog(store)
-        self._outputs = Outputs({"results": self._sink()}, orders.patience)
+        self._outputs = Committer({"results": self._sink()}, orders.patience)
 
     def _sink(self) -> Any:
         return PlainSink(self._orders, self._reached)
@@ -157,7 +157,7 @@ class PlainDriver:
         self._slot, self._record = self._take_over()
         self._outputs.decided(list(self._record.transactions))
         self._outputs.settle(attempts=self._orders.patience.patient_attempts)
-        self._outputs.roll_back_strays(self._record)
+        self._outputs.abort_orphans(self._record)
         for epoch in range(self._record.epoch + 1, self._orders.epochs + 1):
             self._epoch(epoch)
         self._outputs.settle()
@@ -169,7 +169,7 @@ class PlainDriver:
         transaction = TransactionId(record.query, "results", record.takeover, epoch, 0)
         prepared = outputs.prepare("results", numbers, transaction) if numbers else []  # type: ignore[arg-type]
         decision = msgspec.structs.replace(
-            record, kind="epoch", epoch=epoch, transactions=[*outputs.unsettled, *prepared]
+            record, kind=EpochKind.BATCH, epoch=epoch, transactions=[*outputs.unsettled, *prepared]
         )
         self._log.append(self._slot + 1, decision)
         self._slot, self._record = self._slot + 1, decision
@@ -184,13 +184,13 @@ class PlainDriver:
         newest = self._log.newest()
         if newest is None:
             slot, record = 0, Record(
-                kind="takeover", query="00000000-1111-2222-3333-444444444444", takeover=0, run="0", epoch=0,
-                fingerprint={}, clock=0, watermarks={}, stages={}, early_at={}, spark=None, transactions=[],
+                kind=EpochKind.TAKEOVER, query="00000000-1111-2222-3333-444444444444", takeover=0, run="0", epoch=0,
+                fingerprint={}, clock=0, watermarks={}, aggregations={}, early_at={}, spark=None, transactions=[],
             )  # fmt: skip
         else:
             slot, before = newest[0] + 1, newest[1]
             record = msgspec.structs.replace(
-                before, kind="takeover", takeover=before.takeover + 1, run=str(before.takeover + 1)
+                before, kind=EpochKind.TAKEOVER, takeover=before.takeover + 1, run=str(before.takeover + 1)
             )
         self._log.append(slot, record)
         return slot, record

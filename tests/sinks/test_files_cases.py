@@ -50,7 +50,7 @@ def test_what_was_decided_is_renamed_at_the_restart_and_the_rest_removed(
     assert decided is not None
     restarted = under_test(spark, FilesSink(tmp_path / "out"))
     restarted.sink.commit(decided, lambda: None)
-    restarted.sink.roll_back_strays(QUERY, 1, [])
+    restarted.sink.abort_orphans(QUERY, 1, [])
     assert sorted(restarted.read()) == [("k1", 1), ("k2", 2)]
     assert restarted.dangling() == 0
 
@@ -72,7 +72,7 @@ def test_files_of_an_epoch_that_failed_elsewhere_are_rolled_back_and_written_aga
 ) -> None:
     target.sink.prepare(rows(spark, 1, 2), transaction(1))
     again = target.sink.prepare(rows(spark, 1, 2), transaction(1, takeover=1))
-    target.sink.roll_back_strays(QUERY, 1, [])
+    target.sink.abort_orphans(QUERY, 1, [])
     assert again is not None
     target.sink.commit(again, lambda: None)
     later = target.sink.prepare(rows(spark, 3), transaction(2, takeover=1))

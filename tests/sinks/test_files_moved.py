@@ -66,7 +66,7 @@ def test_strays_are_rolled_back_where_the_decided_lies_and_the_decided_stays(
     prepared(spark, new, transaction(2), 3)
     (new / "_sparkjet" / QUERY / "results" / "staging" / ".nfs00000001").mkdir()
     sink = FilesSink(new)
-    sink.roll_back_strays(QUERY, 1, [decided])
+    sink.abort_orphans(QUERY, 1, [decided])
     assert (staged(old), staged(new)) == ([decided["staging"]], [".nfs00000001"])
     commit(sink, decided)
     assert found(spark, old) == [1]

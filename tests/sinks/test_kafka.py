@@ -59,7 +59,7 @@ class Contract(SinkContract):
 
         sink = sink_of(spark, server, topic=topic)
         # Of other tests with the same query.
-        sink.roll_back_strays(QUERY, 1000, [])
+        sink.abort_orphans(QUERY, 1000, [])
         return SinkUnderTest(sink, read, lambda: len(open_in(server)))
 
     # A condition that fits these rows.
@@ -144,7 +144,7 @@ def test_at_least_once_is_there_when_prepare_returns(spark: SparkSession, kafka:
     assert open_in(kafka) == []
     stricter = sink_of(spark, kafka, topic=topic)
     assert stricter.prepare(rows, transaction(1)) is not None
-    sink.roll_back_strays(QUERY, 1, [])
+    sink.abort_orphans(QUERY, 1, [])
     assert open_in(kafka) == []
 
 
@@ -152,7 +152,7 @@ def test_a_failed_attempt_leaves_nothing_that_readers_wait_for(spark: SparkSessi
     topic = kafka.topic(partitions=2)
     sink = sink_of(spark, kafka, topic=topic)
     # Of other tests with the same query.
-    sink.roll_back_strays(QUERY, 1000, [])
+    sink.abort_orphans(QUERY, 1000, [])
     access, prefix, others = settings_of(kafka, topic=topic).access, f"sparkjet/{QUERY}/", 11
 
     def spoiled(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -179,7 +179,7 @@ def test_a_row_without_a_topic_is_refused(spark: SparkSession, kafka: KafkaServe
     schema = "value string, topic string"
     sink = sink_of(spark, kafka, schema)
     # Of other tests with the same query.
-    sink.roll_back_strays(QUERY, 1000, [])
+    sink.abort_orphans(QUERY, 1000, [])
     with pytest.raises(SinkError, match="topic is null"):
         sink.prepare(spark.createDataFrame([("a", None)], schema), transaction(1, takeover=5))
     with pytest.raises(SinkError, match=r"Create the topic|_MSG_TIMED_OUT"):
@@ -196,7 +196,7 @@ def test_the_handle_holds_no_way_to_connect(spark: SparkSession, kafka_secure: K
     for secret in ("127.0.0.1", kafka_secure.client()["sasl.password"]):
         assert secret not in str(handle)
     assert kafka_secure.client()["sasl.password"] not in shown
-    sink.roll_back_strays(QUERY, 1000, [])
+    sink.abort_orphans(QUERY, 1000, [])
 
 
 def test_another_cluster_is_not_taken_for_a_loss(
@@ -262,7 +262,7 @@ def test_ids_are_used_again_by_every_other_epoch(spark: SparkSession, kafka: Kaf
     topic = kafka.topic(partitions=2)
     sink = sink_of(spark, kafka, topic=topic)
     # Of other tests with the same query.
-    sink.roll_back_strays(QUERY, 1000, [])
+    sink.abort_orphans(QUERY, 1000, [])
     used = []
     for epoch in range(1, 5):
         rows = spark.createDataFrame([(str(n), str(epoch)) for n in range(4)], RECORDS).repartition(2)

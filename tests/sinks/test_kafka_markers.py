@@ -9,7 +9,7 @@ import pytest
 
 from sparkjet.sinks.kafka.access import Access
 from sparkjet.sinks.kafka.cluster import Cluster
-from sparkjet.sinks.kafka.markers import Seen, tell_forgotten
+from sparkjet.sinks.kafka.markers import MarkerState, rewrite_lost_markers
 from tests.sinks.brokers import (
     LIST,
     MARK,
@@ -40,9 +40,9 @@ def broker() -> Iterator[Broker]:
         yield made
 
 
-def seen(broker: Broker, *ended: int) -> Seen:
+def seen(broker: Broker, *ended: int) -> MarkerState:
     with Cluster(Access.of({"bootstrap.servers": f"127.0.0.1:{broker.port}"}), 0.5) as cluster:
-        return tell_forgotten(cluster, [WHERE], "sparkjet/q/", ended)
+        return rewrite_lost_markers(cluster, [WHERE], "sparkjet/q/", ended)
 
 
 def look(broker: Broker) -> int:
@@ -101,20 +101,20 @@ FORBIDDEN = 29
 @pytest.mark.parametrize(
     ("answers", "expected"),
     [
-        ([producers()], Seen(is_told=True, is_clear=True)),
+        ([producers()], MarkerState(is_told=True, is_clear=True)),
         # On its way, as a rule for some milliseconds.
-        ([producers(PRODUCER), producers(PRODUCER), producers()], Seen(is_told=True, is_clear=True)),
-        ([producers(7)], Seen(is_told=True, is_clear=False)),
-        ([producers(PRODUCER)], Seen(is_told=False, is_clear=False)),
-        ([producers(code=FORBIDDEN)], Seen(is_told=False, is_clear=False)),
+        ([producers(PRODUCER), producers(PRODUCER), producers()], MarkerState(is_told=True, is_clear=True)),
+        ([producers(7)], MarkerState(is_told=True, is_clear=False)),
+        ([producers(PRODUCER)], MarkerState(is_told=False, is_clear=False)),
+        ([producers(code=FORBIDDEN)], MarkerState(is_told=False, is_clear=False)),
     ],
     ids=["told", "told in a moment", "others are open", "not told", "may not be asked"],
 )
-def test_what_the_partitions_know_of_an_end(broker: Broker, answers: list[bytes], expected: Seen) -> None:
+def test_what_the_partitions_know_of_an_end(broker: Broker, answers: list[bytes], expected: MarkerState) -> None:
     broker.answers |= {PRODUCERS: in_turn(*answers), LIST: listing}
     assert seen(broker, PRODUCER) == expected
 
 
 def test_what_was_told_by_us_is_told(broker: Broker) -> None:
-    assert seen(broker, PRODUCER) == Seen(is_told=True, is_clear=True)
+    assert seen(broker, PRODUCER) == MarkerState(is_told=True, is_clear=True)
     assert broker.asked.count(MARK) == 1

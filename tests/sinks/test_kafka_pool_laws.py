@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkjet.errors import LostTransactionError, SinkError
-from sparkjet.sinks.kafka.markers import Seen
+from sparkjet.sinks.kafka.markers import MarkerState
 from sparkjet.sinks.kafka.pool import Answer, TransactionPool
 from sparkjet.sinks.kafka.transactions import KafkaTransactions
 from sparkjet.sinks.naming import Found
@@ -48,7 +48,7 @@ class Brokers:
         identity = {"query": transaction.query, "sink": transaction.sink, "takeover": transaction.takeover}
         return {**identity, "epoch": transaction.epoch, "transactions": made} if slots else None
 
-    def commit(self, handle: Handle, _: Callable[[], None]) -> Seen:
+    def commit(self, handle: Handle, _: Callable[[], None]) -> MarkerState:
         told = self._chance.random() < self.tells
         for slot in handle["transactions"]:
             name, epoch = slot["id"], slot["epoch"]
@@ -60,7 +60,7 @@ class Brokers:
             elif self.ids[name][1] != COMMITTED:
                 raise LostTransactionError
             assert (name, epoch) in self.visible, f"{name} is taken for committed and is lost"
-        return Seen(told, is_clear=told and not any(state == OPEN for _, state in self.ids.values()))
+        return MarkerState(told, is_clear=told and not any(state == OPEN for _, state in self.ids.values()))
 
     def roll_back_open(self, prefix: str, takeover: int, keep: Collection[str] = ()) -> int:
         self.scans += 1

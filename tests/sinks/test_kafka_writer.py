@@ -53,5 +53,5 @@ def test_strays_are_rolled_back_where_only_short_transactions_are_allowed(strict
     writer = KafkaWriter({**strict.client(), **timeouts}, prefix_of(stray.query, stray.sink, stray), topic)
     writer.write("00000-1", [pa.record_batch({"value": pa.array([b"x"])})])
     assert held_back(strict, topic) == 1
-    KafkaTransactions(Access.of(strict.client())).roll_back_strays(stray.query, 2, [])
+    KafkaTransactions(Access.of(strict.client())).abort_orphans(stray.query, 2, [])
     assert held_back(strict, topic) == 0

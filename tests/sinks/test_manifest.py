@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparkjet.sinks.manifest import HIDDEN, Manifest, ManifestEntry
+from sparkjet.sinks.manifest import MANIFEST_DIRECTORY, Manifest, ManifestEntry
 from sparkjet.sinks.manifest_listing import FANOUT, LEVELS
 
 QUIET = settings(max_examples=40, deadline=None, derandomize=True)
@@ -220,7 +220,7 @@ def test_what_expires_is_read_in_steps(place: Path) -> None:
 
 def old_layout(place: Path, compacted: int, last: int) -> None:
     """What the versions before segments and times left."""
-    folder = place / HIDDEN / "q" / "results" / "manifest"
+    folder = place / MANIFEST_DIRECTORY / "q" / "results" / "manifest"
     folder.mkdir(parents=True)
     common = {"format": "parquet", "schema": {"type": "struct", "fields": []}, "options": {}}
     whole = {"epoch": compacted, "files": names(list(range(1, compacted + 1))), **common}
@@ -249,7 +249,7 @@ def test_the_layout_of_earlier_versions_stays_readable(place: Path) -> None:
 def test_names_that_are_not_a_manifests_are_left_alone(place: Path) -> None:
     manifest = Manifest(place, "q", "results")
     manifest.add(entry(1))
-    folder = place / HIDDEN / "q" / "results" / "manifest"
+    folder = place / MANIFEST_DIRECTORY / "q" / "results" / "manifest"
     foreign = {".nfs0000000000000001", ".snapshot", "lost+found", "notes.json", "1-2.json", "3.segment"}
     for name in foreign:
         (folder / name).touch()

@@ -265,6 +265,6 @@ def test_foreign_names_in_the_outbox_are_left_alone(calls: Calls) -> None:
     foreign[0].write_text("")
     foreign[1].mkdir()
     (box_of(calls, handle).parents[1] / ".nfs0002").write_text("")
-    calls.roll_back_strays("", 1, [])
+    calls.abort_orphans("", 1, [])
     assert not box_of(calls, handle).exists()
     assert all(path.exists() for path in foreign)

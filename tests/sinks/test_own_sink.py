@@ -56,7 +56,7 @@ class JsonSink:
             shutil.move(self.directory / "prepared" / handle["name"], self.directory / handle["name"])
         between()
 
-    def roll_back_strays(self, query: str, takeover: int, keep: Sequence[Handle]) -> None:
+    def abort_orphans(self, query: str, takeover: int, keep: Sequence[Handle]) -> None:
         """Remove what earlier drivers have prepared."""
         decided = {handle["name"] for handle in keep}
         for path in (self.directory / "prepared").iterdir():
@@ -100,18 +100,18 @@ def writer(spark: SparkSession, feed: Feed, home: Path) -> StreamWriter:
     return chosen.option("closeWindowsAtEnd", True).trigger(availableNow=True)
 
 
-@pytest.mark.parametrize("step", [sj.Step.PREPARED, sj.Step.DECIDED, sj.Step.COMMITTED])
+@pytest.mark.parametrize("step", [sj.EpochPhase.PREPARE, sj.EpochPhase.DECIDE, sj.EpochPhase.COMMIT])
 def test_a_query_into_it_publishes_every_row_once_although_it_fails(
-    spark: SparkSession, feed: Feed, tmp_path: Path, step: sj.Step
+    spark: SparkSession, feed: Feed, tmp_path: Path, step: sj.EpochPhase
 ) -> None:
     sink = JsonSink(tmp_path / "out")
 
-    def fail(at: sj.Step, epoch: int) -> None:
+    def fail(at: sj.EpochPhase, epoch: int) -> None:
         if (at, epoch) == (step, 3):
             message = "struck"
             raise OSError(message)
 
-    query = writer(spark, feed, tmp_path).format(sink).onEpochStep(fail).start()
+    query = writer(spark, feed, tmp_path).format(sink).onEpochPhase(fail).start()
     assert query.guarantees == {"results": "exactly-once"}
     with pytest.raises(Exception, match="struck"):
         query.awaitTermination()

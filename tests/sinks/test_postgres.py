@@ -81,7 +81,7 @@ def test_the_handle_says_which_way_and_holds_no_way_to_connect(
         assert handle["way"] == sink.way == way
         assert "127.0.0.1" not in str(handle)
         assert "never-shown" not in f"{handle}{sink._settings!r}{sink._transactions!r}"
-        sink.roll_back_strays(QUERY, 1, [])
+        sink.abort_orphans(QUERY, 1, [])
 
 
 def test_what_went_one_way_is_committed_by_a_driver_with_other_options(
@@ -97,7 +97,7 @@ def test_what_went_one_way_is_committed_by_a_driver_with_other_options(
         assert handle is not None
         successor = sink_of(spark, tmp_path, dsn, prepared=then)
         successor.commit(handle, lambda: None)
-        successor.roll_back_strays(QUERY, 1, [])
+        successor.abort_orphans(QUERY, 1, [])
         assert not stray or not (tmp_path / "outbox" / "results" / stray["box"]).exists()
     with psycopg.connect(dsn) as connection:
         assert connection.execute("SELECT k, n FROM out ORDER BY n").fetchall() == [("b", 1), ("a", 2)]
@@ -138,7 +138,7 @@ def test_other_queries_and_other_ids_are_left_alone(spark: SparkSession, tmp_pat
             connection.execute("BEGIN")
             connection.execute(f"CREATE TABLE t{number} ()".encode())
             connection.execute(f"PREPARE TRANSACTION '{gid}'".encode())
-        sink_of(spark, tmp_path, dsn).roll_back_strays(QUERY, 9, [])
+        sink_of(spark, tmp_path, dsn).abort_orphans(QUERY, 9, [])
         found = connection.execute("SELECT gid FROM pg_prepared_xacts WHERE database = current_database() ORDER BY gid")
         assert found.fetchall() == [("mine",), (similar,)]
         for gid in ("mine", similar):
@@ -176,7 +176,7 @@ def test_rows_that_the_table_would_refuse_are_refused_before_the_decision(
     for number, (message, values) in enumerate(bad.items()):
         with pytest.raises(SinkError, match=message):
             sink.prepare(spark.sql(f"SELECT {values}").toDF(*shape.names).to(shape), transaction(number))
-    sink.roll_back_strays(QUERY, 1, [])
+    sink.abort_orphans(QUERY, 1, [])
     good = spark.sql("SELECT 'a', 1L, named_struct('s', '\\\\u0000'), date'9999-12-31', array('\\\\', null)")
     handle = sink.prepare(good.toDF(*shape.names).to(shape), transaction(9, takeover=1))
     assert handle is not None

@@ -45,7 +45,7 @@ def test_a_character_that_the_database_lacks_is_refused_before_the_decision(
         with pytest.raises(SinkError, match=r"LATIN1.*created with ENCODING 'UTF8', or replace") as refused:
             sink.prepare(rows, transaction(epoch))
         assert way == "prepared" or f"column '{name}' has 'ц'" in str(refused.value)
-    sink.roll_back_strays(transaction(1).query, 1, [])
+    sink.abort_orphans(transaction(1).query, 1, [])
     rows = spark.sql(f"SELECT {', '.join(GOOD)}").toDF(*shape.names).to(shape)
     handle = sink.prepare(rows, transaction(9, takeover=1))
     assert handle is not None

@@ -156,14 +156,14 @@ def test_what_breaks_while_a_query_runs_is_named_and_nothing_is_lost_once_it_is_
     stream = sj.stream(feed.read(spark)).withWatermark("ts", "0 seconds")
     result = stream.groupBy(sj.window("ts", "10 seconds"), "k").count().select("window.start", "k", "count")
 
-    def strike(step: sj.Step, epoch: int) -> None:
-        if step is sj.Step.AGGREGATED:
+    def strike(step: sj.EpochPhase, epoch: int) -> None:
+        if step is sj.EpochPhase.ADVANCE:
             with psycopg.connect(dsn, autocommit=True) as connection:
                 connection.execute(breaks.encode())
 
     with no_password():
         writer = result.writeStream.format("postgres").options(dsn=guarded, dbtable="out", **options)
-        writer.option("checkpointLocation", tmp_path / "home").trigger(availableNow=True).onEpochStep(strike)
+        writer.option("checkpointLocation", tmp_path / "home").trigger(availableNow=True).onEpochPhase(strike)
         with pytest.raises(sj.SinkError if way == "always" else sj.UnsettledError, match=message):
             writer.start().awaitTermination()
     with psycopg.connect(dsn, autocommit=True) as connection:

@@ -10,8 +10,8 @@ import pytest
 
 from sparkjet.errors import FencedError, RecoveryError
 from sparkjet.snapshots import DirectoryStore
-from sparkjet.snapshots.record import FORMAT, Record
-from sparkjet.snapshots.record_log import KEPT, RecordLog
+from sparkjet.snapshots.record import FORMAT, EpochKind, Record
+from sparkjet.snapshots.record_log import RETAINED_SLOTS, RecordLog
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ def opened(tmp_path: Path) -> _Log:
 
 def record(epoch: int, *, takeover: int = 0) -> Record:
     return Record(
-        kind="epoch",
+        kind=EpochKind.BATCH,
         query="q",
         takeover=takeover,
         run="r",
@@ -37,7 +37,7 @@ def record(epoch: int, *, takeover: int = 0) -> Record:
         fingerprint={"keys": {"k": "string"}},
         clock=-5,
         watermarks={"emitted": -(2**63)},
-        stages={},
+        aggregations={},
         early_at={},
         spark=None,
         transactions=[],
@@ -81,22 +81,22 @@ def test_a_put_that_meets_its_own_entry_has_decided(tmp_path: Path) -> None:
 
 
 def test_a_driver_that_slept_over_the_removal_of_its_slot_is_fenced_and_leaves_no_trace(opened: _Log) -> None:
-    for slot in range(3 * KEPT):
+    for slot in range(3 * RETAINED_SLOTS):
         opened.log.append(slot, record(slot, takeover=1))
     assert 2 not in opened.store.slots()
     with pytest.raises(FencedError):
         opened.log.append(2, record(99))
     newest = opened.log.newest()
     assert newest is not None
-    assert newest[1].epoch == 3 * KEPT - 1
-    opened.log.append(3 * KEPT, record(3 * KEPT))
-    assert opened.store.slots() == list(range(2 * KEPT + 1, 3 * KEPT + 1))
+    assert newest[1].epoch == 3 * RETAINED_SLOTS - 1
+    opened.log.append(3 * RETAINED_SLOTS, record(3 * RETAINED_SLOTS))
+    assert opened.store.slots() == list(range(2 * RETAINED_SLOTS + 1, 3 * RETAINED_SLOTS + 1))
 
 
 def test_only_the_newest_slots_are_kept(opened: _Log) -> None:
     for slot in range(50):
         opened.log.append(slot, record(slot))
-    assert opened.store.slots() == list(range(50 - KEPT, 50))
+    assert opened.store.slots() == list(range(50 - RETAINED_SLOTS, 50))
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"kind": "epoch"}', b"\xff\xfe"])

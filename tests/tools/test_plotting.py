@@ -20,7 +20,7 @@ from sparkjet.time import (
     limiting_timestamp_and_wall_clock_lag,
 )
 from sparkjet.tools.plotting import plot_watermark
-from sparkjet.tools.replay import Arrival, Replay, Silence, Step, replay
+from sparkjet.tools.replay import Arrival, Replay, Silence, WatermarkChange, replay
 from tests.time.laws import law
 
 if TYPE_CHECKING:
@@ -43,21 +43,38 @@ def late_times(found: Replay) -> list[int]:
 
 def test_lag_stands_still_in_a_lull() -> None:
     found = run(limiting_lag(5))
-    assert found.watermarks == (Step(0, 5), Step(1, 9), Step(3, 15), Step(10, 16))
+    assert found.watermarks == (
+        WatermarkChange(0, 5),
+        WatermarkChange(1, 9),
+        WatermarkChange(3, 15),
+        WatermarkChange(10, 16),
+    )
     assert late_times(found) == []
 
 
 def test_lag_and_delay_reaches_the_highest_event_time() -> None:
     # 20 came at 3, and is reached three units later; 14, the highest until 3, is below 20 - 5 by then.
     found = run(limiting_lag_and_delay(5, 3, samples=3))
-    assert found.watermarks == (Step(0, 5), Step(1, 9), Step(3, 15), Step(6, 20))
+    assert found.watermarks == (
+        WatermarkChange(0, 5),
+        WatermarkChange(1, 9),
+        WatermarkChange(3, 15),
+        WatermarkChange(6, 20),
+    )
     assert late_times(found) == [16]
 
 
 def test_lag_and_lull_moves_on_with_the_clock() -> None:
     # The lull is over at 3 + 2; from there to 9, where the straggler starts a new one, four units pass unit by unit.
     found = run(limiting_lag_and_lull(5, 2))
-    assert found.watermarks == (Step(0, 5), Step(1, 9), Step(3, 15), Step(6, 16), Step(7, 17), Step(8, 18))
+    assert found.watermarks == (
+        WatermarkChange(0, 5),
+        WatermarkChange(1, 9),
+        WatermarkChange(3, 15),
+        WatermarkChange(6, 16),
+        WatermarkChange(7, 17),
+        WatermarkChange(8, 18),
+    )
     assert late_times(found) == [16]
 
 
@@ -66,7 +83,7 @@ def test_wall_clock_lag_overtakes_the_events() -> None:
     moved = [(at, substream, time - 10) for at, substream, time in SCRIPT]
     found = replay(moved, limiting_timestamp_and_wall_clock_lag(5, 2), poll_every=1)
     expected = [(0, -2), (1, -1), (2, 0), (3, 5), (8, 6), (9, 7), (10, 8)]
-    assert found.watermarks == tuple(Step(*each) for each in expected)
+    assert found.watermarks == tuple(WatermarkChange(*each) for each in expected)
     assert late_times(found) == []
     later = replay([*moved, (11, "a", 7)], limiting_timestamp_and_wall_clock_lag(5, 2), poll_every=1)
     assert late_times(later) == [7]
@@ -74,7 +91,7 @@ def test_wall_clock_lag_overtakes_the_events() -> None:
 
 def test_real_time_lag_ignores_events() -> None:
     found = replay([(0, "a", 100), (4, "a", 1), (5, "a", 1)], limiting_real_time_lag(2), poll_every=1)
-    assert found.watermarks == tuple(Step(now, now - 2) for now in range(6))
+    assert found.watermarks == tuple(WatermarkChange(now, now - 2) for now in range(6))
     assert late_times(found) == [1]
     assert found.late[0].at == 5
 
@@ -82,7 +99,7 @@ def test_real_time_lag_ignores_events() -> None:
 def test_events_of_one_time_are_one_epoch() -> None:
     together = replay([(0, "a", 20), (0, "a", 3), (1, "a", 3)], 5)
     assert together.late == (Arrival(1, "a", 3),)
-    assert together.watermarks == (Step(0, 15),)
+    assert together.watermarks == (WatermarkChange(0, 15),)
 
 
 def test_an_event_at_the_watermark_is_on_time() -> None:
@@ -97,17 +114,20 @@ def test_by_frame_an_event_is_late_only_with_its_frame() -> None:
 
 def test_a_throttle_holds_small_advances_back() -> None:
     assert replay(SCRIPT, 5, throttle=emit_by_frame(4)).watermarks == (
-        Step(0, 4),
-        Step(1, 8),
-        Step(3, 12),
-        Step(10, 16),
+        WatermarkChange(0, 4),
+        WatermarkChange(1, 8),
+        WatermarkChange(3, 12),
+        WatermarkChange(10, 16),
     )
 
 
 def test_the_least_substream_holds_the_watermark() -> None:
     found = replay([(0, "a", 20), (1, "b", 8), (2, "a", 30), (3, "b", 9)], 5, substreams=["a", "b"])
-    assert found.watermarks == (Step(1, 3), Step(3, 4))
-    assert found.substreams == {"a": (Step(0, 15), Step(2, 25)), "b": (Step(1, 3), Step(3, 4))}
+    assert found.watermarks == (WatermarkChange(1, 3), WatermarkChange(3, 4))
+    assert found.substreams == {
+        "a": (WatermarkChange(0, 15), WatermarkChange(2, 25)),
+        "b": (WatermarkChange(1, 3), WatermarkChange(3, 4)),
+    }
     assert late_times(found) == []
 
 
@@ -117,7 +137,7 @@ def test_an_idle_substream_is_not_waited_for_until_it_returns() -> None:
     # b is silent from 0 on, and a from 3 on; then b from 6 on, whose 6 came too late, and a from 9 on.
     assert found.idle == (Silence("b", 4, 6), Silence("a", 7, 8), Silence("b", 10, 12))
     assert found.late == (Arrival(6, "b", 6),)
-    assert found.watermarks == (Step(0, 5), Step(4, 13), Step(10, 20))
+    assert found.watermarks == (WatermarkChange(0, 5), WatermarkChange(4, 13), WatermarkChange(10, 20))
     assert found.end == 12
 
 

@@ -10,8 +10,8 @@ import msgspec
 from pyspark.sql import functions as F
 
 from sparkjet.aggregates.operation import Aggregate, Inputs
-from sparkjet.engine.aggregation_state import StageState
-from sparkjet.engine.partial_aggregation import Aggregation
+from sparkjet.engine.aggregation_state import AggregationState
+from sparkjet.engine.partial_aggregation import PartialAggregation
 from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.record import WindowState
 from sparkjet.time import MIN, WindowGrid
@@ -50,7 +50,7 @@ class OperatorRun:
         accepted = framed.where(~operator.is_late("time"))
         grouped = accepted.groupBy(F.col("key").alias("key0"), "frame", F.lit(0).alias("verdict"))
         table = operator.partitioned(grouped.agg(*Accumulators.aggregations(self._results)))
-        outcome = Aggregation(table, SegmentStatistics.measure(table))
+        outcome = PartialAggregation(table, SegmentStatistics.measure(table))
         self.state.append(outcome)
         watermark = operator.open_until if batch.watermark is None else batch.watermark
         windows = operator.close(MIN if watermark is None else watermark)
@@ -68,6 +68,6 @@ class OperatorRun:
         before.restore([], None)
         before.release()
 
-    def _new(self, window: WindowGrid) -> StageState:
+    def _new(self, window: WindowGrid) -> AggregationState:
         self._window = window
-        return StageState(SlidingWindows(window, ["key0"], self._accumulators, PARTITIONS))
+        return AggregationState(SlidingWindows(window, ["key0"], self._accumulators, PARTITIONS))

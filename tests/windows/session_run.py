@@ -30,7 +30,7 @@ def session_of(spark: SparkSession) -> SparkSession:
 
 
 class SessionRun:
-    """Feeds batches to a session operator: stage 1, append, close, and snapshots in Parquet."""
+    """Feeds batches to a session operator: partial aggregation, append, close, and snapshots in Parquet."""
 
     def __init__(
         self, session: SparkSession, gap: int, max_duration: int | None, aggregates: Sequence[Aggregate]
@@ -53,7 +53,7 @@ class SessionRun:
         return rows
 
     def append(self, batch: Batch) -> None:
-        """Stage 1 of an epoch."""
+        """Partial aggregation of an epoch."""
         operator = self.operator
         events = self._session.createDataFrame([(e.key, e.time, e.value) for e in batch.events], SCHEMA)
         judged = events.withColumn("late", operator.is_late("time"))

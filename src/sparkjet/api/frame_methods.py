@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-class Selectable:
+class FrameMethods:
     """The DataFrame methods that streams and results share, with Spark's names and arguments."""
 
-    def __init__(self, chain: transformations.Steps) -> None:
+    def __init__(self, chain: transformations.Transformations) -> None:
         self._steps = chain
 
-    def _with(self, chain: transformations.Steps) -> Self:
+    def _with(self, chain: transformations.Transformations) -> Self:
         raise NotImplementedError
 
     @property

@@ -10,7 +10,7 @@ from pyspark.sql.types import MapType, VariantType
 from typing_extensions import Self
 
 from sparkjet.aggregates.operation import Aggregate, AggregateOperation, Inputs, as_aggregate
-from sparkjet.api.frame_methods import Selectable
+from sparkjet.api.frame_methods import FrameMethods
 from sparkjet.api.writer import StreamWriter
 from sparkjet.catalyst.columns import HIDDEN, TIME
 from sparkjet.catalyst.logical_plans import attribute_ids
@@ -19,8 +19,8 @@ from sparkjet.errors import AnalysisError
 from sparkjet.functions import count
 from sparkjet.plan.event_time import EventTime
 from sparkjet.plan.plan import Rows
-from sparkjet.plan.transformations import Steps
-from sparkjet.plan.windowed_aggregation import Key, Stage
+from sparkjet.plan.transformations import Transformations
+from sparkjet.plan.windowed_aggregation import Key, WindowedAggregation
 from sparkjet.windows import SessionWindow, Window
 
 if TYPE_CHECKING:
@@ -34,9 +34,9 @@ class GroupedStream:
 
     def __init__(
         self,
-        steps: Steps,
+        transformations: Transformations,
         inputs: tuple[Input, ...],
-        parent: Stage | None,
+        parent: WindowedAggregation | None,
         event_time: EventTime,
         columns: Sequence[Window | SessionWindow | Column | str],
     ) -> None:
@@ -54,12 +54,12 @@ class GroupedStream:
                 f"{event_time.name!r}. Use that column in both places."
             )
             raise AnalysisError(message)
-        event_time.check(steps.shape, self._window.name)
-        self._steps = steps
+        event_time.check(transformations.shape, self._window.name)
+        self._steps = transformations
         self._inputs = inputs
         self._parent = parent
         columns_only = [column for column in columns if not isinstance(column, Window | SessionWindow)]
-        fields = steps.shape.select(*columns_only).schema.fields if columns_only else []
+        fields = transformations.shape.select(*columns_only).schema.fields if columns_only else []
         if len(fields) != len(columns_only):
             message = "groupBy: name each key column by itself; one of the columns stands for several."
             raise AnalysisError(message)
@@ -93,8 +93,8 @@ class GroupedStream:
             message = f"agg: two columns of the result are named {twice[0]!r}. Rename one with alias(…)."
             raise AnalysisError(message)
         inputs = Inputs(self._steps.shape.drop(*HIDDEN[1:]), F.col(TIME))
-        stage = Stage(
-            steps=self._steps,
+        aggregation = WindowedAggregation(
+            transformations=self._steps,
             inputs=self._inputs,
             parent=self._parent,
             window=self._window,
@@ -103,30 +103,30 @@ class GroupedStream:
             computes=tuple(aggregate.computes for aggregate in aggregates),
             results=tuple((aggregate.name, aggregate.resolve(inputs)) for aggregate in aggregates),
         )
-        shape = stage.shape()
+        shape = aggregation.shape()
         # Sessions of one start can end, and so come, at different times.
         fields = ("end",) if isinstance(self._window, SessionWindow) else ("start", "end")
         together = Together(self._window.name, attribute_ids(shape, self._window.name), fields)
-        return WindowedStream(stage, Steps(shape, shape, together=together))
+        return WindowedStream(aggregation, Transformations(shape, shape, together=together))
 
     def count(self) -> WindowedStream:
         """Number of rows in each window, in a column ``count``, as ``GroupedData.count``."""
         return self.agg(count().alias("count"))
 
 
-class WindowedStream(Selectable):
+class WindowedStream(FrameMethods):
     """Final rows of windows: the window, the keys and the aggregates.
 
     ``select``, ``where``, ``withColumn`` and ``drop`` shape the rows; they do not change what is computed. Window
     functions (``F.rank().over(…)``) may compare results of the same window: partition them by the window column.
     """
 
-    def __init__(self, stage: Stage, steps: Steps) -> None:
-        super().__init__(steps)
-        self._stage = stage
+    def __init__(self, aggregation: WindowedAggregation, transformations: Transformations) -> None:
+        super().__init__(transformations)
+        self._aggregation = aggregation
 
-    def _with(self, chain: Steps) -> Self:
-        return type(self)(self._stage, chain)
+    def _with(self, chain: Transformations) -> Self:
+        return type(self)(self._aggregation, chain)
 
     def groupBy(self, *cols: Window | SessionWindow | Column | str) -> GroupedStream:
         """Aggregate these rows again, in longer windows: count per minute, then the highest count per hour.
@@ -138,8 +138,8 @@ class WindowedStream(Selectable):
             AnalysisError: Without exactly one window, with columns that cannot be keys, or if the window column was
                 replaced.
         """
-        time = EventTime.of_results(self._stage.window.name, self._steps.source)
-        return GroupedStream(self._steps, self._stage.inputs, self._stage, time, cols)
+        time = EventTime.of_results(self._aggregation.window.name, self._steps.source)
+        return GroupedStream(self._steps, self._aggregation.inputs, self._aggregation, time, cols)
 
     @property
     def lateRows(self) -> LateStream:
@@ -148,30 +148,30 @@ class WindowedStream(Selectable):
         Raises:
             AnalysisError: On windows over windows, where nothing can be late.
         """
-        shape = self._stage.late_shape()
-        return LateStream(self._stage, Steps(shape, shape))
+        shape = self._aggregation.late_shape()
+        return LateStream(self._aggregation, Transformations(shape, shape))
 
     @property
     def writeStream(self) -> StreamWriter:
         """The way to a sink, as ``DataFrame.writeStream``."""
-        return StreamWriter(self._stage, self._steps, Rows.RESULTS)
+        return StreamWriter(self._aggregation, self._steps, Rows.RESULTS)
 
 
-class LateStream(Selectable):
+class LateStream(FrameMethods):
     """Rows that a window dropped, as they came, with ``_substream``, ``_watermark`` and ``_reason``.
 
     ``_watermark`` is the one that judged them, ``_reason`` is ``late`` or ``null_timestamp``. Deliver them with
     ``sj.start(result.writeStream…, lateRows=result.lateRows.writeStream…)``.
     """
 
-    def __init__(self, stage: Stage, steps: Steps) -> None:
-        super().__init__(steps)
-        self._stage = stage
+    def __init__(self, aggregation: WindowedAggregation, transformations: Transformations) -> None:
+        super().__init__(transformations)
+        self._aggregation = aggregation
 
-    def _with(self, chain: Steps) -> Self:
-        return type(self)(self._stage, chain)
+    def _with(self, chain: Transformations) -> Self:
+        return type(self)(self._aggregation, chain)
 
     @property
     def writeStream(self) -> StreamWriter:
         """The way to a sink, as ``DataFrame.writeStream``."""
-        return StreamWriter(self._stage, self._steps, Rows.LATE)
+        return StreamWriter(self._aggregation, self._steps, Rows.LATE)

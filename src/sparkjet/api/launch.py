@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 from pyspark.sql import SparkSession
 
 from sparkjet.api.query import StreamingQuery
-from sparkjet.catalyst.spark_sources import guarantee_of_sources
-from sparkjet.engine.committer import Outputs
-from sparkjet.engine.context import Parts, configure
+from sparkjet.engine.committer import Committer
+from sparkjet.engine.context import EngineContext, configure
 from sparkjet.engine.plain_logs import plain_logs
 from sparkjet.engine.recovery import recover
 from sparkjet.engine.ticker import Ticker, tick_interval
 from sparkjet.errors import AnalysisError
+from sparkjet.plan.spark_sources import guarantee_of_sources
 from sparkjet.sinks.files import FilesSink
 from sparkjet.sinks.outbox import OutboxSink
 from sparkjet.sinks.protocol import Guarantee
@@ -27,7 +27,7 @@ from sparkjet.storage.sharing import check_shared
 
 if TYPE_CHECKING:
     from sparkjet.clock import Clock
-    from sparkjet.engine.phases import StepListener
+    from sparkjet.engine.phases import PhaseListener
     from sparkjet.plan.plan import Plan
 
 _NO_HOME = (
@@ -49,7 +49,7 @@ class Launch:
     close_at_end: bool
     name: str | None
     clock: Clock
-    listener: StepListener
+    listener: PhaseListener
     has_own_home: bool = True
     """False where ``home`` is a new temporary directory, because none was given."""
 
@@ -69,21 +69,21 @@ class Launch:
         store = DirectoryStore(self.home / "snapshots")
         sinks = {output.name: output.sink for output in self.plan.outputs}
         formats = {output.name: output.format for output in self.plan.outputs}
-        log, outputs = RecordLog(store), Outputs(sinks, formats=formats)
+        log, committer = RecordLog(store), Committer(sinks, formats=formats)
         newest = log.newest()
         if newest is not None:
             # First: what expires must not wait for the user to correct whatever the checks complain about.
-            outputs.settle_what_expires(newest[1])
+            committer.settle_what_expires(newest[1])
         for output in self.plan.outputs:
             output.check()
         self._check_shared()
         store.open("checkpointLocation")
         session = _own_session(self.plan.source.sparkSession)
         configure(session, self.partitions)
-        for sink in outputs.sinks.values():
+        for sink in committer.sinks.values():
             if isinstance(sink, OutboxSink):
                 sink.attach(self.home / "snapshots" / "outbox", session)
-        parts = Parts(
+        context = EngineContext(
             plan=self.plan,
             guarantee=self.guarantee,
             partitions=self.partitions,
@@ -91,11 +91,11 @@ class Launch:
             session=session,
             store=store,
             log=log,
-            outputs=outputs,
+            committer=committer,
             clock=self.clock,
             listener=self.listener,
         )
-        engine, checkpoint = recover(parts, self.home / "spark")
+        engine, checkpoint = recover(context, self.home / "spark")
         # With availableNow the input decides when the query ends, not the clock.
         ticking = self.plan.uses_clock and "availableNow" not in self.trigger
         ticker = Ticker(tick_interval(self.trigger.get("processingTime"))) if ticking else None

@@ -9,11 +9,11 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from sparkjet.api.launch import Launch
-from sparkjet.catalyst.spark_sources import KEEPING, acknowledging_source, check_rereading
 from sparkjet.clock import SystemClock
 from sparkjet.errors import AnalysisError
 from sparkjet.options import QUERY_OPTIONS, Options
 from sparkjet.plan.plan import Output, Plan, Rows, plan_of
+from sparkjet.plan.spark_sources import KEEPING, acknowledging_source, check_rereading
 from sparkjet.sinks.files import FilesSink
 from sparkjet.sinks.memory import MemorySink
 from sparkjet.sinks.protocol import Guarantee
@@ -22,8 +22,8 @@ from sparkjet.storage.paths import local_path
 if TYPE_CHECKING:
     from sparkjet.api.query import StreamingQuery
     from sparkjet.api.writer import StreamWriter
-    from sparkjet.engine.phases import Step
-    from sparkjet.plan.windowed_aggregation import Stage
+    from sparkjet.engine.phases import EpochPhase
+    from sparkjet.plan.windowed_aggregation import WindowedAggregation
 
 logger = logging.getLogger("sparkjet")
 
@@ -79,7 +79,7 @@ def start(
         close_at_end=close_at_end,
         name=name,
         clock=_only("clock", [writer.chosen_clock for writer in every]) or SystemClock(),
-        listener=_only("onEpochStep", [writer.listener for writer in every]) or _unheard,
+        listener=_only("onEpochPhase", [writer.listener for writer in every]) or _unheard,
     ).start()
 
 
@@ -134,7 +134,7 @@ def _outputs(writers: Sequence[StreamWriter], late: Sequence[StreamWriter]) -> l
     outputs = [writer.output(name) for writer, name in zip(writers, _names("results", len(writers)), strict=True)]
     paths = [(writer, Options(writer.settings).get("lateRowsPath")) for writer in writers]
     dropped: list[Callable[[str], Output]] = [writer.output for writer in late]
-    dropped += [partial(_late_files, writer.stage, path) for writer, path in paths if path is not None]
+    dropped += [partial(_late_files, writer.aggregation, path) for writer, path in paths if path is not None]
     outputs += [make(name) for make, name in zip(dropped, _names("late", len(dropped)), strict=True)]
     places = [str(output.sink.directory) for output in outputs if isinstance(output.sink, FilesSink)]
     places += [f"the table {output.sink.view}" for output in outputs if isinstance(output.sink, MemorySink)]
@@ -149,9 +149,9 @@ def _outputs(writers: Sequence[StreamWriter], late: Sequence[StreamWriter]) -> l
     return outputs
 
 
-def _late_files(stage: Stage, path: str, name: str) -> Output:
+def _late_files(aggregation: WindowedAggregation, path: str, name: str) -> Output:
     sink = FilesSink(local_path(path, "lateRowsPath"), option="lateRowsPath")
-    return Output(name, stage, Rows.LATE, stage.late_shape(), lambda rows: rows, sink, "files")
+    return Output(name, aggregation, Rows.LATE, aggregation.late_shape(), lambda rows: rows, sink, "files")
 
 
 def _names(kind: str, count: int) -> list[str]:
@@ -189,5 +189,5 @@ def _warn(plan: Plan, name: str | None, guarantee: Guarantee) -> None:
             )
 
 
-def _unheard(step: Step, epoch: int) -> None:
+def _unheard(step: EpochPhase, epoch: int) -> None:
     """Nobody listens to the steps."""

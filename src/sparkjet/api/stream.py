@@ -10,16 +10,16 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import TimestampType
 from typing_extensions import Self
 
-from sparkjet.api.frame_methods import Selectable
+from sparkjet.api.frame_methods import FrameMethods
 from sparkjet.api.grouped import GroupedStream
 from sparkjet.catalyst import alternatives
 from sparkjet.catalyst.columns import SUBSTREAM, TIME, quoted, substream_id
 from sparkjet.catalyst.plan_analysis import check_source
-from sparkjet.catalyst.spark_sources import partition_columns, streaming_sources
 from sparkjet.errors import AnalysisError, nearest
 from sparkjet.plan.event_time import EventTime, check_union
-from sparkjet.plan.inputs import Input, Watermark
-from sparkjet.plan.transformations import Steps
+from sparkjet.plan.inputs import Input, WatermarkSettings
+from sparkjet.plan.spark_sources import partition_columns, streaming_sources
+from sparkjet.plan.transformations import Transformations
 from sparkjet.plan.union import united
 from sparkjet.time import limiting_lag, parse_duration
 
@@ -37,7 +37,7 @@ PARTITION = ("topic", "partition")
 """Columns that name a partition of Kafka."""
 
 
-class Stream(Selectable):
+class Stream(FrameMethods):
     """Events with a watermark per substream.
 
     Not a DataFrame: it has the operations that mean the same batch by batch. All methods run on the driver, return
@@ -46,7 +46,7 @@ class Stream(Selectable):
 
     def __init__(
         self,
-        steps: Steps,
+        steps: Transformations,
         inputs: tuple[Input, ...] = (),
         event_time: EventTime | None = None,
         name: str | None = None,
@@ -56,7 +56,7 @@ class Stream(Selectable):
         self._event_time = event_time
         self._name = name
 
-    def _with(self, chain: Steps) -> Self:
+    def _with(self, chain: Transformations) -> Self:
         return type(self)(chain, self._inputs, self._event_time, self._name)
 
     def _way_out(self, method: str) -> str | None:
@@ -132,7 +132,7 @@ class Stream(Selectable):
                 "withWatermark: without the columns topic and partition all partitions of Kafka are one substream, and "
                 "rows of a slow one may be late. Keep both columns, or name others with by=…"
             )
-        settings = Watermark(
+        settings = WatermarkSettings(
             event_time=eventTime,
             policy=limiting_lag(policy) if not hasattr(policy, "create") else policy,
             by=columns,
@@ -146,7 +146,7 @@ class Stream(Selectable):
         hidden = {TIME: F.unix_micros(quoted(eventTime)), SUBSTREAM: substream_id(columns)}
         source = self._steps.shape.withColumns(hidden)
         each = Input("", settings, streaming_sources(source))
-        return Stream(Steps(source, source), (each,), EventTime.of_watermark(eventTime, source), self._name)
+        return Stream(Transformations(source, source), (each,), EventTime.of_watermark(eventTime, source), self._name)
 
     def union(self, other: Stream) -> Stream:
         """The rows of both streams, column by column, as ``DataFrame.union``; each keeps its own watermark policy.
@@ -214,7 +214,7 @@ def stream(df: DataFrame) -> Stream:
         AnalysisError: A batch DataFrame, one of Spark Connect, or one that Spark does not compute row by row.
     """
     check_source(df)
-    return Stream(Steps(df, df))
+    return Stream(Transformations(df, df))
 
 
 def _optional(duration: Duration | None, option: str) -> int | None:

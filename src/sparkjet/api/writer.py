@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import Self
 
-from sparkjet.catalyst.columns import HIDDEN
+from sparkjet.catalyst.columns import HIDDEN, IS_EARLY
 from sparkjet.catalyst.plan_analysis import check_stable
 from sparkjet.clock import Clock, SystemClock
 from sparkjet.errors import AnalysisError, nearest
 from sparkjet.options import SINK_OPTIONS, Options, file_writer_options
-from sparkjet.plan.plan import IS_EARLY, Output, Rows
+from sparkjet.plan.plan import Output, Rows
 from sparkjet.sinks.console import ConsoleSink
 from sparkjet.sinks.files import FORMATS, FilesSink
 from sparkjet.sinks.foreach_batch import ForeachBatchSink
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from sparkjet.api.query import StreamingQuery
-    from sparkjet.engine.phases import StepListener
-    from sparkjet.plan.transformations import Steps
-    from sparkjet.plan.windowed_aggregation import Stage
+    from sparkjet.engine.phases import PhaseListener
+    from sparkjet.plan.transformations import Transformations
+    from sparkjet.plan.windowed_aggregation import WindowedAggregation
 
-_SINK_PARTS = ("guarantee", "check", "prepare", "commit", "roll_back_strays")
+_SINK_PARTS = ("guarantee", "check", "prepare", "commit", "abort_orphans")
 _SPARK_FORMATS = {"parquet": "parquet", "json": "json", "csv": "csv"}
 
 
@@ -40,14 +40,14 @@ class StreamWriter:
     Start a query of one output with :meth:`start`, one of several with :func:`sparkjet.start`.
     """
 
-    def __init__(self, stage: Stage, steps: Steps, rows: Rows) -> None:
-        self.stage = stage
+    def __init__(self, aggregation: WindowedAggregation, steps: Transformations, rows: Rows) -> None:
+        self.aggregation = aggregation
         self.rows = rows
         self.settings: dict[str, str] = {}
         self.name: str | None = None
         self.chosen_trigger: dict[str, str | bool] | None = None
         self.chosen_clock: Clock | None = None
-        self.listener: StepListener | None = None
+        self.listener: PhaseListener | None = None
         self._steps = steps
         self._format: str | None = None
         self._update = False
@@ -139,8 +139,8 @@ class StreamWriter:
         self.chosen_clock = clock
         return self
 
-    def onEpochStep(self, listener: StepListener) -> Self:
-        """Call ``listener(step, epoch)`` on the driver at each :class:`sparkjet.Step`; for tracing and fault tests."""
+    def onEpochPhase(self, listener: PhaseListener) -> Self:
+        """Call ``listener(phase, epoch)`` on the driver at the end of each phase; for tracing and fault tests."""
         self.listener = listener
         return self
 
@@ -176,7 +176,7 @@ class StreamWriter:
             raise AnalysisError(message)
         shape, sink = self._steps.source, self._sink(options)
         early = self._early_period(options)
-        output = Output(name, self.stage, self.rows, shape, self._finished, sink, self._format, early)
+        output = Output(name, self.aggregation, self.rows, shape, self._finished, sink, self._format, early)
         if isinstance(sink, Keyed):
             check_stable(output.finished(shape), sink.keys)
         return output

@@ -22,6 +22,8 @@ KEPT = "_sparkjet_kept"
 CARRIED = (TIME, SUBSTREAM)
 """Hidden columns of every row of a stream."""
 HIDDEN = (*CARRIED, KEPT)
+IS_EARLY = "is_early"
+"""Whether a row of a result is early; a visible column, in update mode only."""
 ONLY_SUBSTREAM = "all"
 """Name of the single substream of a stream without ``by``."""
 
@@ -42,12 +44,12 @@ class Once:
             self._built[name] = build()
         return cast("T", self._built[name])
 
-    def columns(self, *names: str) -> Prepared:
+    def columns(self, *names: str) -> CompiledColumns:
         """Columns by name: Python needs three calls to the JVM to make one of a name."""
-        return self("columns", *names, build=partial(Prepared, names))
+        return self("columns", *names, build=partial(CompiledColumns, names))
 
 
-class Prepared:
+class CompiledColumns:
     """Columns that every epoch selects or groups by, as the list that the JVM wants; on the driver.
 
     Python's own ``select`` makes that list anew each time, with a call to the JVM for each column and one more for
@@ -68,7 +70,7 @@ class Prepared:
             listed = listed.appended(column._jc)
         return _wrapped(frame._jdf.select(listed), frame)
 
-    def agg(self, frame: DataFrame, by: Prepared | None = None) -> DataFrame:
+    def agg(self, frame: DataFrame, by: CompiledColumns | None = None) -> DataFrame:
         """``frame.groupBy(by).agg`` of these columns; of all rows without ``by``."""
         listed = self.listed(frame)
         grouped = frame._jdf if by is None else frame._jdf.groupBy(by.listed(frame))

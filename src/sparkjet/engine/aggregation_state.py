@@ -1,4 +1,4 @@
-"""The live state of one stage: its operator and counters, and how they get into the store and back."""
+"""The live state of one aggregation: its operator and counters, and how they get into the store and back."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sparkjet.windows.segments import release
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from sparkjet.engine.partial_aggregation import Aggregation
+    from sparkjet.engine.partial_aggregation import PartialAggregation
     from sparkjet.snapshots import SnapshotStore
     from sparkjet.windows import WindowOperator
 
@@ -30,8 +30,8 @@ UNREADABLE = "FAILED_READ_FILE"
 
 
 @dataclass
-class StageState:
-    """What an epoch reads and changes of one stage.
+class AggregationState:
+    """What an epoch reads and changes of one aggregation.
 
     ``obsolete`` names deltas that a restore has read or written; those that the next record does not name are removed
     once it is written.
@@ -48,7 +48,7 @@ class StageState:
         last, closed = self.operator.open_until, self.operator.closed
         return last is not None and (closed is None or last > closed)
 
-    def append(self, outcome: Aggregation) -> None:
+    def append(self, outcome: PartialAggregation) -> None:
         """Count an epoch's rows and hand the accepted ones to the operator."""
         self.late += outcome.late
         self.null_timestamps += outcome.null_timestamps

@@ -24,9 +24,9 @@ def caught_up(
         sources: ``sources`` of Spark's progress.
         substreams: Full names.
 
-    >>> from sparkjet.plan.inputs import Input, Watermark
+    >>> from sparkjet.plan.inputs import Input, WatermarkSettings
     >>> from sparkjet.time import limiting_lag
-    >>> one = Input("", Watermark("ts", limiting_lag(0)), sources=1)
+    >>> one = Input("", WatermarkSettings("ts", limiting_lag(0)), sources=1)
     >>> progress = {"endOffset": {"clicks": {"0": 5, "1": 7}}, "latestOffset": {"clicks": {"0": 9, "1": 7}}}
     >>> caught_up([one], [progress], ["0", "clicks/1", "other"])
     {'0': False, 'clicks/1': True, 'other': False}
@@ -53,9 +53,9 @@ def announced(inputs: Sequence[Input], offsets: Sequence[str]) -> Iterator[str]:
         inputs: The query's inputs, in the order of Spark's sources.
         offsets: The end offset of each source, as Spark wrote it.
 
-    >>> from sparkjet.plan.inputs import Input, Watermark
+    >>> from sparkjet.plan.inputs import Input, WatermarkSettings
     >>> from sparkjet.time import limiting_lag
-    >>> one = Input("", Watermark("ts", limiting_lag(0), by=("topic", "partition"), partitions=True), sources=1)
+    >>> one = Input("", WatermarkSettings("ts", limiting_lag(0), by=("topic", "partition"), partitions=True), sources=1)
     >>> list(announced([one], ['{"clicks": {"0": 5, "1": 0}}']))
     ['clicks/0', 'clicks/1']
     """

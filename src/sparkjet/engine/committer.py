@@ -1,4 +1,4 @@
-"""Outputs: the sinks of a query, each with its name, and how an epoch goes through them."""
+"""Committer: the sinks of a query, each with its name, and how an epoch goes through them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import tenacity
 
 from sparkjet.errors import LostTransactionError, RecoveryError, UnsettledError
 from sparkjet.sinks.protocol import Aborting, Creating, Expiring, Remembering, TransactionId
-from sparkjet.snapshots.record import Prepared
+from sparkjet.snapshots.record import PreparedTransaction
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,7 +41,7 @@ class Retry:
     longest_wait: float = 5.0
 
 
-class Outputs:
+class Committer:
     """The sinks of one query and the transactions that are decided but not confirmed.
 
     A transaction enters ``unsettled`` with its decision and leaves it when its sink has confirmed the commit; while
@@ -59,9 +59,9 @@ class Outputs:
     ) -> None:
         self.sinks = dict(sinks)
         self._formats = {name: type(sink).__name__ for name, sink in sinks.items()} | dict(formats or {})
-        self.unsettled: list[Prepared] = []
+        self.unsettled: list[PreparedTransaction] = []
         self._retry = retry if retry is not None else Retry()
-        self._settled_early: list[Prepared] = []
+        self._settled_early: list[PreparedTransaction] = []
 
     def create(self) -> None:
         """Make what is missing where the rows go."""
@@ -69,7 +69,7 @@ class Outputs:
             if isinstance(sink, Creating):
                 sink.create()
 
-    def prepare(self, name: str, rows: DataFrame, transaction: TransactionId) -> list[Prepared]:
+    def prepare(self, name: str, rows: DataFrame, transaction: TransactionId) -> list[PreparedTransaction]:
         """Prepare the rows of one sink; empty if there were none.
 
         Raises:
@@ -77,7 +77,7 @@ class Outputs:
         """
         self.settle(attempts=self._retry.patient_attempts)
         handle = self.sinks[name].prepare(rows, transaction)
-        return [] if handle is None else [Prepared(name, handle, self._formats[name])]
+        return [] if handle is None else [PreparedTransaction(name, handle, self._formats[name])]
 
     def abort(self, transactions: Sequence[TransactionId]) -> None:
         """Undo what an epoch that failed before its decision has prepared: locks and readers would wait for it.
@@ -97,7 +97,7 @@ class Outputs:
                         error,
                     )
 
-    def decided(self, transactions: Sequence[Prepared]) -> None:
+    def decided(self, transactions: Sequence[PreparedTransaction]) -> None:
         """Take over transactions whose record has been written."""
         self.unsettled += [each for each in transactions if each not in self._settled_early]
 
@@ -149,7 +149,7 @@ class Outputs:
                 else:
                     self._settled_early.append(prepared)
 
-    def check_alive(self, transactions: Sequence[Prepared]) -> None:
+    def check_alive(self, transactions: Sequence[PreparedTransaction]) -> None:
         """Refuse to decide what might be gone before it is committed.
 
         Raises:
@@ -183,21 +183,21 @@ class Outputs:
                     )
                     raise RecoveryError(message)
 
-    def published(self, before: Record, decided: Sequence[Prepared]) -> list[Prepared]:
+    def published(self, before: Record, decided: Sequence[PreparedTransaction]) -> list[PreparedTransaction]:
         """What a record says of the last transactions of sinks whose destination does not number epochs."""
         last = {each.sink: each for each in [*before.published, *decided] if self._expires(each)}
         return list(last.values())
 
-    def roll_back_strays(self, record: Record) -> None:
+    def abort_orphans(self, record: Record) -> None:
         """Remove what earlier drivers prepared and nobody decided; call it after :meth:`settle`."""
         for name, sink in self.sinks.items():
             keep = [prepared.handle for prepared in self.unsettled if prepared.sink == name]
-            sink.roll_back_strays(record.query, record.takeover, keep)
+            sink.abort_orphans(record.query, record.takeover, keep)
 
-    def _expires(self, prepared: Prepared) -> bool:
+    def _expires(self, prepared: PreparedTransaction) -> bool:
         return isinstance(self.sinks.get(prepared.sink), Expiring) and self._obstacle(prepared) is None
 
-    def _obstacle(self, prepared: Prepared) -> str | None:
+    def _obstacle(self, prepared: PreparedTransaction) -> str | None:
         """Why none of the sinks can commit a transaction, None if one can."""
         here = self._formats.get(prepared.sink)
         if here is None:
@@ -206,7 +206,7 @@ class Outputs:
             return None
         return f"the format of output {prepared.sink!r} was {prepared.format!r} and is {here!r} now"
 
-    def _check_known(self, prepared: Prepared) -> None:
+    def _check_known(self, prepared: PreparedTransaction) -> None:
         obstacle = self._obstacle(prepared)
         if obstacle is not None:
             message = (
@@ -215,7 +215,7 @@ class Outputs:
             )
             raise RecoveryError(message)
 
-    def _commit(self, prepared: Prepared, between: Callable[[], None], attempts: int) -> None:
+    def _commit(self, prepared: PreparedTransaction, between: Callable[[], None], attempts: int) -> None:
         self._check_known(prepared)
         retrying = tenacity.Retrying(
             stop=tenacity.stop_after_attempt(attempts),

@@ -6,14 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sparkjet.snapshots.record import EpochKind
 from sparkjet.storage.paths import PLAIN_FILES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from sparkjet.clock import Clock
-    from sparkjet.engine.committer import Outputs
-    from sparkjet.engine.phases import StepListener
+    from sparkjet.engine.committer import Committer
+    from sparkjet.engine.phases import PhaseListener
     from sparkjet.plan.plan import Plan
     from sparkjet.sinks.protocol import Guarantee
     from sparkjet.snapshots import SnapshotStore
@@ -24,11 +25,11 @@ CaughtUp = Mapping[str, bool | None]
 
 
 @dataclass(frozen=True)
-class Parts:
+class EngineContext:
     """What an engine is built from: the query, its settings and the services it uses.
 
     Attributes:
-        overlap: Whether an epoch may end beside the first stage of the next one.
+        overlap: Whether an epoch may end beside the partial aggregation of the next one.
     """
 
     plan: Plan
@@ -38,24 +39,24 @@ class Parts:
     session: SparkSession
     store: SnapshotStore
     log: RecordLog
-    outputs: Outputs
+    committer: Committer
     clock: Clock
-    listener: StepListener
+    listener: PhaseListener
 
 
 @dataclass(frozen=True)
-class Work:
+class EpochRequest:
     """What an epoch has to do; the same for every attempt at it.
 
     Attributes:
-        kind: ``epoch``, ``tick`` or ``closing``, as the record says it.
+        kind: A batch, a tick or the closing epoch.
         now: The clock reading that every policy gets.
         batch: The micro-batch, None where nothing has arrived.
         batch_id: Spark's number of it.
         caught_up: What the sources say.
     """
 
-    kind: str
+    kind: EpochKind
     now: int
     batch: DataFrame | None = None
     batch_id: int | None = None
@@ -72,7 +73,7 @@ def configure(session: SparkSession, partitions: int) -> None:
     session.conf.set("spark.sql.shuffle.partitions", str(partitions))
     # Sketches and structs would fall back to sorting at 128 groups a task, which every window exceeds.
     session.conf.set("spark.sql.objectHashAggregate.sortBased.fallbackThreshold", "10000")
-    # Stage 1 with more groups than 65,536 a task, Spark's default, would take a quarter longer.
+    # Partial aggregation with more groups than 65,536 a task, Spark's default, would take a quarter longer.
     session.conf.set("spark.sql.codegen.aggregate.fastHashMap.capacityBit", "18")
     # Otherwise a plan with one segment more has other class names in its generated code, and is compiled again.
     session.conf.set("spark.sql.codegen.useIdInClassName", "false")

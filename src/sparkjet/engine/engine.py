@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from sparkjet.engine.context import CaughtUp, Parts, Work, configure
+from sparkjet.engine.context import CaughtUp, EngineContext, EpochRequest, configure
 from sparkjet.engine.epoch import Epoch
 from sparkjet.engine.spark_checkpoint import same_offsets
 from sparkjet.errors import RecoveryError
 from sparkjet.sinks.protocol import TransactionId
+from sparkjet.snapshots.record import EpochKind
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -49,21 +50,21 @@ class Engine:
     Recovery builds it with the record it goes on from. Not thread-safe: the query's handle holds a lock.
 
     With ``overlap`` (the option ``overlapEpochs``) :meth:`run_batch` returns when the epoch has been aggregated and its
-    watermark is known: Spark then plans the next batch, and its stage 1 runs, while this epoch is saved, prepared,
-    recorded and committed. Never more than one epoch is undecided when the next one moves the state on. Everything
-    else waits for the end first (:meth:`join`).
+    watermark is known: Spark then plans the next batch, and its partial aggregation runs, while this epoch is saved,
+    prepared, decided and committed. Never more than one epoch is undecided when the next one moves the state on.
+    Everything else waits for the end first (:meth:`join`).
     """
 
     def __init__(
         self,
-        parts: Parts,
+        context: EngineContext,
         slot: int,
         record: Record,
         state: QueryState,
         checkpoint: SparkCheckpoint,
         clock: SteadyClock,
     ) -> None:
-        self._parts = parts
+        self._context = context
         self._processing_time = clock
         self._slot = slot
         self._checkpoint = checkpoint
@@ -100,8 +101,8 @@ class Engine:
                 f"{self.next_batch} comes next. Start the query again: its checkpoint is rebuilt from the record."
             )
             raise RecoveryError(message)
-        configure(batch.sparkSession, self._parts.partitions)
-        self._run(Work("epoch", self._now(), batch, batch_id, caught_up), overlap=self._parts.overlap)
+        configure(batch.sparkSession, self._context.partitions)
+        self._run(EpochRequest(EpochKind.BATCH, self._now(), batch, batch_id, caught_up), overlap=self._context.overlap)
         self._batch = batch_id
 
     def tick(self, caught_up: CaughtUp | None = None) -> None:
@@ -112,14 +113,14 @@ class Engine:
         """
         self.join(wait=False)
         if self._ending is not None:
-            # Waiting would keep the next batch from its first stage.
+            # Waiting would keep the next batch from its partial aggregation.
             return
         now, tracker = self._now(), self.state.tracker
         before = tracker.snapshot()
         moved = tracker.advance(now, caught_up).watermark is not None
-        if moved or self.state.early_due(self._parts.plan, now, batch=False):
+        if moved or self.state.early_due(self._context.plan, now, batch=False):
             tracker.restore(before)
-            self._run(Work("tick", now, caught_up=caught_up))
+            self._run(EpochRequest(EpochKind.TICK, now, caught_up=caught_up))
 
     def retire(self, substream: str) -> None:
         """Stop waiting for a substream that will have no more data, and record that.
@@ -130,13 +131,13 @@ class Engine:
         self.join()
         now = self._now()
         self.state.tracker.retire(substream, now)
-        self._run(Work("tick", now))
+        self._run(EpochRequest(EpochKind.TICK, now))
 
     def close_windows(self) -> None:
         """Emit what is still open, if anything is, as an epoch of its own without a batch."""
         self.join()
-        if any(stage.is_open for stage in self.state.stages.values()):
-            self._run(Work("closing", self._now()))
+        if any(aggregation.is_open for aggregation in self.state.aggregations.values()):
+            self._run(EpochRequest(EpochKind.CLOSING, self._now()))
 
     def join(self, *, wait: bool = True) -> None:
         """Wait until the last epoch has ended; what it failed with is raised here.
@@ -157,7 +158,7 @@ class Engine:
                 raise
             self._restore(ending.epoch, ending.tracked)
             # Not 1: this may have been a second attempt, and names of an attempt are used once.
-            self._run(ending.epoch.work, attempt=ending.epoch.attempt + 1)
+            self._run(ending.epoch.request, attempt=ending.epoch.attempt + 1)
 
     def settle(self, *, last: bool) -> None:
         """See how the last epoch has ended, and try again to commit what is decided.
@@ -168,14 +169,14 @@ class Engine:
         """
         self.join(wait=last)
         if last:
-            self._parts.outputs.settle()
+            self._context.committer.settle()
             self._record_settled()
         elif self._ending is None:
             fenced = self.fenced()
             if fenced is not None:
                 raise fenced
-            if self._parts.outputs.unsettled:
-                self._parts.outputs.attempt()
+            if self._context.committer.unsettled:
+                self._context.committer.attempt()
             elif self._idle_for(self._now()) > IDLE:
                 self._record_settled()
 
@@ -185,20 +186,20 @@ class Engine:
 
     def fenced(self) -> FencedError | None:
         """The error to end with if another driver has taken over, None if none has."""
-        return self._parts.log.fenced(self._slot, self.record)
+        return self._context.log.fenced(self._slot, self.record)
 
     def _record_settled(self) -> None:
         """Say in the log that everything is committed: sinks may forget, and the next start may have other outputs."""
-        if self.record.transactions and not self._parts.outputs.unsettled:
-            settled = msgspec.structs.replace(self.record, kind="settled", transactions=[])
-            self._parts.log.append(self._slot + 1, settled)
+        if self.record.transactions and not self._context.committer.unsettled:
+            settled = msgspec.structs.replace(self.record, kind=EpochKind.SETTLED, transactions=[])
+            self._context.log.append(self._slot + 1, settled)
             self._slot += 1
             self.record = settled
 
-    def _run(self, work: Work, *, overlap: bool = False, attempt: int = 0) -> None:
+    def _run(self, request: EpochRequest, *, overlap: bool = False, attempt: int = 0) -> None:
         tracked: dict[str, Any] = {}
         while True:
-            epoch = self._epoch(work, attempt)
+            epoch = self._epoch(request, attempt)
             try:
                 epoch.aggregate()
                 self.join()
@@ -217,15 +218,15 @@ class Engine:
                 attempt += 1
             else:
                 break
-        self._clock = work.now
+        self._clock = request.now
         if overlap:
             self._ending = _Ending(epoch, tracked, self._beside.submit(self._finish, epoch))
 
-    def _epoch(self, work: Work, attempt: int) -> Epoch:
+    def _epoch(self, request: EpochRequest, attempt: int) -> Epoch:
         # Not the record's number plus two: the epoch that is ending may be in the record by now.
         before = self.record.epoch if self._ending is None else self._ending.epoch.progress.epoch
         transaction = TransactionId(self.record.query, "", self.record.takeover, before + 1, attempt)
-        return Epoch(self._parts, self.state, self._checkpoint, work, transaction)
+        return Epoch(self._context, self.state, self._checkpoint, request, transaction)
 
     def _finish(self, epoch: Epoch) -> None:
         try:
@@ -245,7 +246,7 @@ class Engine:
 
     def _restore(self, epoch: Epoch, tracked: dict[str, Any]) -> None:
         logger.warning("epoch %d: state was lost with an executor, restoring it", epoch.progress.epoch)
-        self.state.restore(self.record, self._parts.session, self._parts.store, f"{epoch.name}-moved")
+        self.state.restore(self.record, self._context.session, self._context.store, f"{epoch.name}-moved")
         # After restoring: before, it would try to compute what was lost.
         self.state.release()
         self.state.tracker.restore(tracked)

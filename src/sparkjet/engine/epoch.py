@@ -10,19 +10,22 @@ import msgspec
 
 from sparkjet.engine.caught_up import announced
 from sparkjet.engine.partial_aggregation import InputBatch, aggregate
-from sparkjet.engine.phases import Step
+from sparkjet.engine.phases import EpochPhase
 from sparkjet.engine.progress import EpochProgress
 from sparkjet.engine.results import Results
 from sparkjet.plan.plan import Rows
 from sparkjet.sinks.protocol import Guarantee, TransactionId
+from sparkjet.snapshots.record import EpochKind
 from sparkjet.time import MIN
 
 if TYPE_CHECKING:
-    from sparkjet.engine.context import Parts, Work
-    from sparkjet.engine.partial_aggregation import Aggregation
+    from pyspark.sql import DataFrame
+
+    from sparkjet.engine.context import EngineContext, EpochRequest
+    from sparkjet.engine.partial_aggregation import PartialAggregation
     from sparkjet.engine.spark_checkpoint import SparkCheckpoint
     from sparkjet.engine.state import QueryState
-    from sparkjet.snapshots.record import Prepared, Record, SparkPosition
+    from sparkjet.snapshots.record import PreparedTransaction, Record, SparkPosition
 
 
 class Epoch:
@@ -34,39 +37,37 @@ class Epoch:
     """
 
     def __init__(
-        self, parts: Parts, state: QueryState, checkpoint: SparkCheckpoint, work: Work, transaction: TransactionId
+        self,
+        context: EngineContext,
+        state: QueryState,
+        checkpoint: SparkCheckpoint,
+        request: EpochRequest,
+        transaction: TransactionId,
     ) -> None:
-        self._parts = parts
+        self._context = context
         self._state = state
         self._checkpoint = checkpoint
         self._transaction = transaction
-        self._aggregations: dict[str, Aggregation] = {}
+        self._aggregations: dict[str, PartialAggregation] = {}
         self._highest: dict[str, int] = {}
-        self._results = Results(parts.plan, state)
+        self._results = Results(context.plan, state)
         self._judged_by: int | None = None
         self._position: SparkPosition | None = None
-        self._prepared: list[Prepared] = []
+        self._prepared: list[PreparedTransaction] = []
         self._opened: list[TransactionId] = []
-        self.work = work
-        self.progress = EpochProgress(epoch=transaction.epoch, batch=work.batch_id)
+        self.request = request
+        self.progress = EpochProgress(epoch=transaction.epoch, batch=request.batch_id)
 
     def aggregate(self) -> None:
-        """Stage 1 of every window that reads the input, and what each substream has come to; changes nothing."""
-        self._reached(Step.BEGIN)
-        if self.work.batch is None:
-            return
-        plan = self._parts.plan
-        with self.progress.timed("aggregate"):
-            arrived = InputBatch(self.work.batch, plan)
-            try:
-                for name in plan.roots:
-                    stage, operator = plan.stages[name], self._state.stages[name].operator
-                    keep = plan.delivers_late_rows(name)
-                    rows = arrived.rows(stage)
-                    self._aggregations[name] = aggregate(rows, stage, operator, plan.seen, keep_rows=keep)
-                self._highest = arrived.highest(self._aggregations.values())
-            finally:
-                arrived.release()
+        """Aggregate the batch partially for every window that reads it, and find how far each substream has come.
+
+        Changes nothing.
+        """
+        self._reached(EpochPhase.BEGIN)
+        if self.request.batch is not None:
+            with self.progress.timed("aggregate"):
+                self._aggregate(self.request.batch)
+        self._reached(EpochPhase.AGGREGATE)
 
     def advance(self, record: Record) -> None:
         """Move state and watermark on, in memory only.
@@ -74,29 +75,29 @@ class Epoch:
         Args:
             record: That of the epoch before.
         """
-        tracker, work = self._state.tracker, self.work
+        tracker, request = self._state.tracker, self.request
         self._judged_by = None if tracker.watermark == MIN else tracker.watermark
         for name in list(self._aggregations):
             self._results.accept(name, self._aggregations.pop(name))
         self.progress.count(self._results.outcomes.values())
-        if work.batch_id is not None and any(each.watermark.partitions for each in self._parts.plan.inputs):
+        if request.batch_id is not None and any(each.watermark.partitions for each in self._context.plan.inputs):
             # Before the watermark moves: a partition without rows yet would find its first ones late.
-            for substream in announced(self._parts.plan.inputs, self._checkpoint.end_offsets(work.batch_id)):
-                tracker.add(substream, work.now)
+            for substream in announced(self._context.plan.inputs, self._checkpoint.end_offsets(request.batch_id)):
+                tracker.add(substream, request.now)
         for substream, timestamp in self._highest.items():
-            tracker.report(substream, timestamp, work.now)
-        self._reached(Step.AGGREGATED)
-        with self.progress.timed("windows"):
-            if work.kind == "closing":
+            tracker.report(substream, timestamp, request.now)
+        with self.progress.timed("advance"):
+            if request.kind is EpochKind.CLOSING:
                 self._results.close_all()
             else:
-                tracker.advance(work.now, work.caught_up)
+                tracker.advance(request.now, request.caught_up)
                 self._results.close(tracker.watermark)
         self._position = record.spark
-        if work.batch_id is not None:
+        if request.batch_id is not None:
             # Now: Spark may have written more by the time of the record.
             prefix = f"{record.takeover:06d}-{self.progress.epoch:09d}"
-            self._position = self._checkpoint.capture(work.batch_id, record.spark, self._parts.store, prefix)
+            self._position = self._checkpoint.capture(request.batch_id, record.spark, self._context.store, prefix)
+        self._reached(EpochPhase.ADVANCE)
 
     @property
     def name(self) -> str:
@@ -117,8 +118,8 @@ class Epoch:
         Raises:
             SinkError: If a prepared transaction may not live until its commit, or rows were refused.
         """
-        with self.progress.timed("settle"):
-            self._parts.outputs.attempt()
+        with self.progress.timed("commit"):
+            self._context.committer.attempt()
         saving = beside.submit(self._save)
         try:
             try:
@@ -128,12 +129,11 @@ class Epoch:
                 # What it reads is released next, whether or not the sinks have failed.
                 wait([saving])
             saving.result()
-            self._reached(Step.SAVED)
-            self._reached(Step.PREPARED)
-            self._parts.outputs.check_alive(self._prepared)
+            self._reached(EpochPhase.PREPARE)
+            self._context.committer.check_alive(self._prepared)
         except BaseException:
             # Not in decide(): a put that fails may have decided all the same.
-            self._parts.outputs.abort(self._opened)
+            self._context.committer.abort(self._opened)
             raise
 
     def decide(self, slot: int, before: Record) -> Record:
@@ -145,39 +145,39 @@ class Epoch:
         Raises:
             FencedError: If another driver has taken over; nothing was decided.
         """
-        outputs = self._parts.outputs
-        decided = [] if self._parts.guarantee is Guarantee.NONE else self._prepared
-        with self.progress.timed("record"):
+        outputs = self._context.committer
+        decided = [] if self._context.guarantee is Guarantee.NONE else self._prepared
+        with self.progress.timed("decide"):
             record = self._state.saved_into(
                 msgspec.structs.replace(
                     before,
-                    kind=self.work.kind,
+                    kind=self.request.kind,
                     epoch=self.progress.epoch,
-                    clock=self.work.now,
+                    clock=self.request.now,
                     spark=self._position,
                     # What is still to be committed must be named by the newest record: only that one is read again.
                     transactions=[*outputs.unsettled, *decided],
                     published=outputs.published(before, decided),
                     # Not at the takeover: its predecessor's checkpoint may be looked at once more.
-                    overlap=self._parts.overlap,
+                    overlap=self._context.overlap,
                 )
             )
-            self._parts.log.append(slot, record)
+            self._context.log.append(slot, record)
         return record
 
     def publish(self, before: Record, record: Record) -> None:
         """Commit what was decided and remove what ``record`` does not name any more."""
-        self._reached(Step.DECIDED)
+        self._reached(EpochPhase.DECIDE)
         self._commit()
-        self._reached(Step.COMMITTED)
+        self._reached(EpochPhase.COMMIT)
         with self.progress.timed("clean"):
             # Here: after the last step Spark may have interrupted the thread, and a call to the JVM would fail.
             self.release()
             self._state.release()
             obsolete = before.names() | self._state.take_obsolete()
             for name in sorted(obsolete - record.names()):
-                self._parts.store.remove(name)
-        self._reached(Step.CLEANED)
+                self._context.store.remove(name)
+        self._reached(EpochPhase.CLEAN)
 
     def release(self) -> None:
         """Let go of everything that was held in memory for this epoch; a second call does nothing."""
@@ -185,16 +185,33 @@ class Epoch:
             outcome.release()
         self._results.release()
 
+    def _aggregate(self, batch: DataFrame) -> None:
+        plan = self._context.plan
+        arrived = InputBatch(batch, plan)
+        try:
+            for name in plan.roots:
+                self._aggregations[name] = aggregate(
+                    arrived.rows(plan.aggregations[name]),
+                    plan.aggregations[name],
+                    self._state.aggregations[name].operator,
+                    plan.progress_detail,
+                    keep_rows=plan.delivers_late_rows(name),
+                )
+            self._highest = arrived.highest(self._aggregations.values())
+        finally:
+            arrived.release()
+
     def _save(self) -> None:
         """Write the state delta, beside the sinks: neither reads what the other writes."""
         with self.progress.timed("save"):
-            for name, stage in self._state.stages.items():
-                stage.save(f"{self.name}-{name}", self._parts.store)
+            for name, aggregation in self._state.aggregations.items():
+                aggregation.save(f"{self.name}-{name}", self._context.store)
+        self._reached(EpochPhase.SAVE)
 
-    def _transactions(self) -> list[Prepared]:
-        early = self._state.early_due(self._parts.plan, self.work.now, batch=self.work.batch is not None)
-        prepared: list[Prepared] = []
-        for output in self._parts.plan.outputs:
+    def _transactions(self) -> list[PreparedTransaction]:
+        early = self._state.early_due(self._context.plan, self.request.now, batch=self.request.batch is not None)
+        prepared: list[PreparedTransaction] = []
+        for output in self._context.plan.outputs:
             if output.rows is Rows.LATE:
                 rows = self._results.late_rows(output, self._judged_by)
             else:
@@ -202,15 +219,15 @@ class Epoch:
             if rows is not None:
                 transaction = replace(self._transaction, sink=output.name)
                 self._opened.append(transaction)
-                prepared += self._parts.outputs.prepare(output.name, rows, transaction)
-        self._state.early_at |= dict.fromkeys(early, self.work.now)
+                prepared += self._context.committer.prepare(output.name, rows, transaction)
+        self._state.early_at |= dict.fromkeys(early, self.request.now)
         return prepared
 
     def _commit(self) -> None:
         with self.progress.timed("commit"):
-            self._parts.outputs.decided(self._prepared)
+            self._context.committer.decided(self._prepared)
             self._prepared = []
-            self._parts.outputs.attempt(lambda: self._reached(Step.COMMITTING))
+            self._context.committer.attempt(lambda: self._reached(EpochPhase.COMMITTING))
 
-    def _reached(self, step: Step) -> None:
-        self._parts.listener(step, self.progress.epoch)
+    def _reached(self, phase: EpochPhase) -> None:
+        self._context.listener(phase, self.progress.epoch)

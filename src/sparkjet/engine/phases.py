@@ -1,33 +1,36 @@
-"""The steps of an epoch, in order, and who wants to hear of them."""
+"""The phases of an epoch, in order, and listeners to them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
 
-StepListener = Callable[["Step", int], None]
+PhaseListener = Callable[["EpochPhase", int], None]
 
 
-class Step(Enum):
-    """A point between two actions of an epoch; a crash at any of them loses and repeats nothing.
+class EpochPhase(Enum):
+    """A phase of an epoch. A crash at the end of any of them neither loses nor repeats anything.
 
-    Listeners (``writeStream.onEpochStep``) are called on the driver, in the epoch's thread, with the step and the
-    epoch's sequence number. An exception from a listener fails the epoch, as a fault at that point would.
+    Listeners (``writeStream.onEpochPhase``) are called on the driver, with the phase and the epoch's number, when the
+    phase has ended. An exception from a listener fails the epoch, as a fault at that point would. ``BEGIN`` and
+    ``COMMITTING`` are moments rather than phases; the others are the keys of ``durationMs`` in the query's progress.
     """
 
     BEGIN = "begin"
     """Spark has planned the batch; nothing of it has been read."""
-    AGGREGATED = "aggregated"
-    """Stage 1 is done and the watermark has moved, in memory only."""
-    SAVED = "saved"
-    """The state delta is on disk, named by no record yet; the sinks were written beside it."""
-    PREPARED = "prepared"
-    """Every sink has prepared its transaction."""
-    DECIDED = "decided"
+    AGGREGATE = "aggregate"
+    """The batch has become partial rows; neither the state nor the watermark has changed."""
+    ADVANCE = "advance"
+    """The watermark has moved and windows have closed, in memory only."""
+    SAVE = "save"
+    """The state delta is in the store, named by no record yet. Sinks prepare meanwhile, and may not be done."""
+    PREPARE = "prepare"
+    """Every sink has prepared its transaction, and the state is saved."""
+    DECIDE = "decide"
     """The record is in its slot: the epoch will be published, whatever happens."""
     COMMITTING = "committing"
     """Some sinks or files of the epoch are published, some are not."""
-    COMMITTED = "committed"
+    COMMIT = "commit"
     """Every transaction of the epoch is confirmed."""
-    CLEANED = "cleaned"
+    CLEAN = "clean"
     """Files and memory that nothing names any more are gone; Spark's commit log comes next."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from sparkjet.time import MIN
 
 if TYPE_CHECKING:
-    from sparkjet.engine.partial_aggregation import Aggregation
+    from sparkjet.engine.partial_aggregation import PartialAggregation
     from sparkjet.engine.state import QueryState
     from sparkjet.snapshots.record import Record
 
@@ -31,8 +31,8 @@ class EpochProgress:
     null_timestamps: Counter[str] = field(default_factory=Counter)
     durations: dict[str, float] = field(default_factory=dict)
 
-    def count(self, outcomes: Iterable[Aggregation]) -> None:
-        """Take note of what stage 1 accepted and dropped, and log what was dropped."""
+    def count(self, outcomes: Iterable[PartialAggregation]) -> None:
+        """Take note of what partial aggregation accepted and dropped, and log what was dropped."""
         for outcome in outcomes:
             self.accepted += outcome.accepted
             self.late += outcome.late
@@ -56,7 +56,7 @@ class EpochProgress:
 
     def describe(self, record: Record, state: QueryState) -> dict[str, Any]:
         """The keys that we add to Spark's progress; times are microseconds since the epoch, null before the first."""
-        deltas = [delta for stage in record.stages.values() for delta in stage.deltas]
+        deltas = [delta for aggregation in record.aggregations.values() for delta in aggregation.deltas]
         tracked = {substream.id: substream for substream in state.tracker.progress()}
         late, null_timestamps = state.late, state.null_timestamps
         return {

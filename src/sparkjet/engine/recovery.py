@@ -16,17 +16,17 @@ from sparkjet.engine.engine import Engine
 from sparkjet.engine.spark_checkpoint import SparkCheckpoint, check_agreement
 from sparkjet.engine.state import QueryState
 from sparkjet.errors import FencedError, RecoveryError
-from sparkjet.snapshots.record import Record
+from sparkjet.snapshots.record import EpochKind, Record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sparkjet.engine.context import Parts
+    from sparkjet.engine.context import EngineContext
 
 logger = logging.getLogger("sparkjet")
 
 
-def recover(parts: Parts, spark_directory: Path) -> tuple[Engine, SparkCheckpoint]:
+def recover(context: EngineContext, spark_directory: Path) -> tuple[Engine, SparkCheckpoint]:
     """Take a query over and make it ready to run.
 
     In this order: compare store, checkpoint, sinks and query (nothing is changed if they disagree); take over, which
@@ -36,90 +36,94 @@ def recover(parts: Parts, spark_directory: Path) -> tuple[Engine, SparkCheckpoin
     Raises:
         RecoveryError: If store and checkpoint disagree, the query's shape has changed, or entries are missing.
     """
-    slot, record = _take_over(parts, spark_directory)
+    slot, record = _take_over(context, spark_directory)
     try:
-        return _prepared(parts, slot, record, spark_directory)
+        return _prepared(context, slot, record, spark_directory)
     except Exception as error:
-        fenced = parts.log.fenced(slot, record)
+        fenced = context.log.fenced(slot, record)
         if fenced is not None:
             # What a driver misses that was itself taken over while it started was removed by its successor.
             raise fenced from error
         raise
 
 
-def _prepared(parts: Parts, slot: int, record: Record, spark_directory: Path) -> tuple[Engine, SparkCheckpoint]:
+def _prepared(
+    context: EngineContext, slot: int, record: Record, spark_directory: Path
+) -> tuple[Engine, SparkCheckpoint]:
     """Bring sinks, store, state and checkpoint to where the record says they are."""
     # Not before the takeover: a start that is refused must leave nothing behind.
-    parts.outputs.create()
-    parts.outputs.decided(list(record.transactions))
-    parts.outputs.settle()
-    parts.outputs.roll_back_strays(record)
-    _remove_leftovers(parts, record)
-    state = QueryState.of(parts.plan, parts.partitions)
-    state.restore(record, parts.session, parts.store, f"{record.takeover:06d}-{record.epoch:09d}-moved")
-    clock = SteadyClock(parts.clock, record.clock)
+    context.committer.create()
+    context.committer.decided(list(record.transactions))
+    context.committer.settle()
+    context.committer.abort_orphans(record)
+    _remove_leftovers(context, record)
+    state = QueryState.of(context.plan, context.partitions)
+    state.restore(record, context.session, context.store, f"{record.takeover:06d}-{record.epoch:09d}-moved")
+    clock = SteadyClock(context.clock, record.clock)
     now = clock.now()
-    for each in parts.plan.inputs:
+    for each in context.plan.inputs:
         for substream in each.awaited:
             state.tracker.add(substream, now)
     state.tracker.resume(now)
     checkpoint = SparkCheckpoint(spark_directory / f"{record.takeover:06d}")
-    checkpoint.rebuild(record.query, record.spark, parts.store)
+    checkpoint.rebuild(record.query, record.spark, context.store)
     for run in _runs(spark_directory):
         if int(run.name) < record.takeover:
             # Whatever a fenced driver still writes there goes nowhere; it cannot reach this run's directory.
             shutil.rmtree(run, ignore_errors=True)
-    return Engine(parts, slot, record, state, checkpoint, clock), checkpoint
+    return Engine(context, slot, record, state, checkpoint, clock), checkpoint
 
 
-def _take_over(parts: Parts, spark_directory: Path) -> tuple[int, Record]:
+def _take_over(context: EngineContext, spark_directory: Path) -> tuple[int, Record]:
     """Write a takeover record on top of the newest one that was found in order."""
     run = str(uuid.uuid4())
     while True:
-        newest = parts.log.newest()
+        newest = context.log.newest()
         slot, before = newest if newest is not None else (-1, None)
         try:
             _check_checkpoint(spark_directory, before)
             if before is not None:
-                parts.outputs.check_history(before)
+                context.committer.check_history(before)
         except (OSError, RecoveryError):
             # A driver that is still running, or another successor, may have gone on between the two looks.
-            again = parts.log.newest()
+            again = context.log.newest()
             if again is not None and again[0] != slot:
                 continue
             raise
-        fingerprint = parts.plan.fingerprint
+        fingerprint = context.plan.fingerprint
         if before is None:
-            record = _first(run, fingerprint, parts)
+            record = _first(run, fingerprint, context)
         else:
             _check_fingerprint(before.fingerprint, fingerprint)
             next_takeover = before.takeover + 1
             # Its `overlap` stays: until an epoch is recorded, the checkpoint looked at may still be the old run's.
-            overlap = before.overlap or parts.overlap
-            record = msgspec.structs.replace(before, kind="takeover", takeover=next_takeover, run=run, overlap=overlap)
+            overlap = before.overlap or context.overlap
+            record = msgspec.structs.replace(
+                before, kind=EpochKind.TAKEOVER, takeover=next_takeover, run=run, overlap=overlap
+            )
         try:
-            parts.log.append(slot + 1, record)
+            context.log.append(slot + 1, record)
         except FencedError:
             # The driver we are replacing, or another successor, was faster: look again at what it decided.
             continue
         return slot + 1, record
 
 
-def _first(run: str, fingerprint: dict[str, Any], parts: Parts) -> Record:
+def _first(run: str, fingerprint: dict[str, Any], context: EngineContext) -> Record:
     return Record(
-        kind="takeover",
+        kind=EpochKind.TAKEOVER,
         query=str(uuid.uuid4()),
         takeover=0,
         run=run,
         epoch=0,
         fingerprint=fingerprint,
-        clock=parts.clock.now(),
-        watermarks=parts.plan.tracker().snapshot(),
-        stages={},
+        clock=context.clock.now(),
+        watermarks=context.plan.tracker().snapshot(),
+        aggregations={},
         early_at={},
         spark=None,
         transactions=[],
-        overlap=parts.overlap,
+        overlap=context.overlap,
     )
 
 
@@ -148,10 +152,10 @@ def _check_fingerprint(saved: dict[str, Any], current: dict[str, Any]) -> None:
 
 
 def _parts_of(fingerprint: dict[str, Any]) -> dict[str, Any]:
-    """What is compared on its own, so that a refusal names the keys or the aggregates and not the whole stage."""
+    """What is compared on its own, so that a refusal names the keys or the aggregates and not the whole aggregation."""
     return {
-        (f"{stage} {part}" if isinstance(value, dict) else stage): shown
-        for stage, value in fingerprint.items()
+        (f"{aggregation} {part}" if isinstance(value, dict) else aggregation): shown
+        for aggregation, value in fingerprint.items()
         for part, shown in (value.items() if isinstance(value, dict) else [("", value)])
     }
 
@@ -171,14 +175,14 @@ def _runs(spark_directory: Path) -> Sequence[Path]:
     return [path for path in spark_directory.iterdir() if path.name.isdecimal()]
 
 
-def _remove_leftovers(parts: Parts, record: Record) -> None:
+def _remove_leftovers(context: EngineContext, record: Record) -> None:
     """Remove what earlier drivers wrote and the record does not name.
 
     Only names of earlier takeovers: a driver that was itself taken over while it started must not remove what its
     successor has written since. Names that are not ours are left alone: ``.nfs…``, ``.snapshot``, ``lost+found``.
     """
     kept = record.names()
-    for name in parts.store.names():
+    for name in context.store.names():
         takeover = name.partition("-")[0]
         if name not in kept and takeover.isdecimal() and int(takeover) < record.takeover:
-            parts.store.remove(name)
+            context.store.remove(name)

@@ -1,4 +1,4 @@
-"""What an epoch has computed: stage by stage, from partial rows to the rows that each output gets."""
+"""What an epoch has computed: aggregation by aggregation, from partial rows to the rows that each output gets."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from sparkjet.time import MIN
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from sparkjet.engine.partial_aggregation import Aggregation
+    from sparkjet.engine.partial_aggregation import PartialAggregation
     from sparkjet.engine.state import QueryState
     from sparkjet.plan.plan import Output, Plan
-    from sparkjet.plan.windowed_aggregation import Stage
+    from sparkjet.plan.windowed_aggregation import WindowedAggregation
 
 
 class Results:
     """The rows of one epoch; made at its beginning, released at its end whatever happens.
 
-    The driver calls :meth:`accept` for each stage that reads the input, then one of :meth:`close` and
+    The driver calls :meth:`accept` for each aggregation that reads the input, then one of :meth:`close` and
     :meth:`close_all`, then takes the rows.
     """
 
@@ -31,47 +31,47 @@ class Results:
         self._state = state
         self._rows: dict[str, DataFrame | None] = {}
         self._held: list[DataFrame] = []
-        self.outcomes: dict[str, Aggregation] = {}
+        self.outcomes: dict[str, PartialAggregation] = {}
 
-    def accept(self, name: str, outcome: Aggregation) -> None:
-        """Hand the partial rows of a stage to its operator."""
+    def accept(self, name: str, outcome: PartialAggregation) -> None:
+        """Hand the partial rows of an aggregation to its operator."""
         self.outcomes[name] = outcome
-        self._state.stages[name].append(outcome)
+        self._state.aggregations[name].append(outcome)
 
     def close(self, watermark: int) -> None:
-        """Close windows up to the watermark, each stage's results going into the stages that read them."""
-        for name, stage in self._plan.stages.items():
-            self._feed(name, stage)
-            self._close(name, stage, watermark - stage.lag if watermark > MIN else MIN)
+        """Close windows up to the watermark, each aggregation's results going into the aggregations that read them."""
+        for name, aggregation in self._plan.aggregations.items():
+            self._feed(name, aggregation)
+            self._close(name, aggregation, watermark - aggregation.lag if watermark > MIN else MIN)
 
     def close_all(self) -> None:
         """Close whatever is open, and raise the watermark so far that nothing of it can be opened again."""
         highest = self._state.tracker.watermark
-        for name, stage in self._plan.stages.items():
-            self._feed(name, stage)
-            until = self._state.stages[name].operator.open_until
+        for name, aggregation in self._plan.aggregations.items():
+            self._feed(name, aggregation)
+            until = self._state.aggregations[name].operator.open_until
             if until is not None:
-                highest = max(highest, until + stage.lag)
-            self._close(name, stage, MIN if until is None else until)
+                highest = max(highest, until + aggregation.lag)
+            self._close(name, aggregation, MIN if until is None else until)
         self._state.tracker.force(highest)
-        for name, stage in self._plan.stages.items():
-            self._state.stages[name].operator.skip_to(highest - stage.lag)
+        for name, aggregation in self._plan.aggregations.items():
+            self._state.aggregations[name].operator.skip_to(highest - aggregation.lag)
 
     def rows(self, output: Output, *, early: bool) -> DataFrame | None:
         """The final rows for an output, with early ones of what is still open if wanted; None if there are none."""
-        name = self._name(output.stage)
+        name = self._name(output.aggregation)
         final = self._rows[name]
         rows = None if final is None else output.finished(final)
         if early:
-            windows = self._state.stages[name].operator.early()
+            windows = self._state.aggregations[name].operator.early()
             if windows is not None:
-                added = output.finished(output.stage.output(windows), early=True)
+                added = output.finished(output.aggregation.output(windows), early=True)
                 rows = added if rows is None else rows.unionByName(added)
         return rows
 
     def late_rows(self, output: Output, watermark: int | None) -> DataFrame | None:
-        """The rows that a stage dropped, judged by ``watermark``; None if there are none."""
-        outcome = self.outcomes.get(self._name(output.stage))
+        """The rows that an aggregation dropped, judged by ``watermark``; None if there are none."""
+        outcome = self.outcomes.get(self._name(output.aggregation))
         rows = None if outcome is None else outcome.late_rows(watermark)
         return None if rows is None else output.finished(rows)
 
@@ -82,23 +82,23 @@ class Results:
         while self._held:
             self._held.pop().unpersist()
 
-    def _feed(self, name: str, stage: Stage) -> None:
-        """Aggregate what the stage above has just emitted."""
-        if stage.parent is None:
+    def _feed(self, name: str, aggregation: WindowedAggregation) -> None:
+        """Aggregate what the aggregation above has just emitted."""
+        if aggregation.parent is None:
             return
-        rows = self._rows[self._name(stage.parent)]
+        rows = self._rows[self._name(aggregation.parent)]
         if rows is not None:
-            shaped = stage.steps.apply(rows).withColumn(KEPT, F.lit(True))
-            self.accept(name, aggregate(shaped, stage, self._state.stages[name].operator))
+            shaped = aggregation.transformations.apply(rows).withColumn(KEPT, F.lit(True))
+            self.accept(name, aggregate(shaped, aggregation, self._state.aggregations[name].operator))
 
-    def _close(self, name: str, stage: Stage, watermark: int) -> None:
-        windows = self._state.stages[name].operator.close(watermark)
-        rows = None if windows is None else stage.output(windows)
+    def _close(self, name: str, aggregation: WindowedAggregation, watermark: int) -> None:
+        windows = self._state.aggregations[name].operator.close(watermark)
+        rows = None if windows is None else aggregation.output(windows)
         if rows is not None and self._plan.consumers(name) > 1:
             # Each consumer would compute the windows again.
             rows = rows.persist()
             self._held.append(rows)
         self._rows[name] = rows
 
-    def _name(self, stage: Stage) -> str:
-        return next(name for name, each in self._plan.stages.items() if each is stage)
+    def _name(self, aggregation: WindowedAggregation) -> str:
+        return next(name for name, each in self._plan.aggregations.items() if each is aggregation)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from sparkjet.engine.aggregation_state import StageState
+from sparkjet.engine.aggregation_state import AggregationState
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,36 +26,36 @@ class QueryState:
 
     Attributes:
         tracker: The watermarks of all inputs.
-        stages: State of each stage by its name.
+        aggregations: State of each aggregation by its name.
         early_at: When each output last had early rows.
     """
 
     tracker: InputTracker
-    stages: Mapping[str, StageState]
+    aggregations: Mapping[str, AggregationState]
     early_at: dict[str, int] = field(default_factory=dict)
 
     @staticmethod
     def of(plan: Plan, partitions: int) -> QueryState:
         """The state of a query that has seen nothing."""
-        stages = {name: StageState(stage.operator(partitions)) for name, stage in plan.stages.items()}
-        return QueryState(plan.tracker(), stages)
+        states = {name: AggregationState(each.operator(partitions)) for name, each in plan.aggregations.items()}
+        return QueryState(plan.tracker(), states)
 
     @property
     def late(self) -> Counter[str]:
         """Late rows by substream since the query's first start, over all windows."""
-        return sum((stage.late for stage in self.stages.values()), Counter())
+        return sum((aggregation.late for aggregation in self.aggregations.values()), Counter())
 
     @property
     def null_timestamps(self) -> Counter[str]:
         """Rows without event time by substream since the query's first start, over all windows."""
-        return sum((stage.null_timestamps for stage in self.stages.values()), Counter())
+        return sum((aggregation.null_timestamps for aggregation in self.aggregations.values()), Counter())
 
     def saved_into(self, record: Record) -> Record:
         """The record with this state in it."""
         return msgspec.structs.replace(
             record,
             watermarks=self.tracker.snapshot(),
-            stages={name: stage.snapshot() for name, stage in self.stages.items()},
+            aggregations={name: aggregation.snapshot() for name, aggregation in self.aggregations.items()},
             early_at=dict(self.early_at),
         )
 
@@ -73,8 +73,8 @@ class QueryState:
         """
         self.tracker.restore(record.watermarks)
         self.early_at = dict(record.early_at)
-        for stage, state in self.stages.items():
-            state.restore(record.stages.get(stage), session, store, f"{name}-{stage}")
+        for aggregation, state in self.aggregations.items():
+            state.restore(record.aggregations.get(aggregation), session, store, f"{name}-{aggregation}")
 
     def early_due(self, plan: Plan, now: int, *, batch: bool) -> list[str]:
         """Names of the outputs that early rows are due for."""
@@ -86,19 +86,21 @@ class QueryState:
             # The earlier of the two: a clock that was ahead may have been set back since.
             self.early_at[output.name] = min(self.early_at.get(output.name, now), now)
             since = now - self.early_at[output.name]
-            stage = next(state for name, state in self.stages.items() if plan.stages[name] is output.stage)
-            if stage.is_open and (batch if period == 0 else since >= period):
+            aggregation = next(
+                state for name, state in self.aggregations.items() if plan.aggregations[name] is output.aggregation
+            )
+            if aggregation.is_open and (batch if period == 0 else since >= period):
                 due.append(output.name)
         return due
 
     def take_obsolete(self) -> set[str]:
         """Names of deltas that a restore has read or written and that a record may let go of, once."""
-        names = {name for stage in self.stages.values() for name in stage.obsolete}
-        for stage in self.stages.values():
-            stage.obsolete = set()
+        names = {name for aggregation in self.aggregations.values() for name in aggregation.obsolete}
+        for aggregation in self.aggregations.values():
+            aggregation.obsolete = set()
         return names
 
     def release(self) -> None:
         """Free state that nothing reads any more."""
-        for stage in self.stages.values():
-            stage.operator.release()
+        for aggregation in self.aggregations.values():
+            aggregation.operator.release()

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Watermark:
+class WatermarkSettings:
     """Settings of ``withWatermark``: how event time progresses in each substream; durations in microseconds."""
 
     event_time: str
@@ -52,7 +52,7 @@ class Input:
     """
 
     prefix: str
-    watermark: Watermark
+    watermark: WatermarkSettings
     sources: int
 
     @property

@@ -1,4 +1,4 @@
-"""The plan of a query: one input DataFrame, the stages over it, and the outputs of those."""
+"""The plan of a query: one input DataFrame, the aggregations over it, and the outputs of those."""
 
 from __future__ import annotations
 
@@ -9,24 +9,23 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
+from sparkjet.catalyst.columns import IS_EARLY
 from sparkjet.errors import AnalysisError
 from sparkjet.plan.inputs import several_substreams, tracker_of
-from sparkjet.plan.windowed_aggregation import Seen
+from sparkjet.plan.windowed_aggregation import ProgressDetail
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from sparkjet.plan.inputs import Input
-    from sparkjet.plan.transformations import Steps
-    from sparkjet.plan.windowed_aggregation import Stage
+    from sparkjet.plan.transformations import Transformations
+    from sparkjet.plan.windowed_aggregation import WindowedAggregation
     from sparkjet.sinks.protocol import Sink
     from sparkjet.time import InputTracker
 
-IS_EARLY = "is_early"
-
 
 class Rows(Enum):
-    """Which rows of a stage an output gets."""
+    """Which rows of an aggregation an output gets."""
 
     RESULTS = "results"
     LATE = "late"
@@ -34,11 +33,11 @@ class Rows(Enum):
 
 @dataclass(frozen=True)
 class Output:
-    """Rows of a stage on their way to a sink.
+    """Rows of an aggregation on their way to a sink.
 
     Attributes:
         name: What the record calls it; the same in every run.
-        stage: The stage.
+        aggregation: The aggregation.
         rows: Which of its rows.
         shape: A DataFrame with the schema of these rows, for analysis only.
         finishing: The user's transformations of them.
@@ -49,7 +48,7 @@ class Output:
     """
 
     name: str
-    stage: Stage
+    aggregation: WindowedAggregation
     rows: Rows
     shape: DataFrame
     finishing: Callable[[DataFrame], DataFrame]
@@ -77,31 +76,31 @@ class Plan:
 
     Attributes:
         source: The streaming DataFrame that Spark runs, with the hidden columns.
-        held: Whether a batch of it is held in memory, as it is read more than once.
-        shared: Number of transformations that all stages which read it begin with; they come before it is held.
+        persisted: Whether a batch of it is persisted in memory, as it is read more than once.
+        shared: Number of transformations that all its aggregations begin with; they come before it is persisted.
         inputs: The inputs united in it.
-        stages: By name, each after its parent.
+        aggregations: By name, each after its parent.
         outputs: In the order in which they are written.
     """
 
     source: DataFrame
-    held: bool
+    persisted: bool
     shared: int
     inputs: tuple[Input, ...]
-    stages: Mapping[str, Stage]
+    aggregations: Mapping[str, WindowedAggregation]
     outputs: tuple[Output, ...]
 
     @property
     def roots(self) -> list[str]:
-        """Names of the stages that aggregate the input."""
-        return [name for name, stage in self.stages.items() if stage.parent is None]
+        """Names of the aggregations that aggregate the input."""
+        return [name for name, aggregation in self.aggregations.items() if aggregation.parent is None]
 
     @property
-    def seen(self) -> Seen:
-        """What stage 1 has to tell of event time."""
-        if self.held:
-            return Seen.NOTHING
-        return Seen.EACH if several_substreams(self.inputs) else Seen.ALL
+    def progress_detail(self) -> ProgressDetail:
+        """What partial aggregation has to tell of event time."""
+        if self.persisted:
+            return ProgressDetail.NOTHING
+        return ProgressDetail.EACH if several_substreams(self.inputs) else ProgressDetail.ALL
 
     @property
     def uses_clock(self) -> bool:
@@ -116,24 +115,26 @@ class Plan:
         described: dict[str, Any] = {
             "inputs": {each.prefix: [each.watermark.event_time, *each.watermark.by] for each in self.inputs}
         }
-        for name, stage in self.stages.items():
-            parent = next((other for other, each in self.stages.items() if each is stage.parent), None)
-            described[name] = {"reads": parent, **stage.fingerprint}
+        for name, aggregation in self.aggregations.items():
+            parent = next((other for other, each in self.aggregations.items() if each is aggregation.parent), None)
+            described[name] = {"reads": parent, **aggregation.fingerprint}
         return described
 
     def consumers(self, name: str) -> int:
-        """How many outputs and stages read a stage's final rows."""
-        stage = self.stages[name]
-        outputs = sum(output.stage is stage and output.rows is Rows.RESULTS for output in self.outputs)
-        return outputs + sum(other.parent is stage for other in self.stages.values())
+        """How many outputs and aggregations read an aggregation's final rows."""
+        aggregation = self.aggregations[name]
+        outputs = sum(output.aggregation is aggregation and output.rows is Rows.RESULTS for output in self.outputs)
+        return outputs + sum(other.parent is aggregation for other in self.aggregations.values())
 
     def delivers_late_rows(self, name: str) -> bool:
-        """Whether somebody wants the rows that a stage drops."""
-        return any(output.stage is self.stages[name] and output.rows is Rows.LATE for output in self.outputs)
+        """Whether somebody wants the rows that an aggregation drops."""
+        return any(
+            output.aggregation is self.aggregations[name] and output.rows is Rows.LATE for output in self.outputs
+        )
 
     def tracker(self) -> InputTracker:
         """A new watermark tracker."""
-        return tracker_of(self.inputs, [stage.grid for stage in self.stages.values()])
+        return tracker_of(self.inputs, [aggregation.grid for aggregation in self.aggregations.values()])
 
 
 def plan_of(outputs: Sequence[Output]) -> Plan:
@@ -142,30 +143,30 @@ def plan_of(outputs: Sequence[Output]) -> Plan:
     Raises:
         AnalysisError: They do not all come from one ``withWatermark`` or ``union``.
     """
-    stages: list[Stage] = []
+    aggregations: list[WindowedAggregation] = []
     for output in outputs:
-        stages += [stage for stage in output.stage.lineage if stage not in stages]
-    root = stages[0]
-    for stage in stages:
-        if stage.parent is None and stage.steps.source is not root.steps.source:
+        aggregations += [aggregation for aggregation in output.aggregation.lineage if aggregation not in aggregations]
+    root = aggregations[0]
+    for aggregation in aggregations:
+        if aggregation.parent is None and aggregation.transformations.source is not root.transformations.source:
             message = (
                 "start: the results come from different inputs. One query reads one input once: derive all results "
                 "from the same stream object (what withWatermark(…) or union(…) returned), or start two queries."
             )
             raise AnalysisError(message)
-    chains = [stage.steps for stage in stages if stage.parent is None]
-    held = len(chains) > 1 or not chains[0].markable
+    chains = [aggregation.transformations for aggregation in aggregations if aggregation.parent is None]
+    persisted = len(chains) > 1 or not chains[0].markable
     return Plan(
-        source=root.steps.source,
-        held=held,
-        shared=_shared(chains) if held else 0,
+        source=root.transformations.source,
+        persisted=persisted,
+        shared=_shared(chains) if persisted else 0,
         inputs=root.inputs,
-        stages={f"stage{i}": stage for i, stage in enumerate(stages)},
+        aggregations={f"aggregation{i}": aggregation for i, aggregation in enumerate(aggregations)},
         outputs=tuple(outputs),
     )
 
 
-def _shared(chains: Sequence[Steps]) -> int:
+def _shared(chains: Sequence[Transformations]) -> int:
     count = 0
     for links in zip(*(chain.links for chain in chains), strict=False):
         # Below a filter, as the highest event times are those of all rows.

@@ -37,7 +37,7 @@ class Link:
 
 
 @dataclass(frozen=True)
-class Steps:
+class Transformations:
     """A DataFrame and the transformations that each batch of it goes through.
 
     Attributes:
@@ -58,7 +58,7 @@ class Steps:
     passes: int = 1
     together: Together | None = None
 
-    def then(self, link: Link) -> Steps:
+    def then(self, link: Link) -> Transformations:
         """The chain with one more link; Spark's analysis errors are raised here.
 
         Raises:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from sparkjet.catalyst.columns import CARRIED, SUBSTREAM, quoted, visible
-from sparkjet.plan.transformations import Link, Steps
+from sparkjet.plan.transformations import Link, Transformations
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -15,29 +15,31 @@ if TYPE_CHECKING:
 _SIDE = "_sparkjet_side"
 
 
-def united(left: Steps, right: Steps, names: tuple[str, str]) -> Steps:
+def united(left: Transformations, right: Transformations, names: tuple[str, str]) -> Transformations:
     """The chain of the union; substreams of each side get its name in front.
 
     Two sides that keep all their rows are united before Spark runs them, as the watermark sees every row even after
     their transformations. Otherwise the rows travel side by side and are transformed batch by batch.
     """
-    if all(steps.keeps_rows and steps.passes == 1 for steps in (left, right)):
-        sides = [_prefixed(steps.apply(steps.source), name) for steps, name in zip((left, right), names, strict=True)]
+    if all(side.keeps_rows and side.passes == 1 for side in (left, right)):
+        sides = [_prefixed(side.apply(side.source), name) for side, name in zip((left, right), names, strict=True)]
         source = _aligned(sides[0], sides[0]).union(_aligned(sides[1], sides[0]))
-        return Steps(source, source)
+        return Transformations(source, source)
     sources = [_prefixed(left.source, names[0]), _prefixed(right.source, names[1])]
     tagged = [_tagged(source, side, sources) for side, source in enumerate(sources)]
 
     def expand(batch: DataFrame) -> DataFrame:
         rows = [
-            steps.apply(batch.where(F.col(_SIDE) == side).select(f"row{side}.*", *CARRIED))
-            for side, steps in enumerate((left, right))
+            chain.apply(batch.where(F.col(_SIDE) == side).select(f"row{side}.*", *CARRIED))
+            for side, chain in enumerate((left, right))
         ]
         return _aligned(rows[0], rows[0]).union(_aligned(rows[1], rows[0]))
 
     source = tagged[0].union(tagged[1])
     link = Link(expand, None, filters=True)
-    return Steps(source, expand(source), (link,), keeps_rows=False, markable=False, passes=left.passes + right.passes)
+    return Transformations(
+        source, expand(source), (link,), keeps_rows=False, markable=False, passes=left.passes + right.passes
+    )
 
 
 def _prefixed(source: DataFrame, name: str) -> DataFrame:

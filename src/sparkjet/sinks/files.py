@@ -13,7 +13,7 @@ from pyspark.sql.types import ArrayType, MapType, StructType
 
 from sparkjet.clock import Clock, SystemClock
 from sparkjet.errors import AnalysisError, LostTransactionError, SinkError
-from sparkjet.sinks.manifest import HIDDEN, Manifest, ManifestEntry
+from sparkjet.sinks.manifest import MANIFEST_DIRECTORY, Manifest, ManifestEntry
 from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
 from sparkjet.storage.paths import (
     WRITING,
@@ -79,11 +79,11 @@ class FilesSink:
                     'select("window.start", "window.end", …), or use parquet or json.'
                 )
                 raise AnalysisError(message)
-        check_put_if_absent(self.directory / HIDDEN, self.option, create=False)
+        check_put_if_absent(self.directory / MANIFEST_DIRECTORY, self.option, create=False)
 
     def create(self) -> None:
         """See :meth:`Creating.create`: the directory, which a reader may look into before there is a row."""
-        make_directories(self.directory / HIDDEN)
+        make_directories(self.directory / MANIFEST_DIRECTORY)
 
     def prepare(self, rows: DataFrame, transaction: TransactionId) -> Handle | None:
         """See :meth:`Sink.prepare`."""
@@ -180,16 +180,16 @@ class FilesSink:
             f"checkpointLocation and another {self.option}."
         )
 
-    def roll_back_strays(self, query: str, takeover: int, keep: Sequence[Handle]) -> None:
-        """See :meth:`Sink.roll_back_strays`; in directories that decided transactions lie in as well."""
+    def abort_orphans(self, query: str, takeover: int, keep: Sequence[Handle]) -> None:
+        """See :meth:`Sink.abort_orphans`; in directories that decided transactions lie in as well."""
         decided = {(handle["sink"], handle["staging"]) for handle in keep}
         for base in self._bases(keep):
-            for staging in (base / HIDDEN / query).glob("*/staging/*"):
+            for staging in (base / MANIFEST_DIRECTORY / query).glob("*/staging/*"):
                 number = staging.name.partition("-")[0]
                 stray = number.isdecimal() and int(number) < takeover
                 if stray and (staging.parent.parent.name, staging.name) not in decided:
                     shutil.rmtree(staging, ignore_errors=True)
-            for folder in (base / HIDDEN / query).glob("*/manifest"):
+            for folder in (base / MANIFEST_DIRECTORY / query).glob("*/manifest"):
                 Manifest(base, query, folder.parent.name).remove_leftovers()
 
     def _bases(self, handles: Sequence[Handle]) -> list[Path]:
@@ -223,7 +223,7 @@ class FilesSink:
 
 
 def _staging(base: Path, query: str, sink: str) -> Path:
-    return base / HIDDEN / query / sink / "staging"
+    return base / MANIFEST_DIRECTORY / query / sink / "staging"
 
 
 def _staged_by(base: Path, handle: Handle) -> Path:

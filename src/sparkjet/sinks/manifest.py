@@ -11,7 +11,7 @@ import msgspec
 from sparkjet.sinks.manifest_listing import EXPIRED, LEVELS, SEGMENT, SINGLE, Listing, Piece, blocks_at
 from sparkjet.storage.paths import make_directories, put_if_absent, remove_temporaries
 
-HIDDEN = "_sparkjet"
+MANIFEST_DIRECTORY = "_sparkjet"
 LARGEST = 32 * 2**20
 """Bytes that are merged at most in one go: what a commit may have to wait for."""
 
@@ -63,13 +63,13 @@ class Manifest:
     """
 
     def __init__(self, directory: Path, query: str, sink: str, between: Callable[[], None] = lambda: None) -> None:
-        self._folder = directory / HIDDEN / query / sink / "manifest"
+        self._folder = directory / MANIFEST_DIRECTORY / query / sink / "manifest"
         self._between = between
 
     @staticmethod
     def all_of(directory: Path) -> list[Manifest]:
         """The manifests of every query that wrote into an output directory."""
-        folders = sorted((directory / HIDDEN).glob("*/*/manifest"))
+        folders = sorted((directory / MANIFEST_DIRECTORY).glob("*/*/manifest"))
         return [Manifest(directory, folder.parent.parent.name, folder.parent.name) for folder in folders]
 
     def contains(self, epoch: int) -> bool:

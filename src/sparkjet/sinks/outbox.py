@@ -108,8 +108,8 @@ class OutboxSink(ABC):
             "delivered, and let a function that remembers the last epoch forget them."
         )
 
-    def roll_back_strays(self, query: str, takeover: int, keep: Sequence[Handle]) -> None:
-        """See :meth:`Sink.roll_back_strays`."""
+    def abort_orphans(self, query: str, takeover: int, keep: Sequence[Handle]) -> None:
+        """See :meth:`Sink.abort_orphans`."""
         del query  # the outbox lies in the query's own directory
         decided = {handle["box"] for handle in keep if "box" in handle}
         assert self._directory is not None  # noqa: S101 - attach() comes first

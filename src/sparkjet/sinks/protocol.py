@@ -73,7 +73,7 @@ class Sink(Protocol):
         """
         ...
 
-    def roll_back_strays(self, query: str, takeover: int, keep: Sequence[Handle]) -> None:
+    def abort_orphans(self, query: str, takeover: int, keep: Sequence[Handle]) -> None:
         """Remove what drivers before takeover number ``takeover`` prepared, except the decided ``keep``."""
         ...
 
@@ -89,7 +89,7 @@ class Creating(Protocol):
 
 @runtime_checkable
 class Expiring(Protocol):
-    """A sink whose destination drops what stays prepared for long, and at last forgets what was committed.
+    """A sink whose destination drops what stays prepared for long, and eventually forgets what was committed.
 
     Once all is committed a record says so, when the query ends and when it has been idle for an hour: a start asks the
     destination only about what may be open.
@@ -112,7 +112,7 @@ class Aborting(Protocol):
         """Called on the driver when an epoch fails before its decision, once for each attempt that called ``prepare``.
 
         Removes what :meth:`Sink.prepare` has written for exactly this transaction, whether or not it returned. Best
-        effort: tasks may still be writing, and what they leave is a stray for :meth:`Sink.roll_back_strays`.
+        effort: tasks may still be writing, and what they leave is a stray for :meth:`Sink.abort_orphans`.
         """
         ...
 

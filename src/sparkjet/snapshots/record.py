@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import Any
 
 import msgspec
@@ -12,8 +13,23 @@ from sparkjet.snapshots.store import Delta
 FORMAT = 2
 
 
+class EpochKind(Enum):
+    """What made a driver write a record."""
+
+    TAKEOVER = "takeover"
+    """A driver has started, and fenced the one before it."""
+    BATCH = "epoch"
+    """A micro-batch of Spark's."""
+    TICK = "tick"
+    """The clock, or a substream that was retired; nothing arrived."""
+    CLOSING = "closing"
+    """The end of the input, with ``closeWindowsAtEnd``."""
+    SETTLED = "settled"
+    """Everything is committed, and nothing has to be remembered of it."""
+
+
 class WindowState(msgspec.Struct, frozen=True):
-    """State of one stage: its window, what it has closed, the deltas that hold its partial rows, and its counters.
+    """State of one aggregation: its window, what it has closed, the deltas of its partial rows, and its counters.
 
     ``late`` and ``null_timestamps`` count the rows that it dropped, by substream, since the query's first start.
     """
@@ -37,7 +53,7 @@ class SparkPosition(msgspec.Struct, frozen=True):
     sources: dict[str, str]
 
 
-class Prepared(msgspec.Struct, frozen=True):
+class PreparedTransaction(msgspec.Struct, frozen=True):
     """A prepared transaction: the output it belongs to, what its sink needs to commit it, and the sink's format."""
 
     sink: str
@@ -55,7 +71,7 @@ class Record(msgspec.Struct, frozen=True):
     checkpoint may be one batch ahead of the record.
     """
 
-    kind: str
+    kind: EpochKind
     query: str
     takeover: int
     run: str
@@ -63,12 +79,12 @@ class Record(msgspec.Struct, frozen=True):
     fingerprint: dict[str, Any]
     clock: int
     watermarks: dict[str, Any]
-    stages: dict[str, WindowState]
+    aggregations: dict[str, WindowState] = msgspec.field(name="stages")
     early_at: dict[str, int]
     spark: SparkPosition | None
-    transactions: list[Prepared]
+    transactions: list[PreparedTransaction]
     overlap: bool = False
-    published: list[Prepared] = []
+    published: list[PreparedTransaction] = []
     format: int = FORMAT
 
     def encode(self) -> bytes:
@@ -77,7 +93,7 @@ class Record(msgspec.Struct, frozen=True):
 
     def names(self) -> set[str]:
         """Deltas and blobs that must stay in the store while this record may be read."""
-        deltas = {delta.name for stage in self.stages.values() for delta in stage.deltas}
+        deltas = {delta.name for aggregation in self.aggregations.values() for delta in aggregation.deltas}
         return deltas | (set(self.spark.sources.values()) if self.spark is not None else set())
 
     @staticmethod

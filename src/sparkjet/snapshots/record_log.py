@@ -10,7 +10,7 @@ from sparkjet.snapshots.record import Record
 if TYPE_CHECKING:
     from sparkjet.snapshots import SnapshotStore
 
-KEPT = 8
+RETAINED_SLOTS = 8
 
 
 class RecordLog:
@@ -38,7 +38,7 @@ class RecordLog:
         content = record.encode()
         if not (self._store.put(slot, content) or self._holds(slot, content)) or self._superseded(slot):
             raise _fenced(record, slot)
-        self._store.trim(slot - KEPT + 1)
+        self._store.trim(slot - RETAINED_SLOTS + 1)
 
     def fenced(self, slot: int, record: Record) -> FencedError | None:
         """What to tell a driver whose last record is ``record`` in ``slot`` if another one has taken over."""

@@ -101,7 +101,7 @@ class SinkContract:
         handle = self.prepare(target, self.rows(spark, *range(8)), transaction(1))
         with contextlib.suppress(_CrashError):
             target.sink.commit(handle, crash_at(change))
-        target.sink.roll_back_strays(QUERY, 1, [handle])
+        target.sink.abort_orphans(QUERY, 1, [handle])
         target.sink.commit(handle, lambda: None)
         assert sorted(target.read()) == [(f"k{n}", n) for n in range(8)]
         assert target.dangling() == 0
@@ -112,7 +112,7 @@ class SinkContract:
         decided = self.prepare(target, self.rows(spark, 1), transaction(1))
         self.prepare(target, self.rows(spark, 2), transaction(2))
         self.prepare(target, self.rows(spark, 3), transaction(2, attempt=1))
-        target.sink.roll_back_strays(QUERY, 1, [decided])
+        target.sink.abort_orphans(QUERY, 1, [decided])
         assert target.dangling() == 1
         target.sink.commit(decided, lambda: None)
         assert target.read() == [("k1", 1)]
@@ -122,7 +122,7 @@ class SinkContract:
         self, spark: SparkSession, target: SinkUnderTest
     ) -> None:
         of_successor = self.prepare(target, self.rows(spark, 5), transaction(2, takeover=7))
-        target.sink.roll_back_strays(QUERY, 6, [])
+        target.sink.abort_orphans(QUERY, 6, [])
         target.sink.commit(of_successor, lambda: None)
         assert target.read() == [("k5", 5)]
 

@@ -17,7 +17,7 @@ from sparkjet.time.processing_time import TOLERANCE, ProcessingTime, moved
 from sparkjet.time.states import Json, entries, entry, optional_entry
 from sparkjet.time.substream import Substream, SubstreamProgress
 from sparkjet.time.throttling import NoThrottling, Throttle
-from sparkjet.time.watermark_emitter import Advance, Output
+from sparkjet.time.watermark_emitter import Advance, WatermarkEmitter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,7 +68,7 @@ class SubstreamTracker:
     ) -> None:
         self._policy = policy
         self._throttle = NoThrottling() if throttle is None else throttle
-        self._output = Output(self._throttle)
+        self._output = WatermarkEmitter(self._throttle)
         self._idle_timeout = _optional_time(idle_timeout, "idleTimeout")
         self._discover = _optional_time(discover, "discover")
         self._substream_timeout = _optional_time(substream_timeout, "substreamTimeout")
@@ -213,7 +213,7 @@ class SubstreamTracker:
             raise RecoveryError(f"snapshot of {_OWNER}: an id is no string: {list(saved)}")
         substreams = {name: Substream.restored(self._policy, each) for name, each in saved.items()}
         retired = dict.fromkeys(entries(snapshot, "retired", str, _OWNER))
-        output = Output.restored(self._throttle, entry(snapshot, "output", dict, _OWNER))
+        output = WatermarkEmitter.restored(self._throttle, entry(snapshot, "output", dict, _OWNER))
         started, now = optional_entry(snapshot, "started", int, _OWNER), entry(snapshot, "now", int, _OWNER)
         self._substreams, self._retired, self._output = substreams, retired, output
         self._started, self._time = started, ProcessingTime(now, self._tolerance)

@@ -27,14 +27,14 @@ class Advance:
     went_idle: bool = False
 
 
-class Output:
+class WatermarkEmitter:
     """State of what was emitted; the tracker owns it.
 
     Args:
         throttle: Which watermarks are worth emitting.
 
     >>> from sparkjet.time.throttling import no_throttling
-    >>> output = Output(no_throttling())
+    >>> output = WatermarkEmitter(no_throttling())
     >>> output.observe(30)
     >>> output.offer(10).watermark, output.offer(None), output.offer(None).went_idle
     (10, Advance(watermark=30, went_idle=True), False)
@@ -74,13 +74,13 @@ class Output:
         return {"emitted": self.emitted, "top": self._top, "idle": self.idle}
 
     @staticmethod
-    def restored(throttle: Throttle, snapshot: Json) -> Output:
+    def restored(throttle: Throttle, snapshot: Json) -> WatermarkEmitter:
         """An output as it was.
 
         Raises:
             RecoveryError: It is not the snapshot of an output.
         """
-        output = Output(throttle)
+        output = WatermarkEmitter(throttle)
         output.emitted, output._top = (entry(snapshot, name, int, _OWNER) for name in ("emitted", "top"))
         output.idle = entry(snapshot, "idle", bool, _OWNER)
         return output

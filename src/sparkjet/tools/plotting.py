@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sparkjet.errors import AnalysisError, nearest
 from sparkjet.time.durations import format_duration, parse_duration
-from sparkjet.tools.replay import Step
+from sparkjet.tools.replay import WatermarkChange
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -122,10 +122,10 @@ def _draw(axes: Axes, found: Replay, scale: _Scale, title: str, against: tuple[s
 
 
 def _line(
-    axes: Axes, steps: Sequence[Step], end: int, scale: _Scale, label: str, **style: Any
+    axes: Axes, steps: Sequence[WatermarkChange], end: int, scale: _Scale, label: str, **style: Any
 ) -> tuple[list[float], list[float]]:
     """A step line whose last step is held to the end; the answer is its corners."""
-    held = [*steps, *(Step(end, step.watermark) for step in steps[-1:])]
+    held = [*steps, *(WatermarkChange(end, step.watermark) for step in steps[-1:])]
     corners = scale(step.at for step in held), scale(step.watermark for step in held)
     axes.step(*corners, where="post", label=label, **style)
     return corners

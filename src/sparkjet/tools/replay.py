@@ -22,7 +22,7 @@ class Arrival(NamedTuple):
     event_time: int
 
 
-class Step(NamedTuple):
+class WatermarkChange(NamedTuple):
     """A watermark that holds from a clock reading on."""
 
     at: int
@@ -46,8 +46,8 @@ class Replay:
     """
 
     arrivals: tuple[Arrival, ...]
-    watermarks: tuple[Step, ...]
-    substreams: Mapping[str, tuple[Step, ...]]
+    watermarks: tuple[WatermarkChange, ...]
+    substreams: Mapping[str, tuple[WatermarkChange, ...]]
     late: tuple[Arrival, ...]
     idle: tuple[Silence, ...]
     end: int
@@ -85,7 +85,7 @@ def replay(
 
     >>> found = replay([(0, "a", 10), (1, "a", 20), (2, "a", 12)], 5, poll_every=None)
     >>> found.watermarks[-1], found.late
-    (Step(at=1, watermark=15), (Arrival(at=2, substream='a', event_time=12),))
+    (WatermarkChange(at=1, watermark=15), (Arrival(at=2, substream='a', event_time=12),))
     """
     epochs = _epochs([Arrival(*each) for each in arrivals], poll_every, until)
     start, end = min(epochs), max(epochs)
@@ -93,8 +93,8 @@ def replay(
     tracker = SubstreamTracker(settings, throttle, idle_timeout)
     for name in substreams:
         tracker.add(name, start)
-    emitted: list[Step] = []
-    own: dict[str, list[Step]] = {}
+    emitted: list[WatermarkChange] = []
+    own: dict[str, list[WatermarkChange]] = {}
     late: list[Arrival] = []
     idle: list[Silence] = []
     idle_since: dict[str, int] = {}
@@ -148,6 +148,6 @@ def _is_late(event_time: int, watermark: int, frames: FrameGrid | None) -> bool:
     return frames.floor_frame(event_time) < frames.floor_frame(watermark)
 
 
-def _note(steps: list[Step], now: int, watermark: int) -> None:
+def _note(steps: list[WatermarkChange], now: int, watermark: int) -> None:
     if watermark > MIN and (not steps or steps[-1].watermark != watermark):
-        steps.append(Step(now, watermark))
+        steps.append(WatermarkChange(now, watermark))

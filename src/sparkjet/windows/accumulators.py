@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from sparkjet.aggregates.operation import AggregateOperation
-from sparkjet.catalyst.columns import Once, Prepared
+from sparkjet.catalyst.columns import CompiledColumns, Once
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -114,7 +114,7 @@ class Accumulators:
     def _finish(self) -> list[Column]:
         return [op.finish(self.of(i)).alias(name) for i, (name, op) in enumerate(self.results)]
 
-    def _combined(self, beside: Sequence[str]) -> Prepared:
+    def _combined(self, beside: Sequence[str]) -> CompiledColumns:
         """Aggregate Columns that combine partial rows, those that can be folded only as lists."""
         columns = [*(F.max(name).alias(name) for name in beside), F.sum(ROW_COUNT).alias(ROW_COUNT)]
         for position, (_, operation) in enumerate(self.results):
@@ -124,7 +124,7 @@ class Accumulators:
             else:
                 combined = operation.combine_group(self.of(position))
                 columns += [self._typed(position, field, column) for field, column in combined.items()]
-        return Prepared(columns)
+        return CompiledColumns(columns)
 
     def _folds(self) -> dict[str, Column]:
         """The lists folded, each into one struct."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sparkjet.time import WindowGrid
 
 
-class DeductPath:
+class DeductStrategy:
     """Windows by difference (Jet's combine and deduct on the running window).
 
     Cost of a slide: the frames that enter and leave it, whatever the window's length. The running value is not part

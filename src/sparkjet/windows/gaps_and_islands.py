@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
-from sparkjet.catalyst.columns import Once, Prepared
+from sparkjet.catalyst.columns import CompiledColumns, Once
 from sparkjet.catalyst.constants import constant
 from sparkjet.time import MAX
 from sparkjet.windows.accumulators import ROW_COUNT, Accumulators
@@ -100,8 +100,8 @@ class Islands:
         )
 
     def _shaped(self, grouped: DataFrame, start: str, due: str) -> DataFrame:
-        def build() -> Prepared:
+        def build() -> CompiledColumns:
             bounds = F.col(start).alias("start"), "end", F.col(due).alias("due"), "fresh"
-            return Prepared([*self._keys, *bounds, *self._accumulators.fields])
+            return CompiledColumns([*self._keys, *bounds, *self._accumulators.fields])
 
         return self._once("shaped", build=build).select(grouped)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from sparkjet.windows.accumulators import Accumulators
 
 
-class RecombinePath:
+class RecombineStrategy:
     """Windows by combining all their frames.
 
     For tumbling windows, where that is one frame, and for accumulators that grow with their input (collect_list,

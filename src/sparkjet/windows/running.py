@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 from pyspark.sql.window import Window
 
-from sparkjet.catalyst.columns import Prepared
+from sparkjet.catalyst.columns import CompiledColumns
 from sparkjet.windows.accumulators import ROW_COUNT, field_name
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class Running:
         items = F.col("items")
         return (self._scan(F.reverse(items), order) if backwards else self._scan(items, order)).alias("scanned")
 
-    def _over_windows(self, keys: Sequence[str], order: str, backwards: bool) -> Prepared:
+    def _over_windows(self, keys: Sequence[str], order: str, backwards: bool) -> CompiledColumns:
         # Not a frame to the end of the key, which Spark computes anew for each row.
         window = _ordered(keys, order, backwards).rowsBetween(Window.unboundedPreceding, Window.currentRow)
         columns = [F.sum(ROW_COUNT).over(window).alias(ROW_COUNT)]
@@ -87,7 +87,7 @@ class Running:
             for field, column in combined.items():
                 flat = field_name(position, field)
                 columns.append(column.over(window).cast(self._accumulators.types[flat]).alias(flat))
-        return Prepared([*keys, order, *columns])
+        return CompiledColumns([*keys, order, *columns])
 
     def _listed(self, order: str) -> Column:
         """Aggregate Column: the rows of a group as an array of structs of ``order`` and fields, ascending by that."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from sparkjet.catalyst.columns import Prepared
+from sparkjet.catalyst.columns import CompiledColumns
 from sparkjet.catalyst.constants import constant
 from sparkjet.time import MAX, MIN
 from sparkjet.windows.accumulators import ROW_COUNT, Accumulators
@@ -58,10 +58,10 @@ class SessionWindows:
         self._garbage: list[Segment] = []
         self._islands = Islands(keys, accumulators, max_duration)
         self._version = 0
-        self._spans = Prepared([KEY_HASH, *self.keys, "start", "end", "fresh", *accumulators.fields])
-        self._columns = Prepared([KEY_HASH, *self.keys, VERSION, "start", "end", "due", *accumulators.fields])
-        self._final = Prepared([*self.keys, "start", F.col("due").alias("end"), *accumulators.finish()])
-        self._summary = Prepared(
+        self._spans = CompiledColumns([KEY_HASH, *self.keys, "start", "end", "fresh", *accumulators.fields])
+        self._columns = CompiledColumns([KEY_HASH, *self.keys, VERSION, "start", "end", "due", *accumulators.fields])
+        self._final = CompiledColumns([*self.keys, "start", F.col("due").alias("end"), *accumulators.finish()])
+        self._summary = CompiledColumns(
             F.expr(text)
             for text in (
                 "count_if(kept)",

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from sparkjet.catalyst.columns import Once, Prepared
+from sparkjet.catalyst.columns import CompiledColumns, Once
 from sparkjet.catalyst.constants import constant
 from sparkjet.time import MIN, WindowGrid
 from sparkjet.windows.accumulators import Accumulators
-from sparkjet.windows.deduct import DeductPath
-from sparkjet.windows.recombine import RecombinePath
+from sparkjet.windows.deduct import DeductStrategy
+from sparkjet.windows.recombine import RecombineStrategy
 from sparkjet.windows.segments import Segment, SegmentStatistics, mergeable
 from sparkjet.windows.spans import ClosingRange
-from sparkjet.windows.stacks import StacksPath
+from sparkjet.windows.stacks import StacksStrategy
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -50,11 +50,11 @@ class SlidingWindows:
         # Columns of this window; those of the accumulators may go on in another one.
         self._once = Once()
         if window.size > window.step and accumulators.deductible:
-            self._path: DeductPath | StacksPath | RecombinePath = DeductPath(window, keys, accumulators)
+            self._path: DeductStrategy | StacksStrategy | RecombineStrategy = DeductStrategy(window, keys, accumulators)
         elif window.size > window.step and accumulators.bounded:
-            self._path = StacksPath(window, keys, accumulators)
+            self._path = StacksStrategy(window, keys, accumulators)
         else:
-            self._path = RecombinePath(window, keys, accumulators)
+            self._path = RecombineStrategy(window, keys, accumulators)
 
     @property
     def path(self) -> str:
@@ -120,7 +120,7 @@ class SlidingWindows:
         if last is None or (self.closed is not None and last <= self.closed):
             return None
         # Not on the operator's own path, whose running values must not move ahead of the watermark.
-        path = RecombinePath(self.window, self.keys, self.accumulators)
+        path = RecombineStrategy(self.window, self.keys, self.accumulators)
         return self._finished(path.close(self._frames(), ClosingRange(self.closed, last, self.window.step)))
 
     def skip_to(self, watermark: int) -> None:
@@ -131,9 +131,9 @@ class SlidingWindows:
     def _finished(self, windows: DataFrame) -> DataFrame:
         return self._once("finished", build=self._final).select(windows)
 
-    def _final(self) -> Prepared:
+    def _final(self) -> CompiledColumns:
         start = (F.col("end") - self.window.size).alias("start")
-        return Prepared([*self.keys, start, "end", *self.accumulators.finish()])
+        return CompiledColumns([*self.keys, start, "end", *self.accumulators.finish()])
 
     def _drop_expired(self, upto: int) -> None:
         """Let go of segments that no later window needs.

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from sparkjet.catalyst.columns import Once, Prepared
+from sparkjet.catalyst.columns import CompiledColumns, Once
 from sparkjet.catalyst.constants import constant
 from sparkjet.windows.accumulators import Accumulators
 from sparkjet.windows.running import Running
@@ -36,7 +36,7 @@ class _View:
     backing: DataFrame
 
 
-class StacksPath:
+class StacksStrategy:
     """Windows as suffix and prefix, for every aggregate with a bounded accumulator.
 
     Suffixes are computed when a block is complete, prefixes grow epoch by epoch; both are derived state, not part
@@ -147,8 +147,8 @@ class StacksPath:
         rows = latest.agg(current, self._once.columns(*self._keys))
         return _View(self._once.columns(*self._keys, "item.*").select(rows), prefixes)
 
-    def _latest(self) -> Prepared:
-        return Prepared([F.max_by(self._accumulators.item("frame"), "frame").alias("item")])
+    def _latest(self) -> CompiledColumns:
+        return CompiledColumns([F.max_by(self._accumulators.item("frame"), "frame").alias("item")])
 
     def _replace(self, suffixes: _View | None, prefixes: _View | None) -> None:
         kept = {id(view.backing) for view in (suffixes, prefixes) if view is not None}

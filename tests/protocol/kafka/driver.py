@@ -80,9 +80,9 @@ class PlainKafkaSink:
         """Show the rows."""
         self.pool.commit(handle, between)
 
-    def roll_back_strays(self, query: str, takeover: int, keep: Sequence[Handle]) -> None:
+    def abort_orphans(self, query: str, takeover: int, keep: Sequence[Handle]) -> None:
         """As the sink does."""
-        self.transactions.roll_back_strays(query, takeover, keep)
+        self.transactions.abort_orphans(query, takeover, keep)
 
     def check(self, schema: Any) -> None:
         """The test has made the topic."""

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from sparkjet.catalyst.columns import IS_EARLY
 from sparkjet.errors import AnalysisError
-from sparkjet.plan.plan import IS_EARLY
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

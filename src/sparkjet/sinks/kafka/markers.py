@@ -23,7 +23,7 @@ _ARRIVING = 0.5
 
 
 @dataclass(frozen=True)
-class Seen:
+class MarkerState:
     """What the leaders of some partitions say.
 
     Attributes:
@@ -35,9 +35,9 @@ class Seen:
     is_clear: bool
 
 
-def tell_forgotten(
+def rewrite_lost_markers(
     cluster: Cluster, partitions: Sequence[TopicPartition], prefix: str, ended: Collection[int] = ()
-) -> Seen:
+) -> MarkerState:
     """End transactions of ours that are over for their coordinators, but still open in these partitions.
 
     A coordinator that starts again may lack a partition's leader for a moment, take the partition for deleted, and note
@@ -64,7 +64,7 @@ def tell_forgotten(
     opened = [each for several in found.values() for each in several]
     left = _tell(cluster, opened, prefix) if opened else []
     answered = len(found) == len(partitions)
-    return Seen(answered and {each.producer for each in left}.isdisjoint(ended), answered and not left)
+    return MarkerState(answered and {each.producer for each in left}.isdisjoint(ended), answered and not left)
 
 
 def _tell(cluster: Cluster, opened: Sequence[OpenIn], prefix: str) -> list[OpenIn]:

@@ -132,14 +132,14 @@ class KafkaSink:
             return None
         return f"Kafka has {said(found, newest)}. {WAY_OUT}"
 
-    def roll_back_strays(self, query: str, takeover: int, keep: Sequence[Handle]) -> None:
-        """See :meth:`Sink.roll_back_strays`."""
+    def abort_orphans(self, query: str, takeover: int, keep: Sequence[Handle]) -> None:
+        """See :meth:`Sink.abort_orphans`."""
         if self.guarantee is Guarantee.EXACTLY_ONCE:
-            self._transactions.roll_back_strays(query, takeover, keep)
+            self._transactions.abort_orphans(query, takeover, keep)
             return
         # Of a run that promised more. Brokers without transactions, or that forbid them, have none of ours.
         with contextlib.suppress(SinkError):
-            self._transactions.roll_back_strays(query, takeover, keep)
+            self._transactions.abort_orphans(query, takeover, keep)
 
     def _check_topic(self, cluster: Cluster) -> None:
         names = [] if self._settings.topic is None else [self._settings.topic]

@@ -14,7 +14,7 @@ from sparkjet.errors import LostTransactionError, SinkError
 from sparkjet.sinks.kafka.access import Access
 from sparkjet.sinks.kafka.cluster import COMMITS, OPEN, PATIENCE, Cluster, named
 from sparkjet.sinks.kafka.connection import BrokerError
-from sparkjet.sinks.kafka.markers import Seen, tell_forgotten
+from sparkjet.sinks.kafka.markers import MarkerState, rewrite_lost_markers
 from sparkjet.sinks.kafka.restored import later
 from sparkjet.sinks.naming import Found, prefix_of
 from sparkjet.sinks.protocol import Handle, TransactionId
@@ -67,7 +67,7 @@ class KafkaTransactions:
                 "transactions": manifest,
             }
 
-    def commit(self, handle: Handle, between: Callable[[], None]) -> Seen:
+    def commit(self, handle: Handle, between: Callable[[], None]) -> MarkerState:
         """Commit every transaction; those that were committed before stay as they are.
 
         Returns:
@@ -86,16 +86,16 @@ class KafkaTransactions:
                 between()
             written = {(topic, number) for slot in handle["transactions"] for topic, number in slot["written"]}
             producers = {slot["producer"] for slot in handle["transactions"]}
-            seen = tell_forgotten(cluster, sorted(written), prefix_of(handle["query"]), producers)
+            seen = rewrite_lost_markers(cluster, sorted(written), prefix_of(handle["query"]), producers)
         if not lost:
             return seen
         message = _lost(handle, lost)
         if not self.continues:
             raise LostTransactionError(message)
         logger.error("%s Going on, as onLostTransaction=continue says.", message)
-        return Seen(is_told=False, is_clear=False)
+        return MarkerState(is_told=False, is_clear=False)
 
-    def roll_back_strays(self, query: str, takeover: int, keep: Sequence[Handle]) -> None:
+    def abort_orphans(self, query: str, takeover: int, keep: Sequence[Handle]) -> None:
         """Roll back what drivers before ``takeover`` opened for a query, except what ``keep`` names."""
         decided = {slot["id"] for handle in keep for slot in handle.get("transactions", ())}
         with self._connected() as cluster:

@@ -167,10 +167,10 @@ class PostgresSink(OutboxSink):
         targets = [self._table.target] if handle is None else [self._table.target, Target.of(handle["target"])]
         return published_after(self._settings.conninfo, newest, handle, targets)
 
-    def roll_back_strays(self, query: str, takeover: int, keep: Sequence[Handle]) -> None:
-        """See :meth:`Sink.roll_back_strays`; both ways, as the options may have changed since."""
-        self._transactions.roll_back_strays(query, takeover, keep)
-        super().roll_back_strays(query, takeover, keep)
+    def abort_orphans(self, query: str, takeover: int, keep: Sequence[Handle]) -> None:
+        """See :meth:`Sink.abort_orphans`; both ways, as the options may have changed since."""
+        self._transactions.abort_orphans(query, takeover, keep)
+        super().abort_orphans(query, takeover, keep)
 
     @property
     def _transactions(self) -> PostgresTransactions:

@@ -149,7 +149,7 @@ class PostgresTransactions:
             for found in prepared(connection, prefix_of(transaction.query, transaction.sink, transaction)):
                 _roll_back(connection, found.gid)
 
-    def roll_back_strays(self, query: str, takeover: int, keep: Sequence[Handle]) -> None:
+    def abort_orphans(self, query: str, takeover: int, keep: Sequence[Handle]) -> None:
         """Roll back what drivers before ``takeover`` prepared for a query, except what ``keep`` names."""
         decided = {gid for handle in keep for gid, _ in handle.get("slots", ())}
         with self.connected() as connection:

@@ -15,8 +15,8 @@ from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
 
 import sparkjet as sj
 from sparkjet import functions as J
-from sparkjet.catalyst.spark_sources import Rereading, acknowledging_source, rereading, streaming_sources
-from sparkjet.engine.phases import Step
+from sparkjet.engine.phases import EpochPhase
+from sparkjet.plan.spark_sources import Rereading, acknowledging_source, rereading, streaming_sources
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -35,11 +35,11 @@ class CrashError(Exception):
 class Crash:
     """Lets the first epoch from number 2 on die at a step."""
 
-    def __init__(self, at: Step) -> None:
+    def __init__(self, at: EpochPhase) -> None:
         self._at = at
         self.happened = False
 
-    def __call__(self, step: Step, epoch: int) -> None:
+    def __call__(self, step: EpochPhase, epoch: int) -> None:
         """Called by the epoch."""
         if step is self._at and epoch >= 2 and not self.happened:
             self.happened = True
@@ -48,12 +48,12 @@ class Crash:
 
 def run_with_crashes(writer: Callable[[], StreamWriter]) -> dict[str, str]:
     """Runs over what there is, one that dies before its decision, one that dies after it, and a last one to the end."""
-    for step in (Step.PREPARED, Step.DECIDED):
+    for step in (EpochPhase.PREPARE, EpochPhase.DECIDE):
         crash = Crash(step)
         for _ in range(5):
             if crash.happened:
                 break
-            query = writer().trigger(availableNow=True).onEpochStep(crash).start()
+            query = writer().trigger(availableNow=True).onEpochPhase(crash).start()
             try:
                 query.awaitTermination()
             except CrashError:
@@ -89,18 +89,18 @@ def test_rate_gives_the_same_rows_after_a_crash(spark: SparkSession, tmp_path: P
     def writer() -> StreamWriter:
         return written(values(read(spark, "rate", rowsPerSecond=5)), tmp_path)
 
-    for step in (Step.PREPARED, Step.DECIDED):
-        query = writer().onEpochStep(Crash(step)).start()
+    for step in (EpochPhase.PREPARE, EpochPhase.DECIDE):
+        query = writer().onEpochPhase(Crash(step)).start()
         with pytest.raises(CrashError):
             query.awaitTermination()
     far_enough = threading.Event()
 
-    def look(step: Step, epoch: int) -> None:
+    def look(step: EpochPhase, epoch: int) -> None:
         # An epoch is a second or more of this source: by then windows behind both crashes are closed.
-        if step is Step.CLEANED and epoch >= 6:
+        if step is EpochPhase.CLEAN and epoch >= 6:
             far_enough.set()
 
-    query = writer().onEpochStep(look).start()
+    query = writer().onEpochPhase(look).start()
     assert far_enough.wait(120)
     query.stop()
     found = delivered(tmp_path)
@@ -156,7 +156,7 @@ def test_a_simple_python_reader_gives_the_same_rows_after_a_crash(spark: SparkSe
         df = read(spark, "counting").withColumn("timestamp", F.timestamp_seconds("value"))
         return written(values(df), tmp_path)
 
-    query = writer().onEpochStep(Crash(Step.DECIDED)).start()
+    query = writer().onEpochPhase(Crash(EpochPhase.DECIDE)).start()
     with pytest.raises(CrashError):
         query.awaitTermination()
     query = writer().start()
