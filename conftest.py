@@ -21,6 +21,9 @@ pytest_plugins = ["scripts.doc_examples", "tests.servers.fixtures", "pytester"]
 JVMS = {"spark", "kafka", "kafka_old", "kafka_secure"}
 """Fixtures that start Java."""
 
+MATRICES = ("cluster", "crash", "faults", "protocol", "soak")
+"""Folders of tests that start, kill and restart drivers, executors and servers, over many cases."""
+
 # Before any JVM: naive datetimes of rows are read in the process's zone, and a test must not depend on the machine's.
 os.environ["TZ"] = "UTC"
 time.tzset()
@@ -58,8 +61,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session.stop()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks what needs a session or a broker, so that `-m "not spark"` starts no JVM."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Marks what needs a session or a broker, and what `make test-crash` runs instead of `make test`."""
+    matrices = [config.rootpath / "tests" / name for name in MATRICES]
     for item in items:
         if not JVMS.isdisjoint(getattr(item, "fixturenames", ())):
             item.add_marker("spark")
+        if any(item.path.is_relative_to(folder) for folder in matrices):
+            item.add_marker("crash")
