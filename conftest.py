@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import time
@@ -59,6 +60,31 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()
+
+
+class LoggedErrors(logging.Handler):
+    """Collects what sparkjet logs of errors that it does not raise."""
+
+    def __init__(self) -> None:
+        """Collects nothing yet."""
+        super().__init__()
+        self.found: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keeps an error, or a warning with a traceback."""
+        if record.levelno >= logging.ERROR or record.exc_info:
+            self.found.append(f"{record.levelname} {record.name}: {record.getMessage()}")
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_swallowed(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fails a test during which sparkjet has logged an error, unless the test is about that."""
+    logged, logger = LoggedErrors(), logging.getLogger("sparkjet")
+    logger.addHandler(logged)
+    yield
+    logger.removeHandler(logged)
+    if logged.found and request.node.get_closest_marker("logs_errors") is None:
+        pytest.fail("sparkjet logged errors that it did not raise:\n" + "\n".join(logged.found), pytrace=False)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
