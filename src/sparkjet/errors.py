@@ -58,3 +58,29 @@ def nearest(name: str, known: Iterable[str]) -> str:
         return listing
     original = next(k for k in known if k.lower() == match[0])
     return f'did you mean "{original}"? {listing}'
+
+
+def chain(error: BaseException, *, suppressed: bool = False) -> list[BaseException]:
+    """An error and what led to it, the latest first: its cause or, without one, its context.
+
+    Args:
+        error: The error.
+        suppressed: Whether to go on to a context that ``raise … from None`` hides. A traceback does not, and neither
+            should what is reported; a search for the root of a failure should.
+
+    >>> try:
+    ...     try:
+    ...         {}["a"]
+    ...     except KeyError:
+    ...         raise OSError("no a") from None
+    ... except OSError as error:
+    ...     chain(error), chain(error, suppressed=True)
+    ([OSError('no a')], [OSError('no a'), KeyError('a')])
+    """
+    found: list[BaseException] = []
+    next_one: BaseException | None = error
+    while next_one is not None:
+        found.append(next_one)
+        hidden = next_one.__suppress_context__ and not suppressed
+        next_one = next_one.__cause__ or (None if hidden else next_one.__context__)
+    return found

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from sparkjet.api.ending import Ending
+from sparkjet.engine.ending import Ending
 from sparkjet.errors import FencedError, RecoveryError, UnsettledError
 
 
