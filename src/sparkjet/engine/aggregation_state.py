@@ -1,4 +1,4 @@
-"""The live state of one aggregation: its operator and counters, and how they get into the store and back."""
+"""The live state of one aggregation: its operator and counters, saved to the store and restored from it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ UNREADABLE = "FAILED_READ_FILE"
 
 @dataclass
 class AggregationState:
-    """What an epoch reads and changes of one aggregation.
+    """What an epoch reads and changes in one aggregation.
 
     ``obsolete`` names deltas that a restore has read or written; those that the next record does not name are removed
     once it is written.
@@ -58,7 +58,7 @@ class AggregationState:
             self.operator.append(Segment(partial.partials, partial.statistics, None, partial.table))
 
     def save(self, name: str, store: SnapshotStore) -> None:
-        """Write the segments that the store does not have yet; it then holds what memory holds."""
+        """Write the segments that the store does not have yet."""
         for number, segment in enumerate(self.operator.segments):
             if segment.stored is None:
                 segment.stored = _write(f"{name}-{number}", segment.partials, segment.statistics, store)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sparkjet.snapshots.record_log import RecordLog
 
 CaughtUp = Mapping[str, bool | None]
-"""By full name of a substream: whether it has been read to its end, None where its source cannot tell."""
+"""By full name of a substream: whether it has been read to its end, None where its source does not say."""
 
 
 @dataclass(frozen=True)

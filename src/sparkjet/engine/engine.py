@@ -37,7 +37,7 @@ LOST_STATE = "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"
 
 
 @dataclass(frozen=True)
-class _Ending:
+class _EndingEpoch:
     """An epoch whose end runs beside what comes next, and the policies as they were before it."""
 
     epoch: Epoch
@@ -71,7 +71,7 @@ class Engine:
         self._checkpoint = checkpoint
         self._clock = record.clock
         self._batch = None if record.spark is None else record.spark.batch
-        self._ending: _Ending | None = None
+        self._ending: _EndingEpoch | None = None
         self._beside = ThreadPoolExecutor(2, thread_name_prefix="sparkjet-epoch")
         self.record = record
         self.state = state
@@ -233,7 +233,7 @@ class Engine:
                 break
         self._clock = request.now
         if overlap:
-            self._ending = _Ending(epoch, tracked, self._beside.submit(self._finish, epoch))
+            self._ending = _EndingEpoch(epoch, tracked, self._beside.submit(self._finish, epoch))
 
     def _epoch(self, request: EpochRequest, attempt: int) -> Epoch:
         # Not the record's number plus two: the epoch that is ending may be in the record by now.

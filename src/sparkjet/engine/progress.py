@@ -64,7 +64,7 @@ class EpochProgress:
             self.durations[phase] = self.durations.get(phase, 0.0) + time.perf_counter() - started
 
     def report(self, record: Record, state: QueryState) -> ProgressReport:
-        """What the user is told, from the epoch's record and the state behind it."""
+        """The report for the user, from the epoch's record and the state behind it."""
         deltas = [delta for aggregation in record.aggregations.values() for delta in aggregation.deltas]
         late, null_timestamps = state.late, state.null_timestamps
         return ProgressReport(

@@ -31,7 +31,7 @@ class SubstreamReport(msgspec.Struct, frozen=True, rename="camel"):
     holds_watermark: bool
     """Whether the query's watermark waits for this substream."""
     caught_up: bool | None
-    """Whether it has been read to its end; null where its source cannot tell."""
+    """Whether it has been read to its end; null where its source does not say."""
     late_rows: int
     """Its late rows since the query's first start."""
     null_timestamps: int

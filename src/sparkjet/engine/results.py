@@ -1,4 +1,4 @@
-"""What an epoch has computed: aggregation by aggregation, from partial rows to the rows that each output gets."""
+"""The results of an epoch: aggregation by aggregation, from partial rows to the rows that each output gets."""
 
 from __future__ import annotations
 

@@ -25,8 +25,8 @@ class DropReason(Enum):
     """Why a window does not count a row: what ``_reason`` says of it."""
 
     LATE = "late"
-    """Its window, or the first one of its frame, had closed before the epoch began; for a session the watermark was
-    past it."""
+    """The first window of the row's frame had closed before the epoch began; with session windows, the row was older
+    than the watermark."""
     NULL_TIMESTAMP = "null_timestamp"
     """The row has no event time."""
 
