@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 LONGEST_MODULE = 300
 # In pieces, so that this file does not find itself.
+INDEX_ROW = re.compile(r"^\| `([\w/]+)` \| (.+) \|$", re.MULTILINE)
 MACHINE_PATH = re.compile(r"(?<![\w.~$*{}/-])/(?:home|work|root)" + r"/\w")
 
 
@@ -49,6 +50,25 @@ class Rules:
             if lines > LONGEST_MODULE:
                 yield self.at(path, lines, f"{lines} lines, more than {LONGEST_MODULE}: one noun a file, split it")
 
+    def tested_modules(self) -> Iterator[str]:
+        """A module is tested by a file of its name, or by those that tests/README.md lists for it."""
+        index = self.root / "tests" / "README.md"
+        listed = dict(INDEX_ROW.findall(index.read_text(encoding="utf-8"))) if index.is_file() else {}
+        source = self.root / "src" / "sparkjet"
+        for path in self.below("src/**/*.py"):
+            module = path.relative_to(source).with_suffix("")
+            own = self.root / "tests" / module.parent / f"test_{module.name}.py"
+            if module.name.startswith("__") or own.is_file():
+                continue
+            tests = re.findall(r"`([^`]+)`", listed.pop(str(module), ""))
+            if not tests:
+                yield self.at(path, 1, f"no {own.relative_to(self.root)}, and no row in tests/README.md")
+            for test in tests:
+                if not (self.root / "tests" / test).is_file():
+                    yield self.at(index, 1, f"{module} is tested by tests/{test}, which does not exist")
+        for module in sorted(listed):
+            yield self.at(index, 1, f"{module} has a test file of its name, or does not exist: remove its row")
+
     def no_machine_paths(self) -> Iterator[str]:
         """A path of one machine works on no other."""
         for path in self.files:
@@ -61,7 +81,7 @@ class Rules:
 
     def broken(self) -> list[str]:
         """Everything that is wrong."""
-        return [*self.short_modules(), *self.no_machine_paths()]
+        return [*self.short_modules(), *self.tested_modules(), *self.no_machine_paths()]
 
 
 def main(root: Path) -> int:
