@@ -38,7 +38,7 @@ def recover(context: EngineContext, spark_directory: Path) -> tuple[Engine, Spar
     """
     slot, record = _take_over(context, spark_directory)
     try:
-        return _prepared(context, slot, record, spark_directory)
+        return _recovered(context, slot, record, spark_directory)
     except Exception as error:
         fenced = context.log.fenced(slot, record)
         if fenced is not None:
@@ -47,7 +47,7 @@ def recover(context: EngineContext, spark_directory: Path) -> tuple[Engine, Spar
         raise
 
 
-def _prepared(
+def _recovered(
     context: EngineContext, slot: int, record: Record, spark_directory: Path
 ) -> tuple[Engine, SparkCheckpoint]:
     """Bring sinks, store, state and checkpoint to the position of the record."""
