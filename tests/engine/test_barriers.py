@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sparkjet.api.grouped import WindowedStream
 
 AFTER_THE_BATCH = pytest.mark.parametrize(
-    ("guarantee", "step"),
+    ("guarantee", "phase"),
     [
         (Guarantee.AT_LEAST_ONCE, sj.EpochPhase.ADVANCE),
         (Guarantee.AT_LEAST_ONCE, sj.EpochPhase.PREPARE),
@@ -38,13 +38,13 @@ class Crash(Exception):  # noqa: N818 - it is not an error of anybody's
 
 
 class Fault:
-    """Crashes once at a step of an epoch."""
+    """Crashes once at a phase of an epoch."""
 
     def __init__(self, at: sj.EpochPhase, epoch: int) -> None:
         self._at = (at, epoch)
 
-    def __call__(self, step: sj.EpochPhase, epoch: int) -> None:
-        if (step, epoch) == self._at:
+    def __call__(self, phase: sj.EpochPhase, epoch: int) -> None:
+        if (phase, epoch) == self._at:
             self._at = (sj.EpochPhase.CLEAN, -1)
             raise Crash
 
@@ -57,9 +57,9 @@ def pairs(spark: SparkSession) -> WindowedStream:
 
 @AFTER_THE_BATCH
 def test_b11_both_halves_of_a_pair_meet_after_a_crash(
-    spark: SparkSession, tmp_path: Path, guarantee: Guarantee, step: sj.EpochPhase
+    spark: SparkSession, tmp_path: Path, guarantee: Guarantee, phase: sj.EpochPhase
 ) -> None:
-    run = EngineRun(spark.newSession(), tmp_path, [pairs(spark)], Fault(step, 2), guarantee)
+    run = EngineRun(spark.newSession(), tmp_path, [pairs(spark)], Fault(phase, 2), guarantee)
     run.feed([Event("a", "k", 1, 1), Event("b", "other", 1)])
     with pytest.raises(Crash):
         run.feed([Event("b", "k", 2, 2)])
@@ -84,9 +84,9 @@ def test_b01_b02_b09_no_row_from_behind_the_barrier_is_in_the_saved_state(spark:
 
 @AFTER_THE_BATCH
 def test_b05_the_watermark_belongs_to_the_epoch_and_never_goes_back(
-    spark: SparkSession, tmp_path: Path, guarantee: Guarantee, step: sj.EpochPhase
+    spark: SparkSession, tmp_path: Path, guarantee: Guarantee, phase: sj.EpochPhase
 ) -> None:
-    run = EngineRun(spark.newSession(), tmp_path, [pairs(spark)], Fault(step, 2), guarantee)
+    run = EngineRun(spark.newSession(), tmp_path, [pairs(spark)], Fault(phase, 2), guarantee)
     assert run.watermark == MIN
     run.feed([Event("a", "k", 20), Event("b", "k", 30)])
     assert run.watermark == 20

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Forgetful(Collected):
-    """Says of a transaction that it will not live, when it is told to."""
+    """Reports, when asked to, that a transaction will not live until its commit."""
 
     dying = False
 

@@ -90,7 +90,7 @@ def _room() -> None:
 def run_of(
     spark: SparkSession,
     home: Path,
-    listener: Callable[[EpochPhase, int], None] = lambda step, epoch: None,
+    listener: Callable[[EpochPhase, int], None] = lambda phase, epoch: None,
     guarantee: Guarantee = Guarantee.EXACTLY_ONCE,
     *,
     outputs: int = 1,
@@ -161,14 +161,14 @@ def test_nothing_is_undone_when_the_put_fails_as_it_may_have_decided(
         assert sums(run) == [1]
 
 
-@pytest.mark.parametrize("step", [EpochPhase.ADVANCE, EpochPhase.BEGIN])
+@pytest.mark.parametrize("phase", [EpochPhase.ADVANCE, EpochPhase.BEGIN])
 def test_state_that_is_lost_twice_in_an_overlapped_epoch_is_restored_twice(
-    spark: SparkSession, tmp_path: Path, step: EpochPhase
+    spark: SparkSession, tmp_path: Path, phase: EpochPhase
 ) -> None:
-    due = [(step, 2), (EpochPhase.PREPARE, 2)]
+    due = [(phase, 2), (EpochPhase.PREPARE, 2)]
 
-    def lose(step: EpochPhase, epoch: int) -> None:
-        if due and (step, epoch) == due[0]:
+    def lose(phase: EpochPhase, epoch: int) -> None:
+        if due and (phase, epoch) == due[0]:
             due.pop(0)
             raise RuntimeError(LOST_STATE)
 
@@ -278,8 +278,8 @@ def test_a_start_that_is_refused_has_committed_what_would_expire(spark: SparkSes
     feed.add(*rows([1, 12], k="a", v=1))
     lasting, fleeting = OneTable(), OneTable(expires=True)
 
-    def die(step: EpochPhase, epoch: int) -> None:
-        if step is EpochPhase.DECIDE:
+    def die(phase: EpochPhase, epoch: int) -> None:
+        if phase is EpochPhase.DECIDE:
             message = "killed"
             raise OSError(message)
 
@@ -295,10 +295,10 @@ def test_a_start_that_is_refused_has_committed_what_would_expire(spark: SparkSes
     assert (lasting.rows, fleeting.rows) == ([], [])
     lasting.reachable = False
     with pytest.raises(sj.AnalysisError, match="the server is away"):
-        start(lambda step, epoch: None)
+        start(lambda phase, epoch: None)
     assert [row[1] for row in fleeting.rows] == [1]
     lasting.reachable = True
-    start(lambda step, epoch: None).awaitTermination()
+    start(lambda phase, epoch: None).awaitTermination()
     assert [row[1] for row in lasting.rows] == [row[1] for row in fleeting.rows] == [1]
 
 
@@ -307,14 +307,14 @@ def test_outputs_may_be_others_after_an_orderly_stop_but_not_after_a_crash(spark
     feed.add(*rows([1, 12], k="a", v=1))
     tables = [OneTable(), OneTable()]
 
-    def start(sink: TableSink, listener: Callable[[EpochPhase, int], None] = lambda step, epoch: None) -> None:
+    def start(sink: TableSink, listener: Callable[[EpochPhase, int], None] = lambda phase, epoch: None) -> None:
         stream = sj.stream(feed.read(spark)).withWatermark("ts", "0 seconds")
         counts = stream.groupBy(sj.window("ts", "10 seconds")).count()
         writer = counts.writeStream.format(sink).trigger(availableNow=True).onEpochPhase(listener)
         writer.option("checkpointLocation", tmp_path / "home").start().awaitTermination()
 
-    def die(step: EpochPhase, epoch: int) -> None:
-        if step is EpochPhase.COMMIT:
+    def die(phase: EpochPhase, epoch: int) -> None:
+        if phase is EpochPhase.COMMIT:
             message = "killed"
             raise OSError(message)
 
