@@ -54,7 +54,7 @@ def test_going_on_from_a_backup_as_the_error_says_publishes_each_row_once(
     said = finding(orders, identity, handle)
     assert said is not None
     assert said.startswith(f'"public"."{MARKERS}" in PostgreSQL says that epoch 4 was published. ')
-    assert 'remove what came after the backup from "public"."out"' in said
+    assert 'remove the rows written after the backup from "public"."out"' in said
     with psycopg.connect(orders.dsn, autocommit=True) as connection:
         connection.execute("DELETE FROM out WHERE n >= 30")
         connection.execute(said[said.index("BEGIN; ") :].encode())

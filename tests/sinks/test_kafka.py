@@ -218,7 +218,7 @@ def test_another_cluster_is_not_taken_for_a_loss(
     [
         ("key string, n long", {}, "needs a column value"),
         ("value string", {"topic": ""}, 'option."topic"'),
-        ("value string", {"topic": "not-there"}, '"not-there" is not there.*UNKNOWN_TOPIC'),
+        ("value string", {"topic": "not-there"}, '"not-there" does not exist.*UNKNOWN_TOPIC'),
         ("value string, n long", {}, "'n' would be dropped"),
         ("value long", {}, "'value' has type bigint, but must have string or binary"),
         ("value string, partition long", {}, "'partition' has type bigint, but must have int"),

@@ -9,7 +9,7 @@ import pytest
 
 from sparkjet.sinks.kafka.access import Access
 from sparkjet.sinks.kafka.cluster import Cluster
-from sparkjet.sinks.kafka.restored import later
+from sparkjet.sinks.kafka.restored import committed_after
 from sparkjet.sinks.protocol import Handle, TransactionId
 from tests.sinks.brokers import (
     COORDINATOR,
@@ -41,7 +41,7 @@ def broker() -> Iterator[Broker]:
 def found(broker: Broker, names: list[str], handle: Handle | None = None) -> list[str]:
     broker.answers[LIST] = lambda: listing(*(f"sparkjet/q/results/{name}" for name in names), state="CompleteCommit")
     with Cluster(Access.of({"bootstrap.servers": f"127.0.0.1:{broker.port}"}), 0.5) as cluster:
-        return [name.removeprefix("sparkjet/q/results/") for name in later(cluster, NEWEST, handle)]
+        return [name.removeprefix("sparkjet/q/results/") for name in committed_after(cluster, NEWEST, handle)]
 
 
 @pytest.mark.parametrize(

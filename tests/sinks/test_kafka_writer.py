@@ -47,11 +47,11 @@ def strict() -> Iterator[KafkaServer]:
 
 
 @pytest.mark.spark  # Java at least
-def test_strays_are_rolled_back_where_only_short_transactions_are_allowed(strict: KafkaServer) -> None:
-    topic, stray = strict.topic(), TransactionId("q", "results", 1, 1, 0)
+def test_orphans_are_aborted_if_only_short_transactions_are_allowed(strict: KafkaServer) -> None:
+    topic, orphan = strict.topic(), TransactionId("q", "results", 1, 1, 0)
     timeouts = {"transaction.timeout.ms": "30000", "message.timeout.ms": "30000"}
-    writer = KafkaWriter({**strict.client(), **timeouts}, prefix_of(stray.query, stray.sink, stray), topic)
+    writer = KafkaWriter({**strict.client(), **timeouts}, prefix_of(orphan.query, orphan.sink, orphan), topic)
     writer.write("00000-1", [pa.record_batch({"value": pa.array([b"x"])})])
     assert held_back(strict, topic) == 1
-    KafkaTransactions(Access.of(strict.client())).abort_orphans(stray.query, 2, [])
+    KafkaTransactions(Access.of(strict.client())).abort_orphans(orphan.query, 2, [])
     assert held_back(strict, topic) == 0

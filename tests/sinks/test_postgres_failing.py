@@ -67,7 +67,9 @@ def test_rows_that_are_fewer_than_were_decided_are_not_published(
     target = under_test(spark, tmp_path, dsn, prepared="never", **keys)
     handle = target.sink.prepare(spark.createDataFrame([("a", 1), ("b", 2)], SCHEMA), transaction(1))
     assert handle is not None
-    with pytest.raises(LostTransactionError, match=r"decided with 3 rows for PostgreSQL, but 2 are there\. Nothing"):
+    with pytest.raises(
+        LostTransactionError, match=r"decided with 3 rows for PostgreSQL, but the outbox has 2\. Nothing"
+    ):
         target.sink.commit({**handle, "rows": 3}, lambda: None)
     with psycopg.connect(dsn) as connection:
         assert connection.execute(f"SELECT FROM {MARKERS}".encode()).rowcount == 0

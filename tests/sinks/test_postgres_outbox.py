@@ -43,7 +43,7 @@ def test_rows_that_are_gone_have_arrived_only_if_the_database_says_so(
         sink.commit(lost, lambda: None)
     shutil.rmtree(box)
     shutil.copytree(tmp_path / "saved", box)
-    with pytest.raises(LostTransactionError, match="7 rows for PostgreSQL, but 6 are there"):
+    with pytest.raises(LostTransactionError, match="7 rows for PostgreSQL, but the outbox has 6"):
         sink.commit(short | {"rows": 7}, lambda: None)
     assert postgres.psql(dsn, "SELECT count(*) FROM t") == [["6"]]
     for handle in (written, lost, short):

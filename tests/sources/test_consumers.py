@@ -65,7 +65,9 @@ def test_a_wrong_password_ends_a_task_at_once(kafka_secure: KafkaServer) -> None
     # A day: the test would not end if it were waited for.
     given = {"kafka_sasl__password": "hunter2-wrong", "kafkaConsumer__pollTimeoutMs": "86400000"}
     wrong = reader(kafka_secure, subscribe=topic, **given)
-    with pytest.raises(sj.SourceError, match=r"uthentication.*Waiting does not mend.*kafka\.sasl\.password") as caught:
+    with pytest.raises(
+        sj.SourceError, match=r"uthentication.*Waiting does not resolve.*kafka\.sasl\.password"
+    ) as caught:
         between(wrong, {topic: {"0": 0}}, {topic: {"0": 1}})
     assert "hunter2" not in str(caught.value)
 
@@ -75,9 +77,9 @@ def test_a_consumer_is_kept_while_it_works_and_at_most_one(kafka: KafkaServer) -
     send(kafka, topic, b"1", b"2")
     start, end = {topic: {"0": 0}}, {topic: {"0": 2}}
 
-    def used(**given: str) -> consumers.KeptConsumer:
+    def used(**given: str) -> consumers.CachedConsumer:
         assert values(between(reader(kafka, subscribe=topic, **given), start, end)) == [b"1", b"2"]
-        [kept] = consumers._kept
+        [kept] = consumers._cached
         return kept
 
     first = used()
@@ -91,9 +93,9 @@ def test_a_consumer_is_kept_while_it_works_and_at_most_one(kafka: KafkaServer) -
     source = reader(kafka, subscribe=topic, kafka_client__id="other")
     batches = source.read(source.partitions(start, end)[0])
     next(batches)
-    assert not consumers._kept
+    assert not consumers._cached
     batches.close()  # type: ignore[attr-defined]
-    assert consumers._kept == [second]
+    assert consumers._cached == [second]
 
 
 def test_after_an_error_the_next_attempt_has_a_new_consumer(kafka: KafkaServer) -> None:
@@ -101,10 +103,10 @@ def test_after_an_error_the_next_attempt_has_a_new_consumer(kafka: KafkaServer) 
     send(kafka, topic, b"1")
     source = reader(kafka, subscribe=topic, kafkaConsumer__pollTimeoutMs="500")
     assert values(between(source, {topic: {"0": 0}}, {topic: {"0": 1}})) == [b"1"]
-    [before] = consumers._kept
+    [before] = consumers._cached
     # Records that are not there (yet): what is in a range has been seen by the driver.
-    with pytest.raises(sj.SourceError, match="stopped at 1: nothing came"):
+    with pytest.raises(sj.SourceError, match="stopped at 1: no records arrived"):
         between(source, {topic: {"0": 0}}, {topic: {"0": 2}})
-    assert not consumers._kept
+    assert not consumers._cached
     with pytest.raises(RuntimeError, match="closed"):
         before.client.unassign()

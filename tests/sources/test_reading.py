@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 import sparkjet as sj
 from sparkjet.sources.kafka.consumer_settings import KafkaSourceSettings
-from sparkjet.sources.kafka.consumers import KeptConsumer
+from sparkjet.sources.kafka.consumers import CachedConsumer
 from sparkjet.sources.kafka.reading import Range, Reading
 
 BOTH = pytest.mark.parametrize("strict", ["true", "false"])
@@ -78,7 +78,7 @@ class Cluster:
         return self.records.start, self.records.stop
 
 
-class Scripted(KeptConsumer):
+class Scripted(CachedConsumer):
     """A consumer of such a cluster."""
 
     def __init__(self, cluster: Cluster) -> None:
@@ -122,7 +122,7 @@ def test_nobody_who_answers_is_no_loss(strict: str) -> None:
 def test_a_refusal_is_not_waited_for() -> None:
     expired = KafkaError(KafkaError.OFFSET_OUT_OF_RANGE)
     refused = KafkaError(KafkaError._AUTHENTICATION, "SASL failed")
-    with pytest.raises(sj.SourceError, match=r"SASL failed. Waiting does not mend that: see kafka.sasl.username"):
+    with pytest.raises(sj.SourceError, match=r"SASL failed. Waiting does not resolve this: see kafka.sasl.username"):
         offsets(Cluster(range(10), [expired], listings=[refused] * 1000), "false", patience=10**9)
 
 

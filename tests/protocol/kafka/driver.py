@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from sparkjet.errors import SparkjetError
 from sparkjet.options import Options
-from sparkjet.sinks.kafka.pool import Answer, TransactionPool
+from sparkjet.sinks.kafka.pool import TaskResult, TransactionPool
 from sparkjet.sinks.kafka.producer_settings import KafkaSettings
 from sparkjet.sinks.kafka.producing import KafkaWriter, ProduceError
 from sparkjet.sinks.kafka.transactions import KafkaTransactions
@@ -68,7 +68,7 @@ class PlainKafkaSink:
                 name = f"p{task:05d}-{attempt}" if attempt else f"p{task:05d}"
                 written = writer.write(name, [rows], lambda: self.reached("written", epoch))
                 self.reached("prepared", epoch)
-            answers.append(Answer(*written, is_first=attempts == 1))
+            answers.append(TaskResult(*written, is_first=attempts == 1))
         late = self.orders.late_task and here
         handle = self.pool.fix(answers, speculates=late)
         if late:

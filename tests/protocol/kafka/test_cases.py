@@ -182,7 +182,7 @@ def test_a_transaction_that_the_system_rolled_back_is_an_error_and_not_a_warning
     killed(orders, "decided", 1)
     gid = open_transactions(orders)[-1]
     with Cluster(settings(orders.dsn).access) as cluster:
-        assert cluster.roll_back(gid) == 0
+        assert cluster.fence(gid) == 0
     for _ in range(2):
         with Driver(orders) as driver:
             told = driver.wait()
@@ -208,7 +208,7 @@ def test_a_transaction_that_was_open_too_long_is_lost_and_one_may_go_on_without_
     with pytest.raises(LostTransactionError, match=r"10 of its 10 rows.*after its timeout of 1000 ms"):
         KafkaTransactions(access).commit(decided.handle, lambda: None)
     KafkaTransactions(access, continues=True).commit(decided.handle, lambda: None)
-    assert "Going on, as onLostTransaction=continue says" in caplog.text
+    assert "Continuing, because onLostTransaction=continue" in caplog.text
     assert seen(kafka, orders) == []
 
 
