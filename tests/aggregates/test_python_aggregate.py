@@ -228,7 +228,7 @@ def test_a_scan_that_differs_from_combine_is_found(samples: DataFrame) -> None:
         ({"accumulate": lambda acc, value: (0, 1 // (value - 4))}, r"accumulate\(\(0, .*\), 4\) raised ZeroDivision"),
         ({"accumulate": lambda acc, value: (1,)}, r"accumulate returned \(1,\): 2 fields, \['n', 'total'\], not 1"),
         ({"accumulate": lambda acc, value: (1, 0.5)}, r"accumulate returned \(1, 0.5\): .*float.*integer"),
-        ({"finish": lambda acc: "many"}, r"finish returned 'many': .*Declared is int64"),
+        ({"finish": lambda acc: "many"}, r"finish returned 'many': .*The declared type is int64"),
         ({"finish": lambda acc: acc[2]}, r"finish\(\(\d+, \d+\)\) raised IndexError"),
         (
             {"returnType": "timestamp", "finish": lambda acc: datetime(2026, 3, 1)},

@@ -50,7 +50,7 @@ def inputs(spark: SparkSession) -> Inputs:
         (J.sum("pxx"), r"no column 'pxx': did you mean \"px\"\? Known: am, day, iv, m, name, "),
         (J.count("nope"), r"no column 'nope'"),
         (J.min_by("px", "nope"), r"no column 'nope'"),
-        (J.sum("*"), r"\*: an aggregate takes one column, this stands for 10"),
+        (J.sum("*"), r"\*: an aggregate takes one column, but this is 10"),
     ],
     ids=lambda value: value.name if isinstance(value, Aggregate) else "",
 )
@@ -93,7 +93,7 @@ def test_aggregates_of_spark_are_refused_by_name(inputs: Inputs) -> None:
             as_aggregate(column)
     with pytest.raises(TypeError, match=r"skewness\(px\) is a Spark Column.*AggregateOperation"):
         as_aggregate(F.skewness("px"))
-    with pytest.raises(ValueError, match=r"'px' is no aggregate of sparkjet"):
+    with pytest.raises(ValueError, match=r"'px' is not a sparkjet aggregate"):
         as_aggregate("px")
 
 

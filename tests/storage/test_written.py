@@ -71,7 +71,7 @@ def test_a_delta_that_names_no_file_but_rows_is_damaged(spark: SparkSession, tmp
     store = DirectoryStore(tmp_path / "snapshots")
     store.open("checkpointLocation")
     delta = Delta("000000-000000001-0-stage-0", [], 5, 0, 1)
-    with pytest.raises(RecoveryError, match="5 entries, but names no file"):
+    with pytest.raises(RecoveryError, match="5 rows, but names no file"):
         store.read_delta(spark, delta)
 
 

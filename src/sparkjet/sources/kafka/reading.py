@@ -140,7 +140,7 @@ class Reading:
         pause, missed, partition = threading.Event(), False, self._wanted.partition
         while True:
             try:
-                # All topics: without a reachable broker, librdkafka reports a single requested topic as unknown at once.
+                # All topics: without a reachable broker, librdkafka reports a topic requested by name as unknown.
                 listed = self._consumer.client.list_topics(timeout=ATTEMPT).topics.get(self._wanted.topic)
                 if listed is not None and listed.error is not None:
                     self._consumer.hear(listed.error)
