@@ -1,4 +1,4 @@
-"""``python -m sparkjet txns``: lists what is prepared and settles it by the record, never by a guess."""
+"""``python -m sparkjet txns``: lists prepared transactions and settles them by the record only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each aggregate of Spark in ``agg`` is answered with what means the same, or with how the nearest differs."""
+"""For each Spark aggregate in ``agg``, the error names the equivalent, or how the nearest one differs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def answered(column: Column) -> str:
 
 
 def made(function: Callable[..., Any]) -> Column | None:
-    """A Column of a function of Spark, of as many columns as it needs; None where it does not take columns."""
+    """A call of a Spark function with as many columns as it needs; None if it does not take columns."""
     parameters = inspect.signature(function).parameters.values()
     needed = [p for p in parameters if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD]
     several = any(p.kind is p.VAR_POSITIONAL for p in parameters)
@@ -45,7 +45,7 @@ def made(function: Callable[..., Any]) -> Column | None:
 
 
 def aggregates(spark: SparkSession) -> dict[str, Column]:
-    """All aggregates of pyspark.sql.functions by name, by what Spark's own registry says of them."""
+    """All aggregates of pyspark.sql.functions by name, according to Spark's own registry."""
     catalog = spark._jsparkSession.sessionState().catalog()  # type: ignore[union-attr]
     found = {}
     with warnings.catch_warnings():
@@ -72,7 +72,7 @@ def test_every_aggregate_of_spark_is_answered_without_changing_the_meaning(spark
         answer = answered(column)
         same = [each for each in advice.SAME if f"Use sparkjet.functions.{each} instead" in answer]
         if same:
-            # F.mean is written avg by Spark itself.
+            # Spark itself displays F.mean as avg.
             assert same == [{"mean": "avg"}.get(name, name)], name
             assert name in ours
         else:

@@ -1,4 +1,4 @@
-"""Aggregates written in Python give what native ones give, on every path, and say what went wrong in which part."""
+"""Aggregates in Python equal native ones with every strategy, and their errors name the part that failed."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def tally(acc: dict[int, int], values: dict[int, int]) -> dict[int, int]:
 
 
 def mode(**changed: Any) -> Aggregate:
-    """The least of the most frequent values: a map that grows, changed in place."""
+    """The smallest of the most frequent values: a map that grows, modified in place."""
     parts: Parts = {
         "accumulatorType": "map<long,long>",
         "returnType": "long",
@@ -65,7 +65,7 @@ def mode(**changed: Any) -> Aggregate:
 
 
 def longest(**changed: Any) -> Aggregate:
-    """The greatest value and its first time, as a dict in which all is None at first."""
+    """The greatest value and its first time, as a dict in which everything is None at first."""
 
     def better(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
         known = [each for each in (a, b) if each["value"] is not None]

@@ -1,4 +1,4 @@
-"""The check itself: it accepts what is right and finds every kind of damage."""
+"""The check itself: it accepts correct output and finds every kind of damage."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def x06(server: PostgresServer, orders: Orders) -> None:
 
 
 def x07(server: PostgresServer, orders: Orders) -> None:
-    """Another writer fails in phase 1: the error restarts the query, what was prepared is rolled back."""
+    """Another writer fails in phase 1: the error restarts the query, and what was prepared is rolled back."""
     with Process(replace(orders, broken_task=True)) as driver:
         assert driver.ended() == "CopyError"
     assert prepared(server, orders) == orders.tasks - 1

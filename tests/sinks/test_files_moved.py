@@ -1,4 +1,4 @@
-"""The files sink whose directory is another one at the commit than it was at the preparation."""
+"""The file sink when its directory changes between prepare and commit."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_what_either_manifest_has_is_published(spark: SparkSession, tmp_path: Pa
 
 @pytest.fixture
 def mounted(tmp_path: Path) -> Iterator[tuple[Path, Path]]:
-    """One directory under two paths between which nothing can be renamed."""
+    """One directory under two paths between which files cannot be renamed."""
     first, second = tmp_path / "first", tmp_path / "second"
     first.mkdir()
     with bound(first, second):

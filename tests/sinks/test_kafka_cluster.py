@@ -1,4 +1,4 @@
-"""Several brokers, as small servers of ours play them: coordinators that move, brokers that are away or broken."""
+"""Several brokers, played by small servers: coordinators that move, brokers that are down or broken."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_brokers_that_were_learned_are_asked_when_those_of_the_options_are_away(
     brokers: tuple[Broker, Broker], learns: int
 ) -> None:
     one, other = brokers
-    # The only one that the options name answers once and then no more.
+    # The only broker in the options answers once, and never again.
     one.answers = {
         METADATA: in_turn(metadata(one.port, other.port), None),
         COORDINATOR: in_turn(coordinator(other.port), None),

@@ -1,4 +1,4 @@
-"""What the pool of transactional ids asks brokers, when it takes a new generation, and what it leaves alone."""
+"""The pool of transactional ids: its requests, when it starts a new generation, and what it leaves alone."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_an_epoch_without_rows_asks_nothing_and_uses_nothing_up(broker: Broker) 
         pool.begin(of(epoch))
         assert pool.fix([TaskResult(None, 0, is_first=True)] * 2) is None
         assert broker.asked == [] or epoch == 3
-        # The first with rows names the generation: what was committed under it is not older than that.
+        # The first transaction with rows names the generation: nothing committed under it is older.
         assert run(pool, epoch + 1) == prefix(2, epoch // 3)
 
 
@@ -167,7 +167,7 @@ def test_an_epoch_that_is_run_again_has_ids_of_its_own_each_time(broker: Broker)
 
 
 def swept(broker: Broker, *names: str) -> Callable[[], int]:
-    """Has the brokers list these as open; how many are rolled back."""
+    """Has the brokers list these as open; returns how many are aborted."""
     broker.answers[LIST] = lambda: listing(*names)
     return lambda: broker.asked.count(INIT)
 
@@ -200,7 +200,7 @@ def test_after_an_irregularity_each_commit_looks_until_there_is_nothing_left(bro
     pool.commit(handle, lambda: None)
     for epoch in range(2, 6):
         run(pool, epoch)
-    # When it was fixed, when it was committed, and once more.
+    # At the fix, at the commit, and once more.
     assert (broker.asked.count(LIST), broker.asked.count(INIT)) == (3, 1)
 
 

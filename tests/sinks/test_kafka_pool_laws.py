@@ -21,7 +21,7 @@ OPEN, COMMITTED, EMPTY = "Ongoing", "CompleteCommit", "Empty"
 
 
 class Brokers:
-    """Transactional ids, as coordinators and partitions know them; what :class:`KafkaTransactions` does with them."""
+    """Transactional ids in coordinators and partitions, with the methods of :class:`KafkaTransactions`."""
 
     def __init__(self, chance: Random) -> None:
         self._chance = chance
@@ -101,7 +101,7 @@ class World:
         assert visible == counted
 
     def _start(self) -> None:
-        """A driver takes over, and commits again what the newest record names."""
+        """A driver takes over, and repeats the commit of the newest record."""
         self._takeover += 1
         # By then the partitions have the markers, or no later transaction uses these ids.
         self.pool = TransactionPool(cast("KafkaTransactions", self.brokers))
@@ -110,7 +110,7 @@ class World:
         self.brokers.abort_open("sparkjet/", self._takeover - 1)
 
     def epoch(self, epoch: int, attempt: int) -> bool:
-        """One attempt at an epoch; whether it was decided."""
+        """One attempt at an epoch; returns whether it was decided."""
         transaction = TransactionId("q", "results", self._takeover, epoch, attempt)
         prefix = self.pool.begin(transaction)
         answers = [self._partition(prefix, number) for number in range(self._chance.randint(1, 3))]

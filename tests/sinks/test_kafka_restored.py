@@ -1,4 +1,4 @@
-"""What Kafka has of epochs that the newest record does not know, and what it only seems to have."""
+"""Epochs in Kafka that are missing from the newest record, and what only looks like them."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def handle(slot_epoch: int, pool: dict[str, list[int]], takeover: int = 1) -> Ha
         (handle(4, {B: [PRODUCER, 4]}), []),
         (handle(3, {B: [PRODUCER, 4]}), [A]),
         (handle(4, {B: [PRODUCER, 3]}), [B]),
-        # Epochs have an end, after which there is another producer.
+        # A producer's epochs are limited, after which it gets a new producer id.
         (handle(4, {B: [PRODUCER - 1, 4]}), [B]),
         (handle(4, {}), [B]),
         (handle(3, {}, takeover=0), []),

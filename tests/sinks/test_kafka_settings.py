@@ -1,4 +1,4 @@
-"""Options of the Kafka sink: what is refused before anything starts, and secrets that nobody shows."""
+"""Options of the Kafka sink: what is refused before anything starts, and secrets that are never shown."""
 
 from __future__ import annotations
 

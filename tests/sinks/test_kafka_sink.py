@@ -1,4 +1,4 @@
-"""The driver's half of the Kafka sink without Spark, against small servers that play its brokers."""
+"""The driver's part of the Kafka sink without Spark, against small servers that play its brokers."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def broker() -> Iterator[Broker]:
 
 
 def sink_of(broker: Broker, **options: str) -> KafkaSink:
-    # Librdkafka connects when it checks settings: not to this broker, which is to be asked by nobody else.
+    # librdkafka connects when it checks settings: not to this broker, whose requests the test counts.
     settings = KafkaSettings.of(Options({"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "out", **options}))
     return KafkaSink(replace(settings, access=Access.of({"bootstrap.servers": f"127.0.0.1:{broker.port}"})))
 

@@ -1,4 +1,4 @@
-"""The PostgreSQL sink: the contract of all sinks on each of its ways, and what is its own."""
+"""The PostgreSQL sink: the contract of all sinks for both of its ways, and its own behaviour."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_what_went_one_way_is_committed_by_a_driver_with_other_options(
         handle = old.prepare(spark.createDataFrame([("a", epoch)], SCHEMA), transaction(epoch))
         orphan = old.prepare(spark.createDataFrame([("b", epoch)], SCHEMA), transaction(epoch, attempt=1))
         if first == "always":
-            # Preparing again has rolled the attempt before back, as it does when an epoch is run again.
+            # Preparing again has rolled back the previous attempt, as it does when an epoch is rerun.
             handle, orphan = orphan, None
         assert handle is not None
         successor = sink_of(spark, tmp_path, dsn, prepared=then)

@@ -1,4 +1,4 @@
-"""Text that a database cannot hold: refused with the column's name before anything is decided, on each way."""
+"""Text that a database cannot store: refused with the column's name before the decision, with both ways."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ GOOD = ("'é'", "array('ß\"', null)", "named_struct('s', 'ÿ')", "1L")
 
 @pytest.fixture
 def latin(postgres: PostgresServer) -> str:
-    """A database that holds the characters of LATIN1."""
+    """A database with the encoding LATIN1."""
     return postgres.database(f"t{uuid.uuid4().hex}", "LATIN1")
 
 

@@ -1,4 +1,4 @@
-"""Types of the PostgreSQL sink: every value arrives as it was, and what cannot is refused by name before the start."""
+"""Types of the PostgreSQL sink: every value arrives unchanged, or its column is refused by name before the start."""
 
 from __future__ import annotations
 

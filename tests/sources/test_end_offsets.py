@@ -1,4 +1,4 @@
-"""Partitions that come, go and come back: each row once, and what has gone ends the query or is passed over."""
+"""Partitions that come, go and come back: each row once, and lost records fail the query or are skipped."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Cluster:
     """A topic ``t`` whose partitions come and go.
 
     Args:
-        listings: The partitions of each of the next listings; the last one is said again and again.
+        listings: The partitions of each of the next listings; the last one is repeated.
     """
 
     def __init__(self, *listings: list[int]) -> None:
@@ -60,7 +60,7 @@ def test_a_partition_that_is_missing_keeps_its_position_until_it_is_back(caplog:
     assert [record.getMessage() for record in caplog.records] == [
         "sparkjet-kafka: t-1 is no longer in the cluster, or not subscribed to; continuing without the lost records"
     ]
-    # At its end, as far as anybody knows: it may go idle.
+    # At its end, as far as is known: it may go idle.
     assert found.reported() == {A: 10, B: 7}
     cluster.listings = [[0, 1]]
     assert found.ends({A: 3, B: 7}) == ({A: 10, B: 10}, {})
@@ -110,10 +110,10 @@ def test_of_a_topic_with_expired_history_nothing_is_missed_that_was_promised(kaf
     admin.delete_records([TopicPartition(second, 0, 997)])[TopicPartition(second, 0)].result(30)
     limit = source.getDefaultReadLimit()
     rows, planned = read(source, start, limit)
-    # What has expired takes nothing of what the others may read.
+    # Expired records do not reduce the others' share.
     assert values(rows) == [b"1", b"2"]
     assert planned == {first: {"0": 2}, second: {"0": 997}}
-    # Run again after more has expired, the batch is the same.
+    # Rerun after more has expired, the batch is the same.
     admin.delete_records([TopicPartition(second, 0, 998)])[TopicPartition(second, 0)].result(30)
     assert values(between(reader(kafka, subscribePattern=f"{prefix}-."), start, planned)) == [b"1", b"2"]
     rows, end = read(source, {first: {"0": 2}, second: {"0": 998}}, limit)
@@ -133,7 +133,7 @@ def test_a_topic_created_anew_is_read_from_its_new_beginning(kafka: KafkaServer)
     rows, end = read(lenient, {topic: {"0": 0}})
     assert values(rows) == [b"new"]
     assert end == lenient.reportLatestOffset() == {topic: {"0": 1}}
-    # Also where a run stops at what there is.
+    # Also in a run with availableNow.
     lenient.prepareForTriggerAvailableNow()
     assert lenient.latestOffset({topic: {"0": 3}}, EVERYTHING) == {topic: {"0": 0}}
     assert lenient.latestOffset({topic: {"0": 0}}, EVERYTHING) == end

@@ -1,4 +1,4 @@
-"""The Kafka source against a real broker: every option, and every way in which offsets are not rows."""
+"""The Kafka source against a real broker: every option, and all kinds of offsets without a row."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_nothing_is_lost_where_the_first_batch_is_run_again_and_began_at_an_end(
     send(kafka, topic, b"1", timestamp=T0)
     planned = first.latestOffset(start, ReadAllAvailable())
     send(kafka, topic, b"2", timestamp=T0)
-    # Spark keeps only where the batch ends, and asks a new process where it began: by now, further on.
+    # Spark stores only where the batch ends, and asks a new process where it began: by now, further on.
     again = reader(kafka, subscribe=topic, **given)
     rows = between(again, again.initialOffset(), planned)
     assert values(rows + read(again, planned)[0]) == [b"1", b"2"]
@@ -123,7 +123,7 @@ def test_new_partitions_and_topics_are_found(kafka: KafkaServer) -> None:
     kafka.topic(f"{prefix}-other")
     send(kafka, first, b"1", partition=1)
     send(kafka, second, b"2")
-    # Whatever it begins at: a new partition is read from its beginning, which is in the offsets first.
+    # Whatever the start: a new partition is read from its beginning, which is in the offsets first.
     assert read(source, start) == ([], {first: {"0": 0, "1": 0}, second: {"0": 0}})
     rows, end = read(source, {first: {"0": 0, "1": 0}, second: {"0": 0}})
     assert values(rows) == [b"1", b"2"]
@@ -158,7 +158,7 @@ def test_with_available_now_it_reads_what_there_was(kafka: KafkaServer) -> None:
     rows, end = read(source, {topic: {"0": 0}})
     assert values(rows) == [b"1", b"2"]
     assert end == {topic: {"0": 2}}
-    # A restart that is already further goes no way back.
+    # A restart that is already further does not go back.
     assert source.latestOffset({topic: {"0": 3}}, ReadAllAvailable()) == {topic: {"0": 3}}
 
 
@@ -181,7 +181,7 @@ def test_only_what_was_committed_is_read(kafka: KafkaServer) -> None:
     kafka.wait(lambda: source.latestOffset(start, ReadAllAvailable()) == {topic: {"0": 5}}, "the marks")
     rows, end = read(source)
     assert values(rows) == [b"plain", b"committed"]
-    # The mark of the commit is the last of the range, and the open transaction its end.
+    # The commit marker is the last offset of the range, and the open transaction ends it.
     assert end == {topic: {"0": 5}}
     assert source.reportLatestOffset() == {topic: {"0": 7}}
     assert read(source, end) == ([], end)
@@ -198,7 +198,7 @@ def test_ranges_within_gaps_come_to_their_end(kafka: KafkaServer) -> None:
     for number in range(6):
         each = transaction(kafka, f"{topic}-{number}")
         each.produce(topic, b"%d" % number, partition=0)
-        # Otherwise what is aborted has never been sent.
+        # Otherwise the aborted records would never have been sent.
         assert each.flush(30) == 0
         (each.abort_transaction if number % 2 else each.commit_transaction)(30)
     source = reader(kafka, subscribe=topic)
@@ -220,7 +220,7 @@ def test_what_compaction_has_removed_is_no_loss(kafka: KafkaServer) -> None:
     source = reader(kafka, subscribe=topic)
 
     def compacted() -> bool:
-        # A segment is closed by what is written after it.
+        # A segment is closed by the next write.
         send(kafka, topic, b"again", key=b"filler")
         return len(between(source, {topic: {"0": 0}}, {topic: {"0": 51}})) < 51
 

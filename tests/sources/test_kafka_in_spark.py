@@ -1,4 +1,4 @@
-"""The Kafka source in Spark and in our engine: batches, errors before the start, skew, restarts."""
+"""The Kafka source in Spark and in sparkjet's engine: batches, errors before the start, skew, restarts."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_it_is_refused_by_load_and_no_plan_shows_a_password(
     )
     df.explain(True)
     shown = capfd.readouterr().out
-    # Options are printed at all.
+    # Plans do show options.
     assert "kafka.bootstrap.servers=127.0.0.1:1" in shown
     assert "kafka.sasl.password=***" in shown
     assert "hunter" not in shown + repr(df) + df._jdf.queryExecution().toString()
@@ -91,7 +91,7 @@ def test_partitions_are_the_substreams_unless_told_otherwise(
     assert watermark(df, by="partition") == (("partition",), True)
     assert watermark(df, by="key") == (("key",), False)
     assert not caplog.messages
-    # A column that has only the name is somebody else's.
+    # A column with only the same name does not count.
     other = df.withColumn("partition", F.crc32("value").cast("int"))
     assert watermark(other) == ((), False)
     assert watermark(other, by="partition") == (("partition",), False)
@@ -127,12 +127,12 @@ def test_skew_loses_nothing_and_windows_close_when_they_should(spark: SparkSessi
         return dict(progress["substreams"][name])
 
     try:
-        # Those without a row are waited for like the others.
+        # Partitions without rows are waited for like the others.
         assert closed() == {}
         assert told(quiet)["watermark"] is None
         clock.advance(MINUTE)
         assert closed() == {}
-        # A partition whose rows are still to be committed is not at its end, however long it is silent.
+        # A partition with uncommitted rows is not at its end, however long it is silent.
         assert not told(hidden)["idle"]
         opened.commit_transaction(30)
         kafka.wait(lambda: closed() == {} and told(hidden)["watermark"] is not None, "the commit")
@@ -150,7 +150,7 @@ def test_skew_loses_nothing_and_windows_close_when_they_should(spark: SparkSessi
         at(kafka, topic, 4, 130)
         assert closed() == {0: 5, 1: 1}
         clock.advance(MINUTE)
-        # Everybody is silent, and at the end.
+        # All partitions are silent and at their end.
         assert closed() == {0: 5, 1: 1, 2: 1, 5: 1, 10: 3}
         assert told(ahead)["idle"]
     finally:
@@ -213,13 +213,13 @@ def test_a_topic_created_anew_is_read_on_and_holds_no_watermark(spark: SparkSess
         at(kafka, topic, 1, 72)
         kafka.wait(lambda: closed() == {0: 2} and read_up_to(query, topic) == {"0": 2, "1": 1}, "the new records")
         clock.advance(MINUTE)
-        # Both are at their ends: they go idle, and nobody is left who holds the watermark.
+        # Both are at their end: they go idle, and nothing holds the watermark back.
         kafka.wait(lambda: closed() == {0: 2, 1: 4, 2: 1}, "the windows to close")
     finally:
         query.stop()
 
 
 def read_up_to(query: StreamingQuery, topic: str) -> dict[str, int]:
-    """The offset of each partition that Spark has come to."""
+    """The offset of each partition that Spark has reached."""
     [source] = (query.lastProgress or {"sources": [{}]})["sources"]
     return dict((source.get("endOffset") or {}).get(topic, {}))

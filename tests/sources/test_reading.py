@@ -1,4 +1,4 @@
-"""Reading a range while the cluster does not answer, or answers wrongly: records that exist are never passed over."""
+"""Reading a range while the cluster does not answer, or answers wrongly: existing records are never skipped."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ THERE, MISSING = {0}, set[int]()
 
 @dataclass
 class Record:
-    """A message, or an error in the place of one."""
+    """A message, or an error in place of one."""
 
     at: int
     wrong: KafkaError | None = None
@@ -40,13 +40,13 @@ class Record:
 
 @dataclass
 class Cluster:
-    """What librdkafka would say of a topic ``t`` with one partition that has ``records``.
+    """A fake of librdkafka with a topic ``t`` of one partition with ``records``.
 
     Attributes:
-        records: The offsets that are there.
-        errors: What the first reads get instead of them.
-        listings: What the first listings say: the partitions, or an error; then that partition 0 is there.
-        marks: What the first questions for its ends get: an error, or None for the answer.
+        records: The offsets of its records.
+        errors: Errors that the first reads return instead.
+        listings: The first listings: partitions, or an error; then partition 0.
+        marks: The results of the first queries for its ends: an error, or None for the real answer.
     """
 
     records: range
@@ -129,7 +129,7 @@ def test_a_refusal_is_not_waited_for() -> None:
 @pytest.mark.parametrize(
     "cluster",
     [
-        # Deleted; made anew with less than was read; expired beyond the range.
+        # Deleted; recreated with less than was read; expired beyond the range.
         Cluster(range(10), [KafkaError(KafkaError._UNKNOWN_TOPIC)], listings=[MISSING, MISSING]),
         Cluster(range(2), [KafkaError(KafkaError.OFFSET_OUT_OF_RANGE)]),
         Cluster(range(15, 20), [KafkaError(KafkaError.OFFSET_OUT_OF_RANGE)]),

@@ -1,4 +1,4 @@
-"""Settings of the Kafka source: refused before anything is connected, and silent about secrets."""
+"""Settings of the Kafka source: refused before anything connects, and silent about secrets."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_what_is_set_wrongly_is_refused_before_the_start(given: dict[str, str], 
 
 
 def test_options_are_found_whatever_their_case() -> None:
-    # Spark hands them over in small letters.
+    # Spark passes them in lower case.
     found = settings(
         subscribepattern="a.*", startingoffsets="EARLIEST", MAXOFFSETSPERTRIGGER="7", includeheaders="true"
     )
@@ -78,7 +78,7 @@ def test_no_text_has_a_secret() -> None:
     found = settings(subscribe="a", **SASL, **{"kafka.sasl.mechanism": "PLAIN"})
     assert "hunter2" not in repr(found)
     assert found.shown("login of me with hunter2 failed") == "login of me with *** failed"
-    # A worker gets the settings as they are.
+    # Workers get the settings unchanged.
     assert pickle.loads(pickle.dumps(found)).client["sasl.password"] == "hunter2"  # noqa: S301 - our own bytes
     with pytest.raises(sj.AnalysisError) as caught:
         settings(subscribe="a", **SASL, **{"kafka.sasl.mechanism": "hunter2"})

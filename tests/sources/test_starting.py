@@ -1,4 +1,4 @@
-"""Where the source begins in topics that change meanwhile."""
+"""Where the source starts in topics that change meanwhile."""
 
 from __future__ import annotations
 
@@ -35,5 +35,5 @@ def test_a_topic_that_is_being_written_is_no_reason_to_refuse(kafka: KafkaServer
         enough.set()
         writer.join()
     assert found == sorted(found)
-    # Otherwise nothing was written between two questions, and the test has seen nothing.
+    # Otherwise nothing was written between two requests, and the test proves nothing.
     assert source.reportLatestOffset()[topic]["0"] > 20

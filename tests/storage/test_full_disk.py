@@ -1,4 +1,4 @@
-"""What is said of a disk that takes no more."""
+"""Errors of full and read-only disks."""
 
 from __future__ import annotations
 

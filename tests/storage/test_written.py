@@ -1,4 +1,4 @@
-"""What tasks have written is relied on only if the driver has found a file of each."""
+"""Files are relied on only if the driver sees one of every task that had rows."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_file_that_the_driver_does_not_see_is_an_error_that_names_task_and_hos
 
 
 def test_what_spark_does_not_report_does_not_count_as_no_rows(spark: SparkSession, tmp_path: Path) -> None:
-    """Here an optimizer that knows better drops the observation together with the rows."""
+    """Here the optimizer removes the observation together with the rows."""
     with pytest.raises(SinkError, match="did not report how many rows"):
         write(
             spark.range(4),

@@ -23,12 +23,12 @@ TOO_LONG = b"x" * 2_000_000
 
 
 def place(client: Mapping[str, str], topic: str) -> str:
-    """Where a driver writes to, as its orders hold it."""
+    """The destination of a driver, as stored in its orders."""
     return json.dumps({"topic": topic, **{f"kafka.{name}": value for name, value in client.items()}})
 
 
 def settings(place: str) -> KafkaSettings:
-    """Settings for a place."""
+    """Settings for a destination."""
     return KafkaSettings.of(Options({"kafka.message.timeout.ms": "5000", "kafka.log_level": "0", **json.loads(place)}))
 
 
@@ -77,7 +77,7 @@ class PlainKafkaSink:
         return handle
 
     def commit(self, handle: Handle, between: Callable[[], None]) -> None:
-        """Show the rows."""
+        """Publish the rows."""
         self.pool.commit(handle, between)
 
     def abort_orphans(self, query: str, takeover: int, keep: Sequence[Handle]) -> None:
@@ -85,7 +85,7 @@ class PlainKafkaSink:
         self.transactions.abort_orphans(query, takeover, keep)
 
     def check(self, schema: Any) -> None:
-        """The test has made the topic."""
+        """The test has created the topic."""
 
 
 class KafkaDriver(PlainDriver):
@@ -96,7 +96,7 @@ class KafkaDriver(PlainDriver):
 
 
 def main(orders: Orders, pipe: Connection) -> None:
-    """The body of a driver's process; tells how it ended."""
+    """The body of a driver's process; reports how it ended."""
     try:
         KafkaDriver(orders, pipe).run()
     except (SparkjetError, ProduceError) as error:

@@ -1,4 +1,4 @@
-"""Cases X01-X20 of two-phase commit against a Kafka broker, by their ids, and what only a broker does.
+"""Cases X01-X20 of two-phase commit against a Kafka broker, by their ids, and cases specific to brokers.
 
 X08, X14 and X15 are about files, in tests/sinks/test_files_cases.py; X13 is the same for all sinks, in
 tests/protocol/test_cases.py.

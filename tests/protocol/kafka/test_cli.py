@@ -1,4 +1,4 @@
-"""``python -m sparkjet txns --kafka``: lists what is open and settles it by the record, never by a guess."""
+"""``python -m sparkjet txns --kafka``: lists open transactions and settles them by the record only."""
 
 from __future__ import annotations
 
