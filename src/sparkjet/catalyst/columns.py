@@ -1,4 +1,4 @@
-"""Hidden columns that are carried with each event, and names that are safe in expressions."""
+"""Hidden columns of each event, column names quoted for expressions, and columns compiled once."""
 
 from __future__ import annotations
 
@@ -14,46 +14,46 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 TIME = "_sparkjet_time"
-"""Event time in microseconds since the epoch, null if the event has none."""
+"""Event time in microseconds since the epoch, null where the event has none."""
 SUBSTREAM = "_sparkjet_substream"
 """Name of the event's substream."""
 KEPT = "_sparkjet_kept"
-"""Whether the row passes the user's filters; the others are kept for the watermark."""
+"""Whether the row passed the user's filters; rows that did not are kept, marked, for the watermark."""
 CARRIED = (TIME, SUBSTREAM)
-"""Hidden columns of every row in a stream."""
+"""Hidden columns of every row of a stream."""
 HIDDEN = (*CARRIED, KEPT)
 IS_EARLY = "is_early"
-"""Whether a result row is early; a visible column, in update mode only."""
+"""Whether a row of a result is early; a visible column, in update mode only."""
 ONLY_SUBSTREAM = "all"
 """Name of the single substream of a stream without ``by``."""
 
 
 class Once:
-    """Columns that are built on first use and reused in every epoch.
+    """Columns that are built at the first use and reused in every epoch.
 
-    A rebuilt Column has new names for the variables of its lambdas, so Spark would compile it again, and the JVM calls
-    that build one take longer than a small epoch.
+    A Column built again has new names for the variables of its lambdas, so Spark would compile it again; and the calls
+    to the JVM that build one take too long for a small epoch.
     """
 
     def __init__(self) -> None:
         self._built: dict[tuple[Hashable, ...], Any] = {}
 
     def __call__(self, *name: Hashable, build: Callable[[], T]) -> T:
-        """The result of ``build`` at the first call with this name."""
+        """The result of ``build``, which is called only the first time for a name."""
         if name not in self._built:
             self._built[name] = build()
         return cast("T", self._built[name])
 
     def columns(self, *names: str) -> CompiledColumns:
-        """Columns by name; cached, as Python needs three JVM calls to make one from a name."""
+        """Columns by name; Python needs three calls to the JVM to make one."""
         return self("columns", *names, build=partial(CompiledColumns, names))
 
 
 class CompiledColumns:
-    """Columns that every epoch selects or groups by, as a cached JVM list; on the driver.
+    """Columns that every epoch selects or groups by, as the list that the JVM wants; on the driver.
 
-    PySpark's ``select`` rebuilds that list each time, with a JVM call for each column and one more for each object that
-    it releases: about half of all calls of a small epoch.
+    Python's own ``select`` makes that list anew each time, with a call to the JVM for each column and another for
+    each object that it releases: about half of all calls of a small epoch.
     """
 
     def __init__(self, columns: Iterable[Column | str]) -> None:
@@ -64,14 +64,14 @@ class CompiledColumns:
         return iter(self._columns)
 
     def select(self, frame: DataFrame, *further: Column) -> DataFrame:
-        """``frame.select`` of these columns, followed by ``further`` ones."""
+        """``frame.select`` of these columns, and of ``further`` ones behind them."""
         listed = self.listed(frame)
         for column in further:
             listed = listed.appended(column._jc)
         return _wrapped(frame._jdf.select(listed), frame)
 
     def agg(self, frame: DataFrame, by: CompiledColumns | None = None) -> DataFrame:
-        """``frame.groupBy(by).agg`` of these columns; without ``by``, over all rows."""
+        """``frame.groupBy(by).agg`` of these columns; of all rows without ``by``."""
         listed = self.listed(frame)
         grouped = frame._jdf if by is None else frame._jdf.groupBy(by.listed(frame))
         return _wrapped(grouped.agg(listed.head(), listed.tail()), frame)
@@ -88,7 +88,7 @@ def _wrapped(java: Any, beside: DataFrame) -> DataFrame:
 
 
 def quoted(name: str) -> str:
-    """A column name as a quoted identifier.
+    """A column name as an identifier, whatever characters it has.
 
     >>> quoted("a.b")
     '`a.b`'
@@ -110,12 +110,12 @@ def substream_id(by: Sequence[str]) -> Column:
 
 
 def is_star(column: Column | str) -> bool:
-    """Whether a column of a ``select`` is ``*``."""
+    """Whether a column of a ``select`` stands for all columns."""
     return str(column) in {"*", "Column<'*'>", "Column<'unresolvedstar()'>"}
 
 
 def select_visible(frame: DataFrame, columns: Sequence[Column | str]) -> DataFrame:
-    """``frame.select(columns)`` that keeps the hidden columns and expands ``*`` to the visible ones."""
+    """``frame.select(columns)`` that keeps the hidden columns and lets ``*`` mean the visible ones."""
     chosen: list[Column | str] = []
     for column in columns:
         if is_star(column):

@@ -1,4 +1,4 @@
-"""Properties of DataFrames and queries that Spark's API does not expose."""
+"""What Spark knows about a DataFrame or a query but its API does not show."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def check_source(df: object) -> None:
-    """Reject a DataFrame that cannot be the source of a query.
+    """Refuse a DataFrame that cannot be the source of a query.
 
     Raises:
         AnalysisError: Naming what was found and what to do instead.
@@ -44,10 +44,10 @@ def check_source(df: object) -> None:
 def used_up(query: StreamingQuery) -> bool:
     """Whether Spark's query has reached the end of its input, rather than been stopped from outside.
 
-    Any code can stop it through ``spark.streams``, and Spark itself stops it when a query with the same id starts in
-    the same process. Closing windows then would make the rows late that are still to be read.
+    Anyone can stop it through ``spark.streams``, and Spark itself stops it when one of the same id starts in the same
+    process. If windows were closed then, rows still to be read would be late.
     """
-    # Not in Spark's API, whose status is "Stopped" in both cases.
+    # Not in Spark's API, whose status is "Stopped" in either case.
     jquery: Any = query._jsq  # noqa: SLF001
     return bool(jquery.streamingQuery().noNewData())
 
@@ -61,7 +61,7 @@ def calls_python(df: DataFrame) -> bool:
 
 
 def check_stable(df: DataFrame, names: Sequence[str]) -> None:
-    """Reject keys whose values would change if they were recomputed.
+    """Refuse keys that would change if they were computed again.
 
     Raises:
         AnalysisError: Naming the column and the expression.
@@ -71,14 +71,14 @@ def check_stable(df: DataFrame, names: Sequence[str]) -> None:
             unstable = _unstable(analyzed(df.select(quoted(name))))
             if unstable is not None:
                 message = (
-                    f"keyColumns: {name!r} comes from {unstable}, which returns another value each time. A recomputed "
-                    "row could not replace itself; derive the key from the data."
+                    f"keyColumns: {name!r} comes from {unstable}, which gives another value each time. A row that is "
+                    "computed again could not replace itself; take the key from the data."
                 )
                 raise AnalysisError(message)
 
 
 def _unstable(plan: Any) -> str | None:
-    """The SQL of a non-deterministic expression in the lineage of a plan's output, None if there is none."""
+    """The text of a non-deterministic expression that the output of a plan is computed from, None if there is none."""
     wanted = {attribute_id(attribute) for attribute in listed(plan.output())}
     nodes = [plan]
     while nodes:

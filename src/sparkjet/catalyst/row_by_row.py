@@ -1,4 +1,4 @@
-"""What may stand between a source and its stream: only operators that Spark evaluates row by row."""
+"""What is allowed between a source and its stream: only what Spark computes row by row."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ ROW_BY_ROW = frozenset(
         *("Union", "Join", "LateralJoin"),
     }
 )
-"""Nodes whose rows do not depend on how the stream is cut into batches, without state in Spark's checkpoint.
+"""Nodes that give the same rows however the stream is cut into batches, and keep no state in Spark's checkpoint.
 
-An allowlist: nodes of later Spark versions are refused until they have been reviewed, as their state could be missing
-after a restart, or their result silently wrong.
+An allow list: a node of a later Spark is refused until it has been examined. Otherwise its state could be missing
+after a restart, or its result silently wrong.
 """
 
 REFUSED = {
@@ -62,11 +62,11 @@ REFUSED = {
         ("a stateful function", alternatives.STATE),
     ),
 }
-"""Nodes with a description and an alternative, as users may not know their names; others are refused by name."""
+"""Nodes whose name a user may not know, and what to do instead; other nodes are refused by their name."""
 
 
 def check_row_by_row(df: DataFrame) -> None:
-    """Reject a streaming DataFrame with state, or with results that depend on batches.
+    """Refuse a streaming DataFrame that keeps state or treats each batch separately.
 
     Raises:
         AnalysisError: Naming what was found and the way out.
@@ -82,15 +82,15 @@ def check_row_by_row(df: DataFrame) -> None:
 
 
 def check_step(before: DataFrame, after: DataFrame, together: Together | None) -> bool:
-    """Reject a transformation whose result would depend on how the stream is cut into epochs.
+    """Refuse a transformation whose result would depend on how the stream is cut into epochs.
 
     Args:
-        before: The DataFrame before the transformation.
-        after: The DataFrame after it.
-        together: What window functions may be partitioned by, None if they are not allowed.
+        before: What is transformed.
+        after: The outcome.
+        together: By what window functions may be partitioned, None if there must be none.
 
     Returns:
-        Whether the transformation turns a row into several or none (``explode`` and the like).
+        Whether the transformation makes several rows, or none, of one (``explode`` and the like).
 
     Raises:
         AnalysisError: Naming what was found and the way out.
@@ -109,12 +109,12 @@ def check_step(before: DataFrame, after: DataFrame, together: Together | None) -
 
 @dataclass(frozen=True)
 class Together:
-    """A window column of results: all results with equal windows are in one epoch.
+    """A window column of results: all results of equal windows come in one epoch.
 
     Attributes:
         name: Name of the column.
-        ids: Its identity in Spark's plan, as another column may take its name.
-        fields: Its fields for which the same holds.
+        ids: Its identity in Spark's plan: another column may take its name.
+        fields: Its fields for which that is true as well.
     """
 
     name: str
@@ -122,7 +122,7 @@ class Together:
     fields: Sequence[str]
 
     def check(self, nodes: Sequence[Any]) -> None:
-        """Reject window functions that would compare arbitrary results of one epoch.
+        """Refuse window functions that would compare any results that happen to be in one epoch.
 
         Raises:
             AnalysisError: One is not partitioned by the column.
@@ -141,13 +141,13 @@ class Together:
         ]
         if not all(any(found) for found in origins):
             message = (
-                f"a window function over results must be partitioned by {self.name!r}: otherwise it would compare "
-                f"whatever results happen to be in one epoch. Add {self.name!r} to partitionBy(…)."
+                f"a window function over results must be partitioned by {self.name!r}: without it the function would "
+                f"compare any results that happen to be in one epoch. Add {self.name!r} to partitionBy(…)."
             )
             raise AnalysisError(message)
 
     def _is_one(self, expression: Any, aliases: Mapping[int, Any]) -> bool:
-        """Whether an expression is the column or one of the fields, under any name."""
+        """Whether an expression is the column or one of the fields, under whatever name."""
         field = None
         while True:
             kind = expression.getClass().getSimpleName()
@@ -169,6 +169,6 @@ def _described(name: str) -> str:
         what, way_out = REFUSED[name]
         return f"{what}, which does not work row by row. {way_out}"
     return (
-        f"{name}, which is not known to work row by row: it could keep state outside the snapshot, or process each "
-        f"batch separately. {alternatives.OWN_QUERY}"
+        f"{name}, which is not known to work row by row: it could keep state outside the snapshot, or treat each batch "
+        f"separately. {alternatives.OWN_QUERY}"
     )
