@@ -38,7 +38,10 @@ def inputs(spark: SparkSession) -> Inputs:
         (J.linear_trend("day", "px"), r"linear_trend\(day, px\): day is date, not a number"),
         (J.sum("tiny"), r"decimal\(38,38\) cannot be added exactly. Cast the column to decimal\(38,37\)"),
         (J.max("m"), r"max\(m\): m is map<string,int>, which Spark cannot order; only ordered values.*map_entries"),
-        (J.first("v"), r"first\(v\): v is variant, which Spark cannot order; rows of the same event time"),
+        (
+            J.first("v"),
+            r"first\(v\): v is variant, which Spark cannot order; it breaks ties between rows of the same event time",
+        ),
         (J.min_by("am", "px"), r"min_by\(am, px\): am is array<map<string,int>>, which Spark cannot order"),
         (J.max_by("px", "m"), r"max_by\(px, m\): m is map<string,int>"),
         (J.collect_list("m"), r"collect_list\(m\): m is map<string,int>.*same event time are listed"),
