@@ -1,4 +1,4 @@
-"""The reports of a peer, as lines of JSON: how long a stretch of its input took, and finally the totals of its results."""
+"""The reports of a peer, as lines of JSON: the time of a stretch of its input, and at last the totals of its results."""
 
 from __future__ import annotations
 

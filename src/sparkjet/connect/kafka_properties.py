@@ -102,6 +102,6 @@ def _refused(properties: Mapping[str, str], together: Exception, known: Iterable
             # Alone, a security protocol may lack the properties it needs.
             if "Failed to create" not in str(error):
                 return f"option: {PREFIX}{name}: librdkafka does not accept its value. See its list of properties."
-    said = together.args[0].str() if isinstance(together, confluent_kafka.KafkaException) else str(together)
+    reason = together.args[0].str() if isinstance(together, confluent_kafka.KafkaException) else str(together)
     listed = ", ".join(f"{PREFIX}{name}" for name in sorted(properties))
-    return f"option: librdkafka does not accept {listed} together: {redacted(said, properties)}"
+    return f"option: librdkafka does not accept {listed} together: {redacted(reason, properties)}"

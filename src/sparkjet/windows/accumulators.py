@@ -97,7 +97,7 @@ class Accumulators:
         columns = {ROW_COUNT: -F.col(ROW_COUNT)}
         for position, (_, operation) in enumerate(self.results):
             assert operation.deduct is not None  # noqa: S101 - deductible operations have one
-            deducted = operation.deduct(operation.create, self.of(position))
+            deducted = operation.deduct(operation.create, self.fields_of(position))
             for field, column in deducted.items():
                 flat = field_name(position, field)
                 columns[flat] = column.cast(self.types[flat])
@@ -112,7 +112,7 @@ class Accumulators:
         return self.once("finish", build=self._finish)
 
     def _finish(self) -> list[Column]:
-        return [op.finish(self.of(i)).alias(name) for i, (name, op) in enumerate(self.results)]
+        return [op.finish(self.fields_of(i)).alias(name) for i, (name, op) in enumerate(self.results)]
 
     def _combined(self, beside: Sequence[str]) -> CompiledColumns:
         """Aggregate Columns that combine partial rows; operations without ``combine_group`` as lists, to be folded."""
@@ -122,7 +122,7 @@ class Accumulators:
                 entry = F.struct(*(F.col(field_name(position, field)).alias(field) for field in operation.create))
                 columns.append(F.collect_list(entry).alias(field_name(position, "list")))
             else:
-                combined = operation.combine_group(self.of(position))
+                combined = operation.combine_group(self.fields_of(position))
                 columns += [self._typed(position, field, column) for field, column in combined.items()]
         return CompiledColumns(columns)
 
@@ -161,11 +161,11 @@ class Accumulators:
         flat = field_name(position, field)
         return column.cast(self.types[flat]).alias(flat)
 
-    def of(self, position: int) -> Mapping[str, Column]:
+    def fields_of(self, position: int) -> Mapping[str, Column]:
         """One operation's fields, from the flat columns."""
         return {field: F.col(field_name(position, field)) for field in self.results[position][1].create}
 
-    def inside(self, position: int, struct: Column) -> Mapping[str, Column]:
+    def fields_in(self, position: int, struct: Column) -> Mapping[str, Column]:
         """One operation's fields, from an :meth:`item`."""
         return {field: struct[field_name(position, field)] for field in self.results[position][1].create}
 

@@ -83,7 +83,7 @@ class Running:
         columns = [F.sum(ROW_COUNT).over(window).alias(ROW_COUNT)]
         for position, (_, operation) in enumerate(self._accumulators.results):
             assert operation.combine_group is not None  # noqa: S101 - checked by `_fits_windows`
-            combined = operation.combine_group(self._accumulators.of(position))
+            combined = operation.combine_group(self._accumulators.fields_of(position))
             for field, column in combined.items():
                 flat = field_name(position, field)
                 columns.append(column.over(window).cast(self._accumulators.types[flat]).alias(flat))
@@ -149,7 +149,7 @@ class Running:
                 }
                 continue
             combined = operation.combine(
-                self._accumulators.inside(position, left), self._accumulators.inside(position, right)
+                self._accumulators.fields_in(position, left), self._accumulators.fields_in(position, right)
             )
             for field, column in combined.items():
                 flat = field_name(position, field)
@@ -160,7 +160,9 @@ class Running:
 
     def _part(self, position: int, struct: Column) -> Column:
         """One operation's fields of a struct, as a struct under their own names."""
-        return F.struct(*(column.alias(field) for field, column in self._accumulators.inside(position, struct).items()))
+        return F.struct(
+            *(column.alias(field) for field, column in self._accumulators.fields_in(position, struct).items())
+        )
 
 
 def _ordered(keys: Sequence[str], order: str, backwards: bool) -> WindowSpec:

@@ -30,8 +30,8 @@ class SessionWindows:
     The state is a few segments of rows ``(key_hash, keys…, version, start, end, due, row_count, fields…)``. An epoch
     writes one new segment, with all open sessions of the keys that had events, under a higher version, and leaves the
     others alone. A row is live if its key has no newer version and it is not due: closed rows need no mark, as the
-    watermark itself tells. The epoch reads only the rows of the keys that had events or have something to close, by a
-    hash join that neither shuffles nor sorts the state.
+    watermark identifies them. The epoch reads only the rows of the keys that had events or have something to close,
+    by a hash join that neither shuffles nor sorts the state.
 
     Args:
         gap: Gap of inactivity that ends a session, in microseconds, at least 1.

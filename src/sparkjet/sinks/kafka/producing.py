@@ -45,9 +45,9 @@ class ProduceError(Exception):
 
 def explain(error: confluent_kafka.KafkaError) -> str:
     """The error of librdkafka or a broker, on one line, and the way out."""
-    said = " ".join(str(error.str()).split())
-    stop = "" if said.endswith(".") else "."
-    return f"Kafka: {error.name()}: {said}{stop} {_REMEDIES.get(error.name(), '')}".rstrip()
+    text = " ".join(str(error.str()).split())
+    stop = "" if text.endswith(".") else "."
+    return f"Kafka: {error.name()}: {text}{stop} {_REMEDIES.get(error.name(), '')}".rstrip()
 
 
 @dataclass(frozen=True)

@@ -87,17 +87,17 @@ class CopyError(Exception):
 
 def explain(error: psycopg.Error, noticed: str = "") -> str:
     """The server's message and ``noticed``, on one line, and the way out; never the connection string."""
-    said = " ".join(f"{error} {noticed}".split())
-    state = error.sqlstate or next((state for text, state in _TEXTS.items() if re.search(text, said)), None)
+    text = " ".join(f"{error} {noticed}".split())
+    state = error.sqlstate or next((state for pattern, state in _TEXTS.items() if re.search(pattern, text)), None)
     if state is None and isinstance(error, psycopg.OperationalError):
         remedy = "Check that the server runs and that the options host and port are right."
-    elif state == _UNTRANSLATABLE and _NUL not in said:
+    elif state == _UNTRANSLATABLE and _NUL not in text:
         # The message may be in another language, but always ends with the database's own encoding.
         *_, encoding = "another one", *re.findall(r"[A-Z][A-Z0-9_]+", error.diag.message_primary or "")
         remedy = _ENCODING.format(encoding)
     else:
         remedy = _REMEDIES.get(state or "", "")
-    return f"PostgreSQL: {said}{'' if said.endswith('.') else '.'} {remedy}".rstrip()
+    return f"PostgreSQL: {text}{'' if text.endswith('.') else '.'} {remedy}".rstrip()
 
 
 def explain_blocked(error: psycopg.errors.LockNotAvailable, connection: psycopg.Connection[Any]) -> str:

@@ -81,7 +81,7 @@ class Cluster:
         """The first offset of each partition."""
         return self._offsets(dict.fromkeys(partitions, OffsetSpec.earliest()))
 
-    def at(self, times: dict[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+    def offsets_at(self, times: dict[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         """The first offset at or after a time (milliseconds) in each partition; None if there is no such record."""
         specs = {each: OffsetSpec.for_timestamp(time) for each, time in times.items()}
         return {each: None if offset < 0 else offset for each, offset in self._offsets(specs).items()}

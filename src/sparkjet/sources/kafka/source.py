@@ -172,7 +172,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         starting = self._settings.starting
         ends = self._cluster.ends(times, committed=self._settings.committed)
         first = {}
-        for each, offset in self._cluster.at(times).items():
+        for each, offset in self._cluster.offsets_at(times).items():
             if offset is None and not starting.latest_if_none:
                 message = (
                     f"option: {starting.option}: {each[0]}-{each[1]} has no record at or after {times[each]}. "
