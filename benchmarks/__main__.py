@@ -71,7 +71,7 @@ def main() -> int:
     started = time.monotonic()
     ratios: list[Ratio] = []
 
-    def told(peer: str, work: Work, measured: Stretch) -> None:
+    def progress(peer: str, work: Work, measured: Stretch) -> None:
         at = time.monotonic() - started
         console.print(f"{at / 60:6.1f} min  {work.id:13} {peer:9} {measured.rate / 1e6:8.3f} M rows/s")
 
@@ -81,7 +81,7 @@ def main() -> int:
             continue
         for work in family:
             console.print(f"{work.id}: {work.what}")
-        ratios += Contest(family, run.start, told).run(given.rounds)
+        ratios += Contest(family, run.start, progress).run(given.rounds)
         # After every contest, so that an interrupted run keeps its results.
         write(ratios, file)
     for name in alone:

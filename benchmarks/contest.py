@@ -38,18 +38,18 @@ class Contest:
     Args:
         works: sparkjet's works.
         start: Starts an engine, by name, with a work.
-        told: Called with each stretch, for progress.
+        progress: Called with each stretch, for progress.
     """
 
     def __init__(
         self,
         works: Sequence[Work],
         start: Callable[[str, Work], Peer],
-        told: Callable[[str, Work, Stretch], None] = lambda *_: None,
+        progress: Callable[[str, Work, Stretch], None] = lambda *_: None,
     ) -> None:
         self._works = works
         self._start = start
-        self._told = told
+        self._progress = progress
         self._peers: dict[Side, Peer] = {}
         self._stretches: dict[Side, list[Stretch]] = {}
         self._results: dict[Side, Results] = {}
@@ -83,7 +83,7 @@ class Contest:
             self._failures[key] = str(error)
             return
         self._stretches.setdefault(key, []).append(measured)
-        self._told(key[0], work, measured)
+        self._progress(key[0], work, measured)
 
     def _end(self, key: Side, peer: Peer) -> None:
         try:

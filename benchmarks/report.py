@@ -1,4 +1,4 @@
-"""The reports of a peer, as lines of JSON: the time of a stretch of its input, and at last the totals of its results."""
+"""A peer's reports, as lines of JSON: the time of a stretch of its input, and at last the totals of its results."""
 
 from __future__ import annotations
 

@@ -42,20 +42,20 @@ class Process:
     def wait(self) -> tuple[Any, ...]:
         """Its next report: that it has stopped at its point, or how it ended."""
         assert self._pipe.poll(PATIENCE), f"no word from the driver of {self.orders}"
-        told: tuple[Any, ...] = self._pipe.recv()
-        return told
+        report: tuple[Any, ...] = self._pipe.recv()
+        return report
 
     def reached(self, point: str | None = None) -> None:
         """Wait until it has stopped at its point, or at the one that it was released to."""
-        told = self.wait()
-        assert told == ("reached", point or self.orders.stop_at), told
+        report = self.wait()
+        assert report == ("reached", point or self.orders.stop_at), report
 
     def ended(self) -> str | None:
         """Wait for its end; returns the name of the error, None without one."""
-        told = self.wait()
-        assert told[0] == "ended", told
+        report = self.wait()
+        assert report[0] == "ended", report
         self._process.join(PATIENCE)
-        return told[1]  # type: ignore[no-any-return]
+        return report[1]  # type: ignore[no-any-return]
 
     def go_on(self, until: tuple[str, int] | None = None) -> None:
         """Release it from its point, to another one of this or a later epoch, or to its end."""

@@ -194,9 +194,9 @@ def test_a_transaction_that_the_system_rolled_back_is_an_error_and_not_a_warning
         connection.execute(f"ROLLBACK PREPARED '{gid}'".encode())
     for _ in range(2):
         with Process(orders) as driver:
-            told = driver.wait()
-            assert told[:2] == ("ended", "LostTransactionError")
-            assert gid in told[2]
+            report = driver.wait()
+            assert report[:2] == ("ended", "LostTransactionError")
+            assert gid in report[2]
     # The other half of the epoch was decided, and is there.
     assert len(postgres.psql(orders.dsn, "SELECT n FROM out")) == 5
 

@@ -250,11 +250,11 @@ def test_an_outbox_that_knows_a_later_epoch_than_the_record_names_it_and_the_way
     handle = calls.decided(7, 1)
     calls.commit(handle, lambda: None)
     assert calls.published_after(transaction(7), handle) is None
-    told = calls.published_after(transaction(3), None)
+    clause = calls.published_after(transaction(3), None)
     mark = box_of(calls, handle).with_name(f"delivered-{handle['box']}")
-    assert told is not None
-    assert "epoch 7 was delivered" in told
-    assert str(mark) in told
+    assert clause is not None
+    assert "epoch 7 was delivered" in clause
+    assert str(mark) in clause
     mark.unlink()
     assert calls.published_after(transaction(3), None) is None
 

@@ -185,11 +185,11 @@ def test_a_transaction_that_the_system_rolled_back_is_an_error_and_not_a_warning
         assert cluster.fence(gid) == 0
     for _ in range(2):
         with Driver(orders) as driver:
-            told = driver.wait()
-            assert told[:2] == ("ended", "LostTransactionError")
-            assert gid in told[2]
-            assert "5 of its 10 rows" in told[2]
-            assert "onLostTransaction" in told[2]
+            report = driver.wait()
+            assert report[:2] == ("ended", "LostTransactionError")
+            assert gid in report[2]
+            assert "5 of its 10 rows" in report[2]
+            assert "onLostTransaction" in report[2]
     # The other half of the epoch was decided, and is there.
     assert len(seen(kafka, orders)) == 5
 

@@ -148,7 +148,7 @@ def test_what_breaks_while_a_query_runs_is_named_and_nothing_is_lost_once_it_is_
     way: str,
     no_password: NoPassword,
 ) -> None:
-    breaks, mends, message = BROKEN[fault]
+    breaks, repairs, message = BROKEN[fault]
     feed.add(*rows([1, 2, 15], k="a"))
     options = {"password": PASSWORD, "prepared": way}
     run(spark, feed, tmp_path, guarded, **options)
@@ -167,7 +167,7 @@ def test_what_breaks_while_a_query_runs_is_named_and_nothing_is_lost_once_it_is_
         with pytest.raises(sj.SinkError if way == "always" else sj.UnsettledError, match=message):
             writer.start().awaitTermination()
     with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute(mends.encode())
+        connection.execute(repairs.encode())
     run(spark, feed, tmp_path, guarded, **options)
     assert seen(dsn) == [("a", 2), ("a", 2)]
     with psycopg.connect(dsn) as connection:

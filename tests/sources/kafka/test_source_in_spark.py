@@ -120,7 +120,7 @@ def test_skew_loses_nothing_and_windows_close_when_they_should(spark: SparkSessi
         rows = spark.table("skewed").selectExpr("unix_millis(window.start) AS start", "count").collect()
         return {(row["start"] - T0) // 60_000: row["count"] for row in rows}
 
-    def told(name: str) -> dict[str, object]:
+    def progress_of(name: str) -> dict[str, object]:
         progress = query.lastProgress
         assert progress is not None
         assert progress["lateRows"]["total"] == 0
@@ -129,13 +129,13 @@ def test_skew_loses_nothing_and_windows_close_when_they_should(spark: SparkSessi
     try:
         # Partitions without rows are waited for like the others.
         assert closed() == {}
-        assert told(quiet)["watermark"] is None
+        assert progress_of(quiet)["watermark"] is None
         clock.advance(MINUTE)
         assert closed() == {}
         # A partition with uncommitted rows is not at its end, however long it is silent.
-        assert not told(hidden)["idle"]
+        assert not progress_of(hidden)["idle"]
         opened.commit_transaction(30)
-        kafka.wait(lambda: closed() == {} and told(hidden)["watermark"] is not None, "the commit")
+        kafka.wait(lambda: closed() == {} and progress_of(hidden)["watermark"] is not None, "the commit")
         at(kafka, topic, 1, 90)
         assert closed() == {}
         kafka.grow(topic, 5)
@@ -145,14 +145,14 @@ def test_skew_loses_nothing_and_windows_close_when_they_should(spark: SparkSessi
         at(kafka, topic, 1, 600)
         at(kafka, topic, 0, 610)
         assert closed() == {}
-        assert told(added)["holdsWatermark"]
-        assert told(quiet)["idle"]
+        assert progress_of(added)["holdsWatermark"]
+        assert progress_of(quiet)["idle"]
         at(kafka, topic, 4, 130)
         assert closed() == {0: 5, 1: 1}
         clock.advance(MINUTE)
         # All partitions are silent and at their end.
         assert closed() == {0: 5, 1: 1, 2: 1, 5: 1, 10: 3}
-        assert told(ahead)["idle"]
+        assert progress_of(ahead)["idle"]
     finally:
         query.stop()
 
