@@ -107,7 +107,7 @@ def test_an_answer_says_what_it_means(spark: SparkSession, column: Callable[[], 
     assert re.search(named, answered(column()))
 
 
-def test_what_is_said_to_give_the_same_result_does(spark: SparkSession) -> None:
+def test_named_equivalents_have_the_same_result(spark: SparkSession) -> None:
     rows = spark.createDataFrame(
         [(1, 2.0, True), (4, None, None), (None, 3.5, False), (4, 1.0, True), (9, 8.0, None)],
         "v int, x double, c boolean",

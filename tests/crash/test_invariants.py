@@ -106,7 +106,7 @@ def test_damage_is_found(done: Place, damage: Callable[[Place], None]) -> None:
         check(done, SUMS, batches=WHOLE, closings=[WHOLE])
 
 
-def test_windows_that_were_not_closed_when_it_is_said_are_found(done: Place) -> None:
+def test_windows_that_were_not_closed_as_stated_are_found(done: Place) -> None:
     with pytest.raises(AssertionError):
         check(done, SUMS, batches=WHOLE, closings=[HALF, WHOLE])
 

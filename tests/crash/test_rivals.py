@@ -36,7 +36,7 @@ class StoppedClock(SystemClock):
         return super().now()
 
 
-def test_a_running_query_is_told_that_it_was_taken_over(spark: SparkSession, half_done: Place) -> None:
+def test_a_running_query_learns_that_it_was_taken_over(spark: SparkSession, half_done: Place) -> None:
     running = SUMS.writer(spark, half_done, until_end=False).start()
     SUMS.run(spark, half_done)
     with pytest.raises(FencedError, match="Another driver has taken over query"):
@@ -44,7 +44,7 @@ def test_a_running_query_is_told_that_it_was_taken_over(spark: SparkSession, hal
     check(half_done, SUMS, batches=WHOLE, closings=[WHOLE], swept=False)
 
 
-def test_a_query_without_input_is_told_that_it_was_taken_over(spark: SparkSession, done: Place) -> None:
+def test_a_query_without_input_learns_that_it_was_taken_over(spark: SparkSession, done: Place) -> None:
     """Neither an epoch nor a failure of Spark, whose checkpoint is intact here, would make it notice."""
     running = SUMS.writer(spark, done, until_end=False).start()
     running.processAllAvailable()
@@ -55,7 +55,9 @@ def test_a_query_without_input_is_told_that_it_was_taken_over(spark: SparkSessio
         assert running.awaitTermination(PATIENCE)
 
 
-def test_a_driver_that_was_overtaken_while_it_started_is_told_so(spark: SparkSession, half_done: Place) -> None:
+def test_a_driver_that_was_taken_over_while_it_started_ends_with_that_error(
+    spark: SparkSession, half_done: Place
+) -> None:
     """What it has yet to read was removed by its successor: this is not corruption."""
     clock = StoppedClock()
     failures: list[BaseException] = []
@@ -79,9 +81,7 @@ def test_a_driver_that_was_overtaken_while_it_started_is_told_so(spark: SparkSes
     check(half_done, SUMS, batches=WHOLE, closings=[WHOLE])
 
 
-def test_a_query_that_spark_was_told_to_stop_closes_no_windows(
-    spark: SparkSession, half_done: Place, finished: Place
-) -> None:
+def test_a_query_that_spark_stopped_closes_no_windows(spark: SparkSession, half_done: Place, finished: Place) -> None:
     """Its input is not at its end: rows still to be read would be late."""
     begun, stopped = threading.Event(), threading.Event()
 

@@ -46,7 +46,7 @@ def test_a_driver_that_slept_is_fenced_however_long_it_slept(store: DirectorySto
     assert store.read(1) == record(1, takeover=1).encode() or count > RETAINED_SLOTS
 
 
-def test_a_slot_that_was_trimmed_is_no_decision_and_is_trimmed_again(store: DirectoryStore) -> None:
+def test_a_trimmed_slot_is_not_a_decision_and_is_trimmed_again(store: DirectoryStore) -> None:
     old = RecordLog(store)
     old.append(0, record(0, takeover=0))
     log = succeed(store, 1, 2 * RETAINED_SLOTS)

@@ -69,7 +69,7 @@ def test_tasks_that_need_what_another_has_prepared_name_it_and_leave_nothing(
 
 
 @pytest.mark.parametrize("way", ["prepared", "outbox"])
-def test_a_table_that_somebody_else_has_locked_is_named_with_its_holder(dsn: str, way: str) -> None:
+def test_a_locked_table_is_named_with_its_holder(dsn: str, way: str) -> None:
     ways: dict[str, Callable[[PostgresTransactions], object]] = {
         "prepared": lambda transactions: transactions.writer(TARGET, TRANSACTION).write("0-0", [b"a,1\n"]),
         "outbox": lambda transactions: transactions.publish(outbox_handle(TRANSACTION, TARGET), [b"a,1\n"]),

@@ -76,7 +76,7 @@ def test_text_arrives_as_it_was(postgres: PostgresServer, encoding: str, way: st
     ("asked", "way"),
     [("environment", "prepared"), ("environment", "outbox"), ("dsn", "upsert"), ("database", "prepared")],
 )
-def test_nobody_else_says_how_our_bytes_are_read(
+def test_no_setting_changes_how_bytes_are_read(
     postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch, asked: str, way: str
 ) -> None:
     dsn = database(postgres, "UTF8")

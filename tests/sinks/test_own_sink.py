@@ -142,7 +142,7 @@ def test_it_takes_no_options_of_other_sinks_and_needs_a_home(spark: SparkSession
         homeless.start()
 
 
-def test_what_is_no_sink_is_refused_by_what_it_lacks_and_one_sink_twice_too(
+def test_an_object_that_is_not_a_sink_is_refused_by_what_it_lacks_and_one_sink_twice_too(
     spark: SparkSession, feed: Feed, tmp_path: Path
 ) -> None:
     chosen = writer(spark, feed, tmp_path)

@@ -49,7 +49,7 @@ def lacks_another(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
     yield from batches
 
 
-def test_tasks_run_and_what_they_refuse_is_said_without_a_traceback(spark: SparkSession) -> None:
+def test_tasks_run_and_their_refusals_come_without_a_traceback(spark: SparkSession) -> None:
     rows = spark.range(4, numPartitions=2).selectExpr("string(id) AS id", "id AS rows")
     half = sys.modules[__name__]
     assert [row["rows"] for row in run_tasks(rows, passes, half, RefusedError, PACKAGES)] == [0, 1, 2, 3]
@@ -133,5 +133,5 @@ def test_attempts_of_a_stage_that_is_repeated_have_names_of_their_own(spark: Spa
         (None, 0, False),
     ],
 )
-def test_what_proves_nothing_is_no_first_attempt(thread: str | None, attempt: int, expected: bool) -> None:
+def test_an_unknown_thread_name_is_not_a_first_attempt(thread: str | None, attempt: int, expected: bool) -> None:
     assert is_first(thread, 42, attempt) is expected

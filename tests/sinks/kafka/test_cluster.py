@@ -115,7 +115,7 @@ def test_brokers_that_were_learned_are_asked_when_those_of_the_options_are_away(
             assert asked.commit("second", 1, 0) == 0
 
 
-def test_what_no_asking_mends_is_not_asked_again(brokers: tuple[Broker, Broker]) -> None:
+def test_permanent_errors_are_not_retried(brokers: tuple[Broker, Broker]) -> None:
     one, _ = brokers
     one.answers = {COORDINATOR: lambda: Encoder().int32(0).int16(53).int16(-1).int32(0).int16(-1).int32(0).encoded()}
     with cluster(one) as asked, pytest.raises(RefusedError, match="TRANSACTIONAL_ID_AUTHORIZATION_FAILED"):

@@ -150,7 +150,7 @@ def may_not_be_asked(pool: TransactionPool, broker: Broker) -> None:
         may_not_be_asked,
     ],
 )
-def test_after_anything_else_than_a_calm_epoch_nobody_has_had_the_ids(
+def test_after_an_irregular_epoch_the_ids_are_new(
     broker: Broker, what: Callable[[TransactionPool, Broker], None]
 ) -> None:
     pool = pool_of(broker, continues=True)

@@ -56,7 +56,7 @@ def found(broker: Broker, names: list[str], handle: Handle | None = None) -> lis
         ("not-ours", False),
     ],
 )
-def test_later_takeovers_epochs_and_generations_tell(broker: Broker, name: str, is_later: bool) -> None:
+def test_later_takeovers_epochs_and_generations_are_found(broker: Broker, name: str, is_later: bool) -> None:
     assert found(broker, [name]) == ([name] if is_later else [])
 
 
@@ -83,7 +83,7 @@ def handle(slot_epoch: int, pool: dict[str, list[int]], takeover: int = 1) -> Ha
     ],
     ids=["as known", "used again", "the other half", "another producer", "not used before", "an earlier run", "none"],
 )
-def test_within_a_generation_producers_and_epochs_tell(
+def test_later_producers_and_epochs_in_a_generation_are_found(
     broker: Broker, last: Handle | None, expected: list[str]
 ) -> None:
     assert found(broker, [A, B], last) == expected
@@ -94,6 +94,6 @@ def test_what_is_open_or_was_rolled_back_is_of_an_epoch_that_crashed(broker: Bro
     assert found(broker, [A, B, C], handle(4, {})) == []
 
 
-def test_a_handle_of_a_version_without_pools_tells_by_its_names(broker: Broker) -> None:
+def test_a_handle_of_a_version_without_pools_is_compared_by_names(broker: Broker) -> None:
     old = {key: value for key, value in handle(3, {}).items() if key != "pool"}
     assert found(broker, [A, B], old) == []

@@ -85,7 +85,7 @@ def test_what_was_committed_after_the_record_is_named_with_the_way_out(
     assert sink_of(broker, processingGuarantee="at-least-once").published_after(newest, None) is None
 
 
-def test_the_age_of_what_is_about_to_be_decided_is_told_by_the_clock(broker: Broker) -> None:
+def test_the_age_of_a_transaction_at_its_decision_is_measured_by_the_clock(broker: Broker) -> None:
     slot = {"id": f"{PREFIX}0-1", "rows": 5, "producer": 1, "epoch": 0, "timeout": 60_000}
     handle = {"epoch": 7, "transactions": [{**slot, "began": int(1000 * time.time())}]}
     sink_of(broker).check_alive(handle)

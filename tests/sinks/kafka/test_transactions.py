@@ -75,7 +75,7 @@ INVALID_EPOCH, INVALID_STATE, INVALID_MAPPING, FENCED, NOT_FOUND = 47, 48, 49, 9
 
 @pytest.mark.parametrize("code", [INVALID_EPOCH, INVALID_STATE, INVALID_MAPPING, FENCED])
 @pytest.mark.parametrize(("state", "epoch"), [("CompleteCommit", 0), ("PrepareCommit", 0), ("CompleteCommit", 1)])
-def test_committed_before_is_committed_whoever_did_it(broker: Broker, code: int, state: str, epoch: int) -> None:
+def test_committed_before_is_committed_by_any_process(broker: Broker, code: int, state: str, epoch: int) -> None:
     broker.answers |= {END: lambda: error(code), DESCRIBE: lambda: described(state, epoch=epoch)}
     transactions(broker).commit(handle(), lambda: None)
 
@@ -92,7 +92,7 @@ def test_committed_before_is_committed_whoever_did_it(broker: Broker, code: int,
         (INVALID_MAPPING, described("", code=NOT_FOUND), "do not know it.*may or may not be committed"),
     ],
 )
-def test_what_is_lost_is_said_with_the_reason_and_the_way_out(
+def test_lost_rows_are_reported_with_the_reason_and_the_way_out(
     broker: Broker, caplog: pytest.LogCaptureFixture, code: int, answer: bytes, why: str
 ) -> None:
     broker.answers |= {END: lambda: error(code), DESCRIBE: lambda: answer}
@@ -110,7 +110,7 @@ def test_the_others_of_an_epoch_are_committed_before_the_loss_is_an_error(broker
     assert broker.asked.count(END) == len(committed) == 3
 
 
-def test_another_cluster_is_no_loss(broker: Broker) -> None:
+def test_another_cluster_is_not_a_loss(broker: Broker) -> None:
     broker.answers |= {END: lambda: error(INVALID_MAPPING), DESCRIBE: lambda: described("", code=NOT_FOUND)}
     with pytest.raises(SinkError, match="wait in cluster 'other', but the options lead to 'cluster'"):
         transactions(broker).commit(handle(cluster="other"), lambda: None)
@@ -147,7 +147,7 @@ def test_what_is_not_open_any_more_is_not_recorded(broker: Broker, state: str) -
         transactions(broker).fix(TransactionId("q", "results", 1, 7, 0), [(f"{PREFIX}0-1", 5)])
 
 
-def test_an_epoch_without_rows_is_no_handle(broker: Broker) -> None:
+def test_an_epoch_without_rows_has_no_handle(broker: Broker) -> None:
     assert transactions(broker).fix(TransactionId("q", "results", 1, 7, 0), []) is None
 
 

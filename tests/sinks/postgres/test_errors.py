@@ -138,7 +138,7 @@ BROKEN = {
         ("a column is gone", "always"),
     ],
 )
-def test_what_breaks_while_a_query_runs_is_named_and_nothing_is_lost_once_it_is_mended(
+def test_a_fault_while_a_query_runs_is_named_and_nothing_is_lost_once_it_is_fixed(
     spark: SparkSession,
     feed: Feed,
     tmp_path: Path,

@@ -104,7 +104,7 @@ def test_what_went_one_way_is_committed_by_a_driver_with_other_options(
         assert connection.execute("SELECT FROM pg_prepared_xacts WHERE database = current_database()").rowcount == 0
 
 
-def test_a_decided_transaction_that_somebody_rolled_back_is_lost_and_named(  # X16, X17
+def test_a_decided_transaction_that_was_rolled_back_by_hand_is_lost_and_named(  # X16, X17
     spark: SparkSession, tmp_path: Path, dsn: str
 ) -> None:
     sink = sink_of(spark, tmp_path, dsn)

@@ -66,7 +66,7 @@ def test_options_are_found_whatever_their_case() -> None:
     assert found.headers
 
 
-def test_what_the_client_is_told_can_be_changed_but_for_what_the_source_needs() -> None:
+def test_client_properties_can_be_changed_except_those_that_the_source_needs() -> None:
     found = settings(subscribe="a", **{"kafka.isolation.level": "read_uncommitted", "kafka.fetch.wait.max.ms": "5"})
     assert found.client["isolation.level"] == "read_uncommitted"
     assert found.client["fetch.wait.max.ms"] == "5"

@@ -80,7 +80,7 @@ def test_an_end_that_goes_back_for_a_moment_is_looked_at_twice(strict: bool) -> 
     assert end_offsets(cluster, strict=strict).ends({A: 3, B: 7}) == ({A: 10, B: 7}, {})
 
 
-def test_one_that_was_created_anew_is_read_from_its_beginning() -> None:
+def test_a_recreated_partition_is_read_from_its_beginning() -> None:
     cluster = Cluster([0, 1])
     cluster.last[B], cluster.first[B] = 5, 2
     assert end_offsets(cluster, strict=False).ends({A: 3, B: 7}) == ({A: 10}, {B: 2})
@@ -121,7 +121,7 @@ def test_of_a_topic_with_expired_history_nothing_is_missed_that_was_promised(kaf
     assert end == {first: {"0": 2}, second: {"0": 1000}}
 
 
-def test_a_topic_created_anew_is_read_from_its_new_beginning(kafka: KafkaServer) -> None:
+def test_a_recreated_topic_is_read_from_its_new_beginning(kafka: KafkaServer) -> None:
     topic = kafka.topic()
     send(kafka, topic, b"1", b"2", b"3")
     lenient = reader(kafka, subscribe=topic, failOnDataLoss="false")

@@ -104,14 +104,14 @@ def test_one_that_is_missing_from_a_listing_is_looked_for_again() -> None:
     assert offsets(cluster, "false") == list(range(2, 10))
 
 
-def test_what_is_left_is_asked_until_somebody_answers() -> None:
+def test_the_remaining_range_is_queried_until_a_broker_answers() -> None:
     expired = KafkaError(KafkaError.OFFSET_OUT_OF_RANGE)
     cluster = Cluster(range(5, 20), [expired], listings=[AWAY, THERE, AWAY], marks=[SLOW])
     assert offsets(cluster, "false") == list(range(5, 10))
 
 
 @BOTH
-def test_nobody_who_answers_is_no_loss(strict: str) -> None:
+def test_no_answer_is_not_a_loss(strict: str) -> None:
     expired = KafkaError(KafkaError.OFFSET_OUT_OF_RANGE)
     with pytest.raises(sj.SourceError, match=r"stopped at 2: Connection refused. Waited for 0.3 seconds at most"):
         offsets(Cluster(range(10), [expired], listings=[AWAY] * 1000), strict, patience=300)

@@ -211,7 +211,7 @@ def test_ranges_within_gaps_come_to_their_end(kafka: KafkaServer) -> None:
             assert part == [row for row in whole if first <= row["offset"] < last]
 
 
-def test_what_compaction_has_removed_is_no_loss(kafka: KafkaServer) -> None:
+def test_compacted_records_are_not_lost(kafka: KafkaServer) -> None:
     topic = kafka.topic(
         cleanup_policy="compact", segment_ms="1", min_cleanable_dirty_ratio="0.01", max_compaction_lag_ms="1"
     )
@@ -291,7 +291,7 @@ def test_a_broker_before_its_upgrade_is_finished(kafka_old: KafkaServer) -> None
     assert end == {topic: {"0": 2}}
 
 
-def test_over_tls_with_a_password_that_is_told_to_nobody(kafka_secure: KafkaServer) -> None:
+def test_over_tls_with_a_password_that_is_never_shown(kafka_secure: KafkaServer) -> None:
     topic = kafka_secure.topic()
     send(kafka_secure, topic, b"1")
     source = reader(kafka_secure, subscribe=topic)

@@ -75,9 +75,7 @@ def test_it_is_refused_by_load_and_no_plan_shows_a_password(
     assert "hunter" not in shown + repr(df) + df._jdf.queryExecution().toString()
 
 
-def test_partitions_are_the_substreams_unless_told_otherwise(
-    spark: SparkSession, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_partitions_are_the_substreams_by_default(spark: SparkSession, caplog: pytest.LogCaptureFixture) -> None:
     sj.register_sources(spark)
     reader = spark.readStream.format("sparkjet-kafka").option("kafka.bootstrap.servers", "127.0.0.1:1")
     df = reader.option("subscribe", "a").load()
@@ -189,7 +187,7 @@ def test_a_stream_that_ends_by_itself_says_why(spark: SparkSession, kafka: Kafka
         query.awaitTermination(60)
 
 
-def test_a_topic_created_anew_is_read_on_and_holds_no_watermark(spark: SparkSession, kafka: KafkaServer) -> None:
+def test_a_recreated_topic_is_read_on_and_holds_no_watermark(spark: SparkSession, kafka: KafkaServer) -> None:
     topic = kafka.topic(partitions=2)
     at(kafka, topic, 0, 0, 70, 71)
     at(kafka, topic, 1, 0, 70)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("start", ["latest", "earliest", '{"%s": {"0": -1}}', '{"%s": {"0": 1}}'])
-def test_a_topic_that_is_being_written_is_no_reason_to_refuse(kafka: KafkaServer, start: str) -> None:
+def test_a_topic_that_is_being_written_is_not_refused(kafka: KafkaServer, start: str) -> None:
     topic = kafka.topic()
     send(kafka, topic, b"1")
     enough = threading.Event()
