@@ -1,4 +1,4 @@
-"""For each Spark aggregate in ``agg``, the error names the equivalent, or how the nearest one differs."""
+"""Each aggregate of Spark in ``agg`` is answered with what means the same, or with how the nearest differs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def answered(column: Column) -> str:
 
 
 def made(function: Callable[..., Any]) -> Column | None:
-    """A call of a Spark function with as many columns as it needs; None if it does not take columns."""
+    """A Column of a function of Spark, of as many columns as it needs; None where it does not take columns."""
     parameters = inspect.signature(function).parameters.values()
     needed = [p for p in parameters if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD]
     several = any(p.kind is p.VAR_POSITIONAL for p in parameters)
@@ -45,7 +45,7 @@ def made(function: Callable[..., Any]) -> Column | None:
 
 
 def aggregates(spark: SparkSession) -> dict[str, Column]:
-    """All aggregates of pyspark.sql.functions by name, according to Spark's own registry."""
+    """All aggregates of pyspark.sql.functions by name, by what Spark's own registry says of them."""
     catalog = spark._jsparkSession.sessionState().catalog()  # type: ignore[union-attr]
     found = {}
     with warnings.catch_warnings():
@@ -72,7 +72,7 @@ def test_every_aggregate_of_spark_is_answered_without_changing_the_meaning(spark
         answer = answered(column)
         same = [each for each in advice.SAME if f"Use sparkjet.functions.{each} instead" in answer]
         if same:
-            # Spark itself displays F.mean as avg.
+            # F.mean is written avg by Spark itself.
             assert same == [{"mean": "avg"}.get(name, name)], name
             assert name in ours
         else:
@@ -107,7 +107,7 @@ def test_an_answer_says_what_it_means(spark: SparkSession, column: Callable[[], 
     assert re.search(named, answered(column()))
 
 
-def test_named_equivalents_have_the_same_result(spark: SparkSession) -> None:
+def test_what_is_said_to_give_the_same_result_does(spark: SparkSession) -> None:
     rows = spark.createDataFrame(
         [(1, 2.0, True), (4, None, None), (None, 3.5, False), (4, 1.0, True), (9, 8.0, None)],
         "v int, x double, c boolean",

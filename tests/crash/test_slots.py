@@ -14,7 +14,7 @@ from sparkjet.snapshots.record_log import RETAINED_SLOTS, RecordLog
 
 
 def record(epoch: int, takeover: int) -> Record:
-    """A record with only its decision and its driver."""
+    """A record that only says who decided what."""
     return Record(EpochKind.BATCH, "query", takeover, f"run {takeover}", epoch, {}, 0, {}, {}, {}, None, [])
 
 

@@ -1,4 +1,4 @@
-"""How segments are merged: few segments, few copies of each row, and never a merge of two small ones."""
+"""How segments are merged: few of them, each row copied seldom, and never a merge of two small ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SIZES = st.lists(st.integers(1, 1_000) | st.integers(0, 20).map(lambda power: 2*
 
 
 def segment(rows: int) -> Segment:
-    """A segment with this many rows, which are never read."""
+    """One of so many rows, which nobody looks at."""
     return Segment(cast("DataFrame", None), SegmentStatistics(rows, 0, 0))
 
 

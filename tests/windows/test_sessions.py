@@ -48,7 +48,7 @@ EXAMPLE: Run = (
         Batch([], None),
     ],
 )
-"""Touching, bridging, moving left, negative times, a null key, late by one, a session that outlasts its pieces."""
+"""Touching, bridging, moving left, negative times, a null key, late by one, a session that outlives its pieces."""
 
 events = st.builds(Event, key=st.sampled_from(["a", "b", None]), time=st.integers(-40, 60), value=st.integers(-9, 9))
 
@@ -59,7 +59,7 @@ def _aggregates() -> list[Aggregate]:
 
 @st.composite
 def runs(draw: st.DrawFn) -> Run:
-    """A gap, a maximum duration, and batches that advance, with some late events; the last one closes everything."""
+    """A gap, a longest piece, and batches that move on, with some late events; the last one closes all."""
     batches = []
     watermark = -45
     for _ in range(draw(st.integers(2, 5))):
@@ -69,7 +69,7 @@ def runs(draw: st.DrawFn) -> Run:
 
 
 def persisted(session: SparkSession) -> set[int]:
-    """The ids of persisted RDDs; not their number, as those of earlier tests may be collected at any time."""
+    """The ids of what is persisted; not its number, as what tests before this one left is collected at any time."""
     return {int(rdd) for rdd in session.sparkContext._jsc.getPersistentRDDs()}
 
 
@@ -152,7 +152,7 @@ def test_n02_every_order_gives_the_same_sessions(session: SparkSession) -> None:
     run = SessionRun(session, 10, None, [J.count()])
     for place in range(len(times)):
         run.append(Batch([Event(str(key), order[place], 1) for key, order in enumerate(orders)], None))
-        # Nothing closes, but the rows become state, which the next step reads.
+        # Nothing closes, but what has come becomes state, and the next place meets it there.
         assert run.operator.close(0) is None
         run.operator.release()
     rows = run.rows(run.operator.close(100))
@@ -167,7 +167,7 @@ def test_pieces_do_not_depend_on_the_order_of_arrival(session: SparkSession) -> 
     expected = sessions(arrivals, 7, 5, FOLDS[:2])
     for order in (arrivals, arrivals[::-1], arrivals[4:] + arrivals[:4]):
         run = SessionRun(session, 7, 5, _aggregates()[:2])
-        # Below the first event: the start may still move.
+        # Below the first event: the start may still move, whatever comes.
         rows = [row for first in range(0, len(order), 4) for row in run.feed(Batch(order[first : first + 4], -1))]
         assert rows == []
         assert _sorted(run.feed(Batch([], None))) == _sorted(expected)
@@ -175,7 +175,7 @@ def test_pieces_do_not_depend_on_the_order_of_arrival(session: SparkSession) -> 
 
 def test_a_session_that_outlives_its_pieces_keeps_its_cuts_and_little_state(session: SparkSession) -> None:
     gap, longest = 100, 7
-    # Each watermark closes all pieces: later rows find the session only by their remnants.
+    # Each watermark closes all pieces: what comes next finds the session only by what is left of them.
     batches = [Batch([Event("a", time, 1), Event("a", time + 9, 1)], time + 20) for time in range(3, 170, 33)]
     batches.append(Batch([], None))
     expected, late = naive(batches, gap, longest, FOLDS[:1])
@@ -208,7 +208,7 @@ def test_the_state_is_neither_shuffled_nor_sorted_and_watermarks_compile_nothing
     execution = run.operator._touched(20)._jdf.queryExecution()
     plan = execution.executedPlan().toString()
     assert "Exchange" not in plan
-    # Only the looked-up rows are sorted, once for their versions and once with the new rows.
+    # Sorted is only what has been looked up, once for its versions and once with the new rows.
     assert plan.rindex("Sort ") < plan.index("ShuffledHashJoin")
     assert plan.count("Sort ") == 2
     assert "BuildRight" in plan

@@ -48,7 +48,7 @@ def full_disk(error: BaseException, places: Sequence[Path]) -> StorageError | No
     remedy = "Make it writable" if REASONS[reason] == errno.EROFS else "Free space there"
     found = StorageError(
         f"{reason}: {_where(chain, places)}. The epoch is not decided or waits to be published; nothing is lost. "
-        f"{remedy} and start the query again; it resumes where it stopped."
+        f"{remedy} and start the query again, it goes on where it stopped."
     )
     found.__cause__ = error
     return found

@@ -39,7 +39,7 @@ class WindowOperator(Protocol):
 
     @property
     def settings(self) -> Mapping[str, int | None]:
-        """The window's parameters, as stored in the record."""
+        """The window's numbers, as the record names them."""
         ...
 
     @property

@@ -73,7 +73,7 @@ class SessionWindows:
 
     @property
     def settings(self) -> dict[str, int | None]:
-        """The gap and the maximum duration."""
+        """The gap and the maximum."""
         return {"gap": self.gap, "max_duration": self.max_duration}
 
     @property
