@@ -54,6 +54,6 @@ def left_behind(place: Place) -> list[str]:
     """Outbox entries, all of which were delivered, and hidden files of incomplete writes."""
     snapshots = place.home / "snapshots"
     # The marks of deliveries stay.
-    boxes = [path for path in (snapshots / "outbox").glob("*/*") if path.is_dir()]
+    entries = [path for path in (snapshots / "outbox").glob("*/*") if path.is_dir()]
     temporary = [path for top in (snapshots, place.out, place.late) for path in top.rglob(".*")]
-    return sorted(str(path.relative_to(place.root)) for path in boxes + temporary)
+    return sorted(str(path.relative_to(place.root)) for path in entries + temporary)

@@ -92,7 +92,7 @@ class PlainSink:
         epoch = transaction.epoch
         if self.orders.way == "outbox":
             self.reached("before write", epoch)
-            path = self._box(str(transaction))
+            path = self._entry(str(transaction))
             path.parent.mkdir(exist_ok=True)
             path.write_text("".join(f"{n},0\n" for n in numbers))
             self.reached("written", epoch)
@@ -124,7 +124,7 @@ class PlainSink:
         if handle["way"] == "prepared":
             self.transactions.commit(handle, between)
         else:
-            self.transactions.publish(handle, [self._box(handle["box"]).read_bytes()], between)
+            self.transactions.publish(handle, [self._entry(handle["box"]).read_bytes()], between)
 
     def abort_orphans(self, query: str, takeover: int, keep: Sequence[Handle]) -> None:
         """Only in the database: the outbox entries are files of this test."""
@@ -133,8 +133,8 @@ class PlainSink:
     def check(self, schema: Any) -> None:
         """The test has created the table."""
 
-    def _box(self, name: str) -> Path:
-        return self.orders.home / "boxes" / name
+    def _entry(self, name: str) -> Path:
+        return self.orders.home / "outbox" / name
 
 
 class PlainDriver:
