@@ -145,7 +145,7 @@ def may_not_be_asked(pool: TransactionPool, broker: Broker) -> None:
         not_open,
         aborted,
         not_committed,
-        given_up,
+        pytest.param(given_up, marks=pytest.mark.logs_errors),
         not_told,
         may_not_be_asked,
     ],
