@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 import sparkjet as sj
+from sparkjet.api.writer import settings_of
 from sparkjet.catalyst.columns import SUBSTREAM, TIME
 from sparkjet.engine.committer import Committer
 from sparkjet.engine.context import EngineContext, configure
 from sparkjet.engine.recovery import recover
-from sparkjet.plan.plan import Output, plan_of
+from sparkjet.plan.plan import plan_of
 from sparkjet.sinks.protocol import Guarantee
 from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.record_log import RecordLog
@@ -111,20 +112,8 @@ class EngineRun:
         self._overlap = overlap
         self.clock = sj.ManualClock()
         self.sinks = [self.sink_class() for _ in results]
-        outputs = []
-        for number, (result, sink) in enumerate(zip(results, self.sinks, strict=True)):
-            writer = result.writeStream
-            outputs.append(
-                Output(
-                    f"out{number}",
-                    writer.aggregation,
-                    writer.rows,
-                    writer._steps.source,
-                    writer._finished,
-                    sink,
-                    "test",
-                )
-            )
+        writers = [result.writeStream.format(sink) for result, sink in zip(results, self.sinks, strict=True)]
+        outputs = [settings_of(writer).output(f"out{number}") for number, writer in enumerate(writers)]
         self.plan: Plan = plan_of(outputs)
         self._listener = listener
         self.engine: Engine
@@ -147,7 +136,7 @@ class EngineRun:
             session=self._spark,
             store=self.store,
             log=RecordLog(self.store),
-            outputs=Committer({output.name: output.sink for output in self.plan.outputs}),
+            committer=Committer({output.name: output.sink for output in self.plan.outputs}),
             clock=self.clock,
             listener=self._listener,
         )
