@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("sparkjet")
 
-KEEPING = (
+REPLAYABLE = (
     "avro", "csv", "delta", "json", "kafka", "orc", "parquet", "rate", "rate-micro-batch", "sparkjet-kafka", "text",
     "xml",
 )  # fmt: skip
 """Sources that keep a batch after Spark has committed it, and return the same rows for the same offsets."""
 
-FORGETTING = ("socket",)
+NOT_REPLAYABLE = ("socket",)
 """Sources that deliver each row once, and cannot be replayed."""
 
 PARTITIONED = "sparkjet-kafka"
@@ -47,7 +47,7 @@ def replayability(df: DataFrame) -> tuple[Replayability, str]:
     return max(judged, key=lambda each: list(Replayability).index(each[0]))
 
 
-def check_rereading(df: DataFrame, guarantee: Guarantee) -> None:
+def check_replayable(df: DataFrame, guarantee: Guarantee) -> None:
     """Reject a source that is not replayable, and warn about an unknown one.
 
     Raises:
@@ -104,17 +104,17 @@ def acknowledging_source(df: DataFrame) -> str | None:
             cleaning = {option.lower(): options[option] for option in options}.get("cleansource", "off")
             if cleaning.lower() != "off":
                 return f"{name} with cleanSource={cleaning}"
-        if name.lower() not in KEEPING and not _reads_files(leaf):
+        if name.lower() not in REPLAYABLE and not _reads_files(leaf):
             return name
     return None
 
 
 def _replayability(df: DataFrame, leaf: Any) -> tuple[Replayability, str]:
     name = _name(df, leaf)
-    if name.lower() in FORGETTING:
+    if name.lower() in NOT_REPLAYABLE:
         return Replayability.NO, name
     # Python sources must return the same rows for the same offsets, as Spark requests them again after a restart.
-    known = name.lower() in KEEPING or _reads_files(leaf) or _provider_class(leaf) == _PYTHON
+    known = name.lower() in REPLAYABLE or _reads_files(leaf) or _provider_class(leaf) == _PYTHON
     return Replayability.YES if known else Replayability.UNKNOWN, name
 
 
