@@ -1,1 +1,1 @@
-"""The throughput of sparkjet next to its peers, on the same generated input."""
+"""The throughput of sparkjet and its peers on the same generated input."""

@@ -1,6 +1,6 @@
-"""``python -m benchmarks [--quick] [--rounds N] [--plot] [ID…]``: run works on all their peers and print ratios.
+"""``python -m benchmarks [--quick] [--rounds N] [--plot] [ID…]``: run works on all peers and print ratios.
 
-Studies of sparkjet alone come after the rounds.
+Studies of sparkjet alone run after the rounds.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from benchmarks.work import WORKS, Goal, Work, work_of
 ROUNDS = 3
 MINUTES = 58
 QUICK_MINUTES = 5
-"""No contest begins later than that. The studies take half an hour after it."""
+"""No contest begins after this time. The studies take another half an hour."""
 
 IDS = [*[work.id for work in WORKS], *studies.STUDIES]
 QUICK = dataclasses.replace(work_of("T1"), warm_up=20, goals=(Goal("jet", 1.0), Goal("spark", 50.0)))
 
 
 def arguments() -> argparse.Namespace:
-    """What the command line says."""
+    """The parsed command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("works", nargs="*", metavar="ID", help=f"of {', '.join(IDS)}")
     parser.add_argument("--quick", action="store_true", help="T1 against Jet and Spark only")
@@ -42,7 +42,7 @@ def arguments() -> argparse.Namespace:
 
 
 def chosen(quick: bool, names: list[str]) -> tuple[list[Work], list[str]]:
-    """The works and the studies to run: those named, else all studies and all works that are set against something."""
+    """The works and studies to run: the named ones, else all studies and all works with peers."""
     if quick:
         return [QUICK], []
     if not names:
@@ -53,7 +53,7 @@ def chosen(quick: bool, names: list[str]) -> tuple[list[Work], list[str]]:
 
 
 def families(works: Sequence[Work]) -> list[list[Work]]:
-    """The works that take turns with each other, in the order of the first of each."""
+    """The works that take turns, in the order of the first of each."""
     found: dict[str, list[Work]] = {}
     for work in works:
         found.setdefault(work.family or work.id, []).append(work)
@@ -61,8 +61,8 @@ def families(works: Sequence[Work]) -> list[list[Work]]:
 
 
 def main() -> int:
-    """Run, print and write; 1 if a pair has no ratio."""
-    # Peers that stand still outlive this process unless it unwinds.
+    """Run, print and write; returns 1 if a pair has no ratio."""
+    # Suspended peers outlive this process unless it unwinds.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
     given = arguments()
     console = Console(width=150)
@@ -71,7 +71,7 @@ def main() -> int:
     started = time.monotonic()
     ratios: list[Ratio] = []
 
-    def told(peer: str, work: Work, measured: Stretch) -> None:
+    def progress(peer: str, work: Work, measured: Stretch) -> None:
         at = time.monotonic() - started
         console.print(f"{at / 60:6.1f} min  {work.id:13} {peer:9} {measured.rate / 1e6:8.3f} M rows/s")
 
@@ -81,8 +81,8 @@ def main() -> int:
             continue
         for work in family:
             console.print(f"{work.id}: {work.what}")
-        ratios += Contest(family, run.start, told).run(given.rounds)
-        # After every contest: a run that is broken off has kept what it found.
+        ratios += Contest(family, run.start, progress).run(given.rounds)
+        # After every contest, so that an interrupted run keeps its results.
         write(ratios, file)
     for name in alone:
         console.print(f"{name}: {studies.STUDIES[name]}")
@@ -95,7 +95,7 @@ def main() -> int:
     for wrong in [pair for pair in ratios if pair.wrong is not None]:
         console.print(f"{wrong.id} against {wrong.goal.other}: no ratio. {wrong.wrong}", style="red", markup=False)
     if given.plot and not given.quick:
-        # matplotlib is an extra that only the picture needs.
+        # matplotlib is an extra, needed only for the plot.
         from benchmarks.plot import draw  # noqa: PLC0415
 
         draw(write(ratios, file), RESULTS / "latest.png")

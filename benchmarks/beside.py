@@ -1,4 +1,4 @@
-"""What sinks are set beside: plain processes that write the same Arrow columns to the same server."""
+"""The baseline of sinks: plain processes that write the same Arrow columns to the same server."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from sparkjet.sinks.protocol import Sink
 
 BATCH = 10_000
-"""Rows of a batch, as Spark hands them over."""
+"""Rows per batch, as Spark passes them to tasks."""
 
 
 def arrow_files(table: pa.Table, count: int, home: Path) -> list[str]:
-    """The same number of a table's rows in each of some files, one for each process."""
+    """A table split evenly into files, one per process."""
     size = len(table) // count
     paths = []
     for number in range(count):
@@ -35,26 +35,26 @@ def arrow_files(table: pa.Table, count: int, home: Path) -> list[str]:
 
 
 def batches_of(path: str) -> list[pa.RecordBatch]:
-    """What :func:`arrow_files` has written into one of them."""
+    """The batches in a file of :func:`arrow_files`."""
     with pa.ipc.open_file(path) as file:
         return [file.get_batch(number) for number in range(file.num_record_batches)]
 
 
 def seconds_of(work: Callable[..., None], each: Sequence[tuple[object, ...]]) -> float:
-    """Seconds that processes take together, their start not counted.
+    """Seconds that processes take together, without their start.
 
     Args:
-        work: What each does; its last arguments are a semaphore to release when it is ready and an event to wait for.
+        work: The work of each; its last arguments are a semaphore to release when ready and an event to wait for.
         each: The other arguments of each process.
     """
     context = multiprocessing.get_context("spawn")
     ready, go = context.Semaphore(0), context.Event()
-    # Daemons: if one fails, those that wait for `go` must not keep this process from ending.
+    # Daemons: if one fails, those that wait for `go` must not keep this process alive.
     processes = [context.Process(target=work, args=(*own, ready, go), daemon=True) for own in each]
     for process in processes:
         process.start()
     for _ in processes:
-        # One that has failed never is.
+        # A process that has failed never is.
         while not ready.acquire(timeout=0.5):
             if any(process.exitcode for process in processes):
                 sys.exit("a bare process failed before it was ready")
@@ -81,13 +81,13 @@ def through_sink(sink: Sink, rows: DataFrame, epoch: int) -> float:
 def in_turns(
     ways: Mapping[str, Callable[[int], float]], rounds: int, warm_up: int, before: Callable[[], Any] = lambda: None
 ) -> dict[str, list[float]]:
-    """Seconds of each way in every round, those of the warm-up left out.
+    """Seconds of each way in every round, without the warm-up.
 
     Args:
-        ways: What takes a round's number and returns its seconds, by name; they run in this order.
-        rounds: How many count.
-        warm_up: How many come before and do not.
-        before: Called before each, to start all of them alike.
+        ways: Functions from a round's number to its seconds, by name; they run in this order.
+        rounds: Number of measured rounds.
+        warm_up: Number of rounds before.
+        before: Called before each, so that all start alike.
     """
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     for round_ in range(warm_up + rounds):

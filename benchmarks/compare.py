@@ -1,4 +1,4 @@
-"""Whether two engines have the same results, which is asked before their ratio is printed."""
+"""Comparison of two engines' results, which must agree before their ratio is printed."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ SKETCH = 0.02
 
 
 def tolerance(aggregates: Sequence[str]) -> float:
-    """How far two sums of floating-point results of one window end may be apart, relative to the greater."""
+    """Relative tolerance for the sums of floating-point results of one window end."""
     return SKETCH if "percentile" in aggregates else EXACT
 
 
 def difference(ours: Results, theirs: Results, allowed: float) -> str | None:
     """The first difference on the common prefix of two runs, None if there is none.
 
-    Compared are all windows that end where both runs had all their rows: the number of result rows, the checksum
-    over keys, window ends and whole numbers (exactly), and the sums of floating-point results.
+    Compares all windows that end where both runs had all their rows: the number of result rows, the checksum over keys,
+    window ends and whole numbers (exactly), and the sums of floating-point results.
     """
     last = min(ours.complete, theirs.complete)
     ends = sorted({end for results in (ours, theirs) for end in results.ends if end <= last})

@@ -1,4 +1,4 @@
-"""A contest: engines that take turns on works, round by round, and the ratios that come of it."""
+"""A contest: engines take turns on works, round by round, which yields ratios."""
 
 from __future__ import annotations
 
@@ -16,47 +16,47 @@ from benchmarks.work import Goal, Work, work_of
 
 
 class Peer(Protocol):
-    """An engine at a work."""
+    """An engine that runs a work."""
 
     def stretch(self) -> Stretch:
-        """Let it go on until it has measured something; raises PeerError."""
+        """Run until it has measured a stretch; raises PeerError."""
 
     def results(self) -> Results:
-        """Let it come to its end; raises PeerError."""
+        """Run to the end; raises PeerError."""
 
     def end(self) -> None:
-        """Kill what is left of it."""
+        """Kill its remaining processes."""
 
 
 Side = tuple[str, Work]
-"""Name of an engine, and the work without what only the table needs: equal ones run once."""
+"""Name of an engine, and the work without the fields for the table: equal ones run once."""
 
 
 class Contest:
-    """Works of one family, and everything that they are set against.
+    """Works of one family, and all their peers.
 
     Args:
-        works: Ours.
-        start: From a name and a work to an engine at it.
-        told: Called with each stretch.
+        works: sparkjet's works.
+        start: Starts an engine, by name, with a work.
+        progress: Called with each stretch, for progress.
     """
 
     def __init__(
         self,
         works: Sequence[Work],
         start: Callable[[str, Work], Peer],
-        told: Callable[[str, Work, Stretch], None] = lambda *_: None,
+        progress: Callable[[str, Work, Stretch], None] = lambda *_: None,
     ) -> None:
         self._works = works
         self._start = start
-        self._told = told
+        self._progress = progress
         self._peers: dict[Side, Peer] = {}
         self._stretches: dict[Side, list[Stretch]] = {}
         self._results: dict[Side, Results] = {}
         self._failures: dict[Side, str] = {}
 
     def run(self, rounds: int) -> list[Ratio]:
-        """Let all take turns for so many rounds; one that fails is not tried again. One ratio for each goal."""
+        """Let all take turns for so many rounds; one that fails is not retried. Returns one ratio per goal."""
         goals = [(work, name) for work in self._works for name in ("sparkjet", *(goal.other for goal in work.goals))]
         sides: dict[Side, Work] = {}
         for work, name in goals:
@@ -75,7 +75,7 @@ class Contest:
             return
         try:
             if key not in self._peers:
-                # Here and not before the rounds: it is as warm as its turn makes it, and only that takes time.
+                # Warmed up in its turn, not before the rounds.
                 self._peers[key] = self._start(key[0], work)
                 stack.callback(self._peers[key].end)
             measured = self._peers[key].stretch()
@@ -83,18 +83,18 @@ class Contest:
             self._failures[key] = str(error)
             return
         self._stretches.setdefault(key, []).append(measured)
-        self._told(key[0], work, measured)
+        self._progress(key[0], work, measured)
 
     def _end(self, key: Side, peer: Peer) -> None:
         try:
             self._results[key] = peer.results()
         except PeerError as error:
             self._failures[key] = str(error)
-        # Its memory is free for what is still to come.
+        # Frees its memory for the works that follow.
         peer.end()
 
     def _ratio(self, work: Work, goal: Goal) -> Ratio:
-        """Ours by one other; without a ratio where results differ."""
+        """Throughput of sparkjet by that of a peer; without a ratio if results differ."""
         ratio = Ratio(work.id, work.what, goal)
         ours, theirs = side(work, "sparkjet"), side(work, goal.other)
         failed = [self._failures[key] for key in (ours, theirs) if key in self._failures]
@@ -120,5 +120,5 @@ def work_behind(work: Work, name: str) -> Work:
 
 
 def side(work: Work, name: str) -> Side:
-    """What runs for ``jet`` or ``jet@T1``."""
+    """The engine and work of ``jet`` or ``jet@T1``."""
     return name.partition("@")[0], dataclasses.replace(work_behind(work, name), id="", what="", family="", goals=())

@@ -1,7 +1,7 @@
-"""The generated input as a formula of the row's number, and the checksum of its results, for the Spark engines.
+"""The generated input as a formula of the row number, and the checksum of its results, for the Spark engines.
 
-``java/…/Feed.java`` and ``peers/bytewax_flow.py`` state the same formulas. Everything is whole, or a multiple of 1/8
-that stays far below 2**53: sums are exact whatever the order of additions.
+``java/…/Feed.java`` and ``peers/bytewax_flow.py`` have the same formulas. All values are whole, or multiples of 1/8 far
+below 2**53: sums are exact in any order of additions.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from benchmarks.work import Work
 
 PARTITIONS = 2
 RUN = 1_000
-"""Rows that one row of Spark's source stands for: it makes them one by one, at the cost of a tenth of a query."""
+"""Rows per row of Spark's source, which generates rows one by one, at a tenth of the cost of a query."""
 MICROSECONDS = 1_000_000
 SESSION = 20
-"""Rows of a session."""
+"""Rows per session."""
 PAUSE = 2 * MICROSECONDS
-"""Of event time between sessions; their gap is half of it."""
+"""Event time between sessions; their gap is half of it."""
 REAL = ("avg", "percentile")
-"""Aggregates in floating point."""
+"""Floating-point aggregates."""
 
 
 def complete(row: int, work: Work) -> int:
-    """The last second at which windows that end then or before have all their rows when ``row`` comes."""
+    """The last second up to which all windows are complete when ``row`` arrives."""
     if work.shape != "sessions":
         return row // work.density
     # Sessions end within seconds, and count as ending at the full second before.
@@ -36,17 +36,17 @@ def complete(row: int, work: Work) -> int:
 
 
 def rows(session: SparkSession, work: Work, keys: int | None = None) -> DataFrame:
-    """The endless input, ``work.batch`` rows an epoch: columns ts, key, value and price.
+    """The endless input, ``work.batch`` rows per epoch: columns ts, key, value and price.
 
     For sessions event time pauses after every 20 rows of each key.
 
-    Spark's own ``rate-micro-batch`` source numbers runs of 1,000 rows; a batch that is run again has the same ones.
+    Spark's own ``rate-micro-batch`` source numbers runs of 1,000 rows; a batch that is rerun has the same ones.
     """
     if work.batch % RUN:
         message = f"batch={work.batch} must be a multiple of {RUN}."
         raise ValueError(message)
     source = session.readStream.format("rate-micro-batch")
-    # The source stamps rows too; those times are not used, so every batch may have the same.
+    # The source timestamps rows too; these are not used, so every batch may have the same.
     numbered = source.options(
         rowsPerBatch=work.batch // RUN, numPartitions=PARTITIONS, startTimestamp=0, advanceMillisPerBatch=0
     )
@@ -71,7 +71,7 @@ def sides(session: SparkSession, work: Work) -> tuple[DataFrame, DataFrame]:
 
 
 def checksum(end: Column, key: Column, whole: Sequence[Column]) -> Column:
-    """A number of one result row below 2**31; sums of it do not depend on the order of rows."""
+    """A hash of one result row below 2**31; sums of it do not depend on the order of rows."""
     mixed = end * 8191 + key * 1_000_003
     for place, column in enumerate(whole):
         mixed = mixed + column * (131 + place)
@@ -79,12 +79,12 @@ def checksum(end: Column, key: Column, whole: Sequence[Column]) -> Column:
 
 
 def totals(results: DataFrame, whole: Sequence[str], real: Sequence[str]) -> dict[int, Totals]:
-    """What the results of each window end add up to.
+    """The totals of the results of each window end.
 
     Args:
         results: Columns ``window``, ``key`` and the named ones.
         whole: Columns of whole numbers, which must agree exactly.
-        real: Columns of floating point, which are added up and compared with a tolerance.
+        real: Floating-point columns, which are summed and compared with a tolerance.
     """
     end = F.unix_seconds("window.end")
     value = checksum(end, F.col("key"), [F.col(name).cast("long") for name in whole])

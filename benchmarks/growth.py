@@ -1,4 +1,4 @@
-"""T11: how sparkjet's throughput grows with cores, keys, substreams and the length of an epoch.
+"""T11: how sparkjet's throughput scales with cores, keys, substreams and the length of an epoch.
 
 ``python -m benchmarks.growth [CURVE…]``. Writes ``results/growth.json`` and a picture, whose legends have the slope:
 the exponent of the power law that fits best, 0 for a flat line.
@@ -28,26 +28,26 @@ T1 = dataclasses.replace(work_of("T1"), batch=2_000_000, warm_up=15)
 
 
 def epochs(batch: int) -> Work:
-    """T1 in epochs of that many rows; longer ones need fewer to be warm."""
+    """T1 in epochs of that many rows; longer ones need fewer epochs to warm up."""
     warm_up = min(30, max(4, 60_000_000 // batch))
     measured = min(30, max(3, 16_000_000 // batch))
     return dataclasses.replace(T1, batch=batch, warm_up=warm_up, measured=measured)
 
 
 def keyed(keys: int) -> Work:
-    """T1 with so many keys; with a million an epoch takes over ten seconds, as two windows of all keys end in it."""
+    """T1 with that many keys; with a million, an epoch takes over ten seconds, as two windows of all keys end in it."""
     work = dataclasses.replace(T1, keys=keys)
     return work if keys <= MANY else dataclasses.replace(work, warm_up=4, measured=3)
 
 
 CURVES: dict[str, dict[int, Work]] = {
-    # As warm as in the contest: with one core for the rows, Java has the other one to compile with, and is warm sooner.
+    # As warm as in the contest: with one core for the rows, Java compiles on the other one, and warms up sooner.
     "cores": {cores: dataclasses.replace(work_of("T1"), cores=cores) for cores in (1, 2)},
     "keys": {keys: keyed(keys) for keys in (1_000, 10_000, 100_000, 1_000_000)},
     "substreams": {count: dataclasses.replace(T1, substreams=count) for count in (1, 16, 256)},
     "rows of an epoch": {batch: epochs(batch) for batch in BATCHES},
 }
-"""By what grows: works by its value."""
+"""Works by value, for each parameter."""
 
 
 def slope(points: dict[int, float]) -> float:
@@ -57,7 +57,7 @@ def slope(points: dict[int, float]) -> float:
 
 
 def draw(found: dict[str, dict[int, float]]) -> None:
-    """One picture a curve, both axes logarithmic."""
+    """One plot per curve, with logarithmic axes."""
     figure, all_axes = plt.subplots(1, len(found), figsize=(4 * len(found), 4), layout="constrained", squeeze=False)
     for axes, (name, points) in zip(all_axes[0], found.items(), strict=True):
         axes.loglog(list(points), list(points.values()), "o-", label=f"slope {slope(points):+.2f}")
@@ -69,9 +69,9 @@ def draw(found: dict[str, dict[int, float]]) -> None:
 
 
 def study() -> list[Ratio]:
-    """One ratio a curve, without a goal: the throughput at its end by that at its beginning."""
+    """One ratio per curve, without a goal: the throughput at its end by that at its beginning."""
     found: dict[str, dict[int, float]] = {}
-    # Curves meet in points.
+    # Curves share points.
     rates: dict[Work, float] = {}
     ratios = []
     for name in sys.argv[1:] or CURVES:

@@ -1,4 +1,4 @@
-"""KR: what the Kafka source costs beside a bare consumer that reads both partitions in one process into its columns.
+"""KR: the cost of the Kafka source, against a bare consumer that reads both partitions into columns in one process.
 
 ``python -m benchmarks.kafka``. A million messages of 100 bytes with a key in two partitions, and
 the broker on the same machine. The source's time is that of Spark's batch in a warm driver (its ``addBatch``: both
@@ -51,7 +51,7 @@ def fill(server: KafkaServer, topic: str) -> None:
 
 
 def bare_consumer(server: KafkaServer) -> Consumer:
-    """A consumer set as connectors are set that want much at once."""
+    """A consumer with the settings of a high-throughput connector."""
     return Consumer(
         {
             **server.client(),

@@ -1,4 +1,4 @@
-"""KW: what the Kafka sink costs beside a bare transactional produce of the same Arrow columns by as many producers.
+"""KW: the cost of the Kafka sink, against bare transactions with the same Arrow columns by as many producers.
 
 ``python -m benchmarks.kafka_sink``. A million records (a key, a value of 100 bytes) in two partitions of a warm
 driver, into a topic of two partitions; the broker runs on the same machine. The bare produce sends the same batches
@@ -39,7 +39,7 @@ GOAL = Goal("bare transactional produce", 0.7)
 
 
 def records(session: SparkSession) -> DataFrame:
-    """Records as a query gives them, held in memory so that computing them is nobody's cost."""
+    """Records like a query's, persisted in memory so that computing them costs neither side."""
     rows = session.range(ROWS, numPartitions=PRODUCERS).select(
         F.concat(F.lit("symbol-"), F.col("id") % 500).alias("key"),
         F.rpad(F.concat(F.lit('{"n":'), F.col("id"), F.lit("}")), 100, " ").alias("value"),
@@ -50,7 +50,7 @@ def records(session: SparkSession) -> DataFrame:
 
 
 def bare(servers: str, topic: str, name: str, path: str, ready: Any, go: Any) -> None:
-    """One producer's transaction, in a process of its own, as each of Spark's workers is one."""
+    """One producer's transaction, in a separate process, like Spark's workers."""
     batches = batches_of(path)
     producer = confluent_kafka.Producer(
         {
@@ -77,7 +77,7 @@ def bare(servers: str, topic: str, name: str, path: str, ready: Any, go: Any) ->
 
 @contextmanager
 def new_topic(server: KafkaServer) -> Iterator[str]:
-    """A topic a time: what lies in one would be other work for the broker."""
+    """A new topic each time: existing records would be additional work for the broker."""
     topic = server.topic(partitions=PRODUCERS)
     yield topic
     server.drop(topic)

@@ -1,7 +1,7 @@
-"""T6: from the end of a window to its committed rows, at 10,000 rows a second.
+"""T6: the latency from the end of a window to its committed rows, at 10,000 rows per second.
 
-``python -m benchmarks.latency``. Event time is the time of the wall clock at which a row comes to be; a row can be read
-from then on. A window's rows are committed when their file is renamed, which is what changes a file's inode.
+``python -m benchmarks.latency``. Event time is the wall-clock time at which a row is created and can be read. A
+window's rows are committed when their file is renamed, which changes the inode's ctime.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from benchmarks.work import Goal
 from sparkjet import functions as J
 
 EVERY = 100
-"""Microseconds between two rows: 10,000 a second."""
+"""Microseconds between two rows: 10,000 per second."""
 KEYS = 100
 WINDOW = 10
 """Seconds; windows move by one second."""
@@ -35,7 +35,7 @@ TRIGGER = "0.5 seconds"
 WARM_UP, MEASURED = 100, 120
 """Seconds."""
 GOAL = 1.0
-"""Seconds that 99 of 100 rows may take."""
+"""Seconds within which 99 % of the rows must arrive."""
 
 
 class WallClock(DataSource):
@@ -63,16 +63,16 @@ class WallClockReader(DataSourceStreamReader):
         return self.now()
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: ARG002 - Spark's signature
-        """Rows that there are by now."""
+        """Number of rows so far."""
         return self.now()
 
     @staticmethod
     def now() -> dict[str, int]:
-        """The offset of the row that comes next."""
+        """The offset of the next row."""
         return {"row": time.time_ns() // 1000 // EVERY}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
-        """All rows in one."""
+        """All rows in one partition."""
         return [InputPartition((start["row"], end["row"]))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -94,7 +94,7 @@ def committed(directory: Path) -> dict[float, float]:
 
 
 def measure(home: Path) -> tuple[list[float], dict[str, float]]:
-    """Latencies of the windows that end in the measured time, and the mean seconds of each step of an epoch."""
+    """Latencies of the windows that end in the measured time, and the mean seconds of each phase of an epoch."""
     session = local_session()
     session.dataSource.register(WallClock)
     source = session.readStream.format("wall-clock").load().withColumn("key", F.col("value") % KEYS)
@@ -112,7 +112,7 @@ def measure(home: Path) -> tuple[list[float], dict[str, float]]:
             for progress in query.recentProgress:
                 number = progress["epoch"]["number"]
                 steps |= {(number, step): taken / 1000 for step, taken in progress["epoch"]["durationMs"].items()}
-                # An epoch of the clock's is none of Spark's.
+                # An epoch of the clock has no micro-batch of Spark.
                 of_spark = progress.get("durationMs", {})
                 steps |= {(number, f"Spark's {step}"): taken / 1000 for step, taken in of_spark.items()}
         time.sleep(1)

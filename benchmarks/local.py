@@ -1,4 +1,4 @@
-"""The session that measurements by hand run on."""
+"""The Spark session of the measurements."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pyspark.sql import SparkSession
 
 
 def local_session(cores: int = 2, memory: str = "4g") -> SparkSession:
-    """So many cores of this machine and so much heap, everything on the loopback address."""
+    """A session with so many cores and so much heap, on the loopback address."""
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    # Workers run this interpreter, which has the packages, not the first python3 of the PATH.
+    # Workers run this interpreter, which has the packages, not the first python3 on the PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     session = (
         SparkSession.builder.master(f"local[{cores}]")
@@ -21,7 +21,7 @@ def local_session(cores: int = 2, memory: str = "4g") -> SparkSession:
         .config("spark.driver.memory", memory)
         .config("spark.python.sql.dataFrameDebugging.enabled", "false")
         .config("spark.ui.enabled", "false")
-        # Benchmarks suspend it for minutes, after which it must not take itself for lost.
+        # Benchmarks suspend it for minutes, after which it must not consider its executor lost.
         .config("spark.network.timeout", "1h")
         .config("spark.ui.showConsoleProgress", "false")
         .getOrCreate()

@@ -1,4 +1,4 @@
-"""T10: what a query holds in memory over 2,000 epochs.
+"""T10: the memory of a query over 2,000 epochs.
 
 ``python -m benchmarks.memory``. Writes ``results/memory.json`` and a picture. Epochs are small, so that there are many:
 windows of ten seconds, a second of event time each.
@@ -28,11 +28,11 @@ EPOCHS = 2_000
 EVERY = 20
 ROWS = 1_000
 SAME = 1 / 1.1
-"""How much of the last half's numbers the first half's must be, after a tenth of the epochs."""
+"""Minimum ratio of the first half's numbers to the last half's, after a tenth of the epochs."""
 
 
 def measure(home: Path) -> dict[str, list[float]]:
-    """Numbers after every twentieth epoch: heap in use after a collection, persisted RDDs, size of the plans."""
+    """Numbers after every twentieth epoch: heap after a garbage collection, persisted RDDs, size of the plans."""
     session = local_session()
     source = session.readStream.format("rate-micro-batch").option("rowsPerBatch", ROWS).option("startTimestamp", 0)
     rows = source.option("advanceMillisPerBatch", 1000).option("numPartitions", 1).load()
@@ -50,14 +50,14 @@ def measure(home: Path) -> dict[str, list[float]]:
         runtime = java.Runtime.getRuntime()
         numbers["heap in MB"].append((runtime.totalMemory() - runtime.freeMemory()) / 1e6)
         numbers["persisted RDDs"].append(session.sparkContext._jsc.getPersistentRDDs().size())
-        aggregations = query._engine.state.aggregations.values()  # noqa: SLF001 - what is measured is no user's business
+        aggregations = query._engine.state.aggregations.values()  # noqa: SLF001 - what is measured is not public
         held = [segment.partials for aggregation in aggregations for segment in aggregation.operator.segments]
         plans = [frame._jdf.queryExecution().analyzed().toString() for frame in held]
         numbers["size of the plans"].append(sum(map(len, plans)))
         done = epoch
 
     writer = windows.writeStream.format("files").option("path", home / "out").option("statePartitions", 1)
-    # Epochs that overlap hold most.
+    # Overlapping epochs use the most memory.
     writer = writer.option("overlapEpochs", True).onEpochPhase(look)
     query = writer.option("checkpointLocation", home / "checkpoint").start()
     while done < EPOCHS and query.isActive:
@@ -80,7 +80,7 @@ def draw(numbers: dict[str, list[float]]) -> None:
 
 
 def study() -> list[Ratio]:
-    """One ratio for each number: its mean over the first half by that over the second."""
+    """One ratio per number: its mean over the first half by that over the second."""
     with tempfile.TemporaryDirectory(prefix="sparkjet-memory-") as home:
         numbers = measure(Path(home))
     save(numbers, RESULTS / "memory.json")

@@ -1,4 +1,4 @@
-"""The picture next to the figures."""
+"""The plot of the ratios."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from matplotlib import pyplot as plt
 
 
 def draw(ratios: list[Ratio], file: Path) -> None:
-    """Draw each pair's ratios over the rounds, as parts of its goal: on or right of the line, the goal is met.
+    """Draw each pair's ratios over the rounds, relative to its goal: on or right of the line, the goal is met.
 
-    Where there is no goal the line is the other's throughput.
+    Without a goal, the line is the peer's throughput.
     """
     pairs = [pair for pair in reversed(ratios) if pair.median is not None]
     figure, axes = plt.subplots(figsize=(9, 1.5 + 0.35 * len(pairs)), layout="constrained")

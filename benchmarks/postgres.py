@@ -1,4 +1,4 @@
-"""PG: what the PostgreSQL sink costs beside a bare COPY of the same Arrow columns by the same number of connections.
+"""PG: the cost of the PostgreSQL sink, against a bare COPY of the same Arrow columns by as many connections.
 
 ``python -m benchmarks.postgres``. Two million result rows (a window's start and end, a key, a
 count, two doubles, a text) in two partitions of a warm driver; the server waits for its disk. The bare COPY writes
@@ -35,13 +35,13 @@ CONNECTIONS = 2
 WARM_UP = 1
 ROUNDS = 3
 GOALS = {"always": 0.7, "never": 0.0}
-"""By way of the sink; without prepared transactions rows are written twice, to the outbox first."""
+"""Goals by way of the sink; without prepared transactions, rows are written twice, first to the outbox."""
 TABLE = """(start timestamptz, "end" timestamptz, key bigint, n bigint, mean double precision,
             high double precision, sym text)"""
 
 
 def result(session: SparkSession) -> DataFrame:
-    """Rows as a window gives them, held in memory so that computing them is nobody's cost."""
+    """Rows like a window's, persisted in memory so that computing them costs neither side."""
     rows = session.range(ROWS, numPartitions=CONNECTIONS).select(
         F.timestamp_micros(F.col("id") * 1000).alias("start"),
         F.timestamp_micros(F.col("id") * 1000 + 60_000_000).alias("end"),
@@ -57,7 +57,7 @@ def result(session: SparkSession) -> DataFrame:
 
 
 def bare(dsn: str, path: str, ready: Any, go: Any) -> None:
-    """One connection's COPY, in a process of its own, as each of Spark's workers is one."""
+    """One connection's COPY, in a separate process, like Spark's workers."""
     batches = batches_of(path)
     with psycopg.connect(dsn) as connection, connection.cursor() as cursor:
         ready.release()
@@ -69,7 +69,7 @@ def bare(dsn: str, path: str, ready: Any, go: Any) -> None:
 
 def plain(rows: DataFrame) -> pa.Table:
     """The same rows for the bare COPY."""
-    # Without zones, which Arrow writes several times faster: what is compared is the way, not the format.
+    # Without zones, which Arrow writes several times faster: the comparison is of the way, not the format.
     table = rows.toArrow()
     for number in range(2):
         zoneless = table.column(number).cast(pa.timestamp("us"))
@@ -78,7 +78,7 @@ def plain(rows: DataFrame) -> pa.Table:
 
 
 def study() -> list[Ratio]:
-    """One ratio a way of the sink, paired by round."""
+    """One ratio per way of the sink, paired by round."""
     session = local_session()
     session.conf.set("spark.sql.session.timeZone", "UTC")
     rows = result(session)

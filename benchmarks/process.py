@@ -1,4 +1,4 @@
-"""A peer at one work, in processes of its own that stand still while it is another's turn."""
+"""A peer that runs one work, in processes that are suspended while it is another peer's turn."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ from typing_extensions import Self
 from benchmarks.report import Results, Stretch
 
 LONGEST = 900
-"""Seconds after which a peer is taken for hung."""
+"""Seconds after which a peer is considered hung."""
 LOOK = 1.0
-"""Seconds from one look whether it lives to the next."""
+"""Seconds between checks that it is alive."""
 REPOSITORY = Path(__file__).parent.parent
 Said = TypeVar("Said", Stretch, Results)
 
 
 class PeerError(Exception):
-    """A peer did not say what it was asked for; the message has the end of what it wrote."""
+    """A peer did not respond; the message has the end of its output."""
 
 
 class PeerProcess:
-    """Runs a command that answers a line with a :class:`Stretch`, and the end of its input with :class:`Results`.
+    """Runs a command that answers lines with a :class:`Stretch`, and the end of its input with :class:`Results`.
 
-    Between two questions it is suspended (SIGSTOP) with all its processes, so that it costs the others no time and its
-    own stream goes on where it was: warm, with its windows full.
+    Between two requests it is suspended (SIGSTOP) with all its processes, so that it costs the others no time and its
+    own stream continues where it was: warm, with full windows.
 
     Args:
-        words: The command.
-        name: For messages.
+        words: The command line.
+        name: Its name in messages.
     """
 
     def __init__(self, words: Sequence[str], name: str) -> None:
@@ -48,7 +48,7 @@ class PeerProcess:
         self._stack = ExitStack()
         home = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="sparkjet-benchmark-"))
         self._noise = self._stack.enter_context(tempfile.TemporaryFile("w+"))  # noqa: SIM115 - the stack closes it
-        # All that it leaves behind when it is killed is in `home`, Java's files too.
+        # Everything that it leaves behind when it is killed is in `home`, including Java's files.
         places = {"TMPDIR": home, "JAVA_TOOL_OPTIONS": f"-Djava.io.tmpdir={home}", "PYTHONPATH": str(REPOSITORY)}
         self._process = subprocess.Popen(
             words,
@@ -71,10 +71,10 @@ class PeerProcess:
         self.end()
 
     def stretch(self) -> Stretch:
-        """Let it go on until it has measured something.
+        """Run until it has measured a stretch.
 
         Raises:
-            PeerError: It has ended, or says nothing for ``LONGEST`` seconds.
+            PeerError: It has ended, or is silent for ``LONGEST`` seconds.
         """
         os.killpg(self._process.pid, signal.SIGCONT)
         try:
@@ -87,24 +87,24 @@ class PeerProcess:
         return measured
 
     def results(self) -> Results:
-        """Let it come to its end.
+        """Run to the end.
 
         Raises:
-            PeerError: It has ended before, or says nothing for ``LONGEST`` seconds.
+            PeerError: It has ended before, or is silent for ``LONGEST`` seconds.
         """
         os.killpg(self._process.pid, signal.SIGCONT)
         self._input.close()
         return self._said(Results)
 
     def end(self) -> None:
-        """Kill what is left of it; harmless a second time."""
+        """Kill its remaining processes; a second call does nothing."""
         if self._process.returncode is None:
-            # Also what its first process has started and left behind.
+            # Including processes that its first process has started and left behind.
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
             self._listener.join()
             for pipe in (self._process.stdin, self._process.stdout):
-                # What a process that has ended was not told is of no use to anyone.
+                # Closing flushes input that the ended process has not read, which may fail.
                 with contextlib.suppress(BrokenPipeError):
                     pipe.close()  # type: ignore[union-attr]
         self._stack.close()
@@ -124,12 +124,12 @@ class PeerProcess:
     def _said(self, kind: type[Said]) -> Said:
         deadline = time.monotonic() + LONGEST
         while True:
-            # Before the line: what it has said last is there when it has ended.
+            # Checked before the line: its last output is there once it has ended.
             gone = self._gone()
             try:
                 line = self._lines.get(timeout=LOOK)
             except queue.Empty:
-                # Not at the end of its output: what it has started may hold that open.
+                # Not by the end of its output, which processes that it has started may keep open.
                 if gone:
                     raise self._failed("has ended") from None
                 if time.monotonic() > deadline:
@@ -138,7 +138,7 @@ class PeerProcess:
                 return msgspec.json.decode(line, type=kind)
 
     def _gone(self) -> bool:
-        # It is not waited for: its group keeps its number until the group has been killed.
+        # Not reaped: this reserves the number of its group until the group has been killed.
         return os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
     def _failed(self, how: str) -> PeerError:

@@ -1,4 +1,4 @@
-"""Ratios of throughputs, paired round by round, and what is written of them."""
+"""Ratios of throughputs, paired by round, and their files."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ import msgspec
 from benchmarks.work import Goal
 
 RESULTS = Path(__file__).parent / "results"
-"""Where figures and pictures go."""
+"""Directory of figures and plots."""
 
 
 @dataclass(frozen=True)
 class Ratio:
-    """Our throughput by theirs in each round; none if results differ, and then ``wrong`` says how.
+    """sparkjet's throughput by a peer's in each round; empty if results differ, with the reason in ``wrong``.
 
     Args:
-        id: Of the work, ours.
-        what: One line for the table.
-        goal: The other side.
-        rounds: One ratio a round.
-        ours: Our median rate, in rows a second where nothing else is said.
-        theirs: The other's.
-        wrong: Why there is no ratio: a difference of results, or how a peer failed.
+        id: Id of sparkjet's work.
+        what: Description for the table, one line.
+        goal: The goal, with the peer.
+        rounds: One ratio per round.
+        ours: sparkjet's median rate, in rows per second unless stated otherwise.
+        theirs: The peer's median rate.
+        wrong: Why there is no ratio: a difference in the results, or how a peer failed.
     """
 
     id: str
@@ -47,7 +47,7 @@ class Ratio:
 
     @property
     def median(self) -> float | None:
-        """The ratio that goals are held against."""
+        """The ratio that is compared with the goal."""
         return statistics.median(self.rounds) if self.rounds and self.wrong is None else None
 
     @property
@@ -80,7 +80,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def write(ratios: list[Ratio], file: Path) -> list[Ratio]:
-    """Write ratios as JSON, one entry a work; works that only the file has stay in it. All that it has now."""
+    """Write ratios as JSON, one entry per work, and keep other works in the file; returns its whole content."""
     old = msgspec.json.decode(file.read_bytes(), type=list[Entry]) if file.exists() else []
     works = {entry.id: entry.ratios for entry in old}
     for name in dict.fromkeys(ratio.id for ratio in ratios):
@@ -90,6 +90,6 @@ def write(ratios: list[Ratio], file: Path) -> list[Ratio]:
 
 
 def save(found: object, file: Path) -> None:
-    """Write figures as JSON that people can read."""
+    """Write figures as readable JSON."""
     file.parent.mkdir(exist_ok=True)
     file.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")

@@ -1,4 +1,4 @@
-"""What a peer says: how long a stretch of its input took, and at its end what its results add up to; lines of JSON."""
+"""A peer's reports, as lines of JSON: the time of a stretch of its input, and at last the totals of its results."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 
 class Totals(msgspec.Struct, array_like=True, frozen=True):
-    """What the result rows of one window end add up to."""
+    """The totals of the result rows of one window end."""
 
     rows: int
     checksum: int
@@ -16,11 +16,11 @@ class Totals(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Stretch(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of a run that was measured.
+    """A measured part of a run.
 
     Args:
-        rows: Its input rows.
-        seconds: Its wall-clock time.
+        rows: Number of input rows.
+        seconds: Wall-clock time.
     """
 
     rows: int
@@ -28,7 +28,7 @@ class Stretch(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def rate(self) -> float:
-        """Input rows a second."""
+        """Input rows per second."""
         return self.rows / self.seconds
 
 
@@ -36,7 +36,7 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
     """The results of a whole run by window end.
 
     Args:
-        complete: Windows that end here (seconds of event time) or before have all their rows.
+        complete: Windows that end here (seconds of event time) or earlier are complete.
         ends: Totals by window end.
     """
 

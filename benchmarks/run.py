@@ -1,4 +1,4 @@
-"""Starts a peer at a work."""
+"""Starting a peer on a work."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ OPENED = (
     "java.management/sun.management",
     "jdk.management/com.sun.management.internal",
 )
-"""What Hazelcast and Flink ask to have opened on Java 17."""
+"""Packages that Hazelcast and Flink need opened on Java 17."""
 
 
 @dataclass(frozen=True)
 class Length:
-    """How many rows a peer takes before it is measured, for Java to compile and windows to fill up, and then."""
+    """Rows of a peer: for the warm-up, in which Java compiles and windows fill up, and measured."""
 
     warm_up: int
     measured: int
@@ -38,16 +38,16 @@ LENGTHS = {
     "flink": Length(20_000_000, 20_000_000),
     "bytewax": Length(100_000, 200_000),
 }
-"""Peers outside Spark, by what they take about ten seconds for; the others' epochs are counted."""
+"""Peers outside Spark, with the rows that take about ten seconds; the others are counted in epochs."""
 MANY_KEYS = 50_000
 SHORT = {"jet": Length(30_000_000, 10_000_000), "flink": Length(8_000_000, 8_000_000)}
-"""From so many keys on stretches are shorter: it is results that take the time."""
+"""From so many keys on, stretches are shorter, as the results take the time."""
 LONG_STEPS = 300
-"""So are those of windows of so many steps, but these have to be full first."""
+"""So are those of windows with so many steps, but these have to be full first."""
 
 
 def length(peer: str, work: Work) -> Length:
-    """How many rows a peer takes."""
+    """The rows of a peer."""
     if work.shape == "windows" and peer in SHORT:
         if work.keys >= MANY_KEYS:
             return SHORT[peer]
@@ -57,7 +57,7 @@ def length(peer: str, work: Work) -> Length:
 
 
 def start(peer: str, work: Work) -> PeerProcess:
-    """Start a peer at a work."""
+    """Start a peer on a work."""
     return PeerProcess(command(peer, work), f"{peer} on {work.id}")
 
 
@@ -75,7 +75,7 @@ def command(peer: str, work: Work) -> list[str]:
 
 
 def described(work: Work, rows: Length) -> list[str]:
-    """A work as words that every language takes apart easily."""
+    """A work as words that are easy to parse in every language."""
     return [
         f"shape={work.shape}",
         f"keys={work.keys}",

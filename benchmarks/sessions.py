@@ -1,4 +1,4 @@
-"""T9: what an epoch of sessions costs that touches 1,000 open ones, of 10,000 and of 1,000,000.
+"""T9: the cost of an epoch that touches 1,000 open sessions, out of 10,000 and of 1,000,000.
 
 ``python -m benchmarks.sessions``. Both sizes take turns in one warm driver, and only the session
 operator is measured: its partial rows are made beforehand. An epoch extends 900 sessions, opens 100, and moves the
@@ -57,7 +57,7 @@ class Feed:
         self.feed(ids.select(F.col("id").alias("number"), (F.col("id") * self.step).alias("time")), MIN)
 
     def feed(self, events: DataFrame, watermark: int) -> tuple[float, int]:
-        """One epoch: the seconds that it takes from its partial rows to its results, and how many there are."""
+        """One epoch: its seconds from partial rows to results, and the number of results."""
         operator = self.operator
         rows = events.select(F.concat(F.lit("key-"), "number").alias("key0"), "time", F.lit(1).alias("value"))
         grouped = rows.groupBy("key0", operator.frame_of(F.col("time")).alias("frame"))
@@ -102,7 +102,7 @@ def study() -> list[Ratio]:
             if round_ >= WARM_UP:
                 seconds[feed.size].append(taken)
     session.stop()
-    # Of medians: which of two neighbouring epochs merges segments is no property of the size.
+    # Of medians: which of two neighbouring epochs merges segments does not depend on the size.
     few, many = (statistics.median(seconds[size]) for size in SIZES)
     what = f"sessions: an epoch that touches {TOUCHED:,} of {SIZES[1]:,} open ones"
     return [Ratio.of_seconds("T9-touched", what, Goal(f"{TOUCHED:,} of {SIZES[0]:,}", GOAL), [many], [few])]

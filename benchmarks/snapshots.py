@@ -1,4 +1,4 @@
-"""T7: what the snapshot of the same epoch takes with 10 and with 100 times the state.
+"""T7: the time of the same epoch's snapshot with 10 and with 100 times the state.
 
 ``python -m benchmarks.snapshots``. The first file fills the state, the others are epochs of one row for each key.
 """
@@ -23,7 +23,7 @@ from sparkjet import functions as J
 
 KEYS = 1_000
 FRAMES = (50, 500, 5_000)
-"""Frames of each key that are open: 50,000, 500,000 and 5,000,000 partial rows."""
+"""Open frames per key: 50,000, 500,000 and 5,000,000 partial rows."""
 EPOCHS = 20
 MEASURED = 12
 ROUNDS = 3
@@ -31,7 +31,7 @@ GOAL = 1 / 1.2
 
 
 def feed(session: SparkSession, frames: int, home: Path) -> None:
-    """Write the input: so many seconds of every key in one file, then a second a file."""
+    """Write the input: so many seconds of every key in one file, then one second per file."""
     parts = [(0, frames)] + [(frames + epoch, 1) for epoch in range(EPOCHS)]
     for number, (first, seconds) in enumerate(parts):
         rows = session.range(first * KEYS, (first + seconds) * KEYS, 1, 1)
@@ -58,11 +58,11 @@ def snapshots(session: SparkSession, home: Path) -> Iterator[float]:
 
 
 def study() -> list[Ratio]:
-    """Two ratios: the snapshots of the smallest state by those of a greater one."""
+    """Two ratios: the snapshots of the smallest state by those of a larger one."""
     session = local_session()
     found: dict[int, list[float]] = {frames: [] for frames in FRAMES}
     with tempfile.TemporaryDirectory(prefix="sparkjet-snapshots-") as home:
-        # Once more before everything: Java compiles.
+        # One more run first, in which Java compiles.
         for number, frames in enumerate([FRAMES[0], *FRAMES * ROUNDS]):
             each = Path(home) / str(number)
             feed(session, frames, each)

@@ -1,4 +1,4 @@
-"""Measurements of sparkjet by itself that are no contest: latency, snapshots, sessions, memory, growth, servers."""
+"""Measurements of sparkjet without peers: latency, snapshots, sessions, memory, growth, servers."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ STUDIES = {
     "KR": "kafka",
     "KW": "kafka_sink",
 }
-"""Modules by id, in the order in which they run; each is a program of its own."""
+"""Modules by id, in the order in which they run; each is a separate program."""
 LONGEST = 1800
-"""Seconds after which a study is taken for hung."""
+"""Seconds after which a study is considered hung."""
 
 
 def run(identifier: str) -> list[Ratio]:
-    """Run a study in a process of its own, which may tell more on standard error.
+    """Run a study in a separate process, which may print more on standard error.
 
     Raises:
         PeerError: It failed, or took longer than ``LONGEST`` seconds and was killed.
@@ -48,6 +48,6 @@ def run(identifier: str) -> list[Ratio]:
 
 
 def main(study: Callable[[], list[Ratio]]) -> None:
-    """What a study does when it is run: its ratios are the last line of standard output."""
+    """The main function of a study: its ratios are the last line of standard output."""
     found = study()
     sys.stdout.write(msgspec.json.encode(found).decode() + "\n")

@@ -8,7 +8,7 @@ from benchmarks.ratio import Ratio
 
 
 def table(ratios: list[Ratio]) -> Table:
-    """One line a ratio: median, least and greatest over the rounds, next to the goal."""
+    """One line per ratio: median, minimum and maximum over the rounds, next to the goal."""
     shown = Table(title="sparkjet's throughput as a multiple of others'")
     for heading in ("", "work", "against", "ours, M rows/s", "theirs", "min", "median", "max", "goal", "met"):
         shown.add_column(heading, justify="left" if heading in {"", "work", "against"} else "right")

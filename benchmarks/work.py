@@ -1,4 +1,4 @@
-"""Pieces of work that every engine can be given, and what is hoped of them."""
+"""Works that every engine can run, and their goals."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ STEP_SECONDS = 1
 
 @dataclass(frozen=True)
 class Goal:
-    """A ratio of throughputs that is hoped for.
+    """A target ratio of throughputs.
 
     Args:
-        other: What sparkjet is set against: a peer on the same work (``jet``), or a peer on another work (``jet@T1``).
-        at_least: The least ratio; 0 where the ratio is only to be known.
+        other: The peer: on the same work (``jet``), or on another work (``jet@T1``).
+        at_least: The minimum ratio; 0 if the ratio is only reported.
     """
 
     other: str
@@ -22,11 +22,11 @@ class Goal:
 
 @dataclass(frozen=True)
 class Work:
-    """A question about the generated input of :mod:`feed`: windows that move by one second, unless ``shape`` differs.
+    """A query over the generated input of :mod:`feed`: windows that slide by one second, unless ``shape`` differs.
 
     Args:
         id: Short name; a goal of the issue.
-        what: One line for the table.
+        what: Description for the table, one line.
         shape: ``windows``; ``sessions`` with a gap of a second, 20 rows each; ``busiest``: the highest count of any
             key in each sliding window, a window over windows; ``both``: two streams, and the keys that both had rows
             of in a tumbling window, with their numbers.
@@ -37,13 +37,13 @@ class Work:
         density: Events per second of event time.
         guarantee: ``exactly-once`` or ``none``.
         sink: ``files``, or ``noop`` for Spark without a sink, whose results are not compared.
-        batch: Rows of an epoch of sparkjet and of Spark, such that one of ours takes about a second.
-        warm_up: Epochs of sparkjet before those that are measured: Java compiles, and windows fill up.
-        measured: Epochs of sparkjet that are measured in a round.
+        batch: Rows per epoch of sparkjet and Spark, such that sparkjet's takes about a second.
+        warm_up: Epochs of sparkjet before the measured ones, in which Java compiles and windows fill up.
+        measured: Measured epochs of sparkjet per round.
         cores: Cores of sparkjet and Spark.
-        substreams: Substreams whose watermarks sparkjet follows one by one.
-        family: Works with the same one take turns; with none, a work does with its peers alone.
-        goals: What sparkjet's throughput is set against.
+        substreams: Number of substreams, each with its own watermark in sparkjet.
+        family: Works of the same family take turns; without one, a work takes turns only with its peers.
+        goals: Goals for sparkjet's throughput.
     """
 
     id: str
@@ -65,14 +65,14 @@ class Work:
 
     @property
     def question(self) -> tuple[object, ...]:
-        """Two works with the same question have the same results, however they are computed."""
+        """Identity of the query: works with an equal one have the same results, however they are computed."""
         return self.shape, self.steps, self.keys, self.aggregates, self.density
 
 
 SECOND = 6_000_000
-"""Rows of an epoch of a second on a quiet machine, where sparkjet is set against Jet's snapshots of every second."""
+"""Rows of a one-second epoch on an idle machine, to compare with Jet's snapshots of every second."""
 SAME = 1 / 1.2
-"""Time within 1.2 x of another's, as a ratio of throughputs."""
+"""A time within 1.2 x of another's, as a ratio of throughputs."""
 
 WORKS = (
     Work(
@@ -107,7 +107,7 @@ WORKS = (
         warm_up=20,
         goals=(Goal("jet", 1.0), Goal("spark", 15.0), Goal("flink")),
     ),
-    # A tenth of the rows a second: with all of them Spark's sketches need more than 8 GB.
+    # A tenth of the rows per second: with all of them, Spark's sketches need more than 8 GB.
     Work(
         "T4-percentile",
         "60 steps, percentile_approx",
@@ -117,7 +117,7 @@ WORKS = (
         warm_up=20,
         goals=(Goal("spark", 20.0),),
     ),
-    # 100,000 events a second of event time, so that the warm-up fills 600 steps.
+    # 100,000 events per second of event time, so that the warm-up fills 600 steps.
     Work(
         "T3-60",
         "60 steps, count + sum",
@@ -154,7 +154,7 @@ WORKS = (
         steps=600,
         aggregates=("max",),
         density=100_000,
-        # 15 epochs are 600 steps: the one in which a block of the two stacks ends is in each round.
+        # 15 epochs are 600 steps: each round includes the epoch in which a block of the two stacks ends.
         warm_up=20,
         measured=15,
         family="T3-max",
@@ -204,7 +204,7 @@ WORKS = (
         measured=5,
         goals=(Goal("spark", 3.0),),
     ),
-    # Like Nexmark's, on the same input: rows are bids, keys auctions or bidders.
+    # Like in Nexmark, on the same input: rows are bids, keys auctions or bidders.
     Work(
         "Q5",
         "bids of the auction that has most, each second of the last ten",
@@ -257,7 +257,7 @@ def work_of(identifier: str) -> Work:
     """The work with that id.
 
     Raises:
-        KeyError: There is none; the message lists those there are.
+        KeyError: There is none; the message lists the existing ones.
     """
     for work in WORKS:
         if work.id == identifier:

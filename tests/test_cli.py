@@ -1,4 +1,4 @@
-"""``python -m sparkjet txns``: lists what is prepared and settles it by the record, never by a guess."""
+"""``python -m sparkjet txns``: lists prepared transactions and settles them by the record only."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_what_the_record_decides_is_settled_and_the_rest_is_left(
     assert (listed(postgres, orders.dsn), rows(postgres, orders.dsn)) == (0, 20)
 
 
-def test_strays_are_rolled_back(postgres: PostgresServer, orders: Orders, capsys: pytest.CaptureFixture[str]) -> None:
+def test_orphans_are_rolled_back(postgres: PostgresServer, orders: Orders, capsys: pytest.CaptureFixture[str]) -> None:
     with Process(replace(orders, stop_at="manifest", stop_in=2, late_task=True)) as driver:
         driver.reached()
         driver.go_on()
@@ -68,7 +68,7 @@ def test_strays_are_rolled_back(postgres: PostgresServer, orders: Orders, capsys
 
 def test_what_is_missing_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["txns", str(tmp_path)]) == 1
-    assert "holds no record of a query" in capsys.readouterr().err
+    assert "contains no record of a query" in capsys.readouterr().err
 
 
 def test_a_password_in_a_wrong_dsn_is_not_repeated(orders: Orders, capsys: pytest.CaptureFixture[str]) -> None:
@@ -82,12 +82,12 @@ def test_a_password_in_a_wrong_dsn_is_not_repeated(orders: Orders, capsys: pytes
     ("lines", "message"),
     [
         (None, "cannot be read: No such file"),
-        (b"\xff", "cannot be read: no UTF-8"),
+        (b"\xff", "cannot be read: not UTF-8"),
         (b"", '"kafka.properties": kafka.bootstrap.servers names no broker. Give it as "host:port'),
-        (b"bootstrap.servers=h:1\nsecurity.protocol=TLS", 'kafka.security.protocol: "TLS" is none of'),
+        (b"bootstrap.servers=h:1\nsecurity.protocol=TLS", 'kafka.security.protocol: "TLS" is not one of'),
         # Right, and so the checkpoint is next; also with the prefix that options have.
-        (b"# brokers\nbootstrap.servers = h:1\n", "holds no record of a query"),
-        (b"kafka.bootstrap.servers = h:1\n", "holds no record of a query"),
+        (b"# brokers\nbootstrap.servers = h:1\n", "contains no record of a query"),
+        (b"kafka.bootstrap.servers = h:1\n", "contains no record of a query"),
     ],
 )
 def test_wrong_properties_are_named_with_their_file(
@@ -116,4 +116,4 @@ def test_it_runs_as_a_module(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "sparkjet", "txns", str(tmp_path)]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert done.returncode == 1
-    assert "Give its checkpointLocation" in done.stderr
+    assert "Pass its checkpointLocation" in done.stderr

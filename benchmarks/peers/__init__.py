@@ -1,1 +1,1 @@
-"""One module an engine; each runs one work in a process of its own and prints one report."""
+"""One module per engine; each runs one work in a separate process and prints one report."""

@@ -1,7 +1,7 @@
-"""Bytewax: sliding windows in Python, two workers of one process.
+"""Bytewax: sliding windows in Python, with two workers in one process.
 
-Run by the interpreter of Bytewax's own environment, so it imports nothing of ours; it states the formulas of
-``feed.py`` again.
+Run by the interpreter of Bytewax's own environment, so it imports nothing from this repository and repeats the formulas
+of ``feed.py``.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Rows(StatefulSourcePartition[tuple[str, Row], int]):
         return [(str(number * 7919 % self.keys), (number, number % 1000 / 8.0)) for number in numbers]
 
     def snapshot(self) -> int:
-        """Where to go on."""
+        """The position to resume from."""
         return self.next
 
 
@@ -57,7 +57,7 @@ class Feed(FixedPartitionedSource[tuple[str, Row], int]):
         self.work = work
 
     def list_parts(self) -> list[str]:
-        """One a worker."""
+        """One per worker."""
         return [str(part) for part in range(WORKERS)]
 
     def build_part(self, _step_id: str, for_part: str, resume_state: int | None) -> Rows:
@@ -66,7 +66,7 @@ class Feed(FixedPartitionedSource[tuple[str, Row], int]):
 
 
 class Results(StatelessSinkPartition[tuple[str, tuple[int, State]]]):
-    """What result rows add up to by window end, shared by the workers of the process."""
+    """The totals of result rows by window end, shared by the workers of the process."""
 
     ends: dict[int, list[float]] = {}  # noqa: RUF012  (one for the process on purpose)
 
@@ -83,7 +83,7 @@ class Results(StatelessSinkPartition[tuple[str, tuple[int, State]]]):
 
 
 class Sink(DynamicSink[tuple[str, tuple[int, State]]]):
-    """One collector a worker."""
+    """One collector per worker."""
 
     def build(self, _step_id: str, _worker_index: int, _worker_count: int) -> Results:
         """The collector."""
@@ -106,7 +106,7 @@ def dataflow() -> Dataflow:
     clock = EventClock(
         lambda row: EPOCH + timedelta(microseconds=row[0] * 1_000_000 // DENSITY),
         wait_for_system_duration=timedelta(0),
-        # By the real clock its watermark would run ahead of an input that takes longer than it spans.
+        # By the real clock, its watermark would run ahead of an input that takes longer than its time span.
         now_getter=lambda: EPOCH,
         to_system_utc=lambda _: None,
     )
@@ -125,7 +125,7 @@ def dataflow() -> Dataflow:
 
 
 def reach(row: int) -> tuple[int, float]:
-    """Wait until both workers have come to a row; the row that they have come to, and when."""
+    """Wait until both workers have reached a row; returns the row that they have reached, and the time."""
     pause = threading.Event()
     while len(POSITIONS) < WORKERS or min(POSITIONS.values()) < row:
         pause.wait(0.02)
@@ -150,12 +150,12 @@ def say(line: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    """Run and print what is asked for."""
+    """Run and print the report."""
     from bytewax._bytewax import cluster_main  # noqa: PLC0415
 
     threading.Thread(target=serve, daemon=True).start()
     cluster_main(dataflow(), [], 0, worker_count_per_proc=WORKERS)
-    # The last second has not all its rows, and the results of the one before come when time goes on.
+    # The last second is incomplete, and the results of the one before are emitted only when time advances.
     complete = min(POSITIONS.values()) // DENSITY - 1
     ends = {end: totals for end, totals in Results.ends.items() if end <= complete}
     say({"complete": complete, "ends": ends})

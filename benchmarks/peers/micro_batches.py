@@ -1,4 +1,4 @@
-"""What the two engines on Spark share: the queries, and measuring stretches of epochs."""
+"""Shared by the two engines on Spark: the queries, and measuring stretches of epochs."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ AGGREGATES: Mapping[str, Callable[[Any], Any]] = {
 
 @dataclass(frozen=True)
 class Dialect:
-    """Where the two engines differ in how a query is written; all else is said with the same words.
+    """The differences between the two engines in writing a query; all else is the same code.
 
     Args:
-        watermarked: From a DataFrame to a stream whose watermark follows ``ts`` without a lag.
-        window: ``(column, length)`` or ``(column, length, step)`` to a window.
-        session_window: ``(column, gap)`` to a window.
+        watermarked: Converts a DataFrame to a stream whose watermark follows ``ts`` without a lag.
+        window: Creates a window from ``(column, length)`` or ``(column, length, step)``.
+        session_window: Creates a window from ``(column, gap)``.
         functions: The module of aggregate functions.
     """
 
@@ -77,14 +77,14 @@ class Query(Protocol):
         """Progress of the last epochs."""
 
     def exception(self) -> BaseException | None:
-        """What the query failed with."""
+        """The error that the query failed with."""
 
     def stop(self) -> None:
         """End it."""
 
 
 SETTLING = 5
-"""A part of so many of a stretch is left out when a query goes on: its data is not in the caches any more."""
+"""The first of so many parts of a stretch is not measured, as a resumed query has cold caches."""
 
 
 class Epochs:
@@ -95,14 +95,14 @@ class Epochs:
         self._started: dict[int, datetime] = {}
 
     def newest(self) -> int:
-        """The last that has told of its progress, -1 if none has."""
+        """The last epoch that has reported progress, -1 if none has."""
         self._look()
         return max(self._started, default=-1)
 
     def seconds(self, first: int, last: int) -> float:
-        """Wait until two epochs have told of their progress; the time from the start of one to that of the other."""
+        """Wait until two epochs have reported progress; returns the time from the start of one to that of the other."""
         while self.newest() < last:
-            # Asking takes processor time that belongs to the query: a tenth of a second, where many epochs have told.
+            # Polling takes processor time from the query: a tenth of a second, if many epochs have reported.
             time.sleep(3.0)
         return (self._started[last] - self._started[first]).total_seconds()
 
@@ -116,7 +116,7 @@ class Epochs:
 
 
 def run_epochs(query: Query, work: Work) -> int:
-    """Emit a stretch for each line of standard input, then stop the query; the number of the last measured epoch.
+    """Emit a stretch for each line of standard input, then stop the query; returns the last measured epoch.
 
     The time is from the start of the first measured epoch to the start of the last, so that whatever a query does
     between two epochs counts too. With two inputs the rows of one count.
@@ -125,7 +125,7 @@ def run_epochs(query: Query, work: Work) -> int:
     first, last = work.warm_up, 0
     for _ in sys.stdin:
         if last:
-            # Two epochs may have begun before the pause and not have told yet: one of ours overlaps with the next.
+            # Two epochs may have begun before the pause without a report: sparkjet's overlap.
             first = epochs.newest() + 2 + -(-work.measured // SETTLING)
         last = first + work.measured
         emit(Stretch(rows=work.measured * work.batch, seconds=epochs.seconds(first, last)))

@@ -22,15 +22,15 @@ WARM_UP = 15
 MEASURED = 8
 FEW_WARM_UP = 3
 FEW_MEASURED = 1
-"""With many keys an epoch writes millions of rows of state: fewer are longer, and better for Spark."""
+"""With many keys, an epoch writes millions of rows of state: fewer, longer epochs are better for Spark."""
 MEMORY = "8g"
-"""Heap: the state of 100,000 keys does not fit into the 4 GB that all others have."""
+"""Heap: the state of 100,000 keys does not fit into the 4 GB of all other peers."""
 
 
 def prefix(work: Work) -> Work:
-    """The same work for Spark, which copies each row into every window that holds it.
+    """The same work for Spark, which copies each row into every window that it belongs to.
 
-    Where windows overlap its input is a shorter prefix in smaller epochs, enough that the first windows close.
+    With overlapping windows, its input is a shorter prefix in smaller epochs, enough for the first windows to close.
     """
     if work.steps <= 1 or work.shape == "sessions":
         return work

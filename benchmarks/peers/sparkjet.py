@@ -21,7 +21,7 @@ from sparkjet.api.stream import Stream
 
 
 def dialect(work: Work) -> Dialect:
-    """Ours; the watermark follows the work's substreams."""
+    """The query of sparkjet; the watermark follows the work's substreams."""
 
     def watermarked(rows: DataFrame) -> Stream:
         by = ["substream"] if work.substreams > 1 else []
@@ -35,13 +35,13 @@ def measure(work: Work, home: Path) -> Results:
     """Run one work with its output and its snapshots below ``home``."""
     session = local_session(work.cores)
     writer = results(session, work, dialect(work)).writeStream.format("files").option("path", home / "results")
-    # The source gives a batch again whatever happens, so epochs may overlap.
+    # The source is replayable, so epochs may overlap.
     writer = writer.option("overlapEpochs", True).option("processingGuarantee", work.guarantee)
     query = writer.option("checkpointLocation", home / "checkpoint").start()
     last = run_epochs(query, work)
     ends = feed.read(session, f"{home}/results", work)
     session.stop()
-    # Windows that end before the last measured epoch were committed with one before it.
+    # Windows that end before the last measured epoch were committed in an earlier epoch.
     return Results(complete=feed.complete(last * work.batch, work), ends=ends)
 
 

@@ -1,4 +1,4 @@
-"""The command line: what a query has left in PostgreSQL and Kafka, and its settlement by the record."""
+"""The command line: lists the transactions a query has left in PostgreSQL and Kafka, and settles them by its record."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sparkjet.errors import AnalysisError, RecoveryError, SparkjetError
-from sparkjet.sinks.naming import Found, prefix_of
+from sparkjet.sinks.naming import ListedTransaction, prefix_of
 from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.record_log import RecordLog
 from sparkjet.storage.paths import local_path
@@ -20,32 +20,32 @@ if TYPE_CHECKING:
     from sparkjet.sinks.kafka.access import Access
     from sparkjet.snapshots.record import Record
 
-DECIDED, STRAY, OPEN, UNKNOWN = "decided", "stray", "open", "unknown"
+DECIDED, ORPHAN, OPEN, UNKNOWN = "decided", "orphan", "open", "unknown"
 MEANINGS = {
     DECIDED: "the record publishes it: is committed",
-    STRAY: "no record will ever publish it: is rolled back",
+    ORPHAN: "no record will ever publish it: is rolled back",
     OPEN: "its epoch is not decided: left to its driver, or to the next start of the query",
     UNKNOWN: "of a later run than the record: left, as this checkpoint is not the newest copy",
 }
 _DESCRIPTION = (
-    "Lists the transactions that a query has prepared, in PostgreSQL or with --kafka in Kafka, with their age and what "
-    "its record says of them. PostgreSQL's password comes from PGPASSWORD or libpq's password file."
+    "Lists the transactions that a query has prepared, in PostgreSQL or with --kafka in Kafka, with age and "
+    "state by its record. PostgreSQL's password comes from PGPASSWORD or libpq's password file."
 )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; the exit status."""
+    """Run a command; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m sparkjet")
     commands = parser.add_subparsers(dest="command", required=True)
     txns = commands.add_parser("txns", help="prepared transactions of a query", description=_DESCRIPTION)
     txns.add_argument("checkpoint", help="the query's checkpointLocation")
-    # Not both: a query writes into one of them or each, and the other would be left unsettled without a word.
+    # One of them, explicitly: a query may write to both, and the other would silently be left unsettled.
     where = txns.add_mutually_exclusive_group()
-    where.add_argument("--dsn", default="", help="how to connect, as libpq has it: host=… dbname=… user=…")
+    where.add_argument("--dsn", default="", help="libpq's connection string: host=… dbname=… user=…")
     where.add_argument(
-        "--kafka", metavar="FILE", help="librdkafka's properties, a line each: bootstrap.servers=host:port"
+        "--kafka", metavar="FILE", help="librdkafka's properties, one per line: bootstrap.servers=host:port"
     )
-    txns.add_argument("--settle", action="store_true", help="end what the record decides about, and nothing else")
+    txns.add_argument("--settle", action="store_true", help="commit or abort what the record decides, and nothing else")
     chosen = parser.parse_args(arguments)
     try:
         access = None if chosen.kafka is None else _access(chosen.kafka)
@@ -58,9 +58,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def in_postgres(record: Record, dsn: str, *, settle: bool) -> int:
-    """List a query's prepared transactions, and settle them by its newest record if told to.
+    """List a query's prepared transactions and, with ``settle``, end them by its newest record.
 
-    It may run beside the query: it only ends what no driver can decide about any more.
+    May run beside the query: it only ends transactions that no driver can decide any more.
 
     Raises:
         AnalysisError: The server cannot be reached.
@@ -78,8 +78,8 @@ def in_postgres(record: Record, dsn: str, *, settle: bool) -> int:
         with closing(connect(dsn)) as connection:
             found = prepared(connection, prefix_of(record.query))
     except psycopg.ProgrammingError:
-        # Its text quotes parts of the string, which may hold a password.
-        message = "--dsn: this is no connection string of PostgreSQL."
+        # The cause quotes parts of the string, which may contain a password.
+        message = "--dsn: this is not a PostgreSQL connection string."
         raise AnalysisError(message) from None
     except psycopg.Error as error:
         raise AnalysisError(explain(error)) from error
@@ -94,16 +94,20 @@ def in_postgres(record: Record, dsn: str, *, settle: bool) -> int:
 
 
 def in_kafka(read: Callable[[], Record], access: Access, *, settle: bool) -> int:
-    """As :func:`in_postgres`, for open transactions of Kafka; ``read`` reads the newest record.
+    """Like :func:`in_postgres`, for open transactions in Kafka; ``read`` reads the newest record.
 
     Raises:
+        AnalysisError: The extra ``kafka`` is not installed.
         SinkError: The brokers cannot be reached, or refuse.
     """
-    from sparkjet.sinks.kafka.transactions import KafkaTransactions  # noqa: PLC0415 - on use only
-
+    try:
+        from sparkjet.sinks.kafka.transactions import KafkaTransactions  # noqa: PLC0415 - the extra is optional
+    except ImportError as error:
+        message = f'txns --kafka needs {error.name}: pip install "sparkjet[kafka]".'
+        raise AnalysisError(message) from error
     brokers = KafkaTransactions(access)
     found = brokers.open_of(read().query)
-    # Only now: what was open before its record was read cannot belong to an epoch that comes after it.
+    # Read after the listing: what was open before the record was read cannot belong to an epoch after it.
     record = read()
 
     def commit() -> None:
@@ -111,12 +115,12 @@ def in_kafka(read: Callable[[], Record], access: Access, *, settle: bool) -> int
             if decided.handle.get("way") == "kafka":
                 brokers.commit(decided.handle, lambda: None)
 
-    return _report(record, found, commit, brokers.roll_back, settle=settle)
+    return _report(record, found, commit, brokers.abort, settle=settle)
 
 
 def _report(
     record: Record,
-    found: Sequence[Found],
+    found: Sequence[ListedTransaction],
     commit: Callable[[], None],
     roll_back: Callable[[Sequence[str]], None],
     *,
@@ -130,50 +134,50 @@ def _report(
     if not settle:
         return 0
     commit()
-    strays = [each.gid for each in found if verdict(each, record) == STRAY]
-    roll_back(strays)
+    orphans = [each.gid for each in found if verdict(each, record) == ORPHAN]
+    roll_back(orphans)
     committed = sum(verdict(each, record) == DECIDED for each in found)
-    print(f"committed {committed}, rolled back {len(strays)}, left {len(found) - committed - len(strays)}")
+    print(f"committed {committed}, rolled back {len(orphans)}, left {len(found) - committed - len(orphans)}")
     return 0
 
 
-def verdict(found: Found, record: Record) -> str:
-    """What a record says of a prepared transaction: one of the keys of :data:`MEANINGS`."""
+def verdict(found: ListedTransaction, record: Record) -> str:
+    """The state of a prepared transaction by the record: one of the keys of :data:`MEANINGS`."""
     decided = {gid for each in record.transactions for gid, _ in each.handle.get("slots", ())}
     decided |= {slot["id"] for each in record.transactions for slot in each.handle.get("transactions", ())}
     if found.gid in decided:
         return DECIDED
     if found.takeover > record.takeover:
         return UNKNOWN
-    # A driver that was taken over decides nothing any more, and an epoch that is recorded is not decided again.
+    # A fenced driver decides nothing any more, and a recorded epoch is not decided again.
     if found.takeover < record.takeover:
-        return STRAY
+        return ORPHAN
     if found.is_pooled:
-        # A later epoch may have any other pool.
-        return STRAY if found.prefix in {Found(gid).prefix for gid in decided} else OPEN
-    return STRAY if found.epoch <= record.epoch else OPEN
+        # A later epoch may use any other pool.
+        return ORPHAN if found.prefix in {ListedTransaction(gid).prefix for gid in decided} else OPEN
+    return ORPHAN if found.epoch <= record.epoch else OPEN
 
 
 def _record(checkpoint: str) -> Record:
     home = local_path(checkpoint, "checkpoint")
     newest = RecordLog(DirectoryStore(home / "snapshots")).newest() if (home / "snapshots").is_dir() else None
     if newest is None:
-        message = f'txns: "{checkpoint}" holds no record of a query. Give its checkpointLocation.'
+        message = f'txns: "{checkpoint}" contains no record of a query. Pass its checkpointLocation.'
         raise RecoveryError(message)
     return newest[1]
 
 
 def _access(file: str) -> Access:
-    # It needs no librdkafka: what ends transactions is sent by ourselves.
+    # Parsed without librdkafka: sparkjet itself sends the requests that end transactions.
     from sparkjet.sinks.kafka.access import Access  # noqa: PLC0415 - on use only
 
     try:
         lines = [line.strip() for line in Path(file).read_text(encoding="utf-8").splitlines()]
     except (OSError, UnicodeDecodeError) as error:
-        message = f'--kafka: "{file}" cannot be read: {error.strerror if isinstance(error, OSError) else "no UTF-8"}.'
+        message = f'--kafka: "{file}" cannot be read: {error.strerror if isinstance(error, OSError) else "not UTF-8"}.'
         raise AnalysisError(message) from error
     pairs = (line.partition("=") for line in lines if line and not line.startswith("#"))
-    # With and without the prefix of the options, which messages show.
+    # With or without the prefix of the options, as error messages show it.
     properties = {name.strip().removeprefix("kafka."): value.strip() for name, _, value in pairs}
     try:
         return Access.of(properties)

@@ -1,4 +1,4 @@
-"""Clocks: where the wall-clock time of policies and idle timeouts comes from."""
+"""Clocks: the source of processing time for policies and idle timeouts."""
 
 from __future__ import annotations
 
@@ -48,18 +48,18 @@ class ManualClock:
         return self._now
 
     def advance(self, microseconds: int) -> None:
-        """Let time pass; a negative amount sets the clock back, as a badly kept machine does."""
+        """Advance the time; a negative amount sets the clock back, as on a misconfigured machine."""
         self._now += microseconds
 
 
 class SteadyClock:
-    """The processing time of a query, by a clock that may be set, over all its runs.
+    """The processing time of a query over all its runs, from a clock that may be set.
 
-    It stands still where the clock goes back by up to ten seconds; see :class:`sparkjet.time.ProcessingTime`.
+    It stands still if the clock goes back by up to ten seconds; see :class:`sparkjet.time.ProcessingTime`.
 
     Args:
         clock: The clock.
-        latest: The last reading of the runs before.
+        latest: The last reading of earlier runs.
     """
 
     def __init__(self, clock: Clock, latest: int) -> None:
@@ -67,13 +67,13 @@ class SteadyClock:
         self._time = ProcessingTime(latest)
 
     def now(self) -> int:
-        """Microseconds since the Unix epoch, as policies are to hear them."""
+        """Microseconds since the Unix epoch, for policies."""
         reading, before = self._clock.now(), self._time.now
         if self._time.is_set_back(reading):
             logger.warning(
-                "The clock went back from %s to %s, by more than %d s, so the earlier reading is taken for wrong: "
-                "timeouts and delays go on by the new one. No watermark goes back: what the earlier reading has closed "
-                "stays closed, and rows of it are late.",
+                "The clock went back from %s to %s, by more than %d s, so the earlier reading is considered wrong: "
+                "timeouts and delays continue from the new one. No watermark goes back: windows that the earlier "
+                "reading has closed stay closed, and their rows are late.",
                 _readable(before),
                 _readable(reading),
                 TOLERANCE // 1_000_000,

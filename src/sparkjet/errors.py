@@ -1,4 +1,4 @@
-"""Errors of sparkjet: each names the value, the option and the way out."""
+"""sparkjet's errors: each names the value, the option and the way out."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 
 class SparkjetError(Exception):
-    """Base of all errors that sparkjet raises on purpose."""
+    """Base class of sparkjet's errors."""
 
 
 class AnalysisError(SparkjetError, ValueError):
@@ -19,34 +19,34 @@ class RecoveryError(SparkjetError):
 
 
 class FencedError(SparkjetError):
-    """Another driver has taken this query over; this one has stopped without committing or rolling back."""
+    """Another driver has taken over this query; this one has stopped without committing or rolling back."""
 
 
 class UnsettledError(SparkjetError):
-    """A decided transaction could not be published in time; it stays decided and the next start publishes it."""
+    """A decided transaction could not be published in time; it stays decided, and the next start publishes it."""
 
 
 class SinkError(SparkjetError):
-    """An external system refused rows or could not be reached; nothing is lost, mend the cause and start again."""
+    """An external system rejected rows or could not be reached; nothing is lost: fix the cause and start again."""
 
 
 class StorageError(SparkjetError):
-    """A directory does not keep what is written to it: its disk is full or read-only, or executors see another one.
+    """A directory cannot store data reliably: its disk is full or read-only, or executors do not share it.
 
-    Nothing is lost, and the next start goes on where the query stopped.
+    Nothing is lost, and the next start resumes where the query stopped.
     """
 
 
 class SourceError(SparkjetError):
-    """An external system could not be read, or no longer has what is to be read; nothing was skipped."""
+    """An external system could not be read, or no longer has the data; nothing was skipped."""
 
 
 class LostTransactionError(SparkjetError):
-    """What a decided transaction had prepared is gone from the external system: rows are lost."""
+    """A decided transaction is gone from the external system: its rows are lost."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """A hint for a misspelt name: the nearest known one, and all of them.
+    """A hint for a misspelt name: the closest known name, and all known names.
 
     >>> nearest("pth", ["path", "format"])
     'did you mean "path"? Known: format, path'

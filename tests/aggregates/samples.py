@@ -1,4 +1,4 @@
-"""Groups of rows with nulls, ties, NaN, infinities and extreme values, and what plain Python makes of them."""
+"""Groups of rows with nulls, ties, NaN, infinities and extreme values, and their results in plain Python."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _SPECIAL = {
 
 
 def rows() -> list[tuple[Any, ...]]:
-    """The samples; every group has its rows in random order of time."""
+    """The samples; the rows of every group are in random order of time."""
     chance = random.Random(7)
     samples = [_row(chance, group, null=0.2) for group in ("mixed", "more") for _ in range(25)]
     samples += [_row(chance, "nulls", null=1.0) for _ in range(4)]
@@ -68,7 +68,7 @@ def column(group: str, name: str) -> list[Any]:
 
 
 def order(value: Any) -> Any:
-    """A sort key in Spark's order: null before all, NaN after all other numbers."""
+    """A sort key for Spark's order: null first, NaN after all other numbers."""
     if value is None:
         return (0,)
     if isinstance(value, float):
@@ -79,13 +79,13 @@ def order(value: Any) -> Any:
 
 
 def percentile(values: Iterable[Any], percentage: float) -> Any:
-    """The least value at or below which the given part of the values lies."""
+    """The smallest value that the given fraction of the values does not exceed."""
     ranked = sorted((value for value in values if value is not None), key=order)
     return ranked[max(1, math.ceil(percentage * len(ranked))) - 1] if ranked else None
 
 
 def same(left: Any, right: Any) -> bool:
-    """Equality with NaN equal to NaN and floating numbers equal up to rounding."""
+    """Equality where NaN equals NaN, and floating-point numbers are equal up to rounding."""
     if isinstance(left, (list, tuple)) and isinstance(right, (list, tuple)):
         return len(left) == len(right) and all(same(x, y) for x, y in zip(left, right, strict=True))
     if isinstance(left, float) and isinstance(right, float):

@@ -1,4 +1,4 @@
-"""check_aggregate lets sound operations pass and names the law that a broken one breaks."""
+"""check_aggregate passes sound operations, and names the law that a broken one violates."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def rows(spark: SparkSession) -> DataFrame:
 
 @pytest.fixture(scope="module")
 def summing(rows: DataFrame) -> AggregateOperation:
-    """A sound sum with deduct, to be broken in one place each."""
+    """A sound sum with deduct, which each test breaks in one place."""
     return AggregateOperation(
         accumulate={"sum": F.sum("x"), "n": F.count("x")},
         create={"sum": F.lit(0).cast("long"), "n": F.lit(0).cast("long")},
@@ -62,7 +62,7 @@ BROKEN: dict[str, dict[str, Callable[[], Any]]] = {
     "deduct does not negate": {
         "deduct": lambda: (
             lambda a, b: {
-                # Right in combine's inverse, wrong from empty.
+                # Correct as combine's inverse, wrong from empty.
                 "sum": F.when(a["n"] == 0, F.lit(0)).otherwise(a["sum"] - b["sum"]),
                 "n": a["n"] - b["n"],
             }
@@ -90,7 +90,7 @@ def test_the_law_that_is_broken_is_named(rows: DataFrame, summing: AggregateOper
 
 
 def test_a_wrong_deduct_is_not_hidden_by_finish(rows: DataFrame, summing: AggregateOperation) -> None:
-    # The field n is wrong and finish does not read it: the windows that read it come later.
+    # The field n is wrong, and finish does not read it: later windows would.
     wrong = replace(summing, deduct=lambda a, b: {"sum": a["sum"] - b["sum"], "n": a["n"] - b["n"] + 1})
     with pytest.raises(AssertionError, match="deduct does not undo combine"):
         check_aggregate(wrong.alias("wrong"), rows)

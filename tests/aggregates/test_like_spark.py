@@ -1,4 +1,4 @@
-"""Every aggregate against Spark's own function, or plain Python where Spark's depends on arrival."""
+"""Every aggregate against Spark's own function, or plain Python if Spark's depends on arrival."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ EXACT: list[tuple[Aggregate, Callable[[], Column]]] = [
     (J.count(), lambda: F.count("*")),
     *like_spark(("sum",), NUMBERS),
     *like_spark(("avg",), [name for name in NUMBERS if name != "l"]),
-    # Spark's avg of bigint adds doubles; ours is exact.
+    # Spark's avg of bigint adds doubles; sparkjet's is exact.
     (J.avg("l"), lambda: F.avg(F.col("l").cast("decimal(20,0)")).cast("double")),
     *like_spark(("min", "max"), ("d", "f", "wide", "s", "b", "bin", "ts", "a", "st")),
     *like_spark(("count",), ("d", "st")),
@@ -189,7 +189,7 @@ def test_laws_hold(frame: DataFrame) -> None:
 
 
 def test_laws_hold_where_nothing_is_nullable(spark: SparkSession) -> None:
-    # An accumulator's type must not say NOT NULL inside, or the empty one cannot have it.
+    # An accumulator's type must not contain NOT NULL, or the empty one cannot have it.
     rows = spark.range(8).select("id", F.array("id").alias("a"), F.struct(F.col("id").alias("x")).alias("st"))
     fitting = [J.min("st"), J.first("a"), J.max_by("st", "id"), J.collect_list("a"), J.collect_set("st")]
     check_aggregate([*fitting, J.top_n("st", 2)], rows, "id")

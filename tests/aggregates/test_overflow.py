@@ -1,4 +1,4 @@
-"""Sums at the edge of their type: exact inside it, an error outside, whatever the order of the parts."""
+"""Sums at the limits of their type: exact within, an error beyond, whatever the order of the parts."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def frame_of(spark: SparkSession, values: Sequence[Any], data_type: str) -> Data
 
 
 class Parts:
-    """Accumulators of each value of a column by itself, in one row, to combine by hand."""
+    """A separate accumulator of each value of a column, in one row, to combine by hand."""
 
     def __init__(self, aggregate: Aggregate, rows: DataFrame) -> None:
         self.operation: AggregateOperation = aggregate.resolve(Inputs(rows, F.lit(0)))
@@ -107,7 +107,7 @@ def test_narrow_decimals_are_exact_and_deduct(spark: SparkSession) -> None:
 
 @pytest.mark.parametrize("scale", [6, 7, 37])
 def test_wide_decimals_are_exact_up_to_38_digits(session: SparkSession, scale: int) -> None:
-    # Combining must not drop the last digit, as Spark's + does where 38 digits meet 38.
+    # Combining must not drop the last digit, as Spark's + does for two 38-digit decimals.
     long, one = "1234567890123456789012345678901234567", Decimal(1).scaleb(-scale)
     with localcontext(Context(prec=60)):
         values = [Decimal(long).scaleb(-scale), one, one]
@@ -122,7 +122,7 @@ def test_a_wide_decimal_sum_out_of_range_is_an_error(session: SparkSession) -> N
     message = r"ARITHMETIC_OVERFLOW.*sum\(x\).*decimal\(38,0\)"
     with pytest.raises(SparkRuntimeException, match=message):
         parts.finish(parts.combine(0, 1))
-    # What has overflowed stays so: in range again would need a sum that nobody has any more.
+    # An overflow is final: the exact sum that could be in range again is lost.
     with pytest.raises(SparkRuntimeException, match=message):
         parts.finish(parts.combine(0, 1, 2))
     with pytest.raises(SparkRuntimeException, match=message):
@@ -131,7 +131,7 @@ def test_a_wide_decimal_sum_out_of_range_is_an_error(session: SparkSession) -> N
 
 
 def test_an_overflow_in_a_group_is_not_skipped_as_a_null(session: SparkSession) -> None:
-    # Without its mark the sum would be that of the other parts: SUM passes over nulls.
+    # Without the flag, the sum would be that of the other parts: SUM skips nulls.
     operation = J.sum("x").resolve(Inputs(frame_of(session, [NINES], "decimal(38,0)"), F.lit(0)))
     assert operation.combine_group is not None
     fields = {field: F.col(field) for field in operation.create}

@@ -1,4 +1,4 @@
-"""Aggregates written in Python give what native ones give, on every path, and say what went wrong in which part."""
+"""Aggregates in Python equal native ones with every strategy, and their errors name the part that failed."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def tally(acc: dict[int, int], values: dict[int, int]) -> dict[int, int]:
 
 
 def mode(**changed: Any) -> Aggregate:
-    """The least of the most frequent values: a map that grows, changed in place."""
+    """The smallest of the most frequent values: a map that grows, modified in place."""
     parts: Parts = {
         "accumulatorType": "map<long,long>",
         "returnType": "long",
@@ -65,7 +65,7 @@ def mode(**changed: Any) -> Aggregate:
 
 
 def longest(**changed: Any) -> Aggregate:
-    """The greatest value and its first time, as a dict in which all is None at first."""
+    """The greatest value and its first time, as a dict in which everything is None at first."""
 
     def better(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
         known = [each for each in (a, b) if each["value"] is not None]
@@ -228,7 +228,7 @@ def test_a_scan_that_differs_from_combine_is_found(samples: DataFrame) -> None:
         ({"accumulate": lambda acc, value: (0, 1 // (value - 4))}, r"accumulate\(\(0, .*\), 4\) raised ZeroDivision"),
         ({"accumulate": lambda acc, value: (1,)}, r"accumulate returned \(1,\): 2 fields, \['n', 'total'\], not 1"),
         ({"accumulate": lambda acc, value: (1, 0.5)}, r"accumulate returned \(1, 0.5\): .*float.*integer"),
-        ({"finish": lambda acc: "many"}, r"finish returned 'many': .*Declared is int64"),
+        ({"finish": lambda acc: "many"}, r"finish returned 'many': .*The declared type is int64"),
         ({"finish": lambda acc: acc[2]}, r"finish\(\(\d+, \d+\)\) raised IndexError"),
         (
             {"returnType": "timestamp", "finish": lambda acc: datetime(2026, 3, 1)},

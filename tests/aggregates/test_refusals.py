@@ -38,7 +38,10 @@ def inputs(spark: SparkSession) -> Inputs:
         (J.linear_trend("day", "px"), r"linear_trend\(day, px\): day is date, not a number"),
         (J.sum("tiny"), r"decimal\(38,38\) cannot be added exactly. Cast the column to decimal\(38,37\)"),
         (J.max("m"), r"max\(m\): m is map<string,int>, which Spark cannot order; only ordered values.*map_entries"),
-        (J.first("v"), r"first\(v\): v is variant, which Spark cannot order; rows of the same event time"),
+        (
+            J.first("v"),
+            r"first\(v\): v is variant, which Spark cannot order; it breaks ties between rows of the same event time",
+        ),
         (J.min_by("am", "px"), r"min_by\(am, px\): am is array<map<string,int>>, which Spark cannot order"),
         (J.max_by("px", "m"), r"max_by\(px, m\): m is map<string,int>"),
         (J.collect_list("m"), r"collect_list\(m\): m is map<string,int>.*same event time are listed"),
@@ -50,7 +53,7 @@ def inputs(spark: SparkSession) -> Inputs:
         (J.sum("pxx"), r"no column 'pxx': did you mean \"px\"\? Known: am, day, iv, m, name, "),
         (J.count("nope"), r"no column 'nope'"),
         (J.min_by("px", "nope"), r"no column 'nope'"),
-        (J.sum("*"), r"\*: an aggregate takes one column, this stands for 10"),
+        (J.sum("*"), r"\*: an aggregate takes one column, but this is 10"),
     ],
     ids=lambda value: value.name if isinstance(value, Aggregate) else "",
 )
@@ -93,7 +96,7 @@ def test_aggregates_of_spark_are_refused_by_name(inputs: Inputs) -> None:
             as_aggregate(column)
     with pytest.raises(TypeError, match=r"skewness\(px\) is a Spark Column.*AggregateOperation"):
         as_aggregate(F.skewness("px"))
-    with pytest.raises(ValueError, match=r"'px' is no aggregate of sparkjet"):
+    with pytest.raises(ValueError, match=r"'px' is not a sparkjet aggregate"):
         as_aggregate("px")
 
 

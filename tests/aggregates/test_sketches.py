@@ -1,4 +1,4 @@
-"""How far sketches may be off, and what their size follows."""
+"""The accuracy of sketches, and what their size depends on."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROWS = 100_000
 
 
 def merged(aggregate: Aggregate, rows: DataFrame) -> tuple[float, int]:
-    """The result over 50 frames joined, and the bytes of its sketch."""
+    """The result over 50 combined frames, and the bytes of its sketch."""
     operation = aggregate.resolve(Inputs(rows, F.lit(0)))
     assert operation.combine_group is not None
     fields = {field: F.col(field) for field in operation.create}
@@ -33,7 +33,7 @@ def test_a_percentile_of_many_values_is_near_its_rank(spark: SparkSession) -> No
     rows = spark.range(ROWS).select("id", ((F.col("id") * 7919) % ROWS).alias("x"))
     usual, bytes_usual = merged(J.percentile_approx("x", 0.95), rows)
     rough, bytes_rough = merged(J.percentile_approx("x", 0.95, 500), rows)
-    # Five times what is promised with 99 %: the sketch is random.
+    # Five times the bound for 99 %: the sketch is random.
     assert abs(usual - 0.95 * ROWS) < 5 * 0.003 * ROWS
     assert abs(rough - 0.95 * ROWS) < 5 * 0.06 * ROWS
     assert bytes_rough < bytes_usual / 5 < 10_000

@@ -1,4 +1,4 @@
-"""Variances and trends of values far from zero, where sums of squares have lost everything."""
+"""Variances and trends of values far from zero, for which sums of squares lose all precision."""
 
 from __future__ import annotations
 

@@ -47,14 +47,14 @@ def session(settings: Mapping[str, str] | None = None) -> SparkSession:
 
 
 def windows(spark: SparkSession) -> None:
-    """Every path of the window operator, with a restart after each batch."""
+    """Every strategy of the window operator, with a restart after each batch."""
     with tempfile.TemporaryDirectory() as home:
         for path in PATHS:
             check_modes(spark, path, *EXAMPLE, Path(home) / path, modes=("restarts",))
 
 
 def contract(spark: SparkSession, home: Path) -> None:
-    """The contract of sinks with executors of their own: PostgreSQL, prepared."""
+    """The contract of sinks with separate executors: PostgreSQL, prepared."""
     sink = PostgresSink(PostgresSettings.of(Options({"dsn": (home / "dsn").read_text(), "dbtable": "contract"})))
     sink.attach(home / "outbox", spark)
     suite = SinkContract()
@@ -94,7 +94,7 @@ _MARK = f"SPARKJET_TEST_DRIVER={os.getpid()}"
 
 
 def query(spark: SparkSession, home: Path, fault: str) -> None:
-    """Run the query over the feed; at one epoch end an executor, or this driver and its JVM."""
+    """Run the query over the feed; at one epoch, kill an executor, or this driver and its JVM."""
     jvm = spark._jvm.java.lang.ProcessHandle.current().pid()
 
     struck: list[int] = []
@@ -134,7 +134,7 @@ def query(spark: SparkSession, home: Path, fault: str) -> None:
 
 @dataclass(frozen=True)
 class Counting:
-    """A policy with a lag of ten seconds that also counts what it is told."""
+    """A policy with a lag of ten seconds that also counts its reports."""
 
     def create(self) -> sj.WatermarkPolicy:
         """A policy that has seen nothing yet."""
@@ -162,12 +162,12 @@ class CountingPolicy:
         return dict(self._state)
 
     def restore(self, snapshot: dict[str, int]) -> None:
-        """Become what a snapshot described."""
+        """Restore a snapshot."""
         self._state = dict(snapshot)
 
 
 if __name__ == "__main__":
-    # Executors inherit the mark, so that only our own are ended.
+    # Executors inherit the mark, so that only this driver's are killed.
     os.environ["SPARKJET_TEST_DRIVER"] = str(os.getpid())
     cluster = session()
     for task in sys.argv[1:]:

@@ -1,4 +1,4 @@
-"""Executors in processes of their own: the same windows, and no row lost with an executor or the driver."""
+"""Executors in separate processes: the same windows, and no row lost with an executor or the driver."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.crash, pytest.mark.timeout(1800)]
 
 
 def run(log: Path, *tasks: str) -> int:
-    """Run the driver of this folder in a process of its own, one task after the other; its exit status."""
+    """Run the driver of this folder in a separate process, one task after the other; returns its exit status."""
     command = [sys.executable, "-m", "tests.cluster.driver", *tasks]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
     with log.open("ab") as output:
@@ -38,7 +38,7 @@ def run(log: Path, *tasks: str) -> int:
 
 
 def fill(home: Path) -> None:
-    """Six batches of two substreams, one of them behind, with rows that are late and rows without a time."""
+    """Six batches of two substreams, one of them behind, with late rows and rows without a time."""
     feed = Feed(home / "in")
     for batch in range(6):
         time = batch * 25
@@ -51,7 +51,7 @@ def fill(home: Path) -> None:
 
 
 def output(home: Path) -> dict[str, list[str]]:
-    """Rows of the result and of the late rows, as text."""
+    """Result rows and late rows, as text."""
     with duckdb.connect() as db:
         return {
             folder: sorted(map(repr, db.read_parquet(f"{home / folder}/*.parquet").fetchall()))
@@ -60,7 +60,7 @@ def output(home: Path) -> dict[str, list[str]]:
 
 
 def watermarks(home: Path) -> dict[str, Any]:
-    """What the newest record says of the policies."""
+    """The policies' state in the newest record."""
     newest = RecordLog(DirectoryStore(home / "ck" / "snapshots")).newest()
     assert newest is not None
     return newest[1].watermarks
@@ -69,7 +69,7 @@ def watermarks(home: Path) -> dict[str, Any]:
 def test_the_contract_of_sinks_holds_in_postgres_and_no_row_is_lost_there(
     tmp_path: Path, postgres: PostgresServer
 ) -> None:
-    """The suite with executors in processes of their own; then a query that loses one of them, and its driver."""
+    """The suite with separate executors; then a query that loses one of them, and its driver."""
     homes = {fault: tmp_path / fault for fault in ("contract", "executor", "driver")}
     for name, home in homes.items():
         home.mkdir()
@@ -92,7 +92,7 @@ def test_the_contract_of_sinks_holds_in_postgres_and_no_row_is_lost_there(
 
 
 def test_losing_an_executor_or_the_driver_changes_nothing(tmp_path: Path) -> None:
-    """One driver checks the windows, runs undisturbed and loses an executor; another one dies and is replaced."""
+    """One driver checks the windows, runs undisturbed and loses an executor; a second one dies and is replaced."""
     homes = {fault: tmp_path / fault for fault in ("none", "executor", "driver")}
     for home in homes.values():
         home.mkdir()
@@ -110,5 +110,5 @@ def test_losing_an_executor_or_the_driver_changes_nothing(tmp_path: Path) -> Non
     assert len(undisturbed["late"]) >= 6
     assert output(homes["executor"]) == undisturbed
     assert output(homes["driver"]) == undisturbed
-    # An epoch that is run again in the same process tells no policy anything twice.
+    # An epoch that is rerun in the same process reports nothing to a policy twice.
     assert watermarks(homes["executor"]) == watermarks(homes["none"])

@@ -1,4 +1,4 @@
-"""Paths that the executors do not share: nothing is decided on files that the driver cannot see."""
+"""Paths that the executors do not share: no epoch is decided whose files the driver cannot see."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ EVENTS = 6 * 8
 
 @pytest.fixture(scope="module")
 def places(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Directories, some of which the executors will not share, and input for a query."""
+    """Directories, some of which the executors do not share, and input for a query."""
     allowed = subprocess.run([*NAMESPACE, "true"], capture_output=True, text=True, check=False)
     assert allowed.returncode == 0, f"a mount namespace of its own is needed: {allowed.stderr}"
     root = tmp_path_factory.mktemp("unshared")
@@ -59,7 +59,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(root: Path, what: str) -> dict[str, Any]:
-    """Run the driver; what it reports."""
+    """Run the driver; returns its report."""
     command = [sys.executable, "-m", "tests.cluster.unshared", str(root), what]
     path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
     with (root / "driver.log").open("wb") as log:
@@ -73,12 +73,12 @@ def run(root: Path, what: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def report(places: Path) -> dict[str, Any]:
-    """What became of every case, all in one application."""
+    """The outcome of every case, all in one application."""
     return run(places, "short")
 
 
 def test_no_writer_relies_on_files_that_the_driver_cannot_see(places: Path, report: dict[str, Any]) -> None:
-    """Also where no look before the start has found it: an executor may join later."""
+    """Even if the check before the start did not find it: an executor may join later."""
     assert len(report["writers"]) == 3 * 6
     for case, (error, text) in report["writers"].items():
         name, place = case.split()
@@ -111,7 +111,7 @@ def test_a_query_is_refused_before_it_starts_and_leaves_nothing(places: Path, re
 def test_an_executor_that_joins_later_with_another_directory_ends_the_query(
     places: Path, report: dict[str, Any]
 ) -> None:
-    """It may go on when that executor is gone: exactly once."""
+    """The query continues once that executor is gone: exactly once."""
     error, text = report["joined"]["ended"]
     assert error == "SinkError", text
     assert f"{places}/{LATER}/out" in text

@@ -1,4 +1,4 @@
-"""A driver whose executors have other directories under some paths, as machines that share less than a disk."""
+"""A driver whose executors have different directories under some paths, like machines without a shared disk."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from sparkjet.sinks.protocol import Sink
 
 PLACES = ("shared", "one", "both")
-"""Directories below the root: that of all, and those that one or both executors have another directory for."""
+"""Directories below the root: a shared one, and those that one or both executors do not share."""
 LATER = "later"
 """The same, for the executor that joins last."""
 ROWS = 40
@@ -44,7 +44,7 @@ FORMATS = ("files", "json", "foreachBatch", "memory", "console")
 
 
 def outcome(act: Callable[[], object]) -> list[str]:
-    """The error that something ends with, or what it returns."""
+    """The error that a call ends with, or its result."""
     try:
         return ["", str(act())]
     except sj.SparkjetError as error:
@@ -52,7 +52,7 @@ def outcome(act: Callable[[], object]) -> list[str]:
 
 
 def writers(spark: SparkSession, root: Path, place: str) -> Iterator[tuple[str, Callable[[], object]]]:
-    """What every epoch writes with, called directly: no look before the start stands before it."""
+    """The write function of every epoch, called directly, without the check before the start."""
     rows = spark.range(0, ROWS, 1, 8).selectExpr("id", "id % 3 AS k")
     home = root / place / "direct"
     sinks: dict[str, Sink] = {
@@ -78,13 +78,13 @@ def _prepared(sink: Sink, rows: Any) -> int:
 
 
 def counted(spark: SparkSession, feed: Path) -> WindowedStream:
-    """The query that is started."""
+    """The query to start."""
     stream = sj.stream(Feed(feed).read(spark)).withWatermark("ts", "5 seconds")
     return stream.groupBy(sj.window("ts", "10 seconds"), "k").agg(J.count().alias("n"))
 
 
 def writer(spark: SparkSession, root: Path, name: str, option: str, place: str) -> StreamWriter:
-    """A query of which one directory lies in a place, and all others where everybody sees them."""
+    """A query with one directory in a place, and all others in shared ones."""
     where = {
         each: root / (place if each == option else "shared") / f"{name}-{option}-{place}" / each for each in OPTIONS
     }
@@ -119,7 +119,7 @@ def starts(spark: SparkSession, root: Path, *, every: bool) -> Iterator[tuple[st
 
 
 def left(spark: SparkSession, root: Path) -> list[str]:
-    """What lies in the places now, on the driver's machine and on the executors'."""
+    """The current content of the places, on the driver and on the executors."""
     paths = [str(root / place) for place in ("one", "both")]
 
     def look(_: int) -> list[str]:
@@ -130,7 +130,7 @@ def left(spark: SparkSession, root: Path) -> list[str]:
 
 
 def joined(spark: SparkSession, root: Path) -> dict[str, Any]:
-    """A query that loses an executor, whose successor has another directory for its output; then it has not."""
+    """A query that loses an executor, whose successor first does not share the output directory, and then does."""
     out, home = root / LATER / "out", root / "shared" / "joined"
     struck: list[int] = []
 
@@ -145,7 +145,7 @@ def joined(spark: SparkSession, root: Path) -> dict[str, Any]:
 
     ended = outcome(lambda: start().awaitTermination())
     before = len(list(out.glob("part-*")))
-    # Of all that there are, the one that joined last has the highest number and pid.
+    # The executor that joined last has the highest number and pid.
     end_one(spark)
     start().awaitTermination()
     found = sj.read_files(str(out)).groupBy().sum("n").first()

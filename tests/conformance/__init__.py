@@ -1,8 +1,8 @@
 """Worked cases in Markdown, run against sparkjet: ``python -m tests.conformance FILE…``.
 
-A file is read for tables under headings such as ``## SW. Sliding windows``; each row of a known group is one case,
-which passes, fails, or is skipped with a reason. Nothing is known about any particular case: all parameters are in its
-row.
+The runner reads the tables under headings such as ``## SW. Sliding windows``; each row of a known group is one case,
+which passes, fails, or is skipped with a reason. The runner has no knowledge of particular cases: all parameters are
+in the row.
 """
 
 from tests.conformance.cases import Case, read_cases

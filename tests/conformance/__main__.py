@@ -14,7 +14,7 @@ from tests.conformance.verdicts import Outcome, Verdict, summary
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Judge the cases of the files named, print a line for each and the numbers last.
+    """Run the cases of the named files, print a line for each and a summary at the end.
 
     Returns:
         The exit status: 0 if no case has failed, otherwise 1.
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _say(verdict: Verdict) -> Verdict:
     sys.stdout.write(f"{verdict}\n")
-    # A run with Spark takes a minute: each verdict is shown when it falls.
+    # A run with Spark takes a minute: each verdict is printed at once.
     sys.stdout.flush()
     return verdict
 

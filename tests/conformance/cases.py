@@ -15,7 +15,7 @@ _BORDER = re.compile(r"(?<!\\)\|")
 
 @dataclass(frozen=True)
 class Case:
-    """One row: its group, its cells (backquotes removed), and the line it stands in."""
+    """One row: its group, its cells (without backquotes), and its line number."""
 
     group: str
     cells: tuple[str, ...]
@@ -23,7 +23,7 @@ class Case:
 
     @property
     def id(self) -> str:
-        """The name of the case, or where it stands if it has none."""
+        """The name of the case, or its line if it has none."""
         return self.cells[0] if self.cells and self.cells[0] else f"line-{self.line}"
 
     def cell(self, position: int, name: str) -> str:
@@ -46,7 +46,7 @@ class Case:
 
 
 def read_cases(text: str) -> list[Case]:
-    r"""All table rows under a heading ``## XX.``, in order; a table's head is no row.
+    r"""All table rows under a heading ``## XX.``, in order, without the tables' headers.
 
     >>> [case.id for case in read_cases("## FR. x\n| id | setup |\n|---|---|\n| F1 | frame 4 |\n## Other\n| a | b |\n")]
     ['F1']

@@ -19,7 +19,7 @@ _IDLE = "IDLE"
 
 
 def run_coalescing(case: Case) -> None:
-    """Judge a row ``op -> returned …`` on a :class:`sparkjet.time.WatermarkCoalescer`.
+    """Check a row ``op -> returned …`` on a :class:`sparkjet.time.WatermarkCoalescer`.
 
     Raises:
         NotationError: The row cannot be read.

@@ -1,4 +1,4 @@
-"""Rows whose expected side has been falsified, one place at a time."""
+"""Rows whose expectation is corrupted, one place at a time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CASES = read_cases((Path(__file__).parent / "cases.md").read_text(encoding="utf-
 
 _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?|(?:MIN|MAX)(?:[+-]?\d+)?")
 _EXPECTED = {
-    # What stands between the parentheses after an arrow.
+    # The content of the parentheses after an arrow.
     "FR": (3, re.compile(r"->\(([^)]*)\)")),
     "SW": (3, re.compile(r"(.+)")),
     "SES": (3, re.compile(r"(.+)")),
@@ -24,7 +24,7 @@ _EXPECTED = {
 
 
 def corruptions(case: Case) -> Iterator[Case]:
-    """The same row with another expectation; for every number, and every output that is no number, one row."""
+    """The same row with a different expectation; one row for every number, and every output that is not a number."""
     position, expected = _EXPECTED.get(case.group) or _policy_script(case)
     if case.group == "FR" and "prose" in case.cells[1]:
         expected = re.compile(r"\)=([^,;]+)")

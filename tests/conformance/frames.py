@@ -19,11 +19,11 @@ _STATEMENT = re.compile(r"\s*(floor|higher)\(\s*([\w+-]+)\s*\)\s*=\s*([\w+-]+)\s
 
 
 def run_frames(case: Case) -> None:
-    """Judge a row ``ts->(floor,higher) …``: the two frame ends around each time.
+    """Check a row ``ts->(floor,higher) …``: the two frame ends around each time.
 
     Raises:
         NotationError: The row cannot be read.
-        MismatchError: A frame end is not the one expected.
+        MismatchError: A frame end is not the expected one.
     """
     setup = _SETUP.fullmatch(case.setup)
     if setup is None:
@@ -44,11 +44,11 @@ def run_frames(case: Case) -> None:
 
 
 def run_frame_statements(case: Case) -> None:
-    """Judge prose that says ``frame 4 off 3: floor(MIN+2)=MIN, …; frame …``, the frames' numbers in front.
+    """Check prose of the form ``frame 4 off 3: floor(MIN+2)=MIN, …; frame …``, with the frames' numbers in front.
 
     Raises:
-        SkippedError: It says, or says also, something else.
-        MismatchError: A frame end is not the one expected.
+        SkippedError: It contains anything else.
+        MismatchError: A frame end is not the expected one.
     """
     for grid, function, time, expected in _statements(case.cell(3, "the expected frame ends")):
         answer = grid.floor_frame if function == "floor" else grid.higher_frame

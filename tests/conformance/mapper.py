@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 
 def run_mapper(case: Case) -> None:
-    """Judge a row ``@now op -> output …`` on a :class:`sparkjet.time.SubstreamTracker`.
+    """Check a row ``@now op -> output …`` on a :class:`sparkjet.time.SubstreamTracker`.
 
     Raises:
         NotationError: The row cannot be read.
-        MismatchError: A step puts out something else.
+        MismatchError: A step outputs something else.
     """
     setup = tracker_setup(case.setup)
     if setup.rest or setup.substreams is None:
@@ -66,7 +66,7 @@ class _Mapper:
 
     def add(self, count: int, now: int) -> None:
         for _ in range(count):
-            # A number is used again after a removal, but it is another substream.
+            # A number is reused after a removal, but for a different substream.
             self.names.append(f"substream {self.added}")
             self.added += 1
             self.tracker.add(self.names[-1], now)

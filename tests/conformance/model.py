@@ -1,4 +1,4 @@
-"""A window operator in a few lines of Python, written from the rules alone: it shows that the runner judges rightly."""
+"""A window operator in a few lines of Python, written from the rules alone, to verify the runner."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.conformance.windows import Event
 
 
 class ModelWindows:
-    """Every accepted value by frame and key; a window looks at all of its frames."""
+    """Keeps every accepted value by frame and key; a window reads all of its frames."""
 
     def __init__(self, window: WindowGrid, aggregate: Aggregate) -> None:
         self.window = window
@@ -81,7 +81,7 @@ class ModelWindows:
 
 
 class ModelSessions:
-    """Every open event; sessions are looked for anew whenever they are asked for."""
+    """Keeps every open event; sessions are recomputed for every query."""
 
     def __init__(self, gap: int, aggregate: Aggregate) -> None:
         self.gap = gap
@@ -156,7 +156,7 @@ def result(aggregate: Aggregate, values: list[Fraction]) -> Fraction:
 
 
 class ModelDrivers:
-    """Makes model operators and remembers them."""
+    """Creates model operators and keeps them."""
 
     def __init__(self) -> None:
         self.opened: list[ModelWindows | ModelSessions] = []

@@ -10,7 +10,7 @@ from sparkjet.time import MAX, MIN
 from tests.conformance.verdicts import NotationError
 
 ARROW = "->"
-"""Stands between what is done and what comes of it."""
+"""Separates an operation from its output."""
 _BREAK = re.compile(r"<br\s*/?>", re.IGNORECASE)
 _EQUALS = re.compile(r"\s*=\s*")
 _CALL = re.compile(r"([A-Za-z][\w-]*)\((.*)\)", re.DOTALL)
@@ -21,7 +21,7 @@ _DECIMAL = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
 
 
 def split(text: str, separators: str) -> list[str]:
-    """Cut at separators outside of parentheses; empty pieces fall away.
+    """Split at separators outside of parentheses; empty pieces are dropped.
 
     Raises:
         NotationError: The parentheses do not match.
@@ -45,7 +45,7 @@ def split(text: str, separators: str) -> list[str]:
 
 
 def tokens(text: str) -> list[str]:
-    """The tokens of a cell, separated by blanks, semicolons or ``<br>``; what stands in bare parentheses is a comment.
+    """The tokens of a cell, separated by blanks, semicolons or ``<br>``; bare parentheses contain a comment.
 
     An arrow is a token of its own, an equals sign part of one.
 
@@ -113,7 +113,7 @@ def integer(text: str) -> int:
 
 
 def show(number: int) -> str:
-    """A whole number as the notation writes it.
+    """A whole number in the notation.
 
     >>> show(5), show(MIN), show(MAX)
     ('5', 'MIN', 'MAX')
@@ -125,7 +125,7 @@ def value(text: str) -> Fraction:
     """A value or result, which may have decimals.
 
     Raises:
-        NotationError: It is no number.
+        NotationError: It is not a number.
 
     >>> value("2.5"), value("-3")
     (Fraction(5, 2), Fraction(-3, 1))

@@ -1,4 +1,4 @@
-"""Group E2E: policy, throttle and window together, one event an epoch."""
+"""Group E2E: policy, throttle and window together, one event per epoch."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ class Step:
 
 
 def run_pipelines(case: Case, drivers: WindowDrivers) -> None:
-    """Judge a row on a :class:`sparkjet.time.SubstreamTracker` in front of the window operator.
+    """Check a row on a :class:`sparkjet.time.SubstreamTracker` in front of the window operator.
 
     Raises:
         NotationError: The row cannot be read.
-        MismatchError: Something else comes out.
+        MismatchError: The output is different.
     """
     setup = tracker_setup(case.setup)
     windows = window_setup(" ".join(setup.rest))
     steps = _read_steps(tokens(case.cell(2, "the input")))
     expected = read_outputs(case.cell(3, "the expected output"))
     tracker = setup.tracker()
-    # Events of this group have no key of their own; rows name it as the author liked.
+    # Events of this group have no key; rows name it arbitrarily.
     key = next((row.key for row in expected.items if isinstance(row, WindowRow)), "k")
     driver = open_driver(windows, windows.aggregate, drivers)
     try:
@@ -75,16 +75,16 @@ class _Pipeline:
         if step.event == "done":
             self.tracker.retire(step.substream, step.now)
         elif step.event != "idle":
-            # The rows of an epoch are judged by the watermark before it.
+            # Rows of an epoch are late by the watermark before it.
             self.driver.accept([Event(self.key, integer(step.event), Fraction(1))])
             self.tracker.report(step.substream, integer(step.event), step.now)
-        # One substream a task: a task notices that its substream is idle only when it is polled itself.
+        # One substream per task: a task detects that its substream is idle only when it is polled itself.
         noticed = {each.id: each.idle or each.id == step.substream for each in self.tracker.progress()}
         advance = self.tracker.advance(step.now, caught_up=noticed)
         output: list[Output] = []
         if advance.watermark is not None:
             output += [*self.driver.close(advance.watermark), watermark(advance.watermark)]
-        # Tasks that have all ended say nothing more; they are not idle.
+        # When all tasks have ended, nothing more is output; they are not idle.
         return [*output, "IDLE"] if advance.went_idle and self._substreams() else output
 
     def _substreams(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""Group POL: watermark policies, the timestamp history, and throttles, each with a clock under control."""
+"""Group POL: watermark policies, the timestamp history, and throttles, each with a controlled clock."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 def run_policies(case: Case) -> None:
-    """Judge a row of one of the three kinds; its setup says which.
+    """Check a row of one of the three kinds, which its setup determines.
 
     Raises:
         NotationError: The row cannot be read.
-        MismatchError: An answer is not the one expected.
+        MismatchError: A result is not the expected one.
     """
     setting = setting_call(case.setup)
     if setting is None:
@@ -76,7 +76,7 @@ def _argument(token: str, name: str) -> str:
 
 
 def _arrows(case: Case) -> list[tuple[str, str]]:
-    """The steps ``left->right``, which stand in the script or in the expected cell; the other one is prose."""
+    """The steps ``left->right``, from the script or the expected cell; the other one is prose."""
     steps: list[tuple[str, str]] = []
     for cell in case.cells[2:4]:
         parts = tokens(cell)

@@ -27,17 +27,17 @@ _DRIVEN: dict[str, Callable[[Case, WindowDrivers], None]] = {
     "E2E": run_pipelines,
 }
 GROUPS = frozenset(_PURE | _DRIVEN)
-"""The groups whose rows are judged; rows of others are not counted."""
+"""The groups whose rows are run; rows of others are not counted."""
 
 _PROSE = re.compile(r"\bprose\b", re.IGNORECASE)
 
 
 def run_cases(cases: Iterable[Case], drivers: WindowDrivers) -> Iterator[Verdict]:
-    """Judge the cases of known groups one after the other.
+    """Run the cases of known groups one after the other.
 
     Args:
-        cases: Rows as :func:`read_cases` finds them.
-        drivers: Makes the window operators; asked only if a case needs one.
+        cases: Rows from :func:`read_cases`.
+        drivers: Creates the window operators; called only if a case needs one.
     """
     for case in cases:
         if case.group in GROUPS:
@@ -45,7 +45,7 @@ def run_cases(cases: Iterable[Case], drivers: WindowDrivers) -> Iterator[Verdict
 
 
 def run_case(case: Case, drivers: WindowDrivers) -> Verdict:
-    """Judge one case of a known group; whatever goes wrong in it is its failure, never the runner's."""
+    """Run one case of a known group; any error in it is the case's failure, never the runner's."""
     try:
         if len(case.cells) > 1 and _PROSE.search(case.cells[1]):
             _run_prose(case)

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 
 def run_sessions(case: Case, drivers: WindowDrivers) -> None:
-    """Judge a row of group SES, whose notation is that of SW.
+    """Check a row of group SES, whose notation is that of SW.
 
     Raises:
         NotationError: The row cannot be read, or is not about sessions.
-        MismatchError: The sessions are others.
+        MismatchError: The sessions are different.
     """
     if window_setup(case.setup).session is None:
         raise NotationError(f"not a session: {case.setup}")

@@ -1,4 +1,4 @@
-"""Settings as setups write them: policies, throttles and histories."""
+"""Settings in setups: policies, throttles and histories."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _T = TypeVar("_T")
 
 
 def plain(name: str) -> str:
-    """A name without the difference between camelCase, snake_case and words.
+    """A name normalized across camelCase, snake_case and words.
 
     >>> plain("limitingLag") == plain("limiting_lag"), plain("timestamp history")
     (True, 'timestamphistory')
@@ -64,7 +64,7 @@ def plain(name: str) -> str:
 
 
 def setting_call(text: str) -> Call | None:
-    """A policy, throttle or history written as one call, None if the text starts like something else.
+    """A policy, throttle or history written as one call, None if the text starts with something else.
 
     The name may be two words, empty parentheses may be missing, and a remark about the clock's unit may follow.
 
@@ -97,7 +97,7 @@ def numbers(setting: Call) -> tuple[list[int], dict[str, int]]:
 
 
 def policy(setting: Call) -> PolicySettings | None:
-    """The policy that a call names, None if it names none.
+    """The policy that a call names, None if it is not a policy.
 
     >>> policy(setting_call("limiting_lag_and_delay(8, 8, 8 samples)"))
     LimitingLagAndDelay(lag=8, delay=8, samples=8)
@@ -106,7 +106,7 @@ def policy(setting: Call) -> PolicySettings | None:
 
 
 def throttle(setting: Call) -> Throttle | None:
-    """The throttle that a call names, None if it names none.
+    """The throttle that a call names, None if it is not a throttle.
 
     >>> throttle(setting_call("emitByFrame(3, offset 1)"))
     EmitByFrame(step=3, offset=1)
@@ -115,7 +115,7 @@ def throttle(setting: Call) -> Throttle | None:
 
 
 def history(setting: Call) -> TimestampHistory | None:
-    """The timestamp history that a call names, None if it names none.
+    """The timestamp history that a call names, None if it is not one.
 
     >>> history(setting_call("timestamp history(delay 6, 3 samples)")) is None
     False

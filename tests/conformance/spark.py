@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class SparkWindowDrivers:
-    """Makes operators on one Spark session, started when the first one is wanted.
+    """Creates operators on one Spark session, which starts with the first operator.
 
     Args:
         session: A running session to use; without one a local session is started, and stopped on leaving the context.
@@ -59,7 +59,7 @@ class SparkWindowDrivers:
             )
             self._session.sparkContext.setLogLevel("ERROR")
         if self._isolated is None:
-            # Settings of a session of its own: those of the caller's must not change under its feet.
+            # Settings of a separate session: the caller's must not change.
             self._isolated = self._session.newSession()
             self._isolated.conf.set("spark.sql.adaptive.enabled", "false")
             self._isolated.conf.set("spark.sql.shuffle.partitions", str(PARTITIONS))

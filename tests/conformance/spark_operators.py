@@ -34,7 +34,7 @@ _KEYS = ("key",)
 
 
 class SparkOperator(ABC):
-    """A window operator called as the engine calls it in an epoch."""
+    """A window operator, called as the engine calls it in an epoch."""
 
     def __init__(self, session: SparkSession, aggregate: Aggregate) -> None:
         self._session = session
@@ -49,10 +49,10 @@ class SparkOperator(ABC):
     @property
     @abstractmethod
     def operator(self) -> WindowOperator:
-        """The operator in use; another one after a restore."""
+        """The current operator; a new one after a restore."""
 
     def accept(self, events: Sequence[Event]) -> None:
-        """Take the rows of one epoch, late ones out."""
+        """Add the rows of one epoch, without late ones."""
         operator = self.operator
         rows = self._rows(events).withColumn("frame", operator.frame_of(F.col("time")))
         late = operator.is_late("time")
@@ -73,21 +73,21 @@ class SparkOperator(ABC):
         return rows
 
     def early(self) -> list[WindowRow]:
-        """The rows of all windows that are open, ascending by their end; nothing changes."""
+        """The rows of all open windows, ascending by their end; changes nothing."""
         return _window_rows(self.operator.early(), "early")
 
     def finish(self) -> list[WindowRow]:
-        """The rows of all windows that are open, ascending by their end."""
+        """The rows of all open windows, ascending by their end."""
         last = self.operator.open_until
         return [] if last is None else self.close(last)
 
     def is_empty(self) -> bool:
-        """Whether no window that is still open holds anything."""
+        """Whether no open window has rows."""
         last, closed = self.operator.open_until, self.operator.closed
         return last is None or (closed is not None and last <= closed)
 
     def dispose(self) -> None:
-        """Free what the operator holds."""
+        """Free the operator's state."""
         self.operator.restore([], None)
         self.operator.release()
 
@@ -98,7 +98,7 @@ class SparkOperator(ABC):
         return self._session.range(1).select(F.inline(parsed))
 
     def _reread(self, directory: str) -> DataFrame | None:
-        """The state as it comes back from files, None if there is none."""
+        """The state as read from files, None if there is none."""
         segments = self.operator.segments
         if not segments:
             return None
@@ -156,11 +156,11 @@ class SparkSessions(SparkOperator):
         """Write the state to files, throw the operator away, and read the files into a new one.
 
         Raises:
-            NotationError: The restored operator is to have another window.
+            NotationError: The restored operator would have a different window.
         """
         if window is not None:
             raise NotationError(f"sessions cannot go on as {window}")
-        # An epoch that moves no watermark: rows become state, and so part of a snapshot, when an epoch ends.
+        # An epoch without a new watermark: rows become state, and so part of a snapshot, when an epoch ends.
         self.operator.close(MIN)
         before, after = self._operator, self._new(self._operator.gap)
         segments = []
@@ -170,7 +170,7 @@ class SparkSessions(SparkOperator):
                 known = [segment.statistics for segment in before.segments]
                 rows, low, high = sum(s.rows for s in known), min(s.low for s in known), max(s.high for s in known)
                 partials = after.partitioned(saved)
-                # The first job that reads it may come after the directory is gone.
+                # The first job that reads it may run after the directory is gone.
                 hold(partials)
                 segments = [Segment(partials, SegmentStatistics(rows, low, high))]
         after.restore(segments, before.closed)

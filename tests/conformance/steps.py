@@ -1,4 +1,4 @@
-"""Steps of the groups MAP and COA: an operation, an arrow, and what it puts out."""
+"""Steps of the groups MAP and COA: an operation, an arrow, and its output."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from tests.conformance.cases import Case
 
 NOTHING = "-"
-"""Output of a step that puts out nothing."""
+"""Output of a step without output."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """``@now operation -> output…``; ``now`` is None where the group has no clock."""
+    """``@now operation -> output…``; ``now`` is None if the group has no clock."""
 
     now: int | None
     operation: str
@@ -31,7 +31,7 @@ class Step:
 def read_steps(case: Case, *, clock: bool) -> list[Step]:
     """The steps of a row's third cell, in order.
 
-    A step starts at its clock reading where the group has one, otherwise at the token before an arrow.
+    A step starts at its clock reading if the group has one, otherwise at the token before an arrow.
 
     Raises:
         NotationError: A step is incomplete, or there is none.

@@ -64,7 +64,7 @@ def test_an_empty_file_has_nothing_to_fail(tmp_path: Path, capsys: pytest.Captur
 def test_the_command_line(tmp_path: Path, text: str, status: int) -> None:
     command = [sys.executable, "-m", "tests.conformance", written(tmp_path, "cases.md", text)]
     source = str(ROOT / "src")
-    # No Java to be found: these cases must not start Spark.
+    # Without Java: these cases must not start Spark.
     environment = {**os.environ, "PYTHONPATH": source, "JAVA_HOME": str(tmp_path)}
     ran = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=ROOT)
     assert (ran.returncode, ran.stderr) == (status, "")

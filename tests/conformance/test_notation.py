@@ -49,7 +49,7 @@ def test_calls(token: str, name: str, arguments: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize("token", ["e", "e(a", "(a)", "e(a)b", "e(a,,1)", "e(a,)", "1e(a)", "e(a)f(b)x"])
-def test_what_is_no_call(token: str) -> None:
+def test_a_token_that_is_not_a_call(token: str) -> None:
     with pytest.raises(NotationError):
         call(token)
 
@@ -80,7 +80,7 @@ def test_whole_numbers(text: str, number: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "-", "x", "1.5", "MINUS", "MIN 5", "--1", "1 2", "IDLE", "NaN"])
-def test_what_is_no_whole_number(text: str) -> None:
+def test_a_token_that_is_not_a_whole_number(text: str) -> None:
     with pytest.raises(NotationError):
         integer(text)
 

@@ -9,12 +9,12 @@ from tests.conformance.verdicts import summary
 
 KNOWN = [case for case in CASES if case.group in GROUPS]
 READ = {"FR": [3], "SW": [2, 3], "SES": [2, 3], "E2E": [2, 3], "MAP": [2], "COA": [2], "POL": []}
-"""Cells that the runner reads, but for setups, whose comments may lose anything."""
+"""Cells that the runner reads, except for setups, whose comments may contain anything."""
 PROSE = "## FR. x\n| X | clamping (prose) | limits | {} |\n"
 
 
 def verdict(row: tuple[str, ...]) -> Verdict:
-    """The verdict on a row given as its group and what follows its id."""
+    """The verdict on a row, from its group and the cells after its id."""
     group, *cells = row
     text = f"## {group}. Heading\n| X | {' | '.join(cells)} |"
     (only,) = run_cases(read_cases(text), ModelDrivers())

@@ -20,7 +20,7 @@ DRIVEN = [case for case in CASES if case.group in {"SW", "SES", "E2E"}]
 
 
 class Recorded:
-    """A driver that writes down what it answers, so that one run serves many verdicts."""
+    """A driver that records its results, so that one run serves many verdicts."""
 
     def __init__(self, driver: WindowDriver) -> None:
         self.driver = driver
@@ -58,7 +58,7 @@ class Recorded:
 
 
 class Replayed:
-    """A driver that gives the answers of a recorded one again."""
+    """A driver that replays recorded results."""
 
     def __init__(self, recorded: Recorded) -> None:
         self.late = recorded.late

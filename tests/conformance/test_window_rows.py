@@ -58,6 +58,6 @@ def test_not_the_same(expected: str, actual: str) -> None:
 @pytest.mark.parametrize(
     "text", ["r(0,4,a)", "r(0,4,a,x)", "r(0,4,a,1,1)", "w()", "w(x)", "s(4)", "late", "late=x", "late=1 late=2", "w"]
 )
-def test_what_is_no_output(text: str) -> None:
+def test_an_item_that_is_not_an_output(text: str) -> None:
     with pytest.raises(NotationError):
         read_outputs(text)

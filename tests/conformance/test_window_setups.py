@@ -50,7 +50,7 @@ def test_sessions() -> None:
         "session() CNT",
     ],
 )
-def test_what_is_no_setup(text: str) -> None:
+def test_an_item_that_is_not_a_setup(text: str) -> None:
     with pytest.raises(NotationError):
         window_setup(text)
 

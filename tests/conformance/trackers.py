@@ -1,4 +1,4 @@
-"""The setup of a substream tracker, as the groups MAP and E2E write it."""
+"""The setup of a substream tracker, in the notation of the groups MAP and E2E."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _PHRASES: tuple[tuple[re.Pattern[str], str, Callable[..., object]], ...] = (
 
 @dataclass
 class TrackerSetup:
-    """What a setup says of a tracker; ``rest`` holds the items that are about something else."""
+    """A tracker's part of a setup; ``rest`` has the other items."""
 
     policy: PolicySettings | None = None
     throttle: Throttle | None = None
@@ -48,7 +48,7 @@ class TrackerSetup:
         """
         if self.policy is None or self.throttle is None:
             raise NotationError(f"the setup names no {'policy' if self.policy is None else 'throttle'}")
-        # In Jet a timeout of 0 means that there is none.
+        # In Jet, a timeout of 0 means no timeout.
         return SubstreamTracker(self.policy, self.throttle, self.idle_timeout or None)
 
 
@@ -56,7 +56,7 @@ def tracker_setup(text: str) -> TrackerSetup:
     """Read items separated by commas: lag or policy, throttle, idle timeout (0: none), number of substreams.
 
     Raises:
-        NotationError: Something is said twice, or a number is none.
+        NotationError: An item is repeated, or a number is malformed.
 
     >>> setup = tracker_setup("lag 3, throttle frame 10, win(10,5) CNT, idle timeout 5, 2 partition(s)")
     >>> setup.throttle, setup.idle_timeout, setup.substreams, setup.rest

@@ -1,4 +1,4 @@
-"""Verdicts on cases, and the ways in which a case comes to an end."""
+"""Verdicts on cases, and the ways in which a case ends."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Outcome(Enum):
-    """What can become of a case."""
+    """The outcome of a case."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -20,15 +20,15 @@ class Outcome(Enum):
 
 
 class NotationError(ValueError):
-    """A row, or something in it, is not in the notation: the case has failed."""
+    """A row, or a part of it, is not in the notation: the case fails."""
 
 
 class MismatchError(AssertionError):
-    """What came out is not what the row expects: the case has failed."""
+    """The output is not the expected one: the case fails."""
 
 
 class SkippedError(Exception):
-    """The row is in order, but says itself or by its kind that this runner cannot judge it."""
+    """The row is valid, but by its own words or its kind this runner cannot run it."""
 
 
 @dataclass(frozen=True)

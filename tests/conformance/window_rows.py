@@ -1,4 +1,4 @@
-"""What windows put out, as rows expect it and as operators give it."""
+"""The output of windows, as expected by rows and as returned by operators."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tests.conformance.notation import call, integer, show, tokens, value
 from tests.conformance.verdicts import MismatchError, NotationError
 
 _ROUNDED = 3
-"""Decimals from which on an expected result may be a rounded one."""
+"""Number of decimals from which an expected result may be rounded."""
 
 
 @dataclass(frozen=True)
 class WindowRow:
-    """A row of a window: ``kind`` is ``r`` (final) or ``early``; ``decimals`` counts those that an expected one has."""
+    """A row of a window: ``kind`` is ``r`` (final) or ``early``; ``decimals`` is the number of expected decimals."""
 
     start: int
     end: int
@@ -30,7 +30,7 @@ class WindowRow:
         return f"{self.kind}({show(self.start)},{show(self.end)},{self.key},{result})"
 
     def matches(self, actual: WindowRow) -> bool:
-        """Whether a row is this one; a result in floating point need only be as exact as this one is written."""
+        """Whether a row equals this one; a floating-point result need only match the decimals that are written."""
         tolerance = max(abs(self.result), Fraction(1)) / 10**9
         if self.decimals >= _ROUNDED:
             tolerance = max(tolerance, Fraction(1, 2 * 10**self.decimals))
@@ -46,21 +46,21 @@ Output = WindowRow | str
 
 @dataclass(frozen=True)
 class Outputs:
-    """Everything a row's input leads to, in order, and how many items were late."""
+    """The whole output of a row's input, in order, and the number of late items."""
 
     items: tuple[Output, ...]
     late: int
 
     def require(self, items: Sequence[Output], late: int, *, any_order: bool = False) -> None:
-        """Compare with what came out; the rows of one window may be in any order.
+        """Compare with the actual output; the rows of one window may be in any order.
 
         Args:
-            items: What came out.
+            items: The actual output.
             late: How many items were late.
             any_order: Whether all rows between two watermarks may be in any order.
 
         Raises:
-            MismatchError: Something else came out.
+            MismatchError: The output differs.
         """
         pairs = zip_longest(_ordered(self.items, any_order), _ordered(items, any_order))
         for position, (expected, actual) in enumerate(pairs, start=1):
@@ -74,7 +74,7 @@ def read_outputs(text: str) -> Outputs:
     """Read the expected outputs of a row.
 
     Raises:
-        NotationError: There is something else in them.
+        NotationError: They contain something else.
 
     >>> outputs = read_outputs("r(0,4,a,1) w(12) r(12,16,a,1) w(16) ; late=1")
     >>> [str(item) for item in outputs.items], outputs.late

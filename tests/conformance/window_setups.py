@@ -15,10 +15,10 @@ _OFFSET = re.compile(r"off(?:set)?=(.+)")
 
 @dataclass(frozen=True)
 class Aggregate:
-    """What is computed over the values of a window.
+    """The aggregate over the values of a window.
 
-    ``deduct`` says whether frames that leave are subtracted where that is possible at all, ``fractional`` whether
-    values have decimals.
+    ``deduct`` is whether frames that leave are subtracted if that is possible, ``fractional`` whether values have
+    decimals.
     """
 
     function: str
@@ -39,7 +39,7 @@ def window_setup(text: str) -> WindowSetup:
     """Read ``win(size,step)`` or ``session(timeout)``, an offset, and the aggregate, in any order.
 
     Raises:
-        NotationError: Something is missing, or not understood.
+        NotationError: Something is missing or unknown.
 
     >>> window_setup("win(4,2) off=1 SUM-nd").window
     WindowGrid(size=4, step=2, offset=1)
@@ -65,7 +65,7 @@ def window_setup(text: str) -> WindowSetup:
 
 
 def window_grid(text: str) -> WindowGrid:
-    """Read ``win(size,step)`` with an optional offset and nothing else, as ``restore`` has it.
+    """Read ``win(size,step)`` with an optional offset and nothing else, as in ``restore``.
 
     Raises:
         NotationError: It is something else.

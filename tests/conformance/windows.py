@@ -1,4 +1,4 @@
-"""Groups SW and SES: windows fed epoch by epoch, also over a restore."""
+"""Groups SW and SES: windows fed epoch by epoch, also across a restore."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Event:
-    """A row of an epoch: key, event time, value; the value of a ``partial`` stands for that of many events."""
+    """A row of an epoch: key, event time, value; a ``partial`` has the combined value of many events."""
 
     key: str
     time: int
@@ -30,7 +30,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Step:
-    """What the input says besides events: ``w`` with its time, ``restore`` with its window, ``early`` or ``end``."""
+    """Input other than events: ``w`` with its time, ``restore`` with its window, ``early`` or ``end``."""
 
     kind: str
     time: int = 0
@@ -38,15 +38,15 @@ class Step:
 
 
 class WindowDriver(Protocol):
-    """A window operator as the cases drive it; rows are judged late by the watermark of the last :meth:`close`."""
+    """A window operator as driven by cases; rows are late by the watermark of the last :meth:`close`."""
 
     @property
     def late(self) -> int:
-        """Number of rows dropped so far, over restores too."""
+        """Number of rows dropped so far, across restores."""
         ...
 
     def accept(self, events: Sequence[Event]) -> None:
-        """Take the rows of one epoch."""
+        """Add the rows of one epoch."""
         ...
 
     def close(self, watermark: int) -> list[WindowRow]:
@@ -54,15 +54,15 @@ class WindowDriver(Protocol):
         ...
 
     def early(self) -> list[WindowRow]:
-        """Rows of kind ``early`` of the windows that are open, ascending by their end; nothing changes."""
+        """Rows of kind ``early`` of the open windows, ascending by their end; changes nothing."""
         ...
 
     def finish(self) -> list[WindowRow]:
-        """The rows of all windows that are open, after which nothing may be left; ascending by their end."""
+        """The rows of all open windows, ascending by their end; afterwards no state may be left."""
         ...
 
     def restore(self, window: WindowGrid | None) -> None:
-        """Save the state, throw the operator away, and load the state into a new one, of that window if given."""
+        """Save the state, discard the operator, and load the state into a new one, optionally with another window."""
         ...
 
     def is_empty(self) -> bool:
@@ -70,12 +70,12 @@ class WindowDriver(Protocol):
         ...
 
     def dispose(self) -> None:
-        """Free what the operator holds; the driver is not used afterwards."""
+        """Free the operator's state; the driver must not be used afterwards."""
         ...
 
 
 class WindowDrivers(Protocol):
-    """Makes operators for cases."""
+    """Creates operators for cases."""
 
     def open(self, window: WindowGrid, aggregate: Aggregate) -> WindowDriver:
         """An operator without state, its rows grouped by one key."""
@@ -87,11 +87,11 @@ class WindowDrivers(Protocol):
 
 
 def run_windows(case: Case, drivers: WindowDrivers) -> None:
-    """Judge a row of the groups SW and SES.
+    """Check a row of the groups SW and SES.
 
     Raises:
         NotationError: The row cannot be read.
-        MismatchError: The windows put out something else.
+        MismatchError: The windows output something else.
     """
     setup = window_setup(case.setup)
     steps = [_step(token) for token in tokens(case.cell(2, "the input"))]
@@ -154,7 +154,7 @@ def _step(token: str) -> Event | Step:
         return Event(key, integer(time), value(rest[0]) if rest else Fraction(1))
     if step.name == "f":
         key, end, partial = step.take(3)
-        # A frame is named by its exclusive end.
+        # A frame is identified by its exclusive end.
         return Event(key, integer(end) - 1, value(partial), partial=True)
     if step.name == "w":
         return Step("w", time=integer(step.take(1)[0]))
@@ -164,9 +164,9 @@ def _step(token: str) -> Event | Step:
 
 
 def _fed(setup: WindowSetup, steps: list[Event | Step]) -> tuple[Aggregate, list[Event | Step]]:
-    """The aggregate and the steps as an operator gets them: a partial is fed as one event of its frame.
+    """The aggregate and the steps for an operator: a partial is fed as one event of its frame.
 
-    Counts become sums of ones, so that a partial count stays one item, which is late as one.
+    Counts become sums of ones, so that a partial count stays one item, which is late as a whole.
     """
     events = [step for step in steps if isinstance(step, Event)]
     function = setup.aggregate.function

@@ -1,4 +1,4 @@
-"""A clock that a test steps forward and back from another process."""
+"""A clock that a test sets forward and back from another process."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from sparkjet import SystemClock
 
 
 class SteppedClock(SystemClock):
-    """The wall clock, off by the number of microseconds that a file holds."""
+    """The wall clock, off by the number of microseconds in a file."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -19,7 +19,7 @@ class SteppedClock(SystemClock):
 
 
 def set_off(file: Path, microseconds: int) -> None:
-    """Step the clock that reads this file: it is off by this much from now on."""
+    """Set the clock that reads this file: it is off by this much from now on."""
     # Under another name first: a running query must never see an empty file.
     hidden = file.with_name(f".{file.name}")
     hidden.write_text(str(microseconds))

@@ -1,4 +1,4 @@
-"""Queries that ran in the tests' own session, for tests that need no process to be killed."""
+"""Queries that ran in the tests' own session, for tests that do not kill a process."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 SEED = 7
 HALF, WHOLE = 4, 6
-"""Files that the query at rest has read, and files there are."""
+"""Number of files that the half-done query has read, and number of all files."""
 
 
 @pytest.fixture(scope="session")
 def at_rest(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Place:
-    """A query that has come to rest in the middle of its feed, with windows open; for copying only."""
+    """A query that stopped in the middle of its feed, with open windows; for copying only."""
     root = tmp_path_factory.mktemp("at_rest")
     place = Place(root / "query", root / "feed")
     write_skewed(place.feed, SEED, 0, HALF)
@@ -32,7 +32,7 @@ def at_rest(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pl
 
 @pytest.fixture(scope="session")
 def finished(spark: SparkSession, at_rest: Place, tmp_path_factory: pytest.TempPathFactory) -> Place:
-    """The same after it has come to its end; for copying only."""
+    """The same query at its end; for copying only."""
     place = copied(at_rest, tmp_path_factory.mktemp("finished"))
     JOBS["sums"].run(spark, place)
     return place
@@ -40,18 +40,18 @@ def finished(spark: SparkSession, at_rest: Place, tmp_path_factory: pytest.TempP
 
 @pytest.fixture
 def half_done(at_rest: Place, tmp_path: Path) -> Place:
-    """A copy of a query that has come to rest in the middle of its feed."""
+    """A copy of a query that stopped in the middle of its feed."""
     return copied(at_rest, tmp_path)
 
 
 @pytest.fixture
 def done(finished: Place, tmp_path: Path) -> Place:
-    """A copy of a query that has come to its end."""
+    """A copy of a query that has ended."""
     return copied(finished, tmp_path)
 
 
 def copied(place: Place, directory: Path) -> Place:
-    """A query's directories, to be changed at will; the feed stays one."""
+    """A query's directories, to be modified freely; the feed is shared."""
     copy = Place(directory / "query", place.feed)
     shutil.copytree(place.root, copy.root)
     return copy

@@ -1,4 +1,4 @@
-"""The driver process: a Spark driver that runs many queries at once and blocks each at its own step.
+"""The driver process: a Spark driver that runs many queries at once and blocks each at its own phase.
 
 Started by :class:`tests.crash.drivers.Driver` as ``python -m tests.crash.driver <descriptor> <master>``. Commands come
 as lines of JSON on standard input, reports go as lines of JSON to the file descriptor; it ends when its input does.
@@ -30,12 +30,12 @@ SETTINGS = {
     # On a cluster only.
     "spark.executor.memory": "600m",
     "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    # A process lives for a minute and sees every plan for the first time: compiling costs more than it gains.
-    # The 48 MB for compiled code that this comes with were full after 16 queries: new lambdas of the JVM fail then.
+    # A process lives for a minute and runs every plan for the first time: compiling costs more than it gains.
+    # This option's 48 MB for compiled code were full after 16 queries, after which new lambdas of the JVM fail.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=256m",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    # A stopped driver must not find its own executor lost when it is resumed.
+    # A stopped driver must not consider its own executor lost when it is resumed.
     "spark.network.timeout": "20min",
     "spark.worker.timeout": "1200",
     "spark.sql.session.timeZone": "UTC",
@@ -46,7 +46,7 @@ SETTINGS = {
 
 
 class Driver:
-    """Runs queries as told and reports what becomes of them."""
+    """Runs queries on command and reports their events."""
 
     def __init__(self, reports: int, master: str) -> None:
         self._reports = reports
@@ -79,7 +79,7 @@ class Driver:
             else:
                 break
         else:
-            # Whoever started us is gone: blocked queries must not keep this process.
+            # The parent process is gone: blocked queries must not keep this one alive.
             os._exit(3)
         for thread in self._running:
             thread.join()
@@ -127,7 +127,7 @@ class Driver:
 
 
 def session(master: str) -> SparkSession:
-    """A session whose start and first queries are cheap."""
+    """A session with a cheap start and cheap first queries."""
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master(master).appName("sparkjet-crash")

@@ -1,4 +1,4 @@
-"""Drivers: driver processes as a test sees them, to be told, waited for, killed, stopped and resumed."""
+"""Drivers: driver processes as a test sees them, to be commanded, waited for, killed, stopped and resumed."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ PATIENCE = 420.0
 """Seconds to wait for anything; far more than needed, because a busy machine must not look like a fault."""
 SLOW = "Python worker failed to connect back"
 GRACE = 10.0
-"""Seconds that a JVM may take to notice that its Python is gone."""
+"""Seconds that a JVM may take to notice that its Python process is gone."""
 
 
 class Victim(Enum):
-    """What of a driver is killed; the JVM outlives Python for seconds, Python the JVM until it has noticed."""
+    """The killed part of a driver; the JVM outlives Python for seconds, and Python the JVM until it notices."""
 
     PYTHON = "python"
     JVM = "jvm"
@@ -36,9 +36,9 @@ class Victim(Enum):
 
 @dataclass(frozen=True)
 class Query:
-    """A query to run: where, what, and at which step of which epoch it blocks.
+    """A query to run: where, what, and at which phase of which epoch it blocks.
 
-    ``block_at`` is the name of a step, or ``IDLE`` for after the epoch, when Spark waits for input.
+    ``block_at`` is the name of a phase, or ``IDLE`` for after the epoch, when Spark waits for input.
     """
 
     name: str
@@ -59,10 +59,10 @@ class Query:
 
 
 class Driver:
-    """One driver process, Python and its JVM; ends with the ``with`` block, whatever state it is in.
+    """One driver process, Python and its JVM; ends with the ``with`` block, whatever its state.
 
     Args:
-        log: The file that its output goes to.
+        log: The file for its output.
         master: Where its tasks run.
     """
 
@@ -97,13 +97,13 @@ class Driver:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Nothing of it may live on: not Python, and not a JVM that was stopped or is stuck."""
+        """Leaves no process behind: not Python, and not a JVM that was stopped or hangs."""
         if self._process.poll() is None:
             self._process.kill()
         self._process.wait()
         self._output.join(GRACE)
         ready = self._of("ready")
-        # Our pipe is still held, so the number has not been given to another process yet.
+        # The pipe is still open, so the pid has not been reused yet.
         if self._output.is_alive() and ready:
             os.kill(ready[0]["jvm"], signal.SIGKILL)
         self._output.join()
@@ -129,7 +129,7 @@ class Driver:
     def see(self, queries: Sequence[Query], event: str = "ended") -> None:
         """Wait for an event of each of some queries that were started, without errors.
 
-        A query starts again where Spark gave up on a Python process: it waits ten seconds, whatever the machine does.
+        A query is restarted if Spark gave up on a Python process, for which it waits only ten seconds.
         """
         for query in queries:
             while error := self._error_before(event, query):
@@ -138,15 +138,15 @@ class Driver:
                 self.start([query])
 
     def block(self, query: str, block_at: str, epoch: int) -> None:
-        """Block a running query at a step that is still to come."""
+        """Block a running query at a later phase."""
         self._tell({"do": "block", "query": query, "block_at": block_at, "epoch": epoch})
 
     def release(self) -> None:
-        """Let every blocked query go on, now and until the next :meth:`block`."""
+        """Let every blocked query continue, now and until the next :meth:`block`."""
         self._tell({"do": "release"})
 
     def wait(self, event: str, queries: Collection[str] | None = None) -> list[dict[str, Any]]:
-        """The reports of an event, once there is one of each query (None: any at all)."""
+        """The reports of an event, once there is one from each query (None: from any)."""
 
         def complete() -> bool:
             return (queries is None and bool(self._of(event))) or (queries is not None and not missing())
@@ -174,7 +174,7 @@ class Driver:
             return found
 
     def results(self, queries: Sequence[Query]) -> dict[str, str | None]:
-        """Wait for queries to end; the name of the error that each ended with, None if all was well."""
+        """Wait for queries to end; returns the name of the error that each ended with, None without one."""
         ended = self.wait("ended", [query.name for query in queries])
         return {report["query"]: report["text"] if report["error"] else None for report in ended}
 
@@ -192,7 +192,7 @@ class Driver:
         return self._process.poll() is None
 
     def forget(self, query: str | None = None) -> None:
-        """Start counting reports anew, for queries that are started a second time (None: all)."""
+        """Discard the reports of queries that are started a second time (None: of all)."""
         with self._changed:
             given_up = [report for report in self._reports if "query" in report and query in (None, report["query"])]
             self._reports = [report for report in self._reports if report not in given_up]
@@ -213,12 +213,12 @@ class Driver:
             os.kill(pid, signal.SIGCONT)
 
     def end(self) -> int:
-        """Tell Python to end once its queries have, and wait for the JVM too; the exit status."""
+        """Have Python end once its queries have, and wait for the JVM too; returns the exit status."""
         self._tell({"do": "end"})
         return self.gone()
 
     def gone(self) -> int:
-        """Wait until Python and JVM are gone: both hold the end of the pipe that their output goes to."""
+        """Wait until Python and JVM are gone: both keep the pipe for their output open."""
         self._output.join(PATIENCE)
         assert not self._output.is_alive(), f"the driver lives on\n{self.tail()}"
         return self._process.wait(PATIENCE)
@@ -235,7 +235,7 @@ class Driver:
         }[victim]
 
     def _error_before(self, event: str, query: Query) -> str | None:
-        """Wait for an event; the error that the query has ended with instead."""
+        """Wait for an event; returns the error if the query has ended instead."""
         self.wait_any({event, "ended"}, query.name)
         return self.results([query])[query.name] if query.name in self.ended() else None
 

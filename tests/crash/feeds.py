@@ -26,7 +26,7 @@ _AHEAD = {"a": 40 * SECOND, "b": 0, "c": -40 * SECOND}
 def skewed_feed(seed: int, rows: int = 40) -> Iterator[list[Event]]:
     """Three substreams of which ``a`` is far ahead and ``c`` far behind, with late rows and rows without a time.
 
-    It has no end. ``c`` is missing in the first batch: a query that was not told of it finds its first rows late.
+    It is endless. ``c`` is missing in the first batch: a query without a list of substreams finds its first rows late.
     Doubles are multiples of a quarter, so that their sums are exact in any order.
     """
     chance = random.Random(f"skewed-{seed}")
@@ -34,7 +34,7 @@ def skewed_feed(seed: int, rows: int = 40) -> Iterator[list[Event]]:
         batch = []
         for index in range(rows):
             sub = chance.choices("abc", (6, 3, 2 if number else 0))[0]
-            # One in twenty belongs to windows that were closed long ago.
+            # One in twenty belongs to windows that closed long ago.
             age = chance.randrange(200, 600) if chance.random() < 0.05 else chance.randrange(-20, 90)
             time = _START + number * _ADVANCE + _AHEAD[sub] - age * SECOND + chance.randrange(SECOND)
             batch.append(

@@ -1,4 +1,4 @@
-"""History: the records of all epochs of a query, kept beside a log that keeps the newest ones only."""
+"""History: the records of all epochs of a query, kept beside a log that keeps only the newest ones."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ if TYPE_CHECKING:
     from tests.crash.jobs import Place
 
 Offsets = Mapping[tuple[str, int], int]
-"""Where a batch ends in each partition of each topic."""
+"""End of a batch in each partition of each topic."""
 
 
 def keep(place: Place) -> None:
-    """Link the records that are there now, if the query's directory has a place for them.
+    """Link the current records, if the query's directory has a place for them.
 
-    Called at every step of an epoch and by the test meanwhile: a log forgets a record after seven others.
+    Called at every phase of an epoch and by the test meanwhile: a log trims a record after seven others.
     """
     if not place.history.is_dir():
         return
     for slot in (place.home / "snapshots" / "log").glob("[0-9]*.json"):
-        # Another process has kept it before, or its driver has just trimmed what that one kept.
+        # Another process has already linked it, or the driver has just trimmed it.
         with suppress(FileExistsError, FileNotFoundError):
             os.link(slot, place.history / slot.name)
 
 
 def end_of(position: SparkPosition) -> Offsets:
     """The end of a record's batch, in a query whose only source is Kafka."""
-    # After a line for the version and one for the batch there is one for each source.
+    # After a line for the version and one for the batch, there is one for each source.
     ends = json.loads(position.files[f"offsets/{position.batch}"].splitlines()[2])
     return {(topic, int(number)): end for topic, partitions in ends.items() for number, end in partitions.items()}
 

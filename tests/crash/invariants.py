@@ -1,4 +1,4 @@
-"""The invariants: nothing lost, nothing doubled, nothing called late that was not."""
+"""The invariants: no row lost, duplicated or wrongly late."""
 
 from __future__ import annotations
 
@@ -22,15 +22,14 @@ from tests.crash.replay import Row, Rules, replay
 
 
 def check(place: Place, job: Job, *, batches: int, closings: Collection[int], swept: bool = True) -> None:
-    """Assert everything that must hold once a query has come to its end.
+    """Assert everything that must hold once a query has ended.
 
     Args:
-        place: Where it ran.
-        job: What ran.
+        place: The query's directories.
+        job: The query's job.
         batches: Number of files in its feed.
-        closings: After how many batches a run came to its end and closed what was open; the last is ``batches``.
-        swept: Whether nothing that no record names may be left; False while another driver was still dying when the
-            last one started.
+        closings: After how many batches a run ended and closed its windows; the last is ``batches``.
+        swept: Whether no orphans may be left; False if another driver was still dying when the last one started.
     """
     recorded = recorded_batches(place, job.rules)
     assert len(recorded) == batches, f"{len(recorded)} batches were recorded, the feed has {batches}"
@@ -46,14 +45,14 @@ def check(place: Place, job: Job, *, batches: int, closings: Collection[int], sw
 def check_files(
     place: Place, rules: Rules, recorded: Sequence[Sequence[Event]], given: Counter[int], closings: Collection[int]
 ) -> None:
-    """Assert that a query into files has accepted, and made of it, what it had to.
+    """Assert that a query into files has accepted the right rows, and has the right results.
 
     Args:
-        place: Where it ran.
-        rules: What ran.
-        recorded: Its batches, as it has recorded them.
-        given: The ids of all events of its feed, read without the query's records.
-        closings: After how many batches a run came to its end.
+        place: The query's directories.
+        rules: The query's rules.
+        recorded: Its batches, according to its records.
+        given: The ids of all events in its feed, read without the query's records.
+        closings: After how many batches a run ended.
     """
     accepted = check_accepted(place, rules, recorded, given, closings)
     for output, whole in rules.results(accepted).items():
@@ -65,7 +64,7 @@ def check_files(
 def check_accepted(
     place: Place, rules: Rules, recorded: Sequence[Sequence[Event]], given: Counter[int], closings: Collection[int]
 ) -> list[Event]:
-    """Assert that late rows are as they must be, and accepted ⊎ late ⊎ null timestamps = input; the accepted events."""
+    """Assert that late rows are right, and accepted ⊎ late ⊎ null timestamps = input; returns the accepted events."""
     expected = replay(recorded, rules, closings)
     late = _both_ways(place.late, lambda files: late_rows(files, rules))
     assert late == expected.late, difference("late rows", late, expected.late)
@@ -94,7 +93,7 @@ def same_epochs(place: Place, other: Place, job: Job) -> None:
 
 
 def _both_ways(directory: Path, read: object) -> Counter[Row]:
-    """Rows of a directory, the same whether its files are listed or looked up in the manifest."""
+    """Rows of a directory, which must be the same by listing its files and by the manifest."""
     assert callable(read)
     named = [file for files in published(directory).values() for file in files]
     gone = [file for file in named if not file.is_file()]
@@ -106,7 +105,7 @@ def _both_ways(directory: Path, read: object) -> Counter[Row]:
 
 
 def difference(what: str, found: Counter[Row], expected: Counter[Row]) -> str:
-    """What an assertion says of rows that are not as they must be."""
+    """The message of an assertion about wrong rows."""
     missing, surplus = list((expected - found).elements()), list((found - expected).elements())
     return (
         f"{what}: {len(missing)} rows are missing, {len(surplus)} too many; "

@@ -1,4 +1,4 @@
-"""Jobs: the queries that are crashed, each with the rules that its output is judged by."""
+"""Jobs: the queries that are crashed, each with the rules for its output."""
 
 from __future__ import annotations
 
@@ -54,15 +54,15 @@ class Place:
 
     @property
     def clock(self) -> Path:
-        """How far the query's clock is off; beside the feed, as the test must be able to write it at all times."""
+        """File with the offset of the query's clock; beside the feed, as the test must always be able to write it."""
         return self.feed.with_name(f"{self.feed.name}.clock")
 
 
 @dataclass(frozen=True)
 class Job:
-    """A query over a feed; ``build`` makes its outputs up to the trigger, in a process with a session.
+    """A query over a feed; ``build`` creates its outputs without the trigger, in a process with a session.
 
-    With ``overlap`` each epoch ends beside the partial aggregation of the next one.
+    With ``overlap``, each epoch ends during the partial aggregation of the next one.
     """
 
     name: str
@@ -77,7 +77,7 @@ class Job:
     def writers(
         self, spark: SparkSession, place: Place, *, until_end: bool = True, close: bool = True
     ) -> list[StreamWriter]:
-        """Its outputs with the trigger: until the input is used up, closing what is open or not, or running on."""
+        """Its outputs with the trigger: to the end of the input, closing windows or not, or continuously."""
         writers = self.build(spark, place, self.rules)
         writers[0].option("overlapEpochs", self.overlap)
         if place.clock.exists():
@@ -96,7 +96,7 @@ class Job:
     def start(
         self, spark: SparkSession, place: Place, listener: PhaseListener, *, until_end: bool = True
     ) -> StreamingQuery:
-        """Start it with a listener of its steps."""
+        """Start it with a listener for its phases."""
         import sparkjet as sj
 
         writers = self.writers(spark, place, until_end=until_end)
@@ -104,7 +104,7 @@ class Job:
         return sj.start(*writers)
 
     def run(self, spark: SparkSession, place: Place, *, close: bool = True) -> None:
-        """Run it in this process until its input is used up."""
+        """Run it in this process until the end of its input."""
         import sparkjet as sj
 
         sj.start(*self.writers(spark, place, close=close)).awaitTermination()
@@ -153,7 +153,7 @@ def skewed_query(
 
 
 def _summed(stream: Stream, rules: Rules) -> WindowedStream:
-    """Its windows, by the deduct path."""
+    """Its windows, by the deduct strategy."""
     from sparkjet import functions as J
 
     aggregates = [J.count().alias("rows"), J.sum("n").alias("total"), J.avg("n").alias("mean")]
@@ -173,12 +173,12 @@ def _beside(
 
 
 _AS_OUTBOX = partial(into_table, prepared="never")
-# The clock is stepped by hours, and must not change the result.
+# The clock is set by hours, and must not change the result.
 _TIMED = partial(skewed_stream, idleTimeout="3 days")
 
 
 def _through(spark: SparkSession, place: Place, rules: Rules) -> list[StreamWriter]:
-    """From a topic into another one and, beside it, into a table."""
+    """From a topic into another one and a table."""
     results = _summed(topic_stream(spark, place, rules), rules)
     return [with_home(into_topic(results, place, rules), place), into_table(results, place, rules)]
 
@@ -226,28 +226,28 @@ _DELAYS: dict[str, Compute] = {
 _MINUTE = 60 * SECOND
 _SUMMED = Rules(_MINUTE, _MINUTE // 3, _MINUTE // 2, "ts", "sub", ("a", "b", "c"), ("key",), _SKEWED, _SUMS)
 _READ = replace(_SUMMED, by="partition", listed=())
-"""Each partition is a substream; those of a feed are known with its topic."""
+"""Each partition is a substream; a topic's partitions are known before their first row."""
 
 AHEAD = "-ahead"
-"""After the name of a job: the same with epochs that overlap, whose output must be the same."""
+"""Suffix of a job's name: the same job with overlapping epochs, whose output must be the same."""
 
 _PLAIN = {
     job.name: job
     for job in (
-        # The deduct path, told of all three substreams from the start.
+        # The deduct strategy, with all three substreams known from the start.
         Job("sums", _SUMMED, _beside),
-        # The same beside it in PostgreSQL, by prepared transactions and by publishing after the decision.
+        # The same results also in PostgreSQL, by prepared transactions and by publishing after the decision.
         Job("prepared", _SUMMED, partial(_beside, others=[into_table])),
         Job("outbox", _SUMMED, partial(_beside, others=[_AS_OUTBOX])),
-        # The same beside it in a Kafka topic.
+        # The same results also in a Kafka topic.
         Job("topic", _SUMMED, partial(_beside, others=[into_topic])),
-        # All three at once, by a clock.
+        # All three at once, with a clock that is set.
         Job("everywhere", _SUMMED, partial(_beside, others=[into_table, into_topic], read=_TIMED)),
         Job("everywhere-outbox", _SUMMED, partial(_beside, others=[_AS_OUTBOX, into_topic], read=_TIMED)),
-        # The same of a topic, into files; and into a topic and a table at once.
+        # The same from a topic, into files; and into a topic and a table at once.
         Job("source", _READ, partial(_beside, read=topic_stream)),
         Job("through", _READ, _through),
-        # The two stacks, with substreams that are found on the way.
+        # The two-stacks strategy, with substreams that are discovered on the way.
         Job(
             "stacks",
             Rules(_MINUTE, _MINUTE // 3, _MINUTE // 2, "ts", "sub", (), ("key",), _SKEWED, _EXTREMES),

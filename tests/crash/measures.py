@@ -1,4 +1,4 @@
-"""Measures: what the aggregates of a query must be, computed of a group's events."""
+"""Measures: the expected aggregates of a query, computed from a group's events."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def of(function: Callable[[list[float]], float], column: str) -> Compute:
 
 
 def rank(part: float, column: str) -> Compute:
-    """The least value that at least ``part`` of all are not above."""
+    """The smallest value that at least ``part`` of all values do not exceed."""
 
     def compute(events: Sequence[Event]) -> float:
         ordered = sorted(event[column] for event in events)

@@ -1,4 +1,4 @@
-"""Outputs of crashed queries: the same results into files, a table or a topic."""
+"""Outputs of crashed queries: the same results in files, a table or a topic."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def into_files(results: WindowedStream, place: Place) -> StreamWriter:
 
 
 def into_table(results: WindowedStream, place: Place, rules: Rules, prepared: str = "always") -> StreamWriter:
-    """A table with the query's name; how to connect lies in the query's directory."""
+    """A table with the query's name; the dsn is in the query's directory."""
     rows = results.select("window.start", "window.end", *rules.keys, *rules.aggregates)
     return rows.writeStream.format("postgres").options(
         dsn=(place.root / "dsn").read_text(), dbtable=f'"{place.root.name}"', prepared=prepared
@@ -31,7 +31,7 @@ def into_table(results: WindowedStream, place: Place, rules: Rules, prepared: st
 
 
 def into_topic(results: WindowedStream, place: Place, rules: Rules) -> StreamWriter:
-    """The topic that lies in the query's directory."""
+    """The topic that is named in the query's directory."""
     from pyspark.sql import functions as F
 
     times = (F.unix_micros(F.col(f"window.{end}")).alias(end) for end in ("start", "end"))

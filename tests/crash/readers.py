@@ -1,4 +1,4 @@
-"""Readers: what a query left on disk, read without Spark and without the query."""
+"""Readers of a query's files, without Spark and without the query."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.crash.replay import RESULTS, Row, Rules
 
 
 def listed(directory: Path) -> list[Path]:
-    """Data files as a plain reader finds them: nothing whose name, or whose folder's, begins with ``_`` or ``.``."""
+    """Data files as a plain reader finds them: without names or folders that begin with ``_`` or ``.``."""
     found = directory.rglob("*") if directory.is_dir() else []
     visible = (path for path in found if not re.search(r"(^|/)[_.]", path.relative_to(directory).as_posix()))
     return sorted(path for path in visible if path.is_file())
@@ -50,7 +50,7 @@ def late_rows(files: Sequence[Path], rules: Rules) -> Counter[Row]:
 
 
 def newest_record(place: Place) -> Record:
-    """The record that the query would go on from."""
+    """The record that the query would continue from."""
     newest = RecordLog(DirectoryStore(place.home / "snapshots")).newest()
     assert newest is not None
     return newest[1]
@@ -76,7 +76,7 @@ def recorded_batches(place: Place, rules: Rules) -> list[list[Event]]:
 
 
 def strays(place: Place) -> list[str]:
-    """What should be gone once a query has come to its end: prepared files, deltas and blobs that no record names."""
+    """The orphans, none of which may be left at the end: prepared files, deltas and blobs that no record names."""
     staged = list(place.root.glob(f"*/{MANIFEST_DIRECTORY}/*/*/staging/*"))
     kept = newest_record(place).names()
     stored = [path for folder in ("state", "blobs") for path in (place.home / "snapshots" / folder).iterdir()]
@@ -84,7 +84,7 @@ def strays(place: Place) -> list[str]:
 
 
 def half_published(place: Place, epoch: int) -> bool:
-    """Whether an epoch is in the middle of its commits: some of its files can be seen, some are still prepared."""
+    """Whether an epoch is in the middle of its commits: some of its files are visible, some still prepared."""
     seen = [path for out in (place.out, place.late) for path in listed(out) if f"part-{epoch:09d}-" in path.name]
     waiting = [
         path

@@ -1,8 +1,8 @@
-"""What must come out: every event judged by itself, and the windows of the accepted ones, in plain Python.
+"""The expected results in plain Python: late or accepted for every single event, and the windows of the accepted.
 
-Independent on purpose: nothing of sparkjet is imported. A substream's watermark is its highest timestamp less the lag;
-the query's is the least of all known substreams', floored to the slide, and never goes back. An event is late if the
-first window of its frame had been closed when its batch began.
+Independent on purpose: nothing from sparkjet is imported. A substream's watermark is its maximum timestamp minus the
+lag; the query's is the minimum of all known substreams', floored to the slide, and never goes back. An event is late
+if the first window of its frame was closed when its batch began.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ RESULTS = "out"
 class Rules:
     """Settings of a query as the replay needs them, durations in microseconds.
 
-    ``columns`` are those of a feed's row, in the order in which late rows are compared.
+    ``columns`` are those of a feed's rows, in the order in which late rows are compared.
     """
 
     size: int
@@ -57,17 +57,17 @@ class Rules:
         return self.frame(timestamp) <= watermark
 
     def closed_at(self, accepted: Sequence[Event]) -> int:
-        """The watermark that leaves nothing open."""
+        """The watermark that closes everything."""
         return max(self.windows(event[self.time])[-1] for event in accepted)
 
     def results(self, accepted: Sequence[Event]) -> dict[str, Counter[Row]]:
-        """What each output must have of the accepted events."""
+        """The expected rows of each output for the accepted events."""
         return {RESULTS: batch_result(accepted, self)}
 
 
 @dataclass
 class Replayed:
-    """Outcome of a replay: accepted events, late rows as the late-rows sink must have them, how far time has come."""
+    """Outcome of a replay: accepted events, the expected rows of the late-rows sink, and the current time."""
 
     accepted: list[Event] = field(default_factory=list)
     late: Counter[Row] = field(default_factory=Counter)
@@ -83,14 +83,14 @@ class Replayed:
         return dict(found)
 
     def advance(self, watermark: int) -> None:
-        """Move the watermark, never back."""
+        """Advance the watermark, never back."""
         self.watermark = watermark if self.watermark is None else max(self.watermark, watermark)
 
 
 def replay(
     batches: Sequence[Sequence[Event]], rules: Rules, closings: Collection[int], before: Replayed | None = None
 ) -> Replayed:
-    """Judge the events one by one; after each number of batches in ``closings`` a run closed what was open."""
+    """Classify the events one by one; after each number of batches in ``closings``, a run closed its windows."""
     outcome = Replayed(highest=dict.fromkeys(rules.listed)) if before is None else copy.deepcopy(before)
     for number, batch in enumerate(batches, 1):
         judged_by = outcome.watermark

@@ -32,7 +32,7 @@ def test_a_changed_window_goes_on_from_the_frames_that_were_kept(
     whole = replay(batches[HALF:], new, [WHOLE - HALF], first)
     closed = first.watermark
     assert closed is not None
-    # Frames that no window of the old length needed any more were gone when the new length came.
+    # Frames that no window of the old length needed any more were gone when the length changed.
     kept = [event for event in first.accepted if old.frame(event["ts"]) > closed + old.step - old.size]
     later = whole.accepted[len(first.accepted) :]
     expected: Counter[Row] = Counter(row for row in batch_result(first.accepted, old) if row[1] <= closed)

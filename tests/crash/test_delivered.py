@@ -1,4 +1,4 @@
-"""The checks of topics and tables: they accept what is right and find every kind of damage."""
+"""The checks of topics and tables: they accept correct output and find every kind of damage."""
 
 from __future__ import annotations
 

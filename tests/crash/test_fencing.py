@@ -1,4 +1,4 @@
-"""Fencing: a driver that was paused at a step and resumed after its successor has gone far."""
+"""Fencing: a driver that was paused at a phase and resumed after its successor has made progress."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 SEED = 2718
 STOPPED_IN = 3
 SEEN, THEN, LAST = 5, 12, 13
-"""Files that the old driver found when it started, that the successor worked off, and that the third start did."""
+"""Number of files at the start of the old driver, after its successor, and after the third start."""
 PAUSES = (*(step.name for step in EpochPhase), "IDLE")
-"""Every step, and after foreachBatch has returned."""
+"""Every phase, and after foreachBatch has returned."""
 
 
 @dataclass
 class Zombie:
-    """A query of a driver that was paused, and what was seen of it."""
+    """A query of a paused driver, and what was observed of it."""
 
     query: Query
     error: str | None = None
@@ -44,7 +44,7 @@ class Zombie:
         return self.query.place
 
     def look(self) -> dict[str, str]:
-        """All that others rely on: published files, manifests, decisions, and the successor's checkpoint."""
+        """Everything that others rely on: published files, manifests, decisions, and the successor's checkpoint."""
         place = self.place
         seen = {f"out/{name}": mark for name, mark in fingerprints(place.out).items() if "/staging/" not in name}
         seen |= {f"late/{name}": mark for name, mark in fingerprints(place.late).items() if "/staging/" not in name}

@@ -1,4 +1,4 @@
-"""The check itself: it accepts what is right and finds every kind of damage."""
+"""The check itself: it accepts correct output and finds every kind of damage."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_damage_is_found(done: Place, damage: Callable[[Place], None]) -> None:
         check(done, SUMS, batches=WHOLE, closings=[WHOLE])
 
 
-def test_windows_that_were_not_closed_when_it_is_said_are_found(done: Place) -> None:
+def test_windows_that_were_not_closed_as_stated_are_found(done: Place) -> None:
     with pytest.raises(AssertionError):
         check(done, SUMS, batches=WHOLE, closings=[HALF, WHOLE])
 
@@ -132,6 +132,8 @@ def test_the_feed_is_worth_its_name(finished: Place) -> None:
     assert sum(replayed.dropped("null_timestamp").values()) > 3
     assert any(event["key"] is None for event in replayed.accepted)
     assert any(len(files) > 1 for files in published(finished.out).values())
-    told = replay(batches, JOBS["stacks"].rules, [WHOLE])
-    assert told.dropped("late") != replayed.dropped("late"), "substreams that are found on the way make no difference"
+    without_substreams = replay(batches, JOBS["stacks"].rules, [WHOLE])
+    assert without_substreams.dropped("late") != replayed.dropped("late"), (
+        "substreams that are found on the way make no difference"
+    )
     assert newest_record(finished).epoch == WHOLE + 1

@@ -1,4 +1,4 @@
-"""Queries out of and into Kafka through Spark: drivers and the broker killed at the steps of an epoch."""
+"""Queries from and into Kafka through Spark: drivers and the broker killed at the phases of an epoch."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NEAR = (EpochPhase.SAVE, EpochPhase.PREPARE, EpochPhase.DECIDE, EpochPhase.COMMI
 
 @dataclass(frozen=True)
 class Crash:
-    """What happens where: ``topic`` is files into files and Kafka, ``source`` Kafka into files."""
+    """A crash: ``topic`` is from files into files and Kafka, ``source`` from Kafka into files."""
 
     step: EpochPhase
     fault: str
@@ -56,9 +56,9 @@ SOME = [
     Crash(EpochPhase.DECIDE, "jvm", "source"),
     Crash(EpochPhase.SAVE, "both", "source-ahead"),
 ]
-"""Of the driver only, and two kinds of it: each kind needs a driver of its own."""
+"""Faults of the driver only, of two kinds: each kind needs a separate driver."""
 MORE = [Crash(NEAR[(n + turn) % 5], fault) for turn in (0, 2) for n, fault in enumerate(FAULTS)]
-"""Every fault twice, every step about the decision twice."""
+"""Every fault twice, every phase around the decision twice."""
 ALL = [
     *(Crash(step, fault) for step, fault in product(EpochPhase, FAULTS)),
     *(Crash(step, fault, f"source{AHEAD * (n % 2)}") for n, (step, fault) in enumerate(product(EpochPhase, FAULTS))),
@@ -66,7 +66,7 @@ ALL = [
 
 
 class Crashes:
-    """Runs crashes: one driver for each fault, one successor for all; ``verdicts`` says what was wrong, by name."""
+    """Runs crashes: one driver for each fault, one successor for all; ``verdicts`` has what was wrong, by name."""
 
     def __init__(self, server: KafkaServer, root: Path, crashes: list[Crash]) -> None:
         self._server = server
@@ -114,7 +114,7 @@ class Crashes:
             assert successor.end() == 0
 
     def _judge(self, query: Query) -> str:
-        """What is wrong with the files, with the topic, or with what is left open; nothing if all is well."""
+        """What is wrong with the files, with the topic, or with what is left open; empty if nothing is."""
         place, rules = query.place, query.rules.rules
         try:
             if query.job == "topic":
@@ -132,7 +132,7 @@ class Crashes:
 
 
 def _pause(zombie: Driver, queries: list[Query], successor: Driver) -> None:
-    """A driver sleeps while another one does its work, and finds out."""
+    """A driver is paused while another one does its work, and notices it."""
     zombie.bring(queries, "reached")
     zombie.suspend()
     successor.bring(_calm(queries))
@@ -151,7 +151,7 @@ def _kill(driver: Driver, victim: Victim, queries: list[Query], successor: Drive
     driver.kill(victim)
     if victim is Victim.BOTH:
         driver.gone()
-    # At once otherwise: what is still alive of the old driver goes on beside the new one.
+    # Otherwise at once: the surviving part of the old driver runs beside the new one.
     calm = _calm(queries)
     successor.start(calm)
     if victim is Victim.JVM:

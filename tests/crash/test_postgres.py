@@ -1,4 +1,4 @@
-"""Queries into PostgreSQL and files at once through Spark: drivers and the server killed at the steps of an epoch."""
+"""Queries into PostgreSQL and files at once through Spark: drivers and the server killed at the phases of an epoch."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ KILLED_IN = 3
 FAULTS = (*(victim.value for victim in Victim), "zombie", "server")
 REFUSING = "refusing"
 AWAY = 20.0
-"""Seconds for which a server that refuses does so."""
+"""Seconds for which a server refuses connections."""
 WAYS = ("prepared", "outbox")
 
 
 @dataclass(frozen=True)
 class Crash:
-    """What happens where."""
+    """A crash: its fault and its place."""
 
     step: EpochPhase
     fault: str
@@ -52,7 +52,7 @@ class Crash:
 
 
 def _chosen() -> list[Crash]:
-    """Every step with prepared transactions, every fault, the steps about the decision more often."""
+    """Every phase with prepared transactions, every fault, the phases around the decision more often."""
     near = (EpochPhase.SAVE, EpochPhase.PREPARE, EpochPhase.DECIDE, EpochPhase.COMMITTING, EpochPhase.COMMIT)
     chosen = [Crash(step, fault, "prepared") for step, fault in zip(near, FAULTS, strict=True)]
     chosen += [Crash(near[(n + 2) % 5], fault, "prepared") for n, fault in enumerate(FAULTS)]
@@ -64,7 +64,7 @@ def _all() -> list[Crash]:
 
 
 def run(server: PostgresServer, root: Path, crashes: list[Crash]) -> dict[str, str]:
-    """Crash, recover, run to the end; by name what was wrong with the output."""
+    """Crash, recover, run to the end; returns what was wrong with the output, by name."""
     for crash in crashes:
         (root / crash.name).mkdir()
         (root / crash.name / "dsn").write_text(server.database(f"t{uuid.uuid4().hex}"))
@@ -96,7 +96,7 @@ def run(server: PostgresServer, root: Path, crashes: list[Crash]) -> dict[str, s
                 assert error is not None, name
                 assert error.startswith("FencedError"), error
             zombie.end()
-            # What it prepared before it knew is rolled back by the next start, or by the next commit of a running one.
+            # What it prepared before it noticed is rolled back by the next start, or the next commit of a running one.
             successor.forget()
             successor.start([replace(query, block_at=None) for query in queries])
             _succeed(successor, queries)
@@ -106,12 +106,12 @@ def run(server: PostgresServer, root: Path, crashes: list[Crash]) -> dict[str, s
 
 
 def _refuse(driver: Driver, server: PostgresServer, queries: list[Query], successor: Driver) -> None:
-    """The server is away for a while: a query goes on by itself or ends with an error that says so."""
+    """The server is down for a while: a query continues by itself, or ends with an error that names the cause."""
     driver.start(queries)
     driver.wait("reached", [query.name for query in queries])
     server.stop()
     driver.release()
-    # The time is the fault, there is nothing to wait for. On this thread: the server ends with the one it is of.
+    # The time is the fault, there is nothing to wait for. On this thread: the server dies with its parent thread.
     threading.Event().wait(AWAY)
     server.start()
     for name, error in driver.results(queries).items():
@@ -141,7 +141,7 @@ def _succeed(successor: Driver, queries: list[Query]) -> None:
 
 
 def judge(server: PostgresServer, query: Query, files_given: int = FILES) -> str:
-    """What is wrong with the files, with the table, or with what is left on the server; nothing if all is well."""
+    """What is wrong with the files, with the table, or with what is left on the server; empty if nothing is."""
     try:
         check(query.place, query.rules, batches=files_given, closings=[files_given], swept=False)
         check_table(server, query.place, result_rows(listed(query.place.out), query.rules.rules))

@@ -1,4 +1,4 @@
-"""The flights job, and sessions with windows over them, killed at random moments by printed seeds."""
+"""The flights job, and sessions with windows over them, killed at random moments from printed seeds."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ FILES = {"flights": FLIGHTS.files, "visits": 6}
 """Number of files in the feed of each job."""
 MOST_KILLS = 3
 LONGEST_DELAY = 12.0
-"""Seconds from the start of a driver's queries to the kill; less than all of them need side by side."""
+"""Seconds from the start of a driver's queries to the kill; less than they need when they run concurrently."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a seed says: how often the driver of its query is killed."""
+    """A seed, which determines how often the driver of its query is killed."""
 
     job: str
     seed: int
@@ -40,17 +40,17 @@ class Plan:
         return random.Random(self.seed).randint(1, MOST_KILLS)
 
     def query(self, root: Path) -> Query:
-        """Its query, in directories of its own; every other seed lets epochs overlap."""
+        """Its query, in separate directories; every other seed has overlapping epochs."""
         name = f"{self.job}-{self.seed}"
         return Query(name, self.job + AHEAD * (self.seed % 2), str(root / name), str(root / f"{self.job}-feed"))
 
 
 def run(root: Path, jobs: Sequence[str], seeds: Sequence[int]) -> dict[tuple[str, int], list[str]]:
-    """Kill and restart until every seed has had its kills, run to the end, and judge; verdicts by job and seed.
+    """Kill and restart until every seed has had its kills, run to the end, and check; verdicts by job and seed.
 
-    The queries of the seeds share drivers, as starting one costs more than a query does: the first kill is everybody's
-    first, the second that of those that have two, and so on. Moment and victim come from the first seed. The next
-    driver is ready when its predecessor is killed, and takes over while that is still dying.
+    The queries of the seeds share drivers, as starting a driver costs more than a query does: the first kill is the
+    first of all seeds, the second that of those with two, and so on. Moment and victim come from the first seed. The
+    next driver is ready when its predecessor is killed, and takes over while that is still dying.
     """
     write_feed(root / "flights-feed", FLIGHTS)
     write_skewed(root / "visits-feed", seeds[0], 0, FILES["visits"])
@@ -72,7 +72,7 @@ def run(root: Path, jobs: Sequence[str], seeds: Sequence[int]) -> dict[tuple[str
         _to_the_end(driver, queries)
         for dead, its in dying:
             _is_gone(dead, its)
-        # Once more, to sweep away what the dying ones have left beside their successors.
+        # Once more, to remove the orphans of drivers that were dying beside their successors.
         driver.forget()
         _to_the_end(driver, queries)
         assert driver.end() == 0
@@ -89,7 +89,7 @@ def run(root: Path, jobs: Sequence[str], seeds: Sequence[int]) -> dict[tuple[str
 
 
 def _kill(driver: Driver, chance: random.Random, number: int) -> None:
-    """Kill a driver at a random moment, be it while its queries recover."""
+    """Kill a driver at a random moment, possibly while its queries recover."""
     victim, delay = chance.choice(list(Victim)), chance.uniform(0.0, LONGEST_DELAY)
     threading.Event().wait(delay)
     reached = driver.ended()
@@ -98,7 +98,7 @@ def _kill(driver: Driver, chance: random.Random, number: int) -> None:
 
 
 def _is_gone(driver: Driver, queries: Sequence[Query]) -> None:
-    """Python ends by itself when its JVM was killed, and the other way round."""
+    """Python ends by itself when its JVM was killed, and vice versa."""
     if driver.python_lives():
         driver.results(queries)
         driver.end()
@@ -117,7 +117,7 @@ def some(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int], list
 
 
 SEEDS = (7, 8, 10)
-"""Runs with two kills, with one and with three."""
+"""Seeds with two kills, with one and with three."""
 
 
 @pytest.mark.parametrize("seed", SEEDS)

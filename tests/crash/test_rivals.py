@@ -1,4 +1,4 @@
-"""Drivers of one query that live at the same time: whoever took over last goes on, the others say that they do not."""
+"""Concurrent drivers of one query: the last to take over continues, the others report that they are fenced."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PATIENCE = 300
 
 
 class StoppedClock(SystemClock):
-    """Holds whoever reads it until it is told to go on."""
+    """Blocks its readers until it is released."""
 
     def __init__(self) -> None:
         self.read = threading.Event()
@@ -36,7 +36,7 @@ class StoppedClock(SystemClock):
         return super().now()
 
 
-def test_a_running_query_is_told_that_it_was_taken_over(spark: SparkSession, half_done: Place) -> None:
+def test_a_running_query_learns_that_it_was_taken_over(spark: SparkSession, half_done: Place) -> None:
     running = SUMS.writer(spark, half_done, until_end=False).start()
     SUMS.run(spark, half_done)
     with pytest.raises(FencedError, match="Another driver has taken over query"):
@@ -44,8 +44,8 @@ def test_a_running_query_is_told_that_it_was_taken_over(spark: SparkSession, hal
     check(half_done, SUMS, batches=WHOLE, closings=[WHOLE], swept=False)
 
 
-def test_a_query_without_input_is_told_that_it_was_taken_over(spark: SparkSession, done: Place) -> None:
-    """Neither an epoch nor a failure of Spark's, whose checkpoint is whole here, would let it notice."""
+def test_a_query_without_input_learns_that_it_was_taken_over(spark: SparkSession, done: Place) -> None:
+    """Neither an epoch nor a failure of Spark, whose checkpoint is intact here, would make it notice."""
     running = SUMS.writer(spark, done, until_end=False).start()
     running.processAllAvailable()
     store = DirectoryStore(done.home / "snapshots")
@@ -55,8 +55,10 @@ def test_a_query_without_input_is_told_that_it_was_taken_over(spark: SparkSessio
         assert running.awaitTermination(PATIENCE)
 
 
-def test_a_driver_that_was_overtaken_while_it_started_is_told_so(spark: SparkSession, half_done: Place) -> None:
-    """What it has yet to read was removed by its successor: that is no damage."""
+def test_a_driver_that_was_taken_over_while_it_started_ends_with_that_error(
+    spark: SparkSession, half_done: Place
+) -> None:
+    """What it has yet to read was removed by its successor: this is not corruption."""
     clock = StoppedClock()
     failures: list[BaseException] = []
 
@@ -74,15 +76,13 @@ def test_a_driver_that_was_overtaken_while_it_started_is_told_so(spark: SparkSes
     slow.join(PATIENCE)
     assert [type(error) for error in failures] == [FencedError]
     check(half_done, SUMS, batches=WHOLE, closings=[WHOLE], swept=False)
-    # And what the slow one has left is swept away by the next.
+    # And the orphans of the slow one are removed by the next.
     SUMS.run(spark, half_done)
     check(half_done, SUMS, batches=WHOLE, closings=[WHOLE])
 
 
-def test_a_query_that_spark_was_told_to_stop_closes_no_windows(
-    spark: SparkSession, half_done: Place, finished: Place
-) -> None:
-    """Its input is not used up: what is still to be read would be late."""
+def test_a_query_that_spark_stopped_closes_no_windows(spark: SparkSession, half_done: Place, finished: Place) -> None:
+    """Its input is not at its end: rows still to be read would be late."""
     begun, stopped = threading.Event(), threading.Event()
 
     def hold(step: EpochPhase, epoch: int) -> None:

@@ -1,4 +1,4 @@
-"""Slots: two drivers at one record log, of which one may have slept for a long time; no Spark."""
+"""Slots: two drivers on one record log, one of which may have been paused for a long time; without Spark."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_driver_that_slept_is_fenced_however_long_it_slept(store: DirectorySto
     assert store.read(1) == record(1, takeover=1).encode() or count > RETAINED_SLOTS
 
 
-def test_a_slot_that_was_trimmed_is_no_decision_and_is_trimmed_again(store: DirectoryStore) -> None:
+def test_a_trimmed_slot_is_not_a_decision_and_is_trimmed_again(store: DirectoryStore) -> None:
     old = RecordLog(store)
     old.append(0, record(0, takeover=0))
     log = succeed(store, 1, 2 * RETAINED_SLOTS)
@@ -95,7 +95,7 @@ def test_of_two_that_append_at_once_exactly_one_wins(store: DirectoryStore, roun
 
 
 def test_drivers_that_race_for_many_slots_never_decide_one_twice(store: DirectoryStore) -> None:
-    """Each goes on from whatever is newest, as a start does."""
+    """Each continues from the newest record, as a start does."""
     decided: list[tuple[int, int]] = []
     last = 50
 
@@ -105,7 +105,7 @@ def test_drivers_that_race_for_many_slots_never_decide_one_twice(store: Director
             try:
                 log.append(slot, record(slot, takeover))
             except FencedError:
-                # Also said to a driver whose record stands, if the next one was written on top of it at once.
+                # Also raised for a driver whose record is valid, if its successor's followed immediately.
                 continue
             decided.append((slot, takeover))
 

@@ -1,4 +1,4 @@
-"""Drivers killed between the steps of an epoch: Python, its JVM or both, before and after the decision."""
+"""Drivers killed between the phases of an epoch: Python, its JVM or both, before and after the decision."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.crash, pytest.mark.timeout(1800)]
 SEED = 20130101
 FILES, MORE = 4, 1
 KILLED_IN = 3
-"""Epoch of the crash; the closing epoch comes after one for each file."""
+"""Epoch of the crash; the closing epoch follows the epochs of all files."""
 WHOLE = ("sums", "stacks", "visits")
 JOBS = ("sums", "stacks-ahead", "visits", "sums-ahead", "stacks", "visits-ahead")
 
@@ -45,7 +45,7 @@ class Crash:
 
 
 def _rotated() -> list[Crash]:
-    """Every step once, and the closing epoch before, at and after its decision, each with another victim."""
+    """Every phase once, and the closing epoch before, at and after its decision, each with a different victim."""
     victims, jobs = list(Victim) * 5, JOBS * 8
     steps = [(step, False) for step in EpochPhase] + [
         (EpochPhase.PREPARE, True),
@@ -56,7 +56,7 @@ def _rotated() -> list[Crash]:
 
 
 def _product() -> list[Crash]:
-    """Every step of a batch's epoch and of the closing one with every victim; the jobs take turns."""
+    """Every phase of a batch's epoch and of the closing one with every victim; the jobs take turns."""
     return [
         Crash(step, victim, closing, JOBS[(i + j + closing) % len(JOBS)])
         for i, step in enumerate(EpochPhase)
@@ -106,7 +106,7 @@ class Crashes:
         driver.kill(victim)
         if victim is Victim.BOTH:
             driver.gone()
-        # At once otherwise: what is still alive of the old driver goes on beside the new one.
+        # Otherwise at once: the surviving part of the old driver runs beside the new one.
         successor.start([Query(q.name, q.job, q.root, q.feed) for q in group])
         if victim is Victim.JVM:
             driver.release()
@@ -115,7 +115,7 @@ class Crashes:
         driver.gone()
 
     def _end(self, successor: Driver, closings: list[int]) -> None:
-        """Wait for all queries and judge them."""
+        """Wait for all queries and check them."""
         queries = [*self.whole.values(), *map(self.query, self.crashes)]
         failed = {name: error for name, error in successor.results(queries).items() if error is not None}
         assert not failed

@@ -26,7 +26,7 @@ SUMS = JOBS["sums"]
 
 
 def runs_on(spark: SparkSession, place: Place, finished: Place) -> None:
-    """The query goes on as if nothing had happened."""
+    """The query continues as if nothing had happened."""
     SUMS.run(spark, place)
     check(place, SUMS, batches=WHOLE, closings=[WHOLE])
     same_epochs(place, finished, SUMS)
@@ -87,7 +87,7 @@ def test_a_store_that_is_gone_is_not_taken_for_a_new_query(spark: SparkSession, 
 def test_a_store_that_was_set_back_is_refused_and_both_are_named(
     spark: SparkSession, half_done: Place, removed: int
 ) -> None:
-    # With the last one, which is of no epoch: it says that all is settled.
+    # Including the last one, which belongs to no epoch: it notes that everything is settled.
     for slot in slots(half_done)[-removed - 1 :]:
         slot.unlink()
     batch = 3 - removed if removed < 4 else None
@@ -99,7 +99,7 @@ def test_a_store_that_was_set_back_is_refused_and_both_are_named(
 
 
 def test_a_store_that_lost_only_a_takeover_is_refused(spark: SparkSession, half_done: Place) -> None:
-    """Its number would be given away twice, and with it names of deltas and transactions."""
+    """Its number would be used twice, and with it names of deltas and transactions."""
 
     def fail(step: EpochPhase, epoch: int) -> None:
         message = f"{step} of {epoch}"
@@ -145,7 +145,7 @@ def test_a_missing_entry_is_named_and_can_be_brought_back(
         with pytest.raises(RecoveryError, match=re.escape(str(path))):
             SUMS.run(spark, half_done)
     (tmp_path / path.name).rename(path)
-    # Apart from takeovers and the derived checkpoint nothing has changed.
+    # Nothing has changed except for takeovers and the derived checkpoint.
     after = fingerprints(half_done.root)
     derived = re.compile(r"home/(snapshots/log|spark)/")
     assert {name: mark for name, mark in after.items() if not derived.match(name)} == {
@@ -167,7 +167,7 @@ def test_a_delta_with_a_flipped_bit_is_refused(spark: SparkSession, half_done: P
     path = _delta(half_done)
     column = parquet.read_metadata(path).row_group(0).column(0)
     content = bytearray(path.read_bytes())
-    # The end of the first column's last page: a value, which nothing but a checksum protects.
+    # The end of the first column's last page: a value, which only a checksum protects.
     content[(column.dictionary_page_offset or column.data_page_offset) + column.total_compressed_size - 1] ^= 1
     path.write_bytes(content)
     with pytest.raises(RecoveryError, match=re.escape(path.parent.name)):

@@ -1,4 +1,4 @@
-"""A query into PostgreSQL and Kafka at once, of which PostgreSQL goes away after the decision."""
+"""A query into PostgreSQL and Kafka at once, where PostgreSQL goes down after the decision."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.crash
 
 @pytest.fixture
 def fragile() -> Iterator[PostgresServer]:
-    """A server of this test's own, to be killed."""
+    """A separate server for this test, which kills it."""
     yield from serve(8)
 
 

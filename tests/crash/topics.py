@@ -1,4 +1,4 @@
-"""Feeds in Kafka: a topic that a producer fills, and what a query was given of it."""
+"""Feeds in Kafka: a topic that a producer fills, and what a query has read from it."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ PATIENCE = 120.0
 
 
 class Topic:
-    """A topic and its producer, which goes on by itself when the broker does."""
+    """A topic and its producer, which continues by itself when the broker does."""
 
     def __init__(self, server: KafkaServer) -> None:
         self._server = server
         self.name = server.topic(partitions=len(PARTITIONS))
-        # What was sent once is there once, in order; for ever tried again, as the broker is killed meanwhile.
+        # Exactly once and in order; with endless retries, as the broker is killed meanwhile.
         once = {"enable.idempotence": True, "message.timeout.ms": 0}
         self._producer = Producer({**server.client(), **once, "log_level": 0})
         self._failed: list[str] = []
         self.sent: Counter[int] = Counter()
 
     def send(self, events: Iterable[Event]) -> None:
-        """Give events to the producer, each in its substream's partition; does not wait."""
+        """Produce events, each to its substream's partition, without waiting."""
         for event in events:
             partition = PARTITIONS[event["sub"]]
             self._producer.produce(self.name, json.dumps(event), partition=partition, on_delivery=self._delivered)
@@ -50,12 +50,12 @@ class Topic:
         assert not self._failed, self._failed[0]
 
     def options(self, **more: str) -> dict[str, str]:
-        """Options of a source that reads all of it."""
+        """Options of a source that reads the whole topic."""
         client = {f"kafka.{name}": value for name, value in self._server.client().items()}
         return {**client, "subscribe": self.name, "startingOffsets": "earliest", "kafka.log_level": "0", **more}
 
     def batches(self, place: Place) -> list[list[Event]]:
-        """What is in it, read by another consumer, in the batches that a query has recorded."""
+        """Its content, read by another consumer, in the batches that a query has recorded."""
         ends = offsets(place)
         batches: list[list[Event]] = [[] for _ in ends]
         for message in committed(self._server, self.name):

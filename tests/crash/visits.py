@@ -15,7 +15,7 @@ BUSY = "busy"
 
 @dataclass(frozen=True)
 class VisitRules(Rules):
-    """``size`` is that of the windows over the sessions; ``step`` is what the watermark moves by."""
+    """``size`` is that of the windows over the sessions; ``step`` is the granularity of the watermark."""
 
     gap: int = 0
 
@@ -32,12 +32,12 @@ class VisitRules(Rules):
         return timestamp < watermark
 
     def closed_at(self, accepted: Sequence[Event]) -> int:
-        """The watermark that leaves nothing open: above every session's end, and one above every window's."""
+        """The watermark that closes everything: above every session's end, and one above every window's."""
         last = max(event[self.time] for event in accepted) + self.gap
         return self._end(last - 1) + 1
 
     def results(self, accepted: Sequence[Event]) -> dict[str, Counter[Row]]:
-        """What each output must have of the accepted events."""
+        """The expected rows of each output for the accepted events."""
         sessions: Counter[Row] = Counter()
         busy: dict[Row, list[int]] = defaultdict(list)
         for key, events in self._sessions(accepted):
@@ -61,7 +61,7 @@ class VisitRules(Rules):
         for key, events in by_key.items():
             last = None
             for event in sorted(events, key=lambda event: event[self.time]):
-                # One gap apart two sessions touch, and stay two.
+                # Two sessions exactly one gap apart touch, but stay separate.
                 if last is None or event[self.time] - last >= self.gap:
                     found.append((key, []))
                 found[-1][1].append(event)

@@ -100,7 +100,7 @@ def test_the_first_epoch_refuses_it_before_anything_is_decided(spark: SparkSessi
     query = writer.option("checkpointLocation", tmp_path / "ck").onEpochPhase(keep).start()
     with pytest.raises(sj.RecoveryError, match="a source keeps sources/0/_schema_log"):
         query.awaitTermination()
-    with pytest.raises(sj.AnalysisError, match="no query of sparkjet has published"):
+    with pytest.raises(sj.AnalysisError, match="no sparkjet query has published"):
         sj.read_files(str(tmp_path / "out"))
     again = result.writeStream.format("files").option("path", tmp_path / "out").trigger(availableNow=True)
     again.option("checkpointLocation", tmp_path / "ck").start().awaitTermination()

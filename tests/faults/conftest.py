@@ -1,4 +1,4 @@
-"""The directory that tests of this folder work in."""
+"""The directory for the tests in this folder."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.servers.fixtures import REQUIRED
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A directory in which small disks can be mounted; where none can, the test is skipped or, in CI, fails."""
+    """A directory in which small disks can be mounted; if mounting fails, the test is skipped or, in CI, fails."""
     try:
         with Disk(tmp_path / "tried"):
             return tmp_path

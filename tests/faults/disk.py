@@ -16,11 +16,11 @@ MOUNTING = 20.0
 
 
 class NoDiskError(Exception):
-    """This machine does not let us mount anything."""
+    """This machine does not allow mounts."""
 
 
 class Disk:
-    """A file system in memory, mounted on a directory of its own until the ``with`` block ends."""
+    """A file system in memory, mounted on its own directory until the ``with`` block ends."""
 
     def __init__(self, path: Path, megabytes: int = 48) -> None:
         self.path = path
@@ -36,7 +36,7 @@ class Disk:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # Lazily: a process that was killed a moment ago may still have files open.
+        # Lazily: a process that was just killed may still have files open.
         subprocess.run(["umount", "--lazy", str(self.path)], check=True, capture_output=True)
 
     def fill(self, spare: int) -> None:
@@ -51,16 +51,16 @@ class Disk:
             file.truncate(max(0, file.tell() - spare * PAGE))
 
     def free(self) -> None:
-        """Give the space back."""
+        """Free the space."""
         self._filler.unlink(missing_ok=True)
 
     def make_read_only(self, patience: float = MOUNTING) -> None:
-        """Refuse every write from now on, as a file system does after an error of its device."""
-        # Refused while a file is open for writing: at the next moment it is not.
+        """Reject every write from now on, as a file system does after a device error."""
+        # The remount fails while a file is open for writing, which soon is not the case.
         until(lambda: _mount("-o", "remount,ro", str(self.path)).returncode == 0, "the disk to be remounted", patience)
 
     def make_writable(self) -> None:
-        """Take writes again."""
+        """Accept writes again."""
         _mount("-o", "remount,rw", str(self.path)).check_returncode()
 
 

@@ -1,4 +1,4 @@
-"""Judging: what the three sinks must have after some files, and that nothing is left over at the end."""
+"""Checks: what the three sinks must have after some files, and that nothing is left over at the end."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def check_so_far(place: Place, job: Job, postgres: PostgresServer, kafka: KafkaS
 
 
 def check_all(place: Place, job: Job, postgres: PostgresServer, kafka: KafkaServer) -> None:
-    """Assert that a query that has come to its end has delivered all, once, and has left nothing behind."""
+    """Assert that a query that has ended has delivered everything once, and has left nothing behind."""
     files = len(files_of(place))
     check(place, job, batches=files, closings=[files])
     rows = result_rows(listed(place.out), job.rules)
@@ -46,14 +46,14 @@ def check_all(place: Place, job: Job, postgres: PostgresServer, kafka: KafkaServ
 
 
 def files_of(place: Place) -> list[Path]:
-    """The files of the feed, each of which is a batch, in their order."""
+    """The files of the feed in order, each of which is a batch."""
     return sorted(place.feed.glob("[!.]*"))
 
 
 def left_behind(place: Place) -> list[str]:
-    """Boxes, all of which have been delivered, and what was hidden until it would be complete."""
+    """Outbox entries, all of which were delivered, and hidden files of incomplete writes."""
     snapshots = place.home / "snapshots"
-    # Beside them lie marks of what was delivered, which stay.
-    boxes = [path for path in (snapshots / "outbox").glob("*/*") if path.is_dir()]
+    # The marks of deliveries stay.
+    entries = [path for path in (snapshots / "outbox").glob("*/*") if path.is_dir()]
     temporary = [path for top in (snapshots, place.out, place.late) for path in top.rglob(".*")]
-    return sorted(str(path.relative_to(place.root)) for path in boxes + temporary)
+    return sorted(str(path.relative_to(place.root)) for path in entries + temporary)

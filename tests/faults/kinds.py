@@ -1,4 +1,4 @@
-"""Kinds of faults: how each is brought about and taken back."""
+"""Kinds of faults: how each is injected and healed."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ if TYPE_CHECKING:
 
 SERVERS = ("postgres", "kafka")
 MOST_HOURS = 12.0
-"""The clock is never off by more; the query's idle timeout is three days."""
+"""The maximum offset of the clock; the query's idle timeout is three days."""
 
 
 def _nothing(trial: Trial) -> None:
-    """Not every fault can be taken back."""
+    """Does nothing, as not every fault can be healed."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """Something that goes wrong at a moment, and is put right a while later.
+    """A fault that is injected at some moment and healed later.
 
     Attributes:
-        name: What it is, with what was drawn for it.
-        family: What it happens to; the faults of one round are of different families.
-        inject: Brings it about.
-        heal: Takes it back.
+        name: Its name, with its random parameters.
+        family: What it affects; the faults of one round are of different families.
+        inject: Injects it.
+        heal: Heals it.
     """
 
     name: str
@@ -41,7 +41,7 @@ class Fault:
 
     @property
     def kind(self) -> str:
-        """Its name without what was drawn."""
+        """Its name without random parameters."""
         return self.name.partition(":")[0]
 
 
@@ -52,7 +52,7 @@ def every_kind(chance: random.Random) -> list[Fault]:
     delay = chance.uniform(0, 8)
     hours = chance.uniform(-MOST_HOURS, MOST_HOURS)
     return [
-        # A successor is started while half of the old driver may still be dying.
+        # A successor starts while half of the old driver may still be dying.
         Fault(f"driver killed: {victim.value}", "driver", lambda trial: trial.kill(victim)),
         Fault(
             f"driver and successor killed: {victim.value}, {delay:.1f} s from its start",
@@ -60,7 +60,7 @@ def every_kind(chance: random.Random) -> list[Fault]:
             lambda trial: trial.kill_again(victim, delay),
         ),
         Fault("driver stopped", "driver", lambda trial: trial.driver.suspend(), lambda trial: trial.driver.resume()),
-        # Taken for dead, it goes on when its successor has done all the work.
+        # Taken for dead, it resumes when its successor has done all the work.
         Fault("zombie", "driver", lambda trial: trial.bury()),
         Fault("executor killed", "executor", lambda trial: trial.kill_processes(executors(trial.driver.jvm)[:1])),
         Fault(

@@ -16,7 +16,7 @@ from tests.servers.postgres import PostgresServer
 
 
 def main() -> None:
-    """Run rounds until one finds something; then its directory is kept."""
+    """Run rounds until one fails; then its directory is kept."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("seeds", nargs="*", type=int, help="seeds of the rounds of one trial")
     parser.add_argument("--first", type=int, default=0, help="without seeds: the first of many")
@@ -25,7 +25,7 @@ def main() -> None:
     given = parser.parse_args()
     every = given.seeds or range(given.first, given.first + given.rounds)
     length = len(every) if given.seeds else given.trial
-    # The default would leave servers, drivers and mounts behind.
+    # The default handler would leave servers, drivers and mounts behind.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
     with ExitStack() as stack:
         postgres, kafka = stack.enter_context(PostgresServer()), stack.enter_context(KafkaServer())

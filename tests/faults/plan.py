@@ -1,4 +1,4 @@
-"""The plan of a round: all that is random about it, from its seed."""
+"""The plan of a round: everything random about it, derived from its seed."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class Plan:
     """What happens in a round, and when.
 
     Attributes:
-        seed: Where all of it comes from.
-        files: How many files, and so epochs, are given to the query.
-        faults: What goes wrong, one after the other.
-        step: The step of an epoch at which it does; None for any time.
-        epochs: In which of the round's epochs.
-        delay: Seconds from the files to the faults if there is no step.
-        hold: Seconds until they are taken back, unless the query has ended or done its work before.
-        impatient: Whether a query that has ended is started again before they are.
+        seed: The seed of everything else.
+        files: How many files, and so epochs, the query gets.
+        faults: The faults, in order.
+        step: The phase of an epoch at which they are injected; None for any time.
+        epochs: The round's epochs in which they are injected.
+        delay: Seconds from the files to the faults without a phase.
+        hold: Seconds until they are healed, unless the query has ended or done its work before.
+        impatient: Whether a query that has ended is restarted before they are healed.
     """
 
     seed: int
@@ -43,14 +43,14 @@ class Plan:
         chance = random.Random(seed)
         kinds = every_kind(chance)
         first, second = chance.sample(kinds, 2)
-        # Two at once now and then; never two that take each other back.
+        # Sometimes two at once; never two that heal each other.
         both = chance.random() < 0.4 and first.family != second.family
         files = chance.randint(1, MOST_FILES)
         return cls(
             seed=seed,
             files=files,
             faults=(first, second) if both else (first,),
-            # Four times out of five: a moment between two steps is rarely met by chance.
+            # Four times out of five: a moment between two phases is rarely met by chance.
             step=chance.choice(list(EpochPhase)) if chance.random() < 0.8 else None,
             epochs=chance.randint(1, files),
             delay=chance.uniform(0, LONGEST_DELAY),

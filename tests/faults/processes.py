@@ -12,7 +12,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Process:
-    """One process; the time of its start tells it from a later one with its number."""
+    """One process; its start time distinguishes it from a later one with the same pid."""
 
     pid: int
     parent: int
@@ -20,19 +20,19 @@ class Process:
 
     @property
     def lives(self) -> bool:
-        """Whether it has not ended; its parent may have, so that another one has adopted it."""
+        """Whether it is still running, possibly adopted by another process if its parent has ended."""
         now = _look(self.pid)
         return now is not None and now.started == self.started
 
     @property
     def command(self) -> str:
-        """Its command line; nothing once it has ended."""
+        """Its command line; empty once it has ended."""
         with suppress(OSError):
             return Path(f"/proc/{self.pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
         return ""
 
     def send(self, sign: signal.Signals) -> None:
-        """Send a signal, if it still lives."""
+        """Send a signal, if it is still running."""
         if self.lives:
             with suppress(ProcessLookupError):
                 os.kill(self.pid, sign)
@@ -54,14 +54,14 @@ def executors(jvm: int) -> list[Process]:
 
 
 def server(pid: int) -> list[Process]:
-    """A server with all that works for it."""
+    """A server with all its worker processes."""
     own = _look(pid)
     assert own is not None
     return [own, *below(pid)]
 
 
 def send(processes: Iterable[Process], sign: signal.Signals) -> None:
-    """Send a signal to all that live."""
+    """Send a signal to all that are still running."""
     for process in processes:
         process.send(sign)
 
@@ -69,7 +69,7 @@ def send(processes: Iterable[Process], sign: signal.Signals) -> None:
 def _look(pid: int) -> Process | None:
     """A process that has not ended."""
     try:
-        # After the name, which may hold anything: state, parent …, and as the twentieth the time of the start.
+        # After the name, which may contain anything: state, parent …, and as the twentieth field the start time.
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return None

@@ -1,4 +1,4 @@
-"""Rounds: trials of some rounds each, one seed a round."""
+"""Rounds: trials of several rounds each, with one seed per round."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def run(
     """One trial with a round for each seed; the first also decides on feed and query.
 
     Args:
-        root: A directory of its own.
-        postgres: Where the table is.
-        kafka: Where the topic is.
-        seeds: Of the rounds.
-        tell: Called with what happened in each.
+        root: A directory for the trial.
+        postgres: The server of the table.
+        kafka: The broker of the topic.
+        seeds: The seeds of the rounds.
+        tell: Called with a report of each round.
 
     Raises:
         AssertionError: Naming the seed, and how to repeat it.
@@ -45,7 +45,7 @@ def run(
 
 @contextmanager
 def shown(total: int) -> Iterator[Callable[[str], None]]:
-    """A bar that grows by a round with each call."""
+    """A progress bar that grows by a round with each call."""
     with Progress(TextColumn("rounds"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()) as progress:
         task = progress.add_task("rounds", total=total)
 
@@ -58,7 +58,7 @@ def shown(total: int) -> Iterator[Callable[[str], None]]:
 
 @contextmanager
 def _explained(trial: Trial, what: str, seeds: Sequence[int]) -> Iterator[None]:
-    """Say what has failed and how to repeat it (alone, a round begins with a new query); keep what was on the disk."""
+    """Report the failure and how to repeat it (alone, a round begins with a new query); keep the disk's content."""
     try:
         yield
     except AssertionError as error:

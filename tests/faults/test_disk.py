@@ -1,4 +1,4 @@
-"""The small disk: full and read-only when told so, usable again afterwards, gone at the end."""
+"""The small disk: full and read-only on command, usable again afterwards, gone at the end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.faults.disk import PAGE, Disk
 
 @pytest.fixture
 def disk(root: Path) -> Iterator[Disk]:
-    """One that is mounted."""
+    """A mounted disk."""
     with Disk(root / "small", megabytes=1) as disk:
         yield disk
 

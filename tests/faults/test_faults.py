@@ -1,4 +1,4 @@
-"""One query into files, PostgreSQL and Kafka at once, through rounds of faults that are drawn from printed seeds."""
+"""One query into files, PostgreSQL and Kafka at once, through rounds of random faults from printed seeds."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from tests.servers.postgres import PostgresServer
 
 SEEDS = (237, 246, 64)
-"""Rounds that together kill the driver and both servers, fill the disk, make it read-only and step the clock."""
+"""Rounds that together kill the driver and both servers, fill the disk, make it read-only and set the clock."""
 ROUNDS, TRIAL = 200, 10
-"""Of the long run: rounds in all, and those that one query goes through."""
+"""The long run: rounds in all, and rounds per query."""
 
 
 @pytest.mark.crash

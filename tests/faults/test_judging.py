@@ -1,4 +1,4 @@
-"""The judge: what is left over is found."""
+"""The checks find what is left over."""
 
 from __future__ import annotations
 

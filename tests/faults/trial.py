@@ -33,20 +33,20 @@ if TYPE_CHECKING:
 CLUSTER = "local-cluster[2,1,1024]"
 JOBS = [f"everywhere{way}{overlap}" for way in ("", "-outbox") for overlap in ("", AHEAD)]
 LONGEST_START = 40.0
-"""Seconds that a start may take in which something is still wrong: what does not answer is waited for."""
+"""Seconds that a start may take while a fault is active: it waits for what does not answer."""
 MOST_STARTS = 6
-"""Starts of the query that may fail one after the other once every fault has been taken back."""
+"""How many consecutive starts of the query may fail once every fault has been healed."""
 HOUR = 3_600_000_000
 
 
 class Trial:
-    """A query in one driver after the other; a context manager that leaves no process and no mount behind.
+    """A query in successive drivers; a context manager that leaves no process and no mount behind.
 
     Args:
-        root: A directory of its own; the query's home and its files lie on a small disk in it.
-        postgres: Where its table is.
-        kafka: Where its topic is.
-        seed: Of its feed, of its way into PostgreSQL, and of whether its epochs overlap.
+        root: A directory for the trial; the query's home and its files are on a small disk in it.
+        postgres: The server of its table.
+        kafka: The broker of its topic.
+        seed: Determines its feed, its way into PostgreSQL, and whether its epochs overlap.
     """
 
     def __init__(self, root: Path, postgres: PostgresServer, kafka: KafkaServer, seed: int) -> None:
@@ -66,7 +66,7 @@ class Trial:
         job = Random(seed).choice(JOBS)
         self.query = Query(job, job, str(self.disk.path / job), str(root / "feed"), until_end=False)
         self.errors: list[str] = []
-        """What the query has ended with in the current round."""
+        """The errors that the query has ended with in the current round."""
 
     def __enter__(self) -> Self:
         self._stack.enter_context(self.disk)
@@ -81,7 +81,7 @@ class Trial:
         """Where its query runs."""
         return self.query.place
 
-    # What faults do.
+    # Faults.
 
     def kill(self, victim: Victim) -> None:
         """SIGKILL the driver."""
@@ -128,7 +128,7 @@ class Trial:
         send(processes, signal.SIGKILL)
 
     def step_clock(self, hours: float) -> None:
-        """Let the query's clock be off by some hours."""
+        """Set the query's clock off by some hours."""
         set_off(self.place.clock, round(hours * HOUR))
 
     # The start, a round, and the end.
@@ -148,7 +148,7 @@ class Trial:
         self._deliver()
 
     def round(self, plan: Plan) -> str:
-        """Go through what a plan says and compare the sinks; what happened."""
+        """Execute a plan and check the sinks; returns a report."""
         began = time.monotonic()
         self.errors.clear()
         self._await_moment(plan)
@@ -171,7 +171,7 @@ class Trial:
         return f"{plan} -> {took:.0f} s, {self.errors or 'no error'}"
 
     def finish(self) -> None:
-        """Kill the driver, run to the end of the feed in another one, and judge all of it."""
+        """Kill the driver, run to the end of the feed in another one, and check everything."""
         self.kill(Victim.BOTH)
         self._end_dying()
         until(lambda: not any(process.lives for process in self._orphans), "executors whose driver is dead to end")
@@ -199,7 +199,7 @@ class Trial:
         self._files += files
 
     def _deliver(self) -> None:
-        """Run until all that was fed is where it should be, once every fault has been taken back."""
+        """Run until everything fed has arrived, once every fault has been healed."""
         wrong = ["nothing was compared yet"]
 
         def delivered() -> bool:
@@ -225,7 +225,7 @@ class Trial:
             self.driver.wait_any({"started", "ended"}, self.query.name)
 
     def _start_again(self) -> None:
-        """Start a query that is down, in its driver or, where that is dead, in another one; does not wait."""
+        """Start a query that is down, in its driver or, if that is dead, in another one; does not wait."""
         if self._dead:
             self.succeed()
             return
@@ -252,11 +252,11 @@ class Trial:
         return record is not None and record.spark is not None and record.spark.batch == self._files - 1
 
     def _end_zombies(self) -> None:
-        """Let drivers go on that were taken for dead: they say so, and have changed nothing."""
+        """Resume drivers that were taken for dead: they end with FencedError, and have changed nothing."""
         for zombie in self._zombies:
             zombie.resume()
             zombie.release()
-            # Work for both: one that was stopped while it waited would not notice otherwise.
+            # Input for both: one that was stopped while it waited would not notice otherwise.
             self._grow(1)
             error = zombie.results([self.query])[self.query.name] or "the zombie ended without an error"
             assert error.startswith("FencedError"), error
@@ -265,7 +265,7 @@ class Trial:
         self._zombies.clear()
 
     def _end_dying(self) -> None:
-        """Wait for drivers of which a part was killed: the other part ends by itself."""
+        """Wait for drivers that were partly killed: the other part ends by itself."""
         for driver, victim in self._dying.items():
             if victim is Victim.JVM:
                 driver.results([self.query])
@@ -274,5 +274,5 @@ class Trial:
         self._dying.clear()
 
     def _kill_orphans(self) -> None:
-        """Executors outlive their driver for a moment, and if stopped for ever."""
+        """Executors outlive their driver for a moment or, if stopped, for ever."""
         self.kill_processes(self._orphans)

@@ -12,7 +12,7 @@ _pause = threading.Event()
 
 
 def holds_within(condition: Callable[[], bool], seconds: float) -> bool:
-    """Wait until a condition holds or the time is up; whether it holds."""
+    """Wait until a condition holds or the time is up; returns whether it holds."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:

@@ -109,8 +109,14 @@ def test_an_event_time_computed_before_the_watermark_is_fine(events: Stream) -> 
         (lambda a, b: a.union(b.withColumn("ts", F.col("other"))), "union, second stream: 'ts' was replaced"),
         (lambda a, b: a.unionByName(b.withColumn("ts", F.col("other"))), "union, second stream: 'ts' was replaced"),
         (lambda a, b: a.where("v > 1").union(b.withColumn("ts", F.col("other"))), "second stream"),
-        (lambda a, b: a.union(b.select("other", "ts", "k", "p", "v")), "'ts' of the first stream faces 'other'"),
-        (lambda a, b: a.select("ts", "v").union(b.select("other", "v")), "'ts' of the first stream faces 'other'"),
+        (
+            lambda a, b: a.union(b.select("other", "ts", "k", "p", "v")),
+            "'ts' of the first stream is aligned with 'other'",
+        ),
+        (
+            lambda a, b: a.select("ts", "v").union(b.select("other", "v")),
+            "'ts' of the first stream is aligned with 'other'",
+        ),
     ],
 )
 def test_a_union_of_other_times_is_refused(

@@ -16,7 +16,7 @@ from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
 import sparkjet as sj
 from sparkjet import functions as J
 from sparkjet.engine.phases import EpochPhase
-from sparkjet.plan.spark_sources import Rereading, acknowledging_source, rereading, streaming_sources
+from sparkjet.plan.spark_sources import Replayability, acknowledging_source, replayability, streaming_sources
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -196,14 +196,14 @@ def test_a_socket_is_refused_before_the_start(spark: SparkSession, tmp_path: Pat
     lines = read(spark, name, host="127.0.0.1", port=9, includeTimestamp=True)
     for guarantee in ("exactly-once", "at-least-once"):
         writer = written(values(lines), tmp_path).option("processingGuarantee", guarantee)
-        with pytest.raises(sj.AnalysisError, match=rf"'socket' cannot be read again.*{guarantee}.*\"none\""):
+        with pytest.raises(sj.AnalysisError, match=rf"'socket' is not replayable.*{guarantee}.*\"none\""):
             writer.start()
     rate = sj.stream(read(spark, "rate").select(F.col("value").cast("string"), "timestamp"))
     united = rate.withWatermark("timestamp", "0 seconds").union(
         sj.stream(lines).withWatermark("timestamp", "0 seconds")
     )
     beside = united.groupBy(sj.window("timestamp", "1 second")).count()
-    with pytest.raises(sj.AnalysisError, match="'socket' cannot be read again"):
+    with pytest.raises(sj.AnalysisError, match="'socket' is not replayable"):
         written(beside, tmp_path).start()
     assert list(tmp_path.iterdir()) == []
 
@@ -219,33 +219,33 @@ def test_a_socket_runs_without_a_guarantee(spark: SparkSession, tmp_path: Path, 
 @pytest.mark.parametrize(
     ("make", "answer", "name"),
     [
-        (lambda s, p: s.readStream.schema("v int").json(p), Rereading.YES, "json"),
-        (lambda s, p: s.readStream.schema("v int").format("PARQUET").load(p), Rereading.YES, "PARQUET"),
+        (lambda s, p: s.readStream.schema("v int").json(p), Replayability.YES, "json"),
+        (lambda s, p: s.readStream.schema("v int").format("PARQUET").load(p), Replayability.YES, "PARQUET"),
         (
             lambda s, p: (
                 s.readStream.schema("v int")
                 .format("org.apache.spark.sql.execution.datasources.csv.CSVFileFormat")
                 .load(p)
             ),
-            Rereading.YES,
+            Replayability.YES,
             "org.apache.spark.sql.execution.datasources.csv.CSVFileFormat",
         ),
-        (lambda s, p: s.readStream.schema("v int").option("cleanSource", "delete").json(p), Rereading.YES, "json"),
-        (lambda s, p: read(s, "RATE"), Rereading.YES, "rate"),
-        (lambda s, p: read(s, "rate-micro-batch", rowsPerBatch=1), Rereading.YES, "rate-micro-batch"),
-        (lambda s, p: read(s, "rate").union(read(s, "rate")), Rereading.YES, "rate"),
-        (lambda s, p: s.readStream.table(stored(s, p)), Rereading.YES, "parquet"),
-        (lambda s, p: with_cte(read(s, "rate")), Rereading.YES, "rate"),
+        (lambda s, p: s.readStream.schema("v int").option("cleanSource", "delete").json(p), Replayability.YES, "json"),
+        (lambda s, p: read(s, "RATE"), Replayability.YES, "rate"),
+        (lambda s, p: read(s, "rate-micro-batch", rowsPerBatch=1), Replayability.YES, "rate-micro-batch"),
+        (lambda s, p: read(s, "rate").union(read(s, "rate")), Replayability.YES, "rate"),
+        (lambda s, p: s.readStream.table(stored(s, p)), Replayability.YES, "parquet"),
+        (lambda s, p: with_cte(read(s, "rate")), Replayability.YES, "rate"),
     ],
 )
 def test_known_sources_are_known_by_whatever_name(
     spark: SparkSession,
     tmp_path: Path,
     make: Callable[[SparkSession, str], DataFrame],
-    answer: Rereading,
+    answer: Replayability,
     name: str,
 ) -> None:
-    assert rereading(make(spark, str(tmp_path))) == (answer, name)
+    assert replayability(make(spark, str(tmp_path))) == (answer, name)
 
 
 def stored(spark: SparkSession, path: str) -> str:
@@ -268,12 +268,12 @@ def test_an_unknown_source_is_warned_of_and_promises_nothing(
     spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     df = memory_stream(spark).selectExpr("value", "timestamp_seconds(value) AS timestamp")
-    assert rereading(df)[0] is Rereading.UNKNOWN
+    assert replayability(df)[0] is Replayability.UNKNOWN
     with caplog.at_level(logging.WARNING, logger="sparkjet"):
         query = written(values(df), tmp_path).start()
     query.stop()
     assert query.guarantees == {"results": "none"}
-    assert any('query.guarantees says "none"' in message for message in caplog.messages)
+    assert any('query.guarantees is "none"' in message for message in caplog.messages)
 
 
 def memory_stream(spark: SparkSession) -> DataFrame:

@@ -1,4 +1,4 @@
-"""What must hold once drivers without Spark have come to their end."""
+"""What must hold once drivers without Spark have ended."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def finish(orders: Orders) -> None:
-    """Start again and run to the end."""
+    """Restart and run to the end."""
     with Process(replace(orders, stop_at=None, repeats_tasks=False, late_task=False, patience=PATIENT)) as successor:
         assert successor.ended() is None
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def orders(postgres: PostgresServer, tmp_path: Path) -> Orders:
-    """Orders for a driver with a database, a table and a directory of its own."""
-    # A test that failed may have left it stopped.
+    """Orders for a driver with its own database, table and directory."""
+    # A failed test may have left it stopped.
     postgres.start()
     dsn = postgres.database(f"t{uuid.uuid4().hex}")
     with psycopg.connect(dsn, autocommit=True) as connection:

@@ -1,7 +1,7 @@
 """A driver without Spark: the real record log, outputs and PostgreSQL transactions, with rows from a plain list.
 
-It works off numbered inputs, one an epoch, as a query does, and stops at any named point of its protocol until it is
-told to go on; the test kills or pauses it there. Each input is one row; what is published must hold each once.
+It processes numbered inputs, one per epoch, as a query does, and stops at any named point of its protocol until it is
+released; the test kills or pauses it there. Each input is one row, which must be published exactly once.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ class Orders:
         home: Its directory.
         dsn: Its database.
         way: ``prepared`` or ``outbox``.
-        epochs: Inputs to work off; input n is the rows 10n … 10n+9, of epoch n, whoever runs it.
-        tasks: Tasks of an epoch: each prepares a transaction of its own.
+        epochs: Inputs to process; input n is the rows 10n … 10n+9 of epoch n, in every driver.
+        tasks: Tasks of an epoch, each of which prepares its own transaction.
         stop_at: The point of ``stop_in`` to stop at.
         stop_in: The epoch.
         repeats_tasks: Whether every task of epoch ``stop_in`` runs twice, as after the loss of an executor.
         late_task: Whether the loser of a speculated task prepares after the manifest was fixed.
-        patience: How long commits are tried.
+        patience: How long commits are retried.
         empty: Epochs without rows.
         broken_task: Whether the last task of ``stop_in`` fails after the others have prepared.
     """
@@ -92,7 +92,7 @@ class PlainSink:
         epoch = transaction.epoch
         if self.orders.way == "outbox":
             self.reached("before write", epoch)
-            path = self._box(str(transaction))
+            path = self._entry(str(transaction))
             path.parent.mkdir(exist_ok=True)
             path.write_text("".join(f"{n},0\n" for n in numbers))
             self.reached("written", epoch)
@@ -120,21 +120,21 @@ class PlainSink:
         return handle
 
     def commit(self, handle: Handle, between: Callable[[], None]) -> None:
-        """Show the rows."""
+        """Publish the rows."""
         if handle["way"] == "prepared":
             self.transactions.commit(handle, between)
         else:
-            self.transactions.publish(handle, [self._box(handle["box"]).read_bytes()], between)
+            self.transactions.publish(handle, [self._entry(handle["box"]).read_bytes()], between)
 
     def abort_orphans(self, query: str, takeover: int, keep: Sequence[Handle]) -> None:
-        """Only in the database: the boxes are files of this test."""
+        """Only in the database: the outbox entries are files of this test."""
         self.transactions.abort_orphans(query, takeover, keep)
 
     def check(self, schema: Any) -> None:
-        """The test has made the table."""
+        """The test has created the table."""
 
-    def _box(self, name: str) -> Path:
-        return self.orders.home / "boxes" / name
+    def _entry(self, name: str) -> Path:
+        return self.orders.home / "outbox" / name
 
 
 class PlainDriver:
@@ -202,7 +202,7 @@ class PlainDriver:
 
 
 def main(orders: Orders, pipe: Connection) -> None:
-    """The body of a driver's process; tells how it ended."""
+    """The body of a driver's process; reports how it ended."""
     try:
         PlainDriver(orders, pipe).run()
     except (SparkjetError, CopyError) as error:

@@ -40,25 +40,25 @@ class Process:
         self._pipe.close()
 
     def wait(self) -> tuple[Any, ...]:
-        """What it tells next: that it stopped at its point, or how it ended."""
+        """Its next report: that it has stopped at its point, or how it ended."""
         assert self._pipe.poll(PATIENCE), f"no word from the driver of {self.orders}"
-        told: tuple[Any, ...] = self._pipe.recv()
-        return told
+        report: tuple[Any, ...] = self._pipe.recv()
+        return report
 
     def reached(self, point: str | None = None) -> None:
-        """Wait until it has stopped at its point, or at the one that it was told to go on to."""
-        told = self.wait()
-        assert told == ("reached", point or self.orders.stop_at), told
+        """Wait until it has stopped at its point, or at the one that it was released to."""
+        report = self.wait()
+        assert report == ("reached", point or self.orders.stop_at), report
 
     def ended(self) -> str | None:
-        """Wait for its end; the name of the error, None if all was well."""
-        told = self.wait()
-        assert told[0] == "ended", told
+        """Wait for its end; returns the name of the error, None without one."""
+        report = self.wait()
+        assert report[0] == "ended", report
         self._process.join(PATIENCE)
-        return told[1]  # type: ignore[no-any-return]
+        return report[1]  # type: ignore[no-any-return]
 
     def go_on(self, until: tuple[str, int] | None = None) -> None:
-        """Let it go on from its point, to another one of this or a later epoch or to its end."""
+        """Release it from its point, to another one of this or a later epoch, or to its end."""
         self._pipe.send(until)
 
     def kill(self) -> None:

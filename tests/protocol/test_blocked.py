@@ -1,4 +1,4 @@
-"""Tasks that wait for each other, or for somebody else's lock, give up and say what was in their way."""
+"""Tasks that wait for each other, or for a foreign lock, time out and name what blocked them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ UNIQUE_INDEX = "CREATE UNIQUE INDEX out_k ON out (k)"
 
 @pytest.fixture
 def dsn(postgres: PostgresServer) -> str:
-    """A database with the table, for a user who is less patient than we are."""
+    """A database with the table, for a user with a shorter lock timeout."""
     dsn = postgres.database(f"t{uuid.uuid4().hex}")
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("CREATE TABLE out (k text, n int)")
@@ -61,7 +61,7 @@ def test_tasks_that_need_what_another_has_prepared_name_it_and_leave_nothing(
             writer.write("1-1", [b"a,1\n"])
         assert f"prepared transaction {slot[0]}" in str(blocked.value)
         assert "\n" not in str(blocked.value)
-        # The way that the error names.
+        # The way out in the error.
         transactions.abort(TRANSACTION)
         assert prepared(connection, "") == []
         assert transactions.publish(outbox_handle(TRANSACTION, TARGET), [b"a,1\n", b"b,1\n"])
@@ -69,7 +69,7 @@ def test_tasks_that_need_what_another_has_prepared_name_it_and_leave_nothing(
 
 
 @pytest.mark.parametrize("way", ["prepared", "outbox"])
-def test_a_table_that_somebody_else_has_locked_is_named_with_its_holder(dsn: str, way: str) -> None:
+def test_a_locked_table_is_named_with_its_holder(dsn: str, way: str) -> None:
     ways: dict[str, Callable[[PostgresTransactions], object]] = {
         "prepared": lambda transactions: transactions.writer(TARGET, TRANSACTION).write("0-0", [b"a,1\n"]),
         "outbox": lambda transactions: transactions.publish(outbox_handle(TRANSACTION, TARGET), [b"a,1\n"]),
@@ -90,7 +90,7 @@ def test_a_table_that_somebody_else_has_locked_is_named_with_its_holder(dsn: str
 def test_a_limit_of_the_users_own_stays_as_it_is(dsn: str, limit: str, applied: str) -> None:
     dsn = make_conninfo(dsn, options=f"-c lock_timeout={limit}")
     with psycopg.connect(dsn, autocommit=True) as connection:
-        # The server writes down the limit that each row came under.
+        # The server records the limit that applied to each row.
         connection.execute("ALTER TABLE out ADD applied text DEFAULT current_setting('lock_timeout')")
         transactions = PostgresTransactions(dsn)
         slot = transactions.writer(TARGET, TRANSACTION).write("0-0", [b"a,1\n"])

@@ -82,7 +82,7 @@ def x06(server: PostgresServer, orders: Orders) -> None:
 
 
 def x07(server: PostgresServer, orders: Orders) -> None:
-    """Another writer fails in phase 1: the error restarts the query, what was prepared is rolled back."""
+    """Another writer fails in phase 1: the error restarts the query, and what was prepared is rolled back."""
     with Process(replace(orders, broken_task=True)) as driver:
         assert driver.ended() == "CopyError"
     assert prepared(server, orders) == orders.tasks - 1
@@ -194,9 +194,9 @@ def test_a_transaction_that_the_system_rolled_back_is_an_error_and_not_a_warning
         connection.execute(f"ROLLBACK PREPARED '{gid}'".encode())
     for _ in range(2):
         with Process(orders) as driver:
-            told = driver.wait()
-            assert told[:2] == ("ended", "LostTransactionError")
-            assert gid in told[2]
+            report = driver.wait()
+            assert report[:2] == ("ended", "LostTransactionError")
+            assert gid in report[2]
     # The other half of the epoch was decided, and is there.
     assert len(postgres.psql(orders.dsn, "SELECT n FROM out")) == 5
 

@@ -1,4 +1,4 @@
-"""What was published outlives the server, though its settings, the role's or the database's say that it need not."""
+"""What was published survives the server, even if settings of server, role or database do not require it."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ LAZY = {
     "role": "ALTER ROLE test SET synchronous_commit = off",
     "database": "ALTER DATABASE {} SET synchronous_commit = off",
 }
-"""By where it is set: what makes a server say "committed" before anything is on its disk."""
+"""Settings, by scope, that make a server confirm commits before they are on its disk."""
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[PostgresServer]:
-    """A server that this module may kill and set as it likes."""
+    """A server that this module may kill and configure."""
     yield from serve(8)
 
 
 @pytest.fixture
 def lazy(server: PostgresServer, request: pytest.FixtureRequest) -> Iterator[str]:
-    """A database with the table and the markers, on a server that is lazy from then on."""
+    """A database with the table and the markers, on a server that commits asynchronously from then on."""
     dsn = server.database(name := f"t{uuid.uuid4().hex}")
     configure(server, *RESET)
     with psycopg.connect(dsn, autocommit=True) as connection:
@@ -68,7 +68,7 @@ def configure(server: PostgresServer, *statements: str) -> None:
 
 
 def crash(server: PostgresServer, act: Callable[[], object]) -> None:
-    """Let somebody act, and kill every process at once before the writer of the log has looked at what was done."""
+    """Run an action, and kill all processes before the WAL writer has flushed it."""
     with psycopg.connect(server.dsn(), autocommit=True) as connection:
         connection.execute("CHECKPOINT")
         listing = connection.execute("SELECT pid, backend_type FROM pg_stat_activity").fetchall()
@@ -150,7 +150,7 @@ def test_a_standby_that_others_wait_for_is_waited_for(server: PostgresServer, la
     with ThreadPoolExecutor(2) as pool:
         try:
             configure(server, "ALTER SYSTEM SET synchronous_standby_names = nobody")
-            # The server's processes read the setting each at its own time; the one that counts has when this waits.
+            # Each server process rereads the setting at its own time; the relevant one has when this waits.
             probing = pool.submit(probe)
             while not waiting():
                 assert not probing.done()

@@ -1,4 +1,4 @@
-"""Text arrives as it was, whatever encoding the database, the environment or the dsn asks for."""
+"""Text arrives unchanged, whatever encoding the database, the environment or the dsn sets."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ APPENDED = Target("public", "größe", ("k", "länge"))
 UPSERTED = replace(APPENDED, keys=("k",))
 TRANSACTION = TransactionId("00000000-1111-2222-3333-444444444444", "results", 0, 1, 0)
 ENCODINGS = {"UTF8": "é€ц😀", "LATIN1": "éÿß", "WIN1252": "é€“", "EUC_JP": "日本ц", "SQL_ASCII": "é€ц😀"}
-"""By encoding of the database: what it can hold."""
+"""Text that a database can store, by its encoding."""
 WAYS = {"prepared": APPENDED, "outbox": APPENDED, "upsert": UPSERTED}
 
 
@@ -48,7 +48,7 @@ def publish(dsn: str, way: str, text: str) -> None:
 
 
 def stored(server: PostgresServer, dsn: str, encoding: str) -> list[str]:
-    """What others read, fetched as digits: nothing on the way here could change them."""
+    """The stored text, fetched as hex digits, which no conversion can change."""
     if encoding == "SQL_ASCII":
         query = "SELECT encode(textsend(k), 'hex') FROM \"größe\""
     else:
@@ -76,7 +76,7 @@ def test_text_arrives_as_it_was(postgres: PostgresServer, encoding: str, way: st
     ("asked", "way"),
     [("environment", "prepared"), ("environment", "outbox"), ("dsn", "upsert"), ("database", "prepared")],
 )
-def test_nobody_else_says_how_our_bytes_are_read(
+def test_no_setting_changes_how_bytes_are_read(
     postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch, asked: str, way: str
 ) -> None:
     dsn = database(postgres, "UTF8")
@@ -97,5 +97,5 @@ def test_what_a_database_cannot_hold_is_refused_with_its_encoding(postgres: Post
     with pytest.raises((CopyError, SinkError), match=r"The encoding of this database is LATIN1\. Use a database"):
         publish(dsn, way, "aц")
     assert stored(postgres, dsn, "LATIN1") == []
-    with pytest.raises((CopyError, SinkError), match=r"cannot store the character NUL in text, nor what is not UTF-8"):
+    with pytest.raises((CopyError, SinkError), match=r"cannot store the character NUL or invalid UTF-8 in text"):
         publish(dsn, way, "a\0")

@@ -76,13 +76,13 @@ def server_killed(postgres: PostgresServer, orders: Orders, point: str) -> None:
         postgres.kill()
         postgres.start()
         driver.go_on()
-        # Before the decision the epoch fails, as its connection is gone; after it the commit is tried again.
+        # Before the decision the epoch fails, as its connection is gone; after it the commit is retried.
         assert driver.ended() in ({None} if point in POINTS[3:] else {"CopyError", None})
     finish(orders)
 
 
 def server_refusing(postgres: PostgresServer, orders: Orders, point: str, seconds: float = 0) -> None:
-    """The server is away for some time, or for as long as it takes to start; drivers have the patience of real ones."""
+    """The server is down for some time, or as long as its start takes; drivers are as patient as real ones."""
     real = replace(orders, patience=Retry())
     with Process(replace(real, stop_at=point)) as driver:
         driver.reached()
@@ -90,27 +90,27 @@ def server_refusing(postgres: PostgresServer, orders: Orders, point: str, second
         driver.go_on()
         if POINTS.index(point) < POINTS.index("manifest"):
             assert driver.ended() in {"CopyError", "SinkError"}
-            # So does whoever starts while it is away; nothing is decided meanwhile.
+            # So does a driver that starts while it is down; nothing is decided meanwhile.
             with Process(replace(orders, patience=GIVES_UP)) as refused:
                 assert refused.ended() in {"UnsettledError", "SinkError"}
-        # The time is the fault, there is nothing to wait for. On this thread: the server ends with the one it is of.
+        # The time is the fault, there is nothing to wait for. On this thread: the server dies with its parent thread.
         threading.Event().wait(seconds)
         postgres.start()
         if POINTS.index(point) >= POINTS.index("manifest"):
-            # It has gone on by itself. With all settled the next thing is a write, which may come before the server.
+            # It has continued by itself. With everything settled, the next write may come before the server is up.
             late = POINTS.index(point) >= POINTS.index("committed")
             assert driver.ended() in ({None, "CopyError"} if late else {None})
     finish(orders)
 
 
 def commits_fail(postgres: PostgresServer, orders: Orders, point: str) -> None:
-    """Commits fail for three epochs, which have no rows and so go on; SIGKILL while they fail, and once they do not."""
+    """Commits fail for three epochs without rows, which continue; SIGKILL while they fail, and once they do not."""
     quiet = replace(orders, epochs=6, empty=(3, 4, 5))
     stubborn = replace(quiet, patience=GIVES_UP)
     with Process(replace(stubborn, stop_at="decided", stop_in=2)) as driver:
         driver.reached()
         postgres.stop()
-        # Of an epoch without rows only these points are passed; they take turns.
+        # An epoch without rows passes only these points; they take turns.
         killed_at = ("decided", "committed", "settled")[POINTS.index(point) % 3]
         driver.go_on((killed_at, 5))
         driver.reached(killed_at)

@@ -1,4 +1,4 @@
-"""A checkpoint restored from a backup: the markers know better, and the way out that the error names goes on once."""
+"""A checkpoint restored from a backup: the markers detect it, and the way out in the error publishes once."""
 
 from __future__ import annotations
 
@@ -54,19 +54,19 @@ def test_going_on_from_a_backup_as_the_error_says_publishes_each_row_once(
     said = finding(orders, identity, handle)
     assert said is not None
     assert said.startswith(f'"public"."{MARKERS}" in PostgreSQL says that epoch 4 was published. ')
-    assert 'remove what came after the backup from "public"."out"' in said
+    assert 'remove the rows written after the backup from "public"."out"' in said
     with psycopg.connect(orders.dsn, autocommit=True) as connection:
         connection.execute("DELETE FROM out WHERE n >= 30")
         connection.execute(said[said.index("BEGIN; ") :].encode())
     assert finding(orders, identity, handle) is None
-    # What the backup's record has decided was published, and the markers still say so.
+    # What the backup's record has decided was published, and is still marked so.
     assert PostgresTransactions(orders.dsn).is_published(handle)
     orders = replace(orders, epochs=5)
     finish(orders)
     check(postgres, orders)
 
 
-def test_what_others_have_published_is_no_finding_and_neither_is_a_server_that_says_nothing(orders: Orders) -> None:
+def test_other_queries_epochs_and_silent_servers_are_no_findings(orders: Orders) -> None:
     finish(replace(orders, epochs=2))
     identity, handle = newest(orders)
     assert finding(orders, replace(identity, epoch=1), None) is not None
@@ -89,5 +89,5 @@ def test_what_is_published_is_known_though_the_box_is_gone(orders: Orders, way: 
     later = {**handle, "epoch": 2, "gid": "another", "slots": [["another", 10]]}
     assert not transactions.is_published(later)
     finish(replace(orders, epochs=2))
-    # Its own marker is gone now, but not the one of the epoch after it.
+    # Its own marker is gone now, but not that of the epoch after it.
     assert transactions.is_published(handle)

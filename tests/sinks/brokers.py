@@ -1,4 +1,4 @@
-"""A small server that plays a Kafka broker: it answers as it is told, and tells what it was asked."""
+"""A small server that plays a Kafka broker, with scripted responses, and records its requests."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ METADATA, COORDINATOR, HANDSHAKE, INIT, END, AUTHENTICATE, DESCRIBE, LIST = 3, 1
 MARK, PRODUCERS = 27, 61
 FLEXIBLE = (MARK, PRODUCERS, DESCRIBE, LIST)
 PRODUCER, TIMEOUT = 42, 60_000
-"""Of every transaction that is described."""
+"""The producer of every described transaction."""
 Answers = dict[int, Callable[[], bytes | None]]
-"""By the number of a request: its answer's fields; None to hang up."""
+"""The response's fields by request number; None to close the connection."""
 
 
 class Broker:
-    """A broker that answers as it is told; ends with the ``with`` block."""
+    """A broker with scripted responses; ends with the ``with`` block."""
 
     def __init__(self, answers: Answers) -> None:
         self.answers = answers
@@ -57,7 +57,7 @@ class Broker:
 
 
 def metadata(*ports: int, topic: tuple[str, int] | None = None) -> bytes:
-    """Brokers, and a topic's name with its error, or no topic."""
+    """Brokers and, optionally, a topic with its error."""
     answer = Encoder().int32(0).int32(len(ports))
     for node, port in enumerate(ports):
         answer.int32(node).string("127.0.0.1").int32(port).int16(-1)
@@ -78,7 +78,7 @@ def error(code: int) -> bytes:
 
 
 def producers(*open_ones: int, topic: str = "t", code: int = 0, epoch: int = 3) -> bytes:
-    """Numbers of producers that have something open in the only partition of a topic; one more has nothing."""
+    """Producers with an open transaction in the only partition of a topic; one more has none."""
     answer = Encoder().int32(0).unsigned(2).compact_string(topic).unsigned(2).int32(0).int16(code).unsigned(0)
     answer.unsigned(len(open_ones) + 2)
     for number in (*open_ones, 0):
@@ -87,7 +87,7 @@ def producers(*open_ones: int, topic: str = "t", code: int = 0, epoch: int = 3) 
 
 
 def marked(code: int) -> bytes:
-    """What was told to the only partition of a topic."""
+    """The result of writing a marker to the only partition of a topic."""
     answer = Encoder().unsigned(2).int64(PRODUCER).unsigned(2).compact_string("t").unsigned(2).int32(0).int16(code)
     return answer.no_tags().no_tags().no_tags().no_tags().encoded()
 
@@ -102,7 +102,7 @@ def listing(*names: str, state: str = "Ongoing", producer: int = 1) -> bytes:
 def described(
     state: str, *, code: int = 0, producer: int = PRODUCER, epoch: int = 0, written: str | None = None
 ) -> bytes:
-    """A transaction, which has written to the only partition of a topic or to none."""
+    """A transaction that has written to the only partition of a topic, or to none."""
     answer = Encoder().int32(0).unsigned(2).int16(code).unsigned(2).raw(b"t")
     answer.unsigned(len(state) + 1).raw(state.encode()).int32(TIMEOUT).int64(5).int64(producer).int16(epoch)
     answer.unsigned(1 if written is None else 2)
@@ -112,6 +112,6 @@ def described(
 
 
 def in_turn(*values: Any) -> Callable[[], Any]:
-    """Each value once, the last for ever."""
+    """Returns each value once, and the last one for ever."""
     left = list(values)
     return lambda: left.pop(0) if len(left) > 1 else left[0]

@@ -1,4 +1,4 @@
-"""The files sink: the contract of all sinks, and what is its own."""
+"""The file sink: the contract of all sinks, and its own behaviour."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_what_is_older_than_the_retention_is_read_no_more_and_its_files_stay(
         clock.advance(100)
     assert sorted(row["n"] for row in read_files(str(tmp_path / "out")).collect()) == [2, 3]
     assert sorted(target.read()) == [("a", 1), ("a", 2), ("a", 3)]
-    # Left, not forgotten.
+    # Expired from the manifest, but still counted as published.
     assert sink.published_after(transaction(0), None) is not None
     manifest = Manifest(tmp_path / "out", QUERY, "results")
     assert manifest.contains(1)

@@ -1,4 +1,4 @@
-"""The files sink whose directory is another one at the commit than it was at the preparation."""
+"""The file sink when its directory changes between prepare and commit."""
 
 from __future__ import annotations
 
@@ -57,9 +57,7 @@ def test_what_was_decided_is_published_where_it_lies_though_the_path_has_changed
     assert found(spark, old) == [1, 2]
 
 
-def test_strays_are_rolled_back_where_the_decided_lies_and_the_decided_stays(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_orphans_are_removed_beside_decided_transactions_which_stay(spark: SparkSession, tmp_path: Path) -> None:
     old, new = tmp_path / "old", tmp_path / "new"
     decided = prepared(spark, old, transaction(1), 1)
     prepared(spark, old, transaction(2), 2)
@@ -109,7 +107,7 @@ def test_what_either_manifest_has_is_published(spark: SparkSession, tmp_path: Pa
 
 @pytest.fixture
 def mounted(tmp_path: Path) -> Iterator[tuple[Path, Path]]:
-    """One directory under two paths between which nothing can be renamed."""
+    """One directory under two paths between which files cannot be renamed."""
     first, second = tmp_path / "first", tmp_path / "second"
     first.mkdir()
     with bound(first, second):
@@ -155,6 +153,6 @@ def test_epochs_later_than_the_record_are_noticed(spark: SparkSession, tmp_path:
     assert sink.published_after(transaction(6), handles[-1]) is None
     said = sink.published_after(transaction(3), handles[0])
     assert said is not None
-    assert said.startswith(f"the manifest of {tmp_path / 'out'} has epoch 5. Bring the newest snapshots back")
+    assert said.startswith(f"the manifest of {tmp_path / 'out'} has epoch 5. Restore the newest snapshots")
     assert "epochs from 4 on" in said
     assert FilesSink(tmp_path / "other").published_after(transaction(3), handles[0]) is None

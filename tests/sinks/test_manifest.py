@@ -1,4 +1,4 @@
-"""The manifest of the files sink: whole epochs, never going back, whatever is cut short."""
+"""The manifest of the file sink: whole epochs, never going back, wherever a driver dies."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from sparkjet.sinks.manifest_listing import FANOUT, LEVELS
 
 QUIET = settings(max_examples=40, deadline=None, derandomize=True)
 BEGINNINGS = [1, FANOUT - 2, FANOUT**2 - 3, FANOUT**3 - 3, FANOUT**LEVELS - 20]
-"""Epochs after which blocks of one level or of several end."""
+"""Epochs after which blocks of one or several levels end."""
 
 
 class _CrashError(Exception):
-    """Stands for the death of the driver."""
+    """Represents the death of the driver."""
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def place() -> Iterator[Path]:
 
 
 def directory() -> tempfile.TemporaryDirectory[str]:
-    """In memory where there is such a thing: every entry is synced, which takes long on a disk."""
+    """In memory if possible: every entry is synced, which takes long on a disk."""
     memory = Path("/dev/shm")  # noqa: S108 - a directory of its own is made there
     return tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None)
 
@@ -56,7 +56,7 @@ def on_disk(place: Path) -> list[Path]:
 
 
 def dying_at(change: int) -> Callable[[], None]:
-    """Dies after a number of changes on disk; lives on if there are fewer."""
+    """Dies after a number of changes on disk; survives if there are fewer."""
     seen = [0]
 
     def between() -> None:
@@ -139,7 +139,7 @@ def test_manifests_of_several_queries_are_found(place: Path) -> None:
 def test_adds_crashes_late_writers_and_readers_give_the_plain_list(
     first: int, steps: list[tuple[int, int, int]]
 ) -> None:
-    """Each step is a gap between epochs, a change after which the driver dies, and an old epoch to add once more."""
+    """Each step is a gap between epochs, a change after which the driver dies, and an old epoch to add again."""
     with directory() as where:
         place, published = Path(where), []
         reader = Manifest(place, "q", "results")
@@ -174,7 +174,7 @@ def test_adds_crashes_late_writers_and_readers_give_the_plain_list(
 def test_what_expires_is_old_enough_published_and_never_comes_back(
     first: int, old: int, steps: list[tuple[int, int, int]], retention: int, step: int
 ) -> None:
-    """Entries without a time stay; the others leave from the oldest on, in steps, whatever is cut short."""
+    """Entries without a time stay; the others expire from the oldest on, in steps, wherever a driver dies."""
     with directory() as where:
         place, clock, epoch = Path(where), 1000, first
         reader = Manifest(place, "q", "results")
@@ -219,7 +219,7 @@ def test_what_expires_is_read_in_steps(place: Path) -> None:
 
 
 def old_layout(place: Path, compacted: int, last: int) -> None:
-    """What the versions before segments and times left."""
+    """Files of versions before segments and times."""
     folder = place / MANIFEST_DIRECTORY / "q" / "results" / "manifest"
     folder.mkdir(parents=True)
     common = {"format": "parquet", "schema": {"type": "struct", "fields": []}, "options": {}}

@@ -69,7 +69,7 @@ def test_the_console_prints_epoch_and_rows(
 
 
 class Calls(ForeachBatchSink):
-    """Keeps what it was called with."""
+    """Records its calls."""
 
     def __init__(self, directory: Path, session: SparkSession) -> None:
         super().__init__(lambda rows, epoch: self.made.append((epoch, sorted(tuple(row) for row in rows.collect()))))
@@ -140,7 +140,7 @@ def test_rows_that_are_gone_are_lost_and_not_an_epoch_without_rows(calls: Calls)
 def test_a_file_that_vanishes_under_a_lenient_session_is_an_error_of_the_read(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """As on an executor that does not see the directory, which the driver's look cannot notice."""
+    """As on an executor that does not see the directory, which the driver's check cannot detect."""
 
     class Late(Calls):
         def publish(self, rows: DataFrame, epoch: int) -> None:
@@ -159,7 +159,7 @@ def test_a_file_that_vanishes_under_a_lenient_session_is_an_error_of_the_read(
 
 
 def test_only_the_files_that_the_record_names_are_delivered(calls: Calls) -> None:
-    """A task that was slower than its repetition may still leave a file of its own."""
+    """A task that was slower than its retry may still leave a file."""
     handle, other = calls.decided(4, 1, 2), calls.decided(5, 7)
     for file in box_of(calls, other).iterdir():
         shutil.copy(file, box_of(calls, handle) / f"part-99999-{file.name}")
@@ -191,7 +191,7 @@ def test_a_box_that_was_delivered_but_not_removed_is_not_delivered_again(calls: 
 
 
 def test_a_driver_that_slept_while_it_delivered_takes_no_mark_back(calls: Calls, spark: SparkSession) -> None:
-    """It notes its own epoch long after its successor has noted a later one; both are still known as delivered."""
+    """It marks its own epoch long after its successor has marked a later one; both still count as delivered."""
     first = calls.decided(4, 1)
     successor = Calls(box_of(calls, first).parents[1], spark)
     second = successor.decided(5, 2, takeover=1)
@@ -207,7 +207,7 @@ def test_a_driver_that_slept_while_it_delivered_takes_no_mark_back(calls: Calls,
 
 
 def test_an_epoch_that_is_run_again_with_other_rows_is_delivered(calls: Calls) -> None:
-    """At least once, an epoch may be published before its record, and have more rows the second time."""
+    """With at-least-once, an epoch may be published before its record, and have more rows the second time."""
     calls.commit(calls.decided(4, 1), lambda: None)
     calls.commit(calls.decided(4, 1, 2, takeover=1), lambda: None)
     assert calls.made == [(4, [("k1", 1)]), (4, [("k1", 1), ("k2", 2)])]
@@ -250,11 +250,11 @@ def test_an_outbox_that_knows_a_later_epoch_than_the_record_names_it_and_the_way
     handle = calls.decided(7, 1)
     calls.commit(handle, lambda: None)
     assert calls.published_after(transaction(7), handle) is None
-    told = calls.published_after(transaction(3), None)
+    clause = calls.published_after(transaction(3), None)
     mark = box_of(calls, handle).with_name(f"delivered-{handle['box']}")
-    assert told is not None
-    assert "epoch 7 was delivered" in told
-    assert str(mark) in told
+    assert clause is not None
+    assert "epoch 7 was delivered" in clause
+    assert str(mark) in clause
     mark.unlink()
     assert calls.published_after(transaction(3), None) is None
 

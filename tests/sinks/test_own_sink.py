@@ -1,4 +1,4 @@
-"""A sink that a user has written: the contract of all sinks, and a query that writes into it and crashes."""
+"""A user's own sink: the contract of all sinks, and a query that writes to it and crashes."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
 
 @dataclass
 class JsonSink:
-    """One file an epoch: written beside its place, moved there by the commit."""
+    """One file per epoch: written to a staging directory, moved into place by the commit."""
 
     directory: Path
     guarantee: Guarantee = Guarantee.EXACTLY_ONCE
 
     def check(self, schema: StructType) -> None:
-        """Refuse what the files cannot hold."""
+        """Reject what the files cannot store."""
         if "window" in schema.fieldNames():
             message = "JsonSink: no windows, please"
             raise sj.AnalysisError(message)
 
     def create(self) -> None:
-        """Make the directories."""
+        """Create the directories."""
         (self.directory / "prepared").mkdir(parents=True, exist_ok=True)
 
     def prepare(self, rows: DataFrame, transaction: TransactionId) -> Handle | None:
@@ -51,20 +51,20 @@ class JsonSink:
         return {"name": name}
 
     def commit(self, handle: Handle, between: Callable[[], None]) -> None:
-        """Move; what is there was committed before."""
+        """Move; a file that is already there was committed before."""
         if not (self.directory / handle["name"]).exists():
             shutil.move(self.directory / "prepared" / handle["name"], self.directory / handle["name"])
         between()
 
     def abort_orphans(self, query: str, takeover: int, keep: Sequence[Handle]) -> None:
-        """Remove what earlier drivers have prepared."""
+        """Remove what earlier drivers prepared."""
         decided = {handle["name"] for handle in keep}
         for path in (self.directory / "prepared").iterdir():
             if path.name not in decided and int(path.name.partition("-")[0]) < takeover:
                 path.unlink()
 
     def seen(self) -> list[tuple[str, int]]:
-        """What a reader finds."""
+        """The rows that a reader finds."""
         return [tuple(row) for path in sorted(self.directory.glob("*.json")) for row in json.loads(path.read_text())]
 
     def waiting(self) -> int:
@@ -143,7 +143,7 @@ def test_it_takes_no_options_of_other_sinks_and_needs_a_home(spark: SparkSession
         homeless(spark, feed).format(JsonSink(tmp_path / "out")).start()
 
 
-def test_what_is_no_sink_is_refused_by_what_it_lacks_and_one_sink_twice_too(
+def test_an_object_that_is_not_a_sink_is_refused_by_what_it_lacks_and_one_sink_twice_too(
     spark: SparkSession, feed: Feed, tmp_path: Path
 ) -> None:
     chosen = writer(spark, feed, tmp_path)

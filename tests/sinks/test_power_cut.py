@@ -1,4 +1,4 @@
-"""A power cut after a step takes nothing away that the step has promised."""
+"""A power failure after a phase loses nothing that the phase has made durable."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_files_in_nested_partition_directories(
         handle = sink.prepare(rows, transaction(1))
         assert handle is not None
         assert len(handle["files"]) > 1
-        # What the record is about to decide on.
+        # What the record is about to decide.
         assert cut.lost() == []
         sink.commit(handle, lambda: None)
         assert cut.lost() == []

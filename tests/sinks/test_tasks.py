@@ -1,4 +1,4 @@
-"""What a sink's tasks raise in the executors, as the user gets it."""
+"""What a sink's tasks raise in the executors, as the user sees it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def lacks_another(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
     yield from batches
 
 
-def test_tasks_run_and_what_they_refuse_is_said_without_a_traceback(spark: SparkSession) -> None:
+def test_tasks_run_and_their_refusals_come_without_a_traceback(spark: SparkSession) -> None:
     rows = spark.range(4, numPartitions=2).selectExpr("string(id) AS id", "id AS rows")
     half = sys.modules[__name__]
     assert [row["rows"] for row in run_tasks(rows, passes, half, RefusedError, PACKAGES)] == [0, 1, 2, 3]
@@ -97,13 +97,13 @@ def loses(flag: Path) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Record
     name, began = str(flag), flag.parent.stat().st_mtime
 
     def once(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Rows pass; with the first ones what other tasks have yet to fetch is lost."""
+        """Passes rows through; with the first ones, what other tasks have yet to fetch is lost."""
         for batch in batches:
             if not Path(name).exists():
                 Path(name).touch()
                 for directory in os.environ["SPARK_LOCAL_DIRS"].split(","):
                     for file in Path(directory).glob("*/shuffle_*"):
-                        # Others of this session may still be read by other tests.
+                        # Other tests may still read the session's other ones.
                         if file.stat().st_mtime >= began:
                             file.unlink()
             yield batch
@@ -115,7 +115,7 @@ def test_attempts_of_a_stage_that_is_repeated_have_names_of_their_own(spark: Spa
     rows = spark.range(60_000).repartition(6, F.col("id"))
     answers = pooled(rows.mapInArrow(loses(tmp_path / "lost"), rows.schema))
     assert sum(row["rows"] for row in answers) == 60_000
-    # Python's own context says that each was a first attempt.
+    # By Python's own context, each was a first attempt.
     assert {row["attempt"] for row in answers} == {0}
     assert {first(row) for row in answers} == {True, False}
     for number, row in enumerate(answers):
@@ -133,5 +133,5 @@ def test_attempts_of_a_stage_that_is_repeated_have_names_of_their_own(spark: Spa
         (None, 0, False),
     ],
 )
-def test_what_proves_nothing_is_no_first_attempt(thread: str | None, attempt: int, expected: bool) -> None:
+def test_an_unknown_thread_name_is_not_a_first_attempt(thread: str | None, attempt: int, expected: bool) -> None:
     assert is_first(thread, 42, attempt) is expected

@@ -1,4 +1,4 @@
-"""Messages into a test's broker, and out of the source without Spark around it."""
+"""Messages to a test's broker, and from the source without Spark."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ EVERYTHING = ReadAllAvailable()
 
 
 def options(server: KafkaServer, **given: str) -> dict[str, str]:
-    """Options of a reader: the server's, and those given (``kafka_`` stands for ``kafka.``)."""
+    """Options of a reader: the server's, and the arguments (``kafka_`` stands for ``kafka.``)."""
     client = {f"kafka.{name}": value for name, value in server.client().items()}
     return {**client, **{name.replace("kafka_", "kafka.").replace("__", "."): text for name, text in given.items()}}
 
 
 def reader(server: KafkaServer, **given: str) -> KafkaStreamReader:
-    """A reader of the source, from the beginning unless told otherwise."""
+    """A reader of the source, by default from the beginning."""
     if not any(name.startswith("starting") for name in given):
         given["startingOffsets"] = "earliest"
     return KafkaStreamReader(KafkaSourceSettings.of(options(server, **given)))
@@ -55,7 +55,7 @@ def values(rows: Sequence[Mapping[str, Any]]) -> list[bytes | None]:
 
 
 def send(server: KafkaServer, topic: str, *messages: bytes | None, **more: Any) -> None:
-    """Write messages, into partition 0 unless told otherwise, and wait until they are there."""
+    """Write messages, by default to partition 0, and wait until they are there."""
     producer = Producer({**server.client(), "log_level": 0})
     for message in messages:
         producer.produce(topic, message, **{"partition": 0, **more})

@@ -1,4 +1,4 @@
-"""What is said of a disk that takes no more."""
+"""Errors of full and read-only disks."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from sparkjet.errors import SinkError, StorageError
 from sparkjet.storage.full_disk import full_disk, full_disks_named
 
 
-def test_a_failure_that_names_the_file_is_told_with_it() -> None:
+def test_a_failure_that_names_the_file_is_reported_with_it() -> None:
     with pytest.raises(StorageError, match=r"^No space left on device: /ck/log/7\. .*Free space there"):  # noqa: SIM117
         with full_disks_named([]):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/ck/log/7")
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS])
-def test_a_failure_inside_spark_is_told_with_where_it_wrote(number: int) -> None:
+def test_a_failure_inside_spark_is_reported_with_its_directory(number: int) -> None:
     text = f"[TASK_WRITE_FAILED] Task failed while writing rows to file:/out/x. {os.strerror(number)}\\n\\tat org…"
     said = str(full_disk(RuntimeError(text), []))
     assert said.startswith(f"{os.strerror(number)}: /out/x. ")

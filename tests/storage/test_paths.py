@@ -1,4 +1,4 @@
-"""Locations that are accepted, and the put-if-absent that decisions rest on."""
+"""Locations that are accepted, and the put-if-absent that decisions rely on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tasks have written is relied on only if the driver has found a file of each."""
+"""Files are relied on only if the driver sees one of every task that had rows."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_file_that_the_driver_does_not_see_is_an_error_that_names_task_and_hos
 
 
 def test_what_spark_does_not_report_does_not_count_as_no_rows(spark: SparkSession, tmp_path: Path) -> None:
-    """Here an optimizer that knows better drops the observation together with the rows."""
+    """Here the optimizer removes the observation together with the rows."""
     with pytest.raises(SinkError, match="did not report how many rows"):
         write(
             spark.range(4),
@@ -71,7 +71,7 @@ def test_a_delta_that_names_no_file_but_rows_is_damaged(spark: SparkSession, tmp
     store = DirectoryStore(tmp_path / "snapshots")
     store.open("checkpointLocation")
     delta = Delta("000000-000000001-0-stage-0", [], 5, 0, 1)
-    with pytest.raises(RecoveryError, match="5 entries, but names no file"):
+    with pytest.raises(RecoveryError, match="5 rows, but names no file"):
         store.read_delta(spark, delta)
 
 

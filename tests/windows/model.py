@@ -1,4 +1,4 @@
-"""A naive sliding window: every event kept, every window computed from scratch."""
+"""A naive sliding window: keeps every event, and computes every window from scratch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The real window operator behind the batches of the naive one, with or without a restart after each."""
+"""The real window operator with the same batches as the naive one, with or without a restart after each."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class OperatorRun:
         return rows
 
     def restart(self, window: WindowGrid | None = None) -> None:
-        """Throw the state away and restore it from the store, into another window if given."""
+        """Discard the state and restore it from the store, optionally into another window."""
         before = self.state.operator
         saved = msgspec.json.decode(msgspec.json.encode(self.state.snapshot()), type=WindowState)
         self.state = self._new(window if window is not None else self._window)

@@ -1,4 +1,4 @@
-"""Naive session windows: every event kept, every session found from scratch by its definition."""
+"""Naive session windows: keep every event, and find every session from scratch by its definition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The real session operator behind the batches of the naive one, with or without a restart after each."""
+"""The real session operator with the same batches as the naive one, with or without a restart after each."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PARTITIONS = 2
 
 
 def session_of(spark: SparkSession) -> SparkSession:
-    """A session like an epoch's: partitionings are kept only without adaptive execution."""
+    """A session like an epoch's: partitionings are preserved only without adaptive execution."""
     session = spark.newSession()
     session.conf.set("spark.sql.adaptive.enabled", "false")
     session.conf.set("spark.sql.shuffle.partitions", str(PARTITIONS))
@@ -68,7 +68,7 @@ class SessionRun:
             operator.append(Segment(partials, statistics))
 
     def restart(self, home: Path) -> None:
-        """Throw the operator away and go on with another one that reads what this one wrote."""
+        """Discard the operator and continue with a new one that reads its snapshot."""
         before = self.operator
         self.operator = self._new(before.gap, before.max_duration)
         assert self.operator.settings == before.settings
@@ -85,13 +85,13 @@ class SessionRun:
         before.release()
 
     def discard(self) -> None:
-        """Free what the operator holds."""
+        """Free the operator's state."""
         self.operator.restore([], None)
         self.operator.release()
 
     @staticmethod
     def rows(windows: DataFrame | None) -> list[Row]:
-        """Result rows as the model writes them."""
+        """Result rows in the model's format."""
         return [] if windows is None else [(r[0], r[1], r[2], tuple(r[3:])) for r in windows.collect()]
 
     def _new(self, gap: int, max_duration: int | None) -> SessionWindows:

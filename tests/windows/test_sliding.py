@@ -69,7 +69,7 @@ events = st.builds(
 
 @st.composite
 def runs(draw: st.DrawFn) -> tuple[WindowGrid, list[Batch]]:
-    """A window and batches whose events and watermarks move on, with some late events; the last one closes all."""
+    """A window, and batches whose events and watermarks advance, with some late events; the last closes everything."""
     step = draw(st.integers(1, 4))
     window = WindowGrid(step * draw(st.integers(1, 6)), step, draw(st.integers(0, step - 1)))
     batches = []

@@ -1,6 +1,6 @@
-"""Values between Arrow and Python: what a user's function is given, and what it may return for a declared type.
+"""Conversion between Arrow and Python: what a user's function receives, and what it may return for a declared type.
 
-Runs in Spark's Python workers, which are sent this module with the functions: it imports pyarrow and nothing else.
+Runs in Spark's Python workers, to which this module is shipped with the functions: it imports only pyarrow.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-_AS_THEY_ARE = ((pa.types.is_integer, int), (pa.types.is_floating, float), (pa.types.is_string, str))
+_UNCHANGED = ((pa.types.is_integer, int), (pa.types.is_floating, float), (pa.types.is_string, str))
 
 
 class UnfitValueError(Exception):
@@ -33,7 +33,7 @@ def read(array: pa.Array, *, as_dict: bool = True) -> list[Any]:
 
     Args:
         array: Any array.
-        as_dict: False for tuples instead of dicts, but not for structs inside of others.
+        as_dict: False for tuples instead of dicts, except for nested structs.
 
     >>> read(pa.array([{"n": 1, "names": ["a"]}, None]), as_dict=False)
     [(1, ['a']), None]
@@ -46,16 +46,16 @@ def read(array: pa.Array, *, as_dict: bool = True) -> list[Any]:
         if array.null_count:
             rows = [row if valid else None for row, valid in zip(rows, array.is_valid().to_pylist(), strict=True)]
         return rows
-    mend = _mender(array.type)
+    convert = _converter(array.type)
     values: list[Any] = array.to_pylist()
-    return values if mend is None else [mend(value) for value in values]
+    return values if convert is None else [convert(value) for value in values]
 
 
 def write(values: Sequence[Any], declared: pa.DataType) -> pa.Array:
     """An array of a declared type; structs may be dicts or tuples.
 
     Raises:
-        UnfitValueError: A value does not have the type; nothing is rounded, cut off or read from text.
+        UnfitValueError: A value does not have the type; nothing is rounded, truncated or parsed from text.
 
     >>> write([(1, 2.5), {"n": None, "x": 1}, None], pa.struct([("n", pa.int64()), ("x", pa.float64())])).to_pylist()
     [{'n': 1, 'x': 2.5}, {'n': None, 'x': 1.0}, None]
@@ -63,7 +63,7 @@ def write(values: Sequence[Any], declared: pa.DataType) -> pa.Array:
     try:
         return _array(values, declared)
     except Exception:
-        # All at once is fast and says nothing of which.
+        # The fast path does not say which value it was.
         for value in values:
             try:
                 _array([value], declared)
@@ -81,7 +81,7 @@ def _array(values: Sequence[Any], declared: pa.DataType) -> pa.Array:
         children = [_array(column, field.type) for column, field in zip(columns, fields, strict=True)]
         mask = pa.array(missing, pa.bool_()) if any(missing) else None
         return pa.StructArray.from_arrays(children, fields=fields, mask=mask)
-    usual = next((kind for test, kind in _AS_THEY_ARE if test(declared)), None)
+    usual = next((kind for test, kind in _UNCHANGED if test(declared)), None)
     if usual is None or not set(map(type, values)) <= {usual, type(None)}:
         values = [_plain(value, declared) for value in values]
     return pa.array(values, declared)
@@ -94,27 +94,27 @@ def _row(value: Any, declared: pa.DataType) -> tuple[Any, ...]:
             raise ValueError(f"the fields are {names}, not {list(value)}")
         return tuple(value[name] for name in names)
     if not isinstance(value, tuple):
-        raise TypeError(f"{type(value).__name__} is no tuple or dict of {names}")
+        raise TypeError(f"{type(value).__name__} is not a tuple or dict of {names}")
     if len(value) != len(names):
         raise ValueError(f"{len(names)} fields, {names}, not {len(value)}")
     return value
 
 
 def _plain(value: Any, declared: pa.DataType) -> Any:
-    """A value as pyarrow takes it, which also takes some that it changes."""
+    """A value for pyarrow, which would silently change some types of values."""
     if value is None:
         return None
     if pa.types.is_integer(declared):
-        return operator.index(value)  # pyarrow cuts 1.5 down to 1
+        return operator.index(value)  # pyarrow truncates 1.5 to 1
     if pa.types.is_timestamp(declared) and declared.tz is not None and value.tzinfo is None:
-        raise ValueError("a datetime without a zone may mean any; give it one")
+        raise ValueError("a datetime without a zone is ambiguous; give it one")
     if pa.types.is_list(declared):
         if not isinstance(value, (list, tuple)):
-            raise TypeError(f"{type(value).__name__} is no list")
+            raise TypeError(f"{type(value).__name__} is not a list")
         return [_plain(item, declared.value_type) for item in value]
     if pa.types.is_map(declared):
         if not isinstance(value, dict):
-            raise TypeError(f"{type(value).__name__} is no dict")
+            raise TypeError(f"{type(value).__name__} is not a dict")
         return [(_plain(k, declared.key_type), _plain(v, declared.item_type)) for k, v in value.items()]
     if pa.types.is_struct(declared):
         fields = [declared.field(i) for i in range(declared.num_fields)]
@@ -123,19 +123,19 @@ def _plain(value: Any, declared: pa.DataType) -> Any:
     return value
 
 
-def _mender(found: pa.DataType) -> Callable[[Any], Any] | None:
-    """What makes dicts of the maps inside a value, which pyarrow gives as lists of pairs; None if there are none."""
+def _converter(found: pa.DataType) -> Callable[[Any], Any] | None:
+    """A function that makes dicts of maps, which pyarrow returns as lists of pairs; None if there are none."""
     if pa.types.is_map(found):
-        inner = _mender(found.item_type) or _same
+        inner = _converter(found.item_type) or _same
         return lambda value: None if value is None else {key: inner(item) for key, item in value}
     if pa.types.is_list(found):
-        mend = _mender(found.value_type)
-        return None if mend is None else lambda value: None if value is None else [mend(item) for item in value]
+        convert = _converter(found.value_type)
+        return None if convert is None else lambda value: None if value is None else [convert(item) for item in value]
     if pa.types.is_struct(found):
-        menders = {found.field(i).name: _mender(found.field(i).type) for i in range(found.num_fields)}
-        if any(menders.values()):
+        converters = {found.field(i).name: _converter(found.field(i).type) for i in range(found.num_fields)}
+        if any(converters.values()):
             return lambda value: (
-                None if value is None else {name: (menders[name] or _same)(item) for name, item in value.items()}
+                None if value is None else {name: (converters[name] or _same)(item) for name, item in value.items()}
             )
     return None
 

@@ -1,4 +1,4 @@
-"""collect_list, collect_set, top_n and bottom_n: arrays of values in an order that arrival does not decide."""
+"""collect_list, collect_set, top_n and bottom_n: arrays of values, in an order independent of their arrival."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from sparkjet.aggregates.operation import ColumnOrName, Inputs
 
 _MOST_VALUES = 100_000
-"""Largest n of Spark's max_by with k, which keeps the values."""
+"""The maximum k of Spark's max_by, which keeps the values."""
 
 
 def collect_list(col: ColumnOrName) -> Aggregate:
-    """The non-null values in order of event time, simultaneous ones in their own order; empty if there are none.
+    """The non-null values in order of event time, simultaneous ones in ascending order; empty if there are none.
 
-    Its state grows with the input: each value is kept with its time in every frame it belongs to.
+    Its state grows with the input: each value is kept with its event time.
 
     Raises:
         AnalysisError: When resolved: the values cannot be ordered.
@@ -52,9 +52,9 @@ def collect_list(col: ColumnOrName) -> Aggregate:
 
 
 def collect_set(col: ColumnOrName) -> Aggregate:
-    """The different non-null values in ascending order, NaN last; empty if there are none.
+    """The distinct non-null values in ascending order, NaN last; empty if there are none.
 
-    Its state grows with the number of different values.
+    Its state grows with the number of distinct values.
 
     Raises:
         AnalysisError: When resolved: the values cannot be ordered.
@@ -80,7 +80,7 @@ def collect_set(col: ColumnOrName) -> Aggregate:
 
 
 def top_n(col: ColumnOrName, n: int) -> Aggregate:
-    """The n greatest non-null values, greatest first, repeated ones repeatedly; NaN is greater than any other number.
+    """The n greatest non-null values, in descending order, with duplicates; NaN is greater than any other number.
 
     Raises:
         AnalysisError: ``n`` is not from 1 to 100,000; when resolved: the values cannot be ordered.
@@ -93,7 +93,7 @@ def top_n(col: ColumnOrName, n: int) -> Aggregate:
 
 
 def bottom_n(col: ColumnOrName, n: int) -> Aggregate:
-    """The n least non-null values, least first, repeated ones repeatedly; NaN is greater than any other number.
+    """The n least non-null values, in ascending order, with duplicates; NaN is greater than any other number.
 
     Raises:
         AnalysisError: ``n`` is not from 1 to 100,000; when resolved: the values cannot be ordered.
@@ -116,7 +116,7 @@ def _ranked(function: str, col: ColumnOrName, n: int, *, greatest: bool) -> Aggr
         def best(candidates: Column) -> Column:
             return F.slice(F.sort_array(candidates, asc=not greatest), 1, n)
 
-        # With k, min_by and max_by keep n values in memory, where a sorted collect_list would keep all.
+        # min_by and max_by with k keep n values in memory, whereas a sorted collect_list would keep all.
         ranked = F.max_by(value, value, n) if greatest else F.min_by(value, value, n)
         return AggregateOperation(
             accumulate={"values": F.coalesce(ranked.cast(values), empty)},

@@ -1,4 +1,4 @@
-"""approx_count_distinct: HyperLogLog sketches, a few kilobytes however many values there are."""
+"""approx_count_distinct: HyperLogLog sketches of a few kilobytes, however many values there are."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
 
 _DEFAULT_LG, _LEAST_LG, _MOST_LG = 12, 4, 21
 _ERROR_OF_ONE = 1.04
-"""Relative standard error of a merged sketch with one register; it falls with the root of their number."""
+"""Relative standard error of a merged sketch with one register; it falls with the square root of their number."""
 
 
 def approx_count_distinct(col: ColumnOrName, rsd: float | None = None, lgConfigK: int | None = None) -> Aggregate:
-    """Approximate number of different non-null values, as bigint; 0 if there are none.
+    """Approximate number of distinct non-null values, as bigint; 0 if there are none.
 
-    The state is an HLL sketch of DataSketches with 2^lgConfigK registers, one byte each (less while there are few
-    values); its relative standard error is 1.04 / √2^lgConfigK, and counts that are small for it are exact.
+    The state is a DataSketches HLL sketch with 2^lgConfigK registers of one byte each (fewer bytes while there are few
+    values); its relative standard error is 1.04 / √2^lgConfigK, and small counts are exact.
 
     Args:
         col: A column of any type that can be ordered.
-        rsd: Largest relative standard deviation wanted, as in Spark; chooses the smallest sketch that gives it.
+        rsd: Maximum relative standard deviation, as in Spark; selects the smallest sketch that achieves it.
         lgConfigK: Size of the sketch, 4 to 21, as in Spark's ``hll_sketch_agg``. Without both it is 12: 1.6 %,
             where Spark's ``approx_count_distinct`` allows 5 %.
 
     Raises:
-        AnalysisError: Both were given, or one is out of its range; when resolved: the column has no such type.
+        AnalysisError: Both are set, or one is out of range; when resolved: the column cannot be ordered.
 
     >>> from sparkjet import functions as J
     >>> J.approx_count_distinct("v").evaluate(spark.createDataFrame([("a",), ("",), ("a",), (None,)], "v string"))
@@ -45,9 +45,9 @@ def approx_count_distinct(col: ColumnOrName, rsd: float | None = None, lgConfigK
     size = _size(name, rsd, lgConfigK)
 
     def resolve(inputs: Inputs) -> AggregateOperation:
-        data_type = orderable_type(inputs, name, col, "its values cannot be told apart")
+        data_type = orderable_type(inputs, name, col, "its values cannot be distinguished")
         value = column_of(col)
-        # Hashed here: a sketch takes few types, and it skips empty strings as if they were null.
+        # Hashed here: a sketch accepts few types, and skips empty strings as if they were null.
         whole = isinstance(data_type, IntegralType)
         item = value.cast("bigint") if whole else F.when(value.isNotNull(), F.xxhash64(value))
         return AggregateOperation(
@@ -68,7 +68,7 @@ def _combine(left: Accumulator, right: Accumulator) -> Accumulator:
 
 def _size(name: str, rsd: float | None, lg_config_k: int | None) -> int:
     if rsd is not None and lg_config_k is not None:
-        raise AnalysisError(f"{name}: rsd and lgConfigK both choose the sketch's size; give one of them.")
+        raise AnalysisError(f"{name}: rsd and lgConfigK both set the sketch's size; give only one of them.")
     if rsd is not None:
         finest = _ERROR_OF_ONE / math.sqrt(1 << _MOST_LG)
         if not finest <= rsd < 1:

@@ -1,4 +1,4 @@
-"""min, max, first, last, min_by and max_by: the least or greatest of what is compared."""
+"""min, max, first, last, min_by and max_by: the least or greatest of the compared values."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def max(col: ColumnOrName) -> Aggregate:  # noqa: A001 - Spark's name
 
 
 def first(col: ColumnOrName, ignorenulls: bool = False) -> Aggregate:
-    """Value of the row with the lowest event time, unlike Spark's never of the one that arrived first.
+    """Value of the row with the lowest event time; unlike in Spark, never that of the row that arrived first.
 
-    Of simultaneous rows the one with the least value counts; null is less than any value.
+    Of simultaneous rows, the one with the least value wins; null is less than any value.
 
     Args:
         col: The value.
@@ -64,9 +64,9 @@ def first(col: ColumnOrName, ignorenulls: bool = False) -> Aggregate:
 
 
 def last(col: ColumnOrName, ignorenulls: bool = False) -> Aggregate:
-    """Value of the row with the highest event time, unlike Spark's never of the one that arrived last.
+    """Value of the row with the highest event time; unlike in Spark, never that of the row that arrived last.
 
-    Of simultaneous rows the one with the greatest value counts; null is less than any value.
+    Of simultaneous rows, the one with the greatest value wins; null is less than any value.
 
     Args:
         col: The value.
@@ -86,7 +86,7 @@ def last(col: ColumnOrName, ignorenulls: bool = False) -> Aggregate:
 def min_by(col: ColumnOrName, ord: ColumnOrName) -> Aggregate:
     """Value of ``col`` in the row with the least ``ord``.
 
-    Rows whose ``ord`` is null do not count. Of equal ones the row with the lowest event time is taken, of simultaneous
+    Rows whose ``ord`` is null are ignored. Of equal ones, the row with the lowest event time wins, of simultaneous
     ones that with the least value; null is less than any value.
 
     Raises:
@@ -103,7 +103,7 @@ def min_by(col: ColumnOrName, ord: ColumnOrName) -> Aggregate:
 def max_by(col: ColumnOrName, ord: ColumnOrName) -> Aggregate:
     """Value of ``col`` in the row with the greatest ``ord``; NaN is greater than any other number.
 
-    Rows whose ``ord`` is null do not count. Of equal ones the row with the lowest event time is taken, of simultaneous
+    Rows whose ``ord`` is null are ignored. Of equal ones, the row with the lowest event time wins, of simultaneous
     ones that with the greatest value; null is less than any value.
 
     Raises:
@@ -117,7 +117,7 @@ def max_by(col: ColumnOrName, ord: ColumnOrName) -> Aggregate:
     return _by_order("max_by", col, ord, least=False)
 
 
-_TIE = "rows of the same event time are told apart by it"
+_TIE = "it breaks ties between rows of the same event time"
 
 
 def _extreme_value(name: str, col: ColumnOrName, *, least: bool) -> Aggregate:
@@ -150,7 +150,7 @@ def _by_order(function: str, col: ColumnOrName, ord: ColumnOrName, *, least: boo
         order_type = orderable_type(inputs, name, ord, "only ordered values have an extreme")
         data_type = orderable_type(inputs, name, col, _TIE)
         order = column_of(ord)
-        # The complement reverses the order of longs without the overflow that a minus has.
+        # The complement reverses the order of longs, without the overflow of a negation.
         earliest = inputs.event_time if least else F.bitwise_not(inputs.event_time)
         row = F.struct(order.alias("order"), earliest.alias("earliest"), column_of(col).alias("value"))
         return _extreme(

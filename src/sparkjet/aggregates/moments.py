@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 def var_pop(col: ColumnOrName) -> Aggregate:
     """Population variance of the non-null values, as double; null if there are none.
 
-    Stable for values far from zero: parts are merged by the formula of Chan et al. Any number is taken as double. It
-    does not deduct.
+    Numerically stable for values far from zero: parts are merged by the formula of Chan et al. Numbers are cast to
+    double. Does not deduct.
 
     >>> from sparkjet import functions as J
     >>> rows = spark.createDataFrame([(1e9 + x,) for x in (4, 7, 13, 16)], "x double")
@@ -82,15 +82,15 @@ def stddev(col: ColumnOrName) -> Aggregate:
 
 
 def linear_trend(x: ColumnOrName, y: ColumnOrName) -> Aggregate:
-    """Slope of the least-squares line through the points (x, y), as double: Jet's ``linearTrend``.
+    """Slope of the least-squares line through the points (x, y), as double; Jet's ``linearTrend``.
 
-    Like Spark's ``regr_slope``, with Jet's order of arguments: points with a null are ignored, and the slope is null
-    where it is undefined (no two different x). Numbers are taken as double; timestamps as seconds, so that the slope
-    is per second. Parts are merged around their means, which stays stable where sums of products would not; it does
-    not deduct.
+    Like Spark's ``regr_slope``, with Jet's order of arguments: points with a null are ignored, and the slope is null if
+    it is undefined (no two distinct x). Numbers are cast to double, and timestamps to seconds, so that the slope is
+    per second. Parts are merged around their means, which is numerically stable, unlike sums of products. Does not
+    deduct.
 
     Raises:
-        AnalysisError: When resolved: ``x`` is neither number nor timestamp, or ``y`` no number.
+        AnalysisError: When resolved: ``x`` is neither a number nor a timestamp, or ``y`` is not a number.
 
     >>> from sparkjet import functions as J
     >>> rows = spark.createDataFrame([(1, 2.0), (2, 4.0), (4, 8.0)], "x int, y double")
@@ -155,7 +155,7 @@ def _sample(acc: Accumulator) -> Column:
 def _combine_variance(left: Accumulator, right: Accumulator) -> Accumulator:
     count, share = _shares(left, right)
     delta = right["mean"] - left["mean"]
-    # The product in this order: delta squared may be infinite where the left side is empty, and 0 × inf is NaN.
+    # Multiplied in this order: with an empty left side, delta squared may be infinite, and 0 × inf is NaN.
     shifted = delta * (left["count"] * share) * delta
     return {
         "count": count,
@@ -178,6 +178,6 @@ def _combine_trend(left: Accumulator, right: Accumulator) -> Accumulator:
 
 
 def _shares(left: Accumulator, right: Accumulator) -> tuple[Column, Column]:
-    """Number of rows of both sides, and which part of them the right side is (0 where there are none)."""
+    """Number of rows on both sides, and the right side's share of them (0 if there are none)."""
     count = left["count"] + right["count"]
     return count, right["count"] / F.greatest(count, F.lit(1))

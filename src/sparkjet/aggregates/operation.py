@@ -1,4 +1,4 @@
-"""Aggregates: what a window computes of its rows, as Column expressions that Catalyst runs."""
+"""Aggregates: what a window computes from its rows, as Column expressions that Catalyst runs."""
 
 from __future__ import annotations
 
@@ -17,35 +17,35 @@ from sparkjet.catalyst.columns import visible
 from sparkjet.errors import AnalysisError, nearest
 
 Accumulator: TypeAlias = Mapping[str, Column]
-"""Field name to Column: the state of one aggregate over some rows."""
+"""The state of one aggregate over some rows: a Column by field name."""
 ColumnOrName: TypeAlias = Column | str
 
 
 class NotAnAggregateError(AnalysisError, TypeError):
-    """Something else than an aggregate of sparkjet was given to ``agg``."""
+    """Something other than a sparkjet aggregate was passed to ``agg``."""
 
 
 @dataclass(frozen=True, eq=False)
 class AggregateOperation:
-    """An aggregate in five parts, so that rows aggregated apart can be joined later.
+    """An aggregate in parts, so that rows that are aggregated separately can be combined later.
 
-    The rows of a window are accumulated in parts (by key and frame), the parts combined, and where ``deduct`` exists
-    the parts that leave a sliding window taken out again. ``combine`` must be commutative and associative with
-    ``create`` as its neutral element, and all parts must keep the types of ``accumulate``;
-    :func:`sparkjet.testing.check_aggregate` checks it on data.
+    The rows of a window are accumulated by key and frame, the accumulators are combined, and with ``deduct`` those that
+    leave a sliding window are subtracted again. ``combine`` must be commutative and associative with ``create`` as its
+    neutral element, and all parts must keep the types of ``accumulate``; :func:`sparkjet.testing.check_aggregate`
+    checks this on data.
 
     Attributes:
-        accumulate: Field name to an aggregate Column over input rows. At least one input row is in every group.
-        create: The empty accumulator: one literal Column per field, typed (``F.lit(None).cast("double")``).
-        combine: Two accumulators to the accumulator of all their rows, as row-level Columns.
-        finish: An accumulator to the result Column.
-        deduct: The exact inverse: ``deduct(combine(a, b), b)`` is ``a``. Not for anything floating, which drifts.
-        combine_group: ``combine`` of all rows of a group, as aggregate Columns; a speed-up that must give the same.
-            Needed with ``deduct``: then each Column is one plain call, such as ``F.sum``, that takes ``.over(window)``,
-            and ``deduct(create, a)`` next to ``a`` cancels it.
-        scan: ``combine`` as a Column over an array of structs of the fields, for operations that Spark allows in no
-            lambda, such as Python functions: element i becomes elements 0 to i combined. Needs ``combine_group``,
-            whose Columns then need not take ``.over(window)``.
+        accumulate: An aggregate Column over the input rows for each field. Every group has at least one input row.
+        create: The empty accumulator: one typed literal Column per field (``F.lit(None).cast("double")``).
+        combine: Takes two accumulators, returns the accumulator of all their rows, as row-level Columns.
+        finish: Takes an accumulator, returns the result Column.
+        deduct: The exact inverse: ``deduct(combine(a, b), b)`` is ``a``. Not for floating-point values, which drift.
+        combine_group: ``combine`` of all rows of a group, as aggregate Columns; an optimization with equal results.
+            Required with ``deduct``: then each Column is a single call, such as ``F.sum``, that supports
+            ``.over(window)``, and ``deduct(create, a)`` combined with ``a`` cancels it.
+        scan: ``combine`` as a Column over an array of structs of the fields, for operations that Spark does not allow
+            in lambdas, such as Python functions: element i becomes the combination of elements 0 to i. Requires
+            ``combine_group``, whose Columns then need not support ``.over(window)``.
         bounded: False if the accumulator grows with its input, as lists and sets do.
 
     Raises:
@@ -78,17 +78,17 @@ class AggregateOperation:
     def __post_init__(self) -> None:
         if not self.accumulate or set(self.accumulate) != set(self.create):
             raise AnalysisError(
-                "AggregateOperation: accumulate and create must have the same fields and at least one, "
+                "AggregateOperation: accumulate and create must have the same fields, at least one, "
                 f"not {sorted(self.accumulate)} and {sorted(self.create)}."
             )
         if self.scan is not None and self.combine_group is None:
             raise AnalysisError(
-                "AggregateOperation: scan needs combine_group, since what needs a scan cannot be folded with combine. "
+                "AggregateOperation: scan needs combine_group, since such operations cannot be folded with combine. "
                 "Give both, or leave scan out."
             )
         if self.deduct is not None and self.combine_group is None:
             raise AnalysisError(
-                "AggregateOperation: deduct needs combine_group, with which running windows are summed. "
+                "AggregateOperation: deduct needs combine_group, by which running windows are summed. "
                 'Give e.g. combine_group=lambda a: {"total": F.sum(a["total"])}, or leave deduct out.'
             )
 
@@ -99,7 +99,7 @@ class AggregateOperation:
 
 @dataclass(frozen=True)
 class Inputs:
-    """The rows that an aggregate will get, for looking up types; nothing is read from them.
+    """The input rows of an aggregate, to look up types; no data is read.
 
     Attributes:
         frame: The input rows, batch or streaming.
@@ -113,7 +113,7 @@ class Inputs:
         """The Spark type of a column or expression.
 
         Raises:
-            AnalysisError: There is no such column; the message lists those there are.
+            AnalysisError: There is no such column; the message lists the existing ones.
         """
         if isinstance(column, str) and self.frame.columns.count(column) == 1:
             return self.frame.schema[column].dataType
@@ -125,22 +125,22 @@ class Inputs:
             missing = (error.getMessageParameters() or {}).get("objectName", label(column)).strip("`")
             raise AnalysisError(f"no column {missing!r}: {nearest(missing, visible(self.frame))}.") from error
         if len(fields) != 1:
-            raise AnalysisError(f"{label(column)}: an aggregate takes one column, this stands for {len(fields)}.")
+            raise AnalysisError(f"{label(column)}: an aggregate takes one column, but this is {len(fields)} columns.")
         return fields[0].dataType
 
 
 @dataclass(frozen=True, eq=False)
 class Aggregate:
-    """A named aggregate as given to ``agg``; which operation it is depends on the type of its input.
+    """A named aggregate as passed to ``agg``; its operation depends on the type of its input.
 
     Attributes:
         name: Name of the result column.
-        resolve: The operation for given inputs.
-        computes: What is computed, whatever the result is called: a query that goes on from saved state must compute
-            the same.
+        resolve: Returns the operation for given inputs.
+        computes: What is computed, regardless of the result's name: a query that continues from saved state must
+            compute the same.
 
     Raises:
-        AnalysisError: By ``resolve``, where a column is missing or has a type that the aggregate does not take.
+        AnalysisError: From ``resolve``, if a column is missing or has a type that the aggregate does not support.
 
     >>> from sparkjet import functions as J
     >>> J.avg("px").name
@@ -161,11 +161,11 @@ class Aggregate:
         return replace(self, name=name)
 
     def evaluate(self, rows: DataFrame, event_time: ColumnOrName | None = None) -> Any:
-        """What a window would report if it held exactly ``rows`` (at least one), for trying out and for tests.
+        """The result of a window with exactly ``rows`` (at least one), for experiments and tests.
 
         Args:
             rows: A batch DataFrame.
-            event_time: A timestamp column, or a long one of microseconds; without it all rows are simultaneous.
+            event_time: A timestamp column, or a long one in microseconds; without it, all rows are simultaneous.
 
         >>> from sparkjet import functions as J
         >>> J.max("id").evaluate(spark.range(5))
@@ -177,16 +177,16 @@ class Aggregate:
 
 
 def as_aggregate(obj: Any) -> Aggregate:
-    """What a user gave to ``agg`` as an :class:`Aggregate`.
+    """An argument of ``agg`` as an :class:`Aggregate`.
 
     Raises:
-        NotAnAggregateError: It is none; for an aggregate of Spark the message names ours if it means the same, and
-            otherwise says how the nearest differs.
+        NotAnAggregateError: It is something else; for a Spark aggregate, the message names sparkjet's equivalent, or
+            says how the nearest one differs.
 
     >>> as_aggregate(max)
     Traceback (most recent call last):
         ...
-    sparkjet.aggregates.operation.NotAnAggregateError: agg: <built-in function max> is no aggregate of sparkjet. Use ...
+    sparkjet.aggregates.operation.NotAnAggregateError: agg: <built-in function max> is not a sparkjet aggregate. Use ...
     """
     if isinstance(obj, Aggregate):
         return obj
@@ -195,15 +195,15 @@ def as_aggregate(obj: Any) -> Aggregate:
     if isinstance(obj, Column):
         written, way_out = advice(obj)
         raise NotAnAggregateError(
-            f"agg: {written} is a Spark Column: it cannot be joined over the parts of a window. {way_out}"
+            f"agg: {written} is a Spark Column: it cannot be combined from the frames of a window. {way_out}"
         )
     raise NotAnAggregateError(
-        f"agg: {obj!r} is no aggregate of sparkjet. Use one of sparkjet.functions, e.g. sparkjet.functions.avg(…)."
+        f"agg: {obj!r} is not a sparkjet aggregate. Use one of sparkjet.functions, e.g. sparkjet.functions.avg(…)."
     )
 
 
 def microseconds(rows: DataFrame, event_time: ColumnOrName | None) -> Column:
-    """An event time column as a long of microseconds since the epoch, a constant where there is none.
+    """An event-time column as a long in microseconds since the epoch; a constant without one.
 
     Raises:
         AnalysisError: The column is missing or is neither a timestamp nor a long.
@@ -218,12 +218,12 @@ def microseconds(rows: DataFrame, event_time: ColumnOrName | None) -> Column:
         return column
     raise AnalysisError(
         f"event_time: {label(event_time)} is {data_type.simpleString()}; "
-        "give a timestamp or a bigint of microseconds since the epoch."
+        "give a timestamp, or a bigint in microseconds since the epoch."
     )
 
 
 def label(column: ColumnOrName) -> str:
-    """A column as a result name spells it.
+    """A column as spelled in the name of a result.
 
     >>> label("px")
     'px'

@@ -1,4 +1,4 @@
-"""Aggregates written in Python, for what no Column expression computes."""
+"""Aggregates written in Python, for what Column expressions cannot compute."""
 
 from __future__ import annotations
 
@@ -32,37 +32,37 @@ def python_aggregate(
     deduct: Callable[[Any, Any], Any] | None = None,
     bounded: bool = True,
 ) -> Aggregate:
-    """An aggregate whose parts are Python functions; they run in Spark's Python workers, the rows come through Arrow.
+    """An aggregate whose parts are Python functions; they run in Spark's Python workers, which get rows through Arrow.
 
     The parts are those of :class:`sparkjet.AggregateOperation`, with the same laws
-    (:func:`sparkjet.testing.check_aggregate` checks them), and plain functions rather than methods of a class to
-    inherit from: what Spark sends to the workers is then the code and nothing else, and each is tested without Spark.
-    An accumulator is a value of the declared type, in memory and in a snapshot a Spark column; it is never pickled.
+    (:func:`sparkjet.testing.check_aggregate` checks them). They are plain functions, not methods of a base class, so
+    that only their code is shipped to the workers, and each can be tested without Spark. An accumulator is a value of
+    the declared type, a Spark column in memory and in snapshots; it is never pickled.
 
-    **Cost.** An input row costs about 4 times what ``J.sum`` and ``J.count`` cost together (docs/guide/aggregates.md
-    has the figures), as each is shuffled and goes to Python, and the rows of one key and frame are in memory at once.
-    Windows cost as with other aggregates: a slide of two stacks or deduct does not depend on the length. Prefer
-    :mod:`sparkjet.functions` and AggregateOperation for what they can say; they go together in one ``agg``.
+    **Cost.** An input row costs about 4 times as much as ``J.sum`` and ``J.count`` together (docs/guide/aggregates.md
+    has the figures), as every row is shuffled and sent to Python, and the rows of a key and frame are in memory at
+    once. Windows cost the same as with other aggregates: with two stacks or deduct, a slide does not depend on the
+    length. Prefer :mod:`sparkjet.functions` and AggregateOperation where they suffice; one ``agg`` can mix them.
 
     Args:
-        inputs: The columns that ``accumulate`` gets, at least one.
+        inputs: The columns that are passed to ``accumulate``, at least one.
         accumulatorType: Type of the accumulator, as DDL or as an object: the fields of a struct
             (``"count long, total double"``) or any other type (``"double"``, ``"map<string,long>"``).
         returnType: Type of the result.
-        create: Nothing to the accumulator of no rows. For a struct a tuple or a dict of its fields: what ``create``
-            gives is what the other parts get. Any field, and the whole, may be None.
-        accumulate: The accumulator and the values of one row to the accumulator with that row. Null is None, structs
-            and maps are dicts, timestamps have a zone. In no particular order. It may change its first argument.
-        combine: Two accumulators to that of all their rows. It may change its first argument.
-        finish: The accumulator to the result.
-        deduct: The exact inverse, as in AggregateOperation, and like there for nothing floating:
-            ``deduct(create(), a)`` next to ``a`` cancels it. Sliding windows take the deduct path if all aggregates
-            of the ``agg`` can, else two stacks.
-        bounded: False if the accumulator grows with its input: then windows are combined of all their frames.
+        create: Returns the empty accumulator. For a struct, a tuple or a dict of its fields: the other parts get what
+            ``create`` returns. Any field, and the whole, may be None.
+        accumulate: Takes an accumulator and the values of one row, returns the accumulator with that row. Null is None,
+            structs and maps are dicts, timestamps have a zone. Rows come in any order. May modify its first argument.
+        combine: Takes two accumulators, returns that of all their rows. May modify its first argument.
+        finish: Takes the accumulator, returns the result.
+        deduct: The exact inverse, as in AggregateOperation, and as there not for floating-point values:
+            ``deduct(create(), a)`` combined with ``a`` cancels it. Sliding windows use the deduct strategy if all
+            aggregates of the ``agg`` support it, else two stacks.
+        bounded: False if the accumulator grows with its input: then each window is combined from all its frames.
 
     Raises:
-        AnalysisError: pyarrow is missing, a part is no function, there are no inputs. When resolved: no such column,
-            a type that cannot be parsed, a ``create`` that fails or does not fit its type.
+        AnalysisError: pyarrow is missing, a part is not a function, or there are no inputs. When resolved: a column is
+            missing, a type cannot be parsed, or ``create`` fails or does not match its type.
 
     A price weighted by quantity:
 
@@ -83,7 +83,7 @@ def python_aggregate(
     if find_spec("pyarrow") is None:
         raise AnalysisError(f'{name}: rows reach Python through Arrow. Install it: pip install "sparkjet[arrow]".')
     if not inputs:
-        raise AnalysisError(f"{name}: no inputs; give the columns that accumulate gets. To count rows use J.count().")
+        raise AnalysisError(f"{name}: no inputs; give the columns for accumulate. To count rows use J.count().")
     parts = {"create": create, "accumulate": accumulate, "combine": combine, "finish": finish}
     if deduct is not None:
         parts["deduct"] = deduct
@@ -96,7 +96,7 @@ def python_aggregate(
             rows.type_of(column)
         accumulator = _parsed(name, "accumulatorType", accumulatorType)
         result = _parsed(name, "returnType", returnType)
-        # A dropped row has no event time; it is counted with its columns nulled, and is not the user's to see.
+        # A dropped row has no event time; it is present with null columns, and must not reach the user's function.
         values = F.struct(*((F.col(c) if isinstance(c, str) else c).alias(f"input{i}") for i, c in enumerate(inputs)))
         seen = F.collect_list(F.when(rows.event_time.isNotNull(), values))
         return _operation(name, parts, accumulator, result, seen, bounded=bounded)
@@ -107,7 +107,7 @@ def python_aggregate(
 def _operation(
     name: str, functions: dict[str, Any], accumulator: DataType, result: DataType, seen: Column, *, bounded: bool
 ) -> AggregateOperation:
-    # Here, because pyarrow is an extra.
+    # Imported here, because pyarrow is an extra.
     from pyspark.sql.pandas.functions import arrow_udf  # noqa: PLC0415
     from pyspark.sql.pandas.types import to_arrow_type  # noqa: PLC0415
 
@@ -146,7 +146,7 @@ def _operation(
 def _parsed(name: str, option: str, declared: DataType | str) -> DataType:
     try:
         parsed = DataType.fromDDL(declared) if isinstance(declared, str) else declared
-        # By its text, which does not say NOT NULL: in a window without rows everything may be null.
+        # By its text, which omits NOT NULL: in a window without rows, everything may be null.
         parsed = DataType.fromDDL(parsed.simpleString())
     except (PySparkException, AttributeError) as error:
         raise AnalysisError(
@@ -158,7 +158,7 @@ def _parsed(name: str, option: str, declared: DataType | str) -> DataType:
 
 
 def _literal(value: Any, declared: DataType) -> Column:
-    """A value as Arrow gives it as a constant Column."""
+    """A value read from Arrow, as a constant Column."""
     if value is None:
         return F.lit(None).cast(declared)
     if isinstance(declared, StructType):
@@ -172,7 +172,7 @@ def _literal(value: Any, declared: DataType) -> Column:
 
 
 def _ship_parts() -> None:
-    """Have Spark send our code to the workers as it sends the user's: sparkjet need not be installed there."""
+    """Have Spark ship these modules to the workers like the user's code: sparkjet need not be installed there."""
     from pyspark.cloudpickle import register_pickle_by_value  # noqa: PLC0415
 
     from sparkjet.aggregates import arrow_values, python_worker  # noqa: PLC0415

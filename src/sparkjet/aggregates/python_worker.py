@@ -1,7 +1,7 @@
 """The parts of an aggregate written in Python, run over Arrow arrays.
 
-Runs in Spark's Python workers, which are sent this module with the functions. An error of the user's code and a value
-of the wrong type become a :class:`PartError`, which Spark carries to the driver as text.
+Runs in Spark's Python workers, to which this module is shipped with the functions. Errors of the user's code and values
+of the wrong type become a :class:`PartError`, which Spark forwards to the driver as text.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ class PartError(Exception):
 
 @dataclass(frozen=True)
 class PythonParts:
-    """The user's functions with the types of what they return.
+    """The user's functions and their return types.
 
-    A group is an element of a list array. Groups of accumulators hold them as structs of one field, because
-    ``collect_list`` leaves nulls out, and null is an accumulator.
+    A group is an element of a list array. In groups, accumulators are structs of one field, because ``collect_list``
+    omits nulls, and null is a valid accumulator.
 
     Attributes:
-        name: What the aggregate is called in messages.
+        name: Name of the aggregate in messages.
         create: The user's function, as are the next four.
         accumulate: As above.
         combine: As above.
         finish: As above.
-        deduct: As above, None without.
+        deduct: As above, or None.
         accumulator: The declared type of an accumulator.
         result: The declared type of a result.
         as_dict: Whether the user's accumulators are dicts instead of tuples.
@@ -53,7 +53,7 @@ class PythonParts:
     as_dict: bool
 
     def accumulate_groups(self, groups: pa.Array) -> pa.Array:
-        """An accumulator of each group of input rows."""
+        """One accumulator for each group of input rows."""
         rows = zip(*(read(column) for column in groups.flatten().flatten()), strict=True)
         done = []
         for length in groups.value_lengths().to_pylist():
@@ -68,7 +68,7 @@ class PythonParts:
         return self._written("accumulate", done, self.accumulator)
 
     def combine_groups(self, groups: pa.Array) -> pa.Array:
-        """One accumulator of each group of accumulators."""
+        """One accumulator for each group of accumulators."""
         items = iter(self._read(groups.flatten().field(0)))
         done = []
         for length in groups.value_lengths().to_pylist():
@@ -79,7 +79,7 @@ class PythonParts:
         return self._written("combine", done, self.accumulator)
 
     def scan_groups(self, groups: pa.Array) -> pa.Array:
-        """Each group with its element i replaced by its elements 0 to i combined."""
+        """Each group, with element i replaced by the combination of elements 0 to i."""
         items = iter(self._read(groups.flatten().field(0)))
         lengths = groups.value_lengths().to_pylist()
         done = []
@@ -87,7 +87,7 @@ class PythonParts:
             value: Any = None
             for position, item in enumerate(islice(items, length)):
                 value = item if position == 0 else self._call("combine", self.combine, value, item)
-                # A combine that changes its first argument would change what has been put away.
+                # A combine that modifies its first argument would change the stored elements.
                 done.append(value if self._immutable else deepcopy(value))
         combined = self._written("combine", done, self.accumulator)
         field = pa.field(groups.type.value_type.field(0).name, self.accumulator)
@@ -96,11 +96,11 @@ class PythonParts:
         )
 
     def combine_pairs(self, left: pa.Array, right: pa.Array) -> pa.Array:
-        """Both accumulators of each row in one."""
+        """The two accumulators of each row, combined."""
         return self._pairs("combine", self.combine, left, right)
 
     def deduct_pairs(self, left: pa.Array, right: pa.Array) -> pa.Array:
-        """Each left accumulator without the right one."""
+        """The left accumulator of each row minus the right one."""
         assert self.deduct is not None  # noqa: S101 - called only where there is one
         return self._pairs("deduct", self.deduct, left, right)
 
@@ -110,7 +110,7 @@ class PythonParts:
         return self._written("finish", done, self.result)
 
     def created(self) -> Any:
-        """What ``create`` gives, structs as dicts; on the driver, to look at it before the query starts."""
+        """The result of ``create``, structs as dicts; called on the driver, to check it before the query starts."""
         return read(self._written("create", [self._call("create", self.create)], self.accumulator))[0]
 
     def _pairs(self, part: str, function: Callable[[Any, Any], Any], left: pa.Array, right: pa.Array) -> pa.Array:
@@ -134,12 +134,14 @@ class PythonParts:
         try:
             return write(values, declared)
         except UnfitValueError as error:
-            message = f"{self.name}: {part} returned {_shown(error.value)}: {error.reason}. Declared is {declared}."
+            message = (
+                f"{self.name}: {part} returned {_shown(error.value)}: {error.reason}. The declared type is {declared}."
+            )
             raise PartError(message) from error
 
     def _failed(self, part: str, arguments: Sequence[Any], error: Exception) -> PartError:
-        given = ", ".join(map(_shown, arguments))
-        return PartError(f"{self.name}: {part}({given}) raised {type(error).__name__}: {error}")
+        shown = ", ".join(map(_shown, arguments))
+        return PartError(f"{self.name}: {part}({shown}) raised {type(error).__name__}: {error}")
 
 
 def _fields(declared: pa.DataType) -> list[pa.DataType]:

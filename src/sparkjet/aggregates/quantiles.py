@@ -1,4 +1,4 @@
-"""percentile_approx: KLL sketches, which keep a sample that is evenly spread over the ranks."""
+"""percentile_approx: KLL sketches, which keep a sample spread evenly over the ranks."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ _LEAST_K, _MOST_K = 8, 65535
 
 
 def percentile_approx(col: ColumnOrName, percentage: float | Sequence[float], accuracy: int = 10000) -> Aggregate:
-    """The least value such that a ``percentage`` (0 to 1) of the non-null values are at most as great, approximately.
+    """Approximately the smallest value such that a ``percentage`` (0 to 1) of the non-null values do not exceed it.
 
-    The result has the type of the column; with a list of percentages it is an array. It is null if there are no values.
-    NaN is greater than any other number. Decimals go through double, as in Spark.
+    The result has the type of the column; for a list of percentages it is an array. It is null if there are no values.
+    NaN is greater than any other number. Decimals are converted to double, as in Spark.
 
-    The state is a KLL sketch of DataSketches with k = accuracy / 10 (8 to 65,535): exact up to k values in a window;
-    above, the rank of the result is off by at most 2.3 / k^0.97 of the values with a confidence of 99 %, which is 0.3 %
-    at the default k of 1,000, and the result may differ between two runs within this bound. A full sketch holds about
-    3 k values; a sketch of few values still takes k × 8 bytes of memory while rows are added to it, so for many small
-    groups a lower accuracy is faster.
+    The state is a DataSketches KLL sketch with k = accuracy / 10 (8 to 65,535): exact up to k values in a window; above
+    that, the rank of the result is off by at most 2.3 / k^0.97 of the values with a confidence of 99 %, which is 0.3 %
+    at the default k of 1,000, and two runs may differ within this bound. A full sketch holds about 3 k values; a
+    sketch of few values still takes k × 8 bytes of memory while rows are added, so a lower accuracy is faster for many
+    small groups.
 
     Args:
         col: Numbers, dates or timestamps.
         percentage: One from 0 to 1, or several.
-        accuracy: As in Spark, more is more accurate and takes more memory.
+        accuracy: As in Spark; higher is more accurate and takes more memory.
 
     Raises:
-        AnalysisError: An argument is out of its range; when resolved: the column has another type.
+        AnalysisError: An argument is out of range; when resolved: the column has another type.
 
     >>> from sparkjet import functions as J
     >>> J.percentile_approx("id", 0.95).evaluate(spark.range(1, 101))
@@ -66,7 +66,7 @@ def percentile_approx(col: ColumnOrName, percentage: float | Sequence[float], ac
 
 @dataclass(frozen=True)
 class _Form:
-    """How values of a type are put into a sketch and taken out of it."""
+    """How values of a type are added to a sketch and read from it."""
 
     of: str
     encode: Callable[[Column], Column]
@@ -85,7 +85,7 @@ class _Form:
             return {"sketch": F.coalesce(both, left["sketch"], right["sketch"]), **joined}
 
         def combine_group(acc: Accumulator) -> Accumulator:
-            # k is given: a sketch of nothing but nulls would otherwise bring Spark's default into the union.
+            # k is passed explicitly: a sketch of only nulls would otherwise bring Spark's default into the union.
             return {"sketch": union(acc["sketch"], k), **{field: F.sum(acc[field]) for field in counts}}
 
         def finish(acc: Accumulator) -> Column:
@@ -108,13 +108,13 @@ class _Form:
 
         def value(item: Column, index: Column) -> Column:
             if self.of == "double":
-                # A sketch drops NaN, so NaN went in as infinity; the rank says which of the two this is.
+                # A sketch drops NaN, so NaN was added as infinity; the rank distinguishes the two.
                 rank = F.greatest(F.ceil(F.get(ranks, index) * size), F.lit(1))
                 after_numbers = rank > size - acc["nans"]
                 item = F.when((item == math.inf) & after_numbers, math.nan).otherwise(item)
             return self.decode(item)
 
-        # An empty sketch has no quantile, asking for one is an error.
+        # Spark fails on a quantile of an empty sketch.
         return F.when(size > 0, F.transform(values, value))
 
 

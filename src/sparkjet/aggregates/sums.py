@@ -1,4 +1,4 @@
-"""count, sum and avg: totals that can be added and, where they are exact, subtracted again."""
+"""count, sum and avg: totals that can be added and, if exact, subtracted."""
 
 from __future__ import annotations
 
@@ -26,29 +26,29 @@ def count(col: ColumnOrName = "*") -> Aggregate:
     >>> J.count().evaluate(rows), J.count("x").evaluate(rows)
     (2, 1)
     """
-    of_rows = label(col) in {"*", "unresolvedstar()"}
+    counts_rows = label(col) in {"*", "unresolvedstar()"}
 
     def resolve(inputs: Inputs) -> AggregateOperation:
-        if not of_rows:
+        if not counts_rows:
             inputs.type_of(col)
-        counted = F.count(F.lit(1)) if of_rows else F.count(column_of(col))
+        counted = F.count(F.lit(1)) if counts_rows else F.count(column_of(col))
         return replace(summing({"count": "bigint"}, {"count": counted}, exact=True), finish=lambda acc: acc["count"])
 
-    return Aggregate("count(1)" if of_rows else f"count({label(col)})", resolve)
+    return Aggregate("count(1)" if counts_rows else f"count({label(col)})", resolve)
 
 
 def sum(col: ColumnOrName) -> Aggregate:  # noqa: A001 - Spark's name
     """Sum of the non-null values; null if there are none.
 
-    The result has Spark's type: bigint for integers, double for floating numbers, decimal(min(38, p+10), s) for
-    decimals. Integers and decimals are exact, with overflow an error whatever ``spark.sql.ansi.enabled`` says; only
-    the sum of the whole window counts, parts of it may leave 64 bits (the exception: decimals of 28 digits and more,
-    where a part may not leave 38 digits either, 37 if the scale is above 6). More than 2^31 bigint values in one window
-    and key are an overflow as well. Integers, and decimals up to 27 digits, deduct; floating sums never do, because
-    deducting leaves a residue.
+    The result has Spark's type: bigint for integers, double for floating-point numbers, decimal(min(38, p+10), s) for
+    decimals. Integers and decimals are exact, and overflow is an error whatever ``spark.sql.ansi.enabled`` is. Only the
+    sum of the whole window is checked, partial sums may exceed 64 bits (except for decimals of 28 digits and more,
+    where a partial sum must not exceed 38 digits either, or 37 if the scale is above 6). More than 2^31 bigint values
+    per window and key are an overflow, too. Integers, and decimals up to 27 digits, deduct; floating-point sums do not,
+    because deducting leaves a residue.
 
     Raises:
-        AnalysisError: When resolved: the column is no number, or is decimal(38,38).
+        AnalysisError: When resolved: the column is not a number, or is decimal(38,38).
 
     >>> from sparkjet import functions as J
     >>> J.sum("id").evaluate(spark.range(5))
@@ -62,10 +62,10 @@ def avg(col: ColumnOrName) -> Aggregate:
 
     The result has Spark's type: double, or decimal(min(38, p+4), min(38, s+4)) for decimals, whose last digits may be
     rounded if s is above 24. The mean of integers is their exact sum divided by their number, so it cannot overflow.
-    Deducts where :func:`sum` does.
+    Deducts if :func:`sum` does.
 
     Raises:
-        AnalysisError: When resolved: the column is no number, or is decimal(38,38).
+        AnalysisError: When resolved: the column is not a number, or is decimal(38,38).
 
     >>> from sparkjet import functions as J
     >>> J.avg("id").evaluate(spark.range(4))

@@ -1,4 +1,4 @@
-"""Totals: the sum and the number of the non-null values, as exact as the input's type allows."""
+"""Totals: the sum and the number of non-null values, as exact as the input's type allows."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 _HALF = 32
 _LOW_MASK = (1 << _HALF) - 1
 _MOST_HALVES = 1 << 31
-"""Values whose halves can be summed: 2^31 times the largest low half still fits in 64 bits."""
+"""Number of values whose halves can be summed: 2^31 times the largest low half still fits in 64 bits."""
 _MOST_DIGITS = 38
 _SPARE_DIGITS = 10
 _KEPT_SCALE = 6
-"""Up to this scale Spark adds two decimal(38,s) without dropping a digit."""
+"""Up to this scale, Spark adds two decimal(38,s) without dropping a digit."""
 
 
 @dataclass(frozen=True, eq=False)
 class Total:
-    """Accumulator fields of a sum, and how to read them.
+    """The accumulator of a sum, and how to read it.
 
     Attributes:
-        operation: Everything but ``finish``, which reports null.
-        sum: The sum, of Spark's type; an error where it leaves that type.
+        operation: The operation, with a ``finish`` that returns null.
+        sum: The sum, of Spark's type; an error if it overflows that type.
         mean: The mean, of Spark's type.
     """
 
@@ -43,7 +43,7 @@ class Total:
 
 
 def total_of(name: str, value: Column, data_type: DataType) -> Total:
-    """The total of a numeric column; ``name`` is the aggregate's, for error messages.
+    """The total of a numeric column; ``name`` is the aggregate's name, for error messages.
 
     Raises:
         AnalysisError: The type is decimal(38,38), which cannot be added exactly.
@@ -59,7 +59,7 @@ def total_of(name: str, value: Column, data_type: DataType) -> Total:
 
 
 def summing(types: dict[str, str], accumulate: dict[str, Column], *, exact: bool) -> AggregateOperation:
-    """An operation whose fields are added; ``exact``: and subtracted again."""
+    """An operation whose fields are added and, if ``exact``, can be subtracted."""
 
     def combine(left: Accumulator, right: Accumulator) -> Accumulator:
         return {field: (left[field] + right[field]).cast(types[field]) for field in types}
@@ -78,7 +78,7 @@ def summing(types: dict[str, str], accumulate: dict[str, Column], *, exact: bool
 
 
 def _integer(value: Column) -> Total:
-    # No overflow: 2^32 values of 32 bits fit in 64.
+    # Cannot overflow: 2^32 values of 32 bits fit in 64.
     zero = F.lit(0).cast("bigint")
     accumulate = {"total": F.coalesce(F.sum(value), zero), "count": F.count(value)}
     return Total(
@@ -96,8 +96,8 @@ def _long(name: str, value: Column) -> Total:
         "count": F.count(value),
     }
     overflow = (
-        f"[ARITHMETIC_OVERFLOW] {name}: the sum leaves 64 bits (long overflow). "
-        "Cast the column to decimal(20,0) to sum beyond."
+        f"[ARITHMETIC_OVERFLOW] {name}: the sum exceeds 64 bits (long overflow). "
+        "Cast the column to decimal(20,0) for larger sums."
     )
 
     def high(acc: Accumulator) -> Column:
@@ -112,7 +112,7 @@ def _long(name: str, value: Column) -> Total:
         return F.when(fits, F.shiftleft(high(acc), _HALF).bitwiseOR(low(acc))).otherwise(F.raise_error(overflow))
 
     def mean(acc: Accumulator) -> Column:
-        # One rounding as long as the sum fits in 64 bits, and no overflow where it does not.
+        # Rounded once as long as the sum fits in 64 bits, and without overflow if it does not.
         return (high(acc).cast("double") * float(1 << _HALF) + low(acc).cast("double")) / acc["count"]
 
     types = dict.fromkeys(("high", "low", "count"), "bigint")
@@ -129,7 +129,7 @@ def _floating(value: Column) -> Total:
 
 
 def _decimal(name: str, value: Column, data_type: DecimalType) -> Total:
-    # Up to decimal(27,s): ten more digits are 37, and two of those add up to 38 without Spark dropping scale.
+    # Up to decimal(27,s): ten more digits make 37, and the sum of two of those has 38, without loss of scale.
     summed = f"decimal({data_type.precision + _SPARE_DIGITS},{data_type.scale})"
     accumulate = {"total": F.coalesce(F.sum(value), F.lit(0).cast(summed)), "count": F.count(value)}
     return Total(
@@ -149,7 +149,7 @@ def _wide_decimal(name: str, value: Column, data_type: DecimalType) -> Total:
     accumulate = {"total": total, "count": F.count(value), "broken": F.max(F.lit(False))}
 
     def operand(column: Column) -> Column:
-        # Spark drops a digit of scale where 38 digits meet 38; the price is that 38-digit partial sums overflow.
+        # Spark drops a digit of scale when adding two 38-digit decimals; the price is that 38-digit sums overflow.
         return column if scale <= _KEPT_SCALE else column.try_cast(f"decimal({_MOST_DIGITS - 1},{scale})")
 
     def combine(left: Accumulator, right: Accumulator) -> Accumulator:
@@ -158,7 +158,7 @@ def _wide_decimal(name: str, value: Column, data_type: DecimalType) -> Total:
         return {"total": added, "count": left["count"] + right["count"], "broken": broken | added.isNull()}
 
     def combine_group(acc: Accumulator) -> Accumulator:
-        # SUM skips nulls, so a total that overflowed (null) must be remembered beside it.
+        # SUM skips nulls, so a total that overflowed (null) must be recorded separately.
         broken = F.max(acc["broken"] | acc["total"].isNull())
         return {"total": F.try_sum(acc["total"]), "count": F.sum(acc["count"]), "broken": broken}
 
@@ -178,12 +178,12 @@ def _wide_decimal(name: str, value: Column, data_type: DecimalType) -> Total:
 
 def _decimal_overflow(name: str, result: str) -> Column:
     return F.raise_error(
-        f"[ARITHMETIC_OVERFLOW] {name}: the result leaves {result}. Cast the column to a decimal of smaller scale."
+        f"[ARITHMETIC_OVERFLOW] {name}: the result exceeds {result}. Cast the column to a decimal of smaller scale."
     ).cast(result)
 
 
 def _decimal_mean(name: str, total: Column, count: Column, data_type: DecimalType) -> Column:
-    """The quotient with all digits of Spark's avg, of which Spark's ``/`` rounds some away."""
+    """The quotient with all digits of Spark's avg, some of which Spark's ``/`` would round away."""
     scale = min(_MOST_DIGITS, data_type.scale + 4)
     digits = min(_MOST_DIGITS, data_type.precision + 4)
     result = f"decimal({digits},{scale})"
@@ -191,7 +191,7 @@ def _decimal_mean(name: str, total: Column, count: Column, data_type: DecimalTyp
     rough = F.try_divide(total, rows).try_cast(result)
     if scale < _MOST_DIGITS:
         rest = total % rows
-        # One digit less where whole and part would have 39, which Spark would make 38 by dropping scale.
+        # One digit less if whole and part would have 39, as Spark would drop a digit of scale.
         whole = F.try_divide(F.try_subtract(total, rest), rows).try_cast(
             f"decimal({max(1, min(digits, _MOST_DIGITS - 1) - scale)},0)"
         )

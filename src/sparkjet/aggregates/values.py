@@ -1,4 +1,4 @@
-"""Types of input values: which can be ordered or summed, and how accumulators hold them."""
+"""Types of input values: which can be ordered or summed, and how accumulators store them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def column_of(col: ColumnOrName) -> Column:
-    """A column given by name or as a Column."""
+    """A column passed by name or as a Column."""
     return F.col(col) if isinstance(col, str) else col
 
 
@@ -54,7 +54,7 @@ def is_orderable(data_type: DataType) -> bool:
 
 
 def nullable(data_type: DataType) -> DataType:
-    """The type with everything inside it nullable.
+    """The type with all its parts nullable.
 
     An accumulator's type must not depend on whether the input happens to be declared NOT NULL: Spark refuses to cast
     an empty accumulator to a type with NOT NULL inside, and stored rows come back nullable.
@@ -77,22 +77,22 @@ def orderable_type(inputs: Inputs, name: str, col: ColumnOrName, why: str) -> Da
     """The nullable type of a column whose values must be comparable.
 
     Raises:
-        AnalysisError: They are not; ``why`` says what they are compared for.
+        AnalysisError: They are not; ``why`` says why they are compared.
     """
     data_type = inputs.type_of(col)
     if not is_orderable(data_type):
         raise AnalysisError(
             f"{name}: {label(col)} is {data_type.simpleString()}, which Spark cannot order; {why}. "
-            "Take an orderable part of it, e.g. one field, map_entries(…) or to_json(…)."
+            "Use an orderable part of it, e.g. one field, map_entries(…) or to_json(…)."
         )
     return nullable(data_type)
 
 
 def number(inputs: Inputs, name: str, col: ColumnOrName) -> DataType:
-    """The type of a column that must hold numbers.
+    """The type of a column that must be numeric.
 
     Raises:
-        AnalysisError: It does not, also where Spark would cast it silently, as it does with strings.
+        AnalysisError: It is not, even if Spark would cast it implicitly, as it does with strings.
     """
     data_type = inputs.type_of(col)
     if not isinstance(data_type, NumericType):
@@ -107,7 +107,7 @@ def whole_number(name: str, option: str, value: object, least: int, most: int) -
     """An argument that must be a whole number.
 
     Raises:
-        AnalysisError: It is none from ``least`` to ``most``.
+        AnalysisError: It is not a whole number from ``least`` to ``most``.
     """
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise AnalysisError(f"{name}: {option} is {value!r}; give a whole number from {least} to {most}.")

@@ -13,7 +13,7 @@ from sparkjet.clock import SystemClock
 from sparkjet.errors import AnalysisError
 from sparkjet.options import QUERY_OPTIONS, Options
 from sparkjet.plan.plan import Output, Plan, Rows, plan_of
-from sparkjet.plan.spark_sources import KEEPING, acknowledging_source, check_rereading
+from sparkjet.plan.spark_sources import REPLAYABLE, acknowledging_source, check_replayable
 from sparkjet.sinks.files import FilesSink
 from sparkjet.sinks.memory import MemorySink
 from sparkjet.sinks.protocol import Guarantee
@@ -59,7 +59,7 @@ def checked(
     plan = plan_of(_outputs(results, late))
     overlap = options.flag("overlapEpochs")
     _check_overlap(plan, overlap=overlap)
-    check_rereading(plan.source, guarantee)
+    check_replayable(plan.source, guarantee)
     name = name if name is not None else results[0].name
     _warn(plan, name, guarantee)
     place = _home(plan, options, name, needs_one=any(output.is_durable for output in outputs))
@@ -118,7 +118,7 @@ def _check_overlap(plan: Plan, *, overlap: bool) -> None:
     if source is not None:
         message = (
             f"overlapEpochs: Spark commits a batch to its source before the record has it, and {source} may delete it "
-            f"then: a crash would lose it. Leave the option out. (Known to keep their rows: {', '.join(KEEPING)}.)"
+            f"then: a crash would lose it. Leave the option out. (Known to keep their rows: {', '.join(REPLAYABLE)}.)"
         )
         raise AnalysisError(message)
 

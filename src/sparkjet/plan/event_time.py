@@ -1,4 +1,4 @@
-"""The event time of a stream: a column that windows and watermark must mean alike."""
+"""The event time of a stream: windows and watermark must refer to the same column."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class EventTime:
-    """The column that windows are over, by name and by its identity in Spark's plan.
+    """The column of the windows, by name and by its identity in Spark's plan.
 
-    The time of a row is taken where the watermark is, and travels in a hidden column from there. A window names the
-    visible column; were that replaced in between, the query would say one thing and do another.
+    A row's time is read at the watermark, and carried in a hidden column from there. A window names the visible column;
+    if that were replaced in between, the window would silently use other times than it names.
 
     Attributes:
         name: Name of the column.
-        ids: Its identity as the watermark saw it, by Spark's exprId; none if the rows did not have it any more.
-        since: What it must not be replaced after.
+        ids: Its identity at the watermark, by Spark's exprId; empty if the rows no longer had the column.
+        since: The point after which it must not be replaced.
         remedy: The way out if it is.
     """
 
@@ -35,22 +35,22 @@ class EventTime:
 
     @staticmethod
     def of_watermark(name: str, rows: DataFrame) -> EventTime:
-        """The event time of ``withWatermark`` or, by the first stream's name, of a union."""
+        """The event time of ``withWatermark``, or of a union, by the first stream's name."""
         remedy = f"Compute {name!r} before withWatermark(…), or give the new column another name."
         return EventTime(name, attribute_ids(rows, name), "withWatermark", remedy)
 
     @staticmethod
     def of_results(name: str, rows: DataFrame) -> EventTime:
-        """The time of results: their window column."""
+        """The event time of results: their window column."""
         return EventTime(
             name, attribute_ids(rows, name), "its windows were computed", "Give the new column another name."
         )
 
     def check(self, rows: DataFrame, by: str) -> None:
-        """Refuse rows whose column of this name is another one; rows without such a column are fine.
+        """Reject rows in which a different column has this name; rows without it are fine.
 
         Args:
-            rows: What has become of the stream since.
+            rows: The stream after its transformations.
             by: What names the column, for the message.
 
         Raises:
@@ -59,14 +59,14 @@ class EventTime:
         found = attribute_ids(rows, self.name)
         if found and found != self.ids:
             message = (
-                f"{by}: {self.name!r} was replaced after {self.since}, but windows and watermark go by the time that "
-                f"it had then. {self.remedy}"
+                f"{by}: {self.name!r} was replaced after {self.since}, but windows and watermark use its values from "
+                f"that point. {self.remedy}"
             )
             raise AnalysisError(message)
 
 
 def check_union(times: tuple[EventTime, EventTime], rows: tuple[DataFrame, DataFrame]) -> None:
-    """Refuse a union, column by column, in which the column of the first event time holds another time's rows.
+    """Reject a union in which one event time is aligned with a column that is not the other event time.
 
     Raises:
         AnalysisError: Naming the column and the stream.
@@ -77,7 +77,7 @@ def check_union(times: tuple[EventTime, EventTime], rows: tuple[DataFrame, DataF
     for number, name in enumerate(names[0]):
         if same_name(rows[0], name, times[0].name) and not same_name(rows[1], names[1][number], times[1].name):
             message = (
-                f"union: the event time {times[0].name!r} of the first stream faces {names[1][number]!r} of the "
-                f"second, whose event time is {times[1].name!r}. Put the columns into the same order with select(…)."
+                f"union: the event time {times[0].name!r} of the first stream is aligned with {names[1][number]!r} of "
+                f"the second, whose event time is {times[1].name!r}. Put the columns in the same order with select(…)."
             )
             raise AnalysisError(message)

@@ -1,4 +1,4 @@
-"""The sources of a streaming DataFrame: which they are, and whether they can be read again after a restart."""
+"""The sources of a streaming DataFrame, and whether they are replayable after a restart."""
 
 from __future__ import annotations
 
@@ -17,74 +17,74 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("sparkjet")
 
-KEEPING = (
+REPLAYABLE = (
     "avro", "csv", "delta", "json", "kafka", "orc", "parquet", "rate", "rate-micro-batch", "sparkjet-kafka", "text",
     "xml",
 )  # fmt: skip
-"""Sources that still have a batch after Spark has committed it, and give the same rows for the same offsets."""
+"""Sources that keep a batch after Spark has committed it, and return the same rows for the same offsets."""
 
-FORGETTING = ("socket",)
-"""Sources that deliver what has just come, and cannot be read again."""
+NOT_REPLAYABLE = ("socket",)
+"""Sources that deliver each row once, and cannot be replayed."""
 
 PARTITIONED = "sparkjet-kafka"
-"""A source whose offsets name all its partitions, those without rows too."""
+"""A source whose offsets name all its partitions, also those without rows."""
 
 _NAMED = "org.apache.spark.sql.sources.DataSourceRegister"
 _PYTHON = "org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2"
 
 
-class Rereading(Enum):
-    """Whether a source gives the same rows for the same offsets, also after a restart; the worse the later."""
+class Replayability(Enum):
+    """Whether a source returns the same rows for the same offsets, even after a restart; in ascending severity."""
 
     YES = "yes"
     UNKNOWN = "unknown"
     NO = "no"
 
 
-def rereading(df: DataFrame) -> tuple[Rereading, str]:
-    """What can be said of all sources of a streaming DataFrame, with the name of one of which it is true."""
-    judged = [_rereading(df, leaf) for leaf in _leaves(df)]
-    return max(judged, key=lambda each: list(Rereading).index(each[0]))
+def replayability(df: DataFrame) -> tuple[Replayability, str]:
+    """The worst replayability of the sources of a streaming DataFrame, and the name of such a source."""
+    judged = [_replayability(df, leaf) for leaf in _leaves(df)]
+    return max(judged, key=lambda each: list(Replayability).index(each[0]))
 
 
-def check_rereading(df: DataFrame, guarantee: Guarantee) -> None:
-    """Refuse a source that cannot be read again, and warn of one of which nothing is known.
+def check_replayable(df: DataFrame, guarantee: Guarantee) -> None:
+    """Reject a source that is not replayable, and warn about an unknown one.
 
     Raises:
-        AnalysisError: After a crash rows would be missing, which is less than the query promises.
+        AnalysisError: After a crash rows would be lost, which violates the query's guarantee.
     """
     if guarantee is Guarantee.NONE:
         return
-    answer, name = rereading(df)
-    if answer is Rereading.NO:
+    answer, name = replayability(df)
+    if answer is Replayability.NO:
         message = (
-            f"start: the source {name!r} cannot be read again, so each restart loses rows: processingGuarantee cannot "
+            f"start: the source {name!r} is not replayable, so each restart loses rows: processingGuarantee cannot "
             f'be "{guarantee.value}". Write the rows to files or Kafka and read those, or accept it with '
             'option("processingGuarantee", "none").'
         )
         raise AnalysisError(message)
-    if answer is Rereading.UNKNOWN:
+    if answer is Replayability.UNKNOWN:
         logger.warning(
-            "the source %r is not known to give the same rows again for the same offsets. If it does, restarts lose "
-            'nothing; as sparkjet cannot tell, query.guarantees says "none"',
+            "the source %r is not known to be replayable, that is, to return the same rows for the same offsets. If it "
+            'is, restarts lose nothing; as sparkjet cannot tell, query.guarantees is "none"',
             name,
         )
 
 
 def guarantee_of_sources(df: DataFrame) -> Guarantee:
-    """What can be promised for the rows of a streaming DataFrame, however good the sinks are."""
-    return Guarantee.EXACTLY_ONCE if rereading(df)[0] is Rereading.YES else Guarantee.NONE
+    """The strongest guarantee for the rows of a streaming DataFrame, whatever the sinks are."""
+    return Guarantee.EXACTLY_ONCE if replayability(df)[0] is Replayability.YES else Guarantee.NONE
 
 
 def streaming_sources(df: DataFrame) -> int:
-    """Number of Spark's sources that a streaming DataFrame reads."""
+    """Number of Spark sources that a streaming DataFrame reads."""
     return len(_leaves(df))
 
 
 def partition_columns(df: DataFrame) -> tuple[str, ...] | None:
-    """The columns that name the partitions of our Kafka source, None if a streaming DataFrame reads something else.
+    """The columns that name the partitions of sparkjet's Kafka source, None if a DataFrame reads something else.
 
-    Only those that still are what the source delivered: something else may have taken their names.
+    Only columns that are still the source's own: others may have taken their names.
     """
     leaves = _leaves(df)
     if len(leaves) != 1 or leaves[0].nodeName() != "StreamingRelationV2" or leaves[0].sourceName() != PARTITIONED:
@@ -95,7 +95,7 @@ def partition_columns(df: DataFrame) -> tuple[str, ...] | None:
 
 
 def acknowledging_source(df: DataFrame) -> str | None:
-    """A source that lets go of what Spark has committed, or of which that cannot be told; None if there is none."""
+    """A source that discards, or may discard, what Spark has committed; None if there is none."""
     jvm: Any = df.sparkSession._jvm
     for leaf in _leaves(df):
         name = _name(df, leaf)
@@ -104,22 +104,22 @@ def acknowledging_source(df: DataFrame) -> str | None:
             cleaning = {option.lower(): options[option] for option in options}.get("cleansource", "off")
             if cleaning.lower() != "off":
                 return f"{name} with cleanSource={cleaning}"
-        if name.lower() not in KEEPING and not _reads_files(leaf):
+        if name.lower() not in REPLAYABLE and not _reads_files(leaf):
             return name
     return None
 
 
-def _rereading(df: DataFrame, leaf: Any) -> tuple[Rereading, str]:
+def _replayability(df: DataFrame, leaf: Any) -> tuple[Replayability, str]:
     name = _name(df, leaf)
-    if name.lower() in FORGETTING:
-        return Rereading.NO, name
-    # Python readers have to give the same rows for the same offsets: after a restart Spark asks them for both again.
-    known = name.lower() in KEEPING or _reads_files(leaf) or _provider_class(leaf) == _PYTHON
-    return Rereading.YES if known else Rereading.UNKNOWN, name
+    if name.lower() in NOT_REPLAYABLE:
+        return Replayability.NO, name
+    # Python sources must return the same rows for the same offsets, as Spark requests them again after a restart.
+    known = name.lower() in REPLAYABLE or _reads_files(leaf) or _provider_class(leaf) == _PYTHON
+    return Replayability.YES if known else Replayability.UNKNOWN, name
 
 
 def _leaves(df: DataFrame) -> list[Any]:
-    """Spark's sources in a plan; a common table expression is a leaf wherever it is used, and none of them."""
+    """The Spark sources in a plan; references to common table expressions are leaves too, but not sources."""
     nodes = streaming_nodes(analyzed(df))
     return [node for node in nodes if node.nodeName() != "CTERelationRef" and children(node) == []]
 
@@ -134,13 +134,13 @@ def _provider_class(leaf: Any) -> str | None:
 
 
 def _provider(leaf: Any) -> Any:
-    """What provides a source; None for one of Spark's older kind, and where a catalog names a table."""
+    """The provider of a source; None for sources of API version 1, and for tables of a catalog."""
     newer = leaf.nodeName() == "StreamingRelationV2" and leaf.source().isDefined()
     return leaf.source().get() if newer else None
 
 
 def _name(df: DataFrame, leaf: Any) -> str:
-    """The short name of a source, whichever of its names the query uses."""
+    """The short name of a source, whatever name the query uses."""
     if leaf.nodeName() not in {"StreamingRelation", "StreamingRelationV2"}:
         return str(leaf.nodeName())
     if _reads_files(leaf):

@@ -1,4 +1,4 @@
-"""Chains of row-by-row transformations, as the user wrote them and as they are run below the watermark."""
+"""Chains of row-by-row transformations, as written by the user and as run below the watermark."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class Link:
     """One transformation.
 
     Attributes:
-        plain: As the user wrote it.
-        marked: The same where rows that a filter has dropped are still there, marked: nothing of the user's may be
-            computed of them. None where that cannot be had.
+        plain: The transformation as the user wrote it.
+        marked: The same on rows that include marked rows, which a filter has dropped: none of the user's expressions
+            may be evaluated on them. None if this is impossible.
         filters: Whether it may drop rows.
     """
 
@@ -38,16 +38,16 @@ class Link:
 
 @dataclass(frozen=True)
 class Transformations:
-    """A DataFrame and the transformations that each batch of it goes through.
+    """A DataFrame and the transformations that are applied to each of its batches.
 
     Attributes:
         source: The streaming DataFrame, or the results of windows.
-        shape: The same chain applied to ``source``: for its schema and for errors, never executed.
+        shape: The chain applied to ``source``, for its schema and analysis errors; never executed.
         links: The chain.
-        keeps_rows: Whether no row is filtered out or multiplied on the way.
-        markable: Whether the chain can be run by :meth:`marked`.
-        passes: How often a batch is read by the chain.
-        together: By what window functions may be partitioned, None if there may be none.
+        keeps_rows: Whether the chain neither drops nor multiplies rows.
+        markable: Whether :meth:`marked` can run the chain.
+        passes: How often the chain reads a batch.
+        together: What window functions may be partitioned by, None if they are not allowed.
     """
 
     source: DataFrame
@@ -71,7 +71,7 @@ class Transformations:
                 raise AnalysisError(message)
         multiplies = check_step(self.shape, shape, self.together)
         filtered = any(each.filters for each in self.links)
-        # A row that is only marked would reach a Python function: Spark calls those before it looks at conditions.
+        # Marked rows would reach Python functions, which Spark calls before it evaluates conditions.
         unsafe = filtered and (link.marked is None or calls_python(shape))
         return replace(
             self,
@@ -82,13 +82,13 @@ class Transformations:
         )
 
     def apply(self, frame: DataFrame, after: int = 0, upto: int | None = None) -> DataFrame:
-        """Run the chain, or its links from number ``after`` up to number ``upto``, on a batch."""
+        """Run the chain, or its links from ``after`` (inclusive) to ``upto`` (exclusive), on a batch."""
         for link in self.links[after:upto]:
             frame = link.plain(frame)
         return frame
 
     def marked(self, frame: DataFrame) -> DataFrame:
-        """Run the chain on a batch so that every row comes out, with ``KEPT`` saying which the filters let through."""
+        """Run the chain on a batch without dropping rows; ``KEPT`` marks those that pass the filters."""
         frame = frame.withColumn(KEPT, F.lit(True))
         filtered = False
         for link in self.links:
@@ -98,11 +98,11 @@ class Transformations:
 
 
 def where(condition: Column | str) -> Link:
-    """Keep rows."""
+    """Filter rows."""
     column = F.expr(condition) if isinstance(condition, str) else condition
 
     def marked(frame: DataFrame) -> DataFrame:
-        # Asked only of rows that earlier filters let through: it may fail on the others.
+        # Evaluated only on rows that pass the earlier filters: it may fail on the others.
         return frame.withColumn(KEPT, F.when(F.col(KEPT), F.coalesce(column, F.lit(False))).otherwise(False))
 
     return Link(lambda frame: frame.where(condition), marked, filters=True)
@@ -117,12 +117,12 @@ def with_column(name: str, column: Column) -> Link:
 
 
 def drop(columns: Sequence[Column | str]) -> Link:
-    """Leave columns out."""
+    """Drop columns."""
     return Link(lambda frame: frame.drop(*columns), lambda frame: frame.drop(*columns))
 
 
 def select(shape: DataFrame, columns: Sequence[Column | str]) -> Link:
-    """Keep or compute columns of rows shaped like ``shape``."""
+    """Select or compute columns of rows with the schema of ``shape``."""
 
     def plain(frame: DataFrame) -> DataFrame:
         return select_visible(frame, columns)
@@ -132,7 +132,7 @@ def select(shape: DataFrame, columns: Sequence[Column | str]) -> Link:
     for column in columns:
         items += [quoted(name) for name in visible(shape)] if is_star(column) else [column]
     if len(items) != len(names):
-        # A column that stands for several (``struct.*``) has no single name to compute it under.
+        # A column that expands to several (``struct.*``) has no single name.
         return Link(plain, None)
 
     def marked(frame: DataFrame) -> DataFrame:

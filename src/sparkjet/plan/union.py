@@ -1,4 +1,4 @@
-"""The union of two streams, read in one query while each keeps its own watermark."""
+"""The union of two streams: read by one query, while each keeps its own watermark."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _SIDE = "_sparkjet_side"
 
 
 def united(left: Transformations, right: Transformations, names: tuple[str, str]) -> Transformations:
-    """The chain of the union; substreams of each side get its name in front.
+    """The chain of the union; substreams are prefixed with the name of their side.
 
-    Two sides that keep all their rows are united before Spark runs them, as the watermark sees every row even after
-    their transformations. Otherwise the rows travel side by side and are transformed batch by batch.
+    Two sides that keep all their rows are united in Spark's plan, as the watermark sees every row even after their
+    transformations. Otherwise rows of both sides are read side by side, and transformed batch by batch.
     """
     if all(side.keeps_rows and side.passes == 1 for side in (left, right)):
         sides = [_prefixed(side.apply(side.source), name) for side, name in zip((left, right), names, strict=True)]
@@ -47,7 +47,7 @@ def _prefixed(source: DataFrame, name: str) -> DataFrame:
 
 
 def _tagged(source: DataFrame, side: int, sources: list[DataFrame]) -> DataFrame:
-    """One side of a union of rows that are still different: each in a struct of its own."""
+    """One side of a union whose rows still have different schemas: each side in its own struct."""
     structs = []
     for number, each in enumerate(sources):
         row = F.struct(*(F.col(quoted(name)) for name in visible(each)))
@@ -56,7 +56,7 @@ def _tagged(source: DataFrame, side: int, sources: list[DataFrame]) -> DataFrame
     return source.select(F.lit(side).alias(_SIDE), *structs, *CARRIED)
 
 
-def _aligned(rows: DataFrame, like: DataFrame) -> DataFrame:
-    """The visible columns under the names of ``like``, then the hidden ones, as a union by position needs them."""
-    named = zip(visible(rows), visible(like), strict=True)
+def _aligned(rows: DataFrame, target: DataFrame) -> DataFrame:
+    """The visible columns under the names of ``target``, then the hidden ones, for a union by position."""
+    named = zip(visible(rows), visible(target), strict=True)
     return rows.select(*(F.col(quoted(name)).alias(other) for name, other in named), *CARRIED)

@@ -1,4 +1,4 @@
-"""Destinations of results, and the protocol by which others can add theirs."""
+"""Sinks: the destinations of results, and the protocol for adding others."""
 
 from sparkjet.sinks.outbox import OutboxSink
 from sparkjet.sinks.protocol import (

@@ -1,6 +1,6 @@
-"""An attempt of a task at writing its rows, the same for every sink that writes in the executors.
+"""A task attempt that writes its rows, shared by all sinks that write from the executors.
 
-Spark sends this module to its workers, where sparkjet need not be installed; so it imports nothing of ours.
+Spark ships this module to its workers, where sparkjet need not be installed, so it imports nothing from sparkjet.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from itertools import chain
 import pyarrow as pa
 
 SLOTS = "id string, rows long"
-"""What a task answers: one row if it has prepared a transaction, none if it had no rows."""
+"""What a task returns: one row if it has prepared a transaction, none if it had no rows."""
 POOLED_SLOTS = "id string, rows long, task long, attempt long"
-"""What a task with pooled names answers: always one row, without an id if it had no rows."""
+"""What a task with pooled names returns: always one row, without an id if it had no rows."""
 THREAD = "thread"
-"""Column of the task's thread, in the first row of each partition, and in each answer."""
+"""Column with the task's thread, in the first row of each partition and in each result."""
 
 
 def attempt(
@@ -25,8 +25,8 @@ def attempt(
     """The body of a Spark task, for ``mapInArrow``.
 
     Args:
-        write: From a name that no other attempt has and batches, of which the first has rows, to the id and the number
-            of rows of what was prepared.
+        write: Takes a name unique to this attempt and batches, the first of which has rows; returns the id and the
+            number of rows of what it has prepared.
         batches: The task's rows.
     """
     from pyspark import TaskContext  # noqa: PLC0415 - the workers have it, plain processes need not
@@ -36,7 +36,7 @@ def attempt(
     writer = f"{context.partitionId():05d}-{context.taskAttemptId()}"
     filled = (batch for batch in batches if batch.num_rows)
     first = next(filled, None)
-    # Without rows there is nothing to connect for.
+    # Without rows, there is no reason to connect.
     slot = None if first is None else write(writer, chain([first], filled))
     names, rows = ([slot[0]], [slot[1]]) if slot else ([], [])
     yield pa.record_batch({"id": pa.array(names, pa.string()), "rows": pa.array(rows, pa.int64())})
@@ -45,10 +45,10 @@ def attempt(
 def pooled_attempt(
     write: Callable[[str, Iterator[pa.RecordBatch]], tuple[str, int]], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """As :func:`attempt`, but the first attempt at a partition has a name that the next job gives its own one too.
+    """Like :func:`attempt`, but the first attempt at a partition has the same name in every job.
 
     Args:
-        write: From the name of this attempt and batches to the id and the number of rows of what was prepared.
+        write: Takes the name of this attempt and batches; returns the id and the number of rows of what it prepared.
         batches: The task's rows, with the column :data:`THREAD`.
     """
     from pyspark import TaskContext  # noqa: PLC0415 - as above
@@ -70,10 +70,10 @@ def pooled_attempt(
 
 
 def is_first(thread: str | None, task: int, attempt: int) -> bool:
-    """Whether a task is the first attempt at its partition, of the first attempt at its stage.
+    """Whether a task is the first attempt at its partition, in the first attempt at its stage.
 
-    Python's task context does not know its stage's attempt, but the executor's thread is called after it. A thread of
-    another name, of a Spark that calls them differently, proves nothing, so the answer is no.
+    Python's task context does not have the stage's attempt number, but the name of the executor's thread does. If a
+    version of Spark names its threads otherwise, nothing is proven, so the result is False.
 
     >>> is_first("Thread[Executor task launch worker for task 3.0 in stage 7.0 (TID 42),5,main]", 42, 0)
     True

@@ -1,4 +1,4 @@
-"""The console sink: each epoch's rows printed on the driver's standard output."""
+"""The console sink: prints each epoch's rows to the driver's standard output."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 
 
 class ConsoleSink(OutboxSink):
-    """Prints like Spark's console sink, for looking at a query while writing it.
+    """Prints like Spark's console sink, for debugging.
 
     Args:
-        rows: How many rows of an epoch to print.
-        truncate: Whether to cut long values.
+        rows: Number of rows to print per epoch.
+        truncate: Whether to truncate long values.
     """
 
     def __init__(self, rows: int = 20, *, truncate: bool = True) -> None:
@@ -26,5 +26,5 @@ class ConsoleSink(OutboxSink):
     def publish(self, rows: DataFrame, epoch: int) -> None:
         """See :meth:`OutboxSink.publish`."""
         line = "-" * 43
-        print(f"{line}\nEpoch: {epoch}\n{line}")  # noqa: T201 - what this sink is for
+        print(f"{line}\nEpoch: {epoch}\n{line}")  # noqa: T201 - the purpose of this sink
         rows.show(self._rows, self._truncate)

@@ -32,16 +32,16 @@ logger = logging.getLogger("sparkjet")
 
 FORMATS = ("csv", "json", "parquet")
 STEPS = 16
-"""In how many steps entries leave the manifest while a retention passes."""
+"""Entries expire from the manifest in this many steps per retention."""
 
 
 @dataclass
 class FilesSink:
     """Files of one format below one directory.
 
-    An epoch's files are written below ``_sparkjet/`` (a name that Spark, like every reader that follows Hadoop's
-    convention, does not read), then renamed into place one by one: a plain reader sees whole files only and each
-    row once. Readers that want whole epochs use :func:`sparkjet.read_files`.
+    An epoch's files are written below ``_sparkjet/`` (which Spark, like every reader that follows Hadoop's convention,
+    ignores), then renamed into place one by one: a plain reader sees only complete files, and each row once. To read
+    whole epochs, use :func:`sparkjet.read_files`.
 
     Args:
         directory: The output directory.
@@ -49,8 +49,8 @@ class FilesSink:
         partition_by: Columns that become directories, as in Spark's ``partitionBy``.
         options: Options for Spark's writer, e.g. ``compression`` or ``header``.
         option: Name of the user's option, for messages.
-        retention: Microseconds after which an epoch may leave the manifest; None keeps all. Its files stay.
-        clock: What epochs are dated by.
+        retention: Microseconds after which an epoch may expire from the manifest; None keeps all. Its files stay.
+        clock: The clock that dates epochs.
     """
 
     directory: Path
@@ -82,7 +82,7 @@ class FilesSink:
         check_put_if_absent(self.directory / MANIFEST_DIRECTORY, self.option, create=False)
 
     def create(self) -> None:
-        """See :meth:`Creating.create`: the directory, which a reader may look into before there is a row."""
+        """See :meth:`Creating.create`: creates the directory, which may be read before the first row is written."""
         make_directories(self.directory / MANIFEST_DIRECTORY)
 
     def prepare(self, rows: DataFrame, transaction: TransactionId) -> Handle | None:
@@ -123,8 +123,8 @@ class FilesSink:
         bases = self._bases([handle])
         for base in bases:
             if self._manifest(base, handle).contains(handle["epoch"]):
-                # Checked first: a driver that was taken over in the middle of its commits may come back after a user
-                # has removed old output files, and must not call them lost.
+                # Checked first: a fenced driver may resume its commits after a user has removed old output files, and
+                # must not report them as lost.
                 _discard(base, handle)
                 return
         base = self._base(bases, handle)
@@ -132,7 +132,7 @@ class FilesSink:
         for staged, published in handle["files"]:
             target = base / published
             targets.append(target)
-            # Synced below, every level in any case: a crash may have come between the two before.
+            # Every level is synced below, even if it exists: a crash may have come between its mkdir and its sync.
             target.parent.mkdir(parents=True, exist_ok=True)
             try:
                 (_staged_by(base, handle) / staged).rename(target)
@@ -165,7 +165,7 @@ class FilesSink:
     def published_after(self, newest: TransactionId, handle: Handle | None) -> str | None:
         """See :meth:`Remembering.published_after`.
 
-        Only the configured directory is asked: with another one, the epochs that are computed again meet no older ones.
+        Only the configured directory is checked: in a different one, recomputed epochs do not meet older ones.
         """
         del handle
         last = Manifest(self.directory, newest.query, newest.sink).newest()
@@ -173,33 +173,33 @@ class FilesSink:
             return None
         first = newest.epoch + 1
         return (
-            f"the manifest of {self.directory} has epoch {last}. Bring the newest snapshots back, with which nothing "
-            f"is lost or repeated. Or go on from these ones with another {self.option}: epochs from {first} on are "
-            f"computed again and written there, and what {self.directory} has of epochs {first} to {last} (files "
-            f"part-{first:09d}-… to part-{last:09d}-…) must not be read together with it. Or start anew, with another "
+            f"the manifest of {self.directory} has epoch {last}. Restore the newest snapshots, with which nothing is "
+            f"lost or repeated. Or go on from these with another {self.option}: epochs from {first} on are computed "
+            f"again and written there, and epochs {first} to {last} in {self.directory} (files part-{first:09d}-… to "
+            f"part-{last:09d}-…) must not be read together with it. Or start from scratch, with another "
             f"checkpointLocation and another {self.option}."
         )
 
     def abort_orphans(self, query: str, takeover: int, keep: Sequence[Handle]) -> None:
-        """See :meth:`Sink.abort_orphans`; in directories that decided transactions lie in as well."""
+        """See :meth:`Sink.abort_orphans`; also covers the directories of decided transactions."""
         decided = {(handle["sink"], handle["staging"]) for handle in keep}
         for base in self._bases(keep):
             for staging in (base / MANIFEST_DIRECTORY / query).glob("*/staging/*"):
                 number = staging.name.partition("-")[0]
-                stray = number.isdecimal() and int(number) < takeover
-                if stray and (staging.parent.parent.name, staging.name) not in decided:
+                is_orphan = number.isdecimal() and int(number) < takeover
+                if is_orphan and (staging.parent.parent.name, staging.name) not in decided:
                     shutil.rmtree(staging, ignore_errors=True)
             for folder in (base / MANIFEST_DIRECTORY / query).glob("*/manifest"):
                 Manifest(base, query, folder.parent.name).remove_leftovers()
 
     def _bases(self, handles: Sequence[Handle]) -> list[Path]:
-        """Directories that transactions may lie in: the configured one, and those that were when they were prepared."""
+        """Directories that transactions may be in: the configured one, and those configured when they were prepared."""
         return list(dict.fromkeys([self.directory, *(Path(handle["directory"]) for handle in handles)]))
 
     def _base(self, bases: Sequence[Path], handle: Handle) -> Path:
-        """The directory that a transaction was prepared in, under whatever path: it is published there.
+        """The directory that a transaction was prepared in, even if it has moved: its files are published there.
 
-        Never across directories: the other one may be of another file system, and what is half published would be in
+        Never across directories: the other one may be on another file system, and a half-published epoch would be in
         both.
         """
         for base in bases:
@@ -238,12 +238,12 @@ def _lost(bases: Sequence[Path], handle: Handle, staged: str) -> LostTransaction
     places = " nor in ".join(str(_staged_by(base, handle)) for base in bases)
     return LostTransactionError(
         f"Epoch {handle['epoch']} was decided, but {staged} is not in {places}, and it was never published in "
-        f"{' or '.join(map(str, bases))}: its rows are lost. Restore the file, or run the query again from its input."
+        f"{' or '.join(map(str, bases))}: its rows are lost. Restore the file, or rerun the query from its input."
     )
 
 
 def _published(transaction: TransactionId, number: int, staged: Path) -> Path:
-    """Final name of a staged file: the same whoever commits, and no other file's."""
+    """Final name of a staged file: unique, and the same in every process that commits it."""
     suffix = "".join(staged.suffixes)
     name = f"part-{transaction.epoch:09d}-{number:05d}-{transaction.query[:8]}-{transaction.sink}{suffix}"
     return staged.parent / name

@@ -1,4 +1,4 @@
-"""The foreachBatch sink: a user's function is called with each epoch's rows."""
+"""The foreachBatch sink: calls a user's function with each epoch's rows."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 class ForeachBatchSink(OutboxSink):
     """Calls ``function(rows, epoch)`` on the driver for every epoch that has rows.
 
-    At least once: after a crash the function may be called again, with the same epoch and the same rows, so a
-    function that remembers the last epoch it stored delivers exactly once. Epoch numbers ascend, with gaps.
+    At least once: after a crash the function may be called again with the same epoch and the same rows, so a function
+    that stores the last epoch together with its rows delivers exactly once. Epoch numbers ascend, with gaps.
     """
 
     def __init__(self, function: Callable[[DataFrame, int], None]) -> None:

@@ -13,14 +13,14 @@ from sparkjet.storage.paths import make_directories, put_if_absent, remove_tempo
 
 MANIFEST_DIRECTORY = "_sparkjet"
 LARGEST = 32 * 2**20
-"""Bytes that are merged at most in one go: what a commit may have to wait for."""
+"""The most bytes merged at once, as a commit waits for the merge."""
 
 
 class ManifestEntry(msgspec.Struct, frozen=True):
     """An epoch's published files, relative to the output directory.
 
-    ``committed`` is the clock's time in microseconds; entries of earlier versions have none. What left the manifest by
-    its age, and compactions of earlier versions, are entries that stand for all epochs up to their own.
+    ``committed`` is the clock's time in microseconds; entries of earlier versions have none. The marker of expired
+    epochs, and compactions of earlier versions, are entries that stand for all epochs up to their own.
     """
 
     epoch: int
@@ -32,7 +32,7 @@ class ManifestEntry(msgspec.Struct, frozen=True):
 
 
 class _Shape(msgspec.Struct, frozen=True):
-    """A line of a segment: what the entries below it have in common."""
+    """A line of a segment: what the entries after it have in common."""
 
     format: str
     schema: dict[str, Any]
@@ -40,7 +40,7 @@ class _Shape(msgspec.Struct, frozen=True):
 
 
 class _Row(msgspec.Struct, frozen=True, array_like=True):
-    """A line of a segment: what an entry has of its own."""
+    """A line of a segment: what is specific to one entry."""
 
     epoch: int
     committed: int | None
@@ -51,9 +51,9 @@ class Manifest:
     """Entries of one query's sink, each written once after all files of its epoch are in place.
 
     Blocks of 16 epochs are merged into segments, 16 of these into one, up to 65,536 epochs or 32 MiB: an entry is
-    written five times at most, however many epochs there are. A segment is put before what it replaces is removed, so a
-    crash at any point leaves every entry. An entry or segment that a long paused driver puts late lies within one that
-    is there and is not read: the manifest never goes back.
+    written at most five times, however many epochs there are. A segment is put before the files it replaces are
+    removed, so a crash at any point loses no entry. An entry or segment that a paused driver puts late lies within an
+    existing one and is not read: the manifest never goes back.
 
     Args:
         directory: The output directory.
@@ -68,7 +68,7 @@ class Manifest:
 
     @staticmethod
     def all_of(directory: Path) -> list[Manifest]:
-        """The manifests of every query that wrote into an output directory."""
+        """The manifests of all queries that have written into an output directory."""
         folders = sorted((directory / MANIFEST_DIRECTORY).glob("*/*/manifest"))
         return [Manifest(directory, folder.parent.parent.name, folder.parent.name) for folder in folders]
 
@@ -77,11 +77,11 @@ class Manifest:
         return Listing.settled(self._folder).contains(epoch)
 
     def newest(self) -> int | None:
-        """The newest epoch that was published, whether or not it has left; reads file names only."""
+        """The newest epoch that was published, expired or not; reads file names only."""
         return Listing.of(self._folder).newest
 
     def add(self, entry: ManifestEntry) -> None:
-        """Publish an entry; the same epoch again changes nothing."""
+        """Publish an entry; a second call with the same epoch changes nothing."""
         make_directories(self._folder)
         put_if_absent(self._folder / f"{entry.epoch:09d}.{SINGLE}", msgspec.json.encode(entry))
         self._between()
@@ -89,7 +89,7 @@ class Manifest:
             self._merge(entry.epoch)
 
     def entries(self) -> list[ManifestEntry]:
-        """All entries that count, oldest first."""
+        """All live entries, oldest first."""
         read: dict[Piece, list[ManifestEntry]] = {}
         while True:
             listing = Listing.settled(self._folder)
@@ -100,7 +100,7 @@ class Manifest:
             except FileNotFoundError:
                 # A merge removed a piece between the listing and the read; what replaced it is there now.
                 continue
-            # A block may begin below the floor.
+            # A block may begin below the floor, with entries that have expired.
             found = [
                 entry
                 for piece in listing.live
@@ -110,40 +110,40 @@ class Manifest:
             return sorted(found, key=lambda entry: entry.epoch)
 
     def expire(self, before: int, step: int) -> None:
-        """Let the oldest entries go that were committed before a time, up to the first that was not.
+        """Expire the oldest entries that were committed before a time, up to the first that was not.
 
-        Entries whose age nobody knows stay; the epochs still count as published. Reads what leaves, and that in steps:
-        nothing happens until an entry is older than ``before`` by ``step``.
+        Files of entries without a known age stay listed, and expired epochs still count as published. Works in steps,
+        as it reads what expires: nothing happens until an entry is older than ``before`` by ``step``.
         """
         listing = Listing.settled(self._folder)
         known = None if listing.expired is None else self._read(listing.expired)[0]
         if known is not None and known.committed is not None and known.committed + step > before:
             return
-        left = _Leaving(known, listing.floor)
+        expiry = _Expiry(known, listing.floor)
         for piece in listing.live:
-            if piece.of_entries and not left.take(self._read(piece), before):
+            if piece.of_entries and not expiry.take(self._read(piece), before):
                 break
-        marker = left.marker()
+        marker = expiry.marker()
         if marker is not None:
             put_if_absent(self._folder / f"{marker.epoch:09d}.{EXPIRED}", msgspec.json.encode(marker))
             self._between()
-            self._remove_superfluous()
+            self._remove_obsolete()
 
     def remove_leftovers(self) -> None:
-        """Remove what crashes have left half-written."""
+        """Remove temporary files left by crashes."""
         if self._folder.is_dir():
             remove_temporaries(self._folder)
 
     def _merge(self, epoch: int) -> None:
-        """Merge the whole blocks before an epoch: two of each level, as a crash may have kept the last from its merge.
+        """Merge the complete blocks before an epoch: two of each level, as a crash may have prevented the last merge.
 
-        What was missed even so is in the merge of the next level.
+        Blocks that were missed nevertheless are merged at the next level.
         """
         for level in range(1, LEVELS + 1):
             for block in blocks_at(epoch, level, 2, 1):
                 if len(Listing.of(self._folder).within(block)) > 1:
                     self._merge_block(block)
-        self._remove_superfluous()
+        self._remove_obsolete()
 
     def _merge_block(self, block: Piece) -> None:
         pieces = Listing.settled(self._folder).within(block)
@@ -162,7 +162,7 @@ class Manifest:
         for piece in pieces:
             content = self._content(piece)
             if piece.kind == SEGMENT:
-                # As it is: to decode thousands of entries would keep a commit waiting.
+                # Copied as it is: decoding thousands of entries would delay a commit.
                 last = None
                 yield content
                 continue
@@ -173,8 +173,8 @@ class Manifest:
             last = shape
             yield msgspec.json.encode(_Row(entry.epoch, entry.committed, entry.files)) + b"\n"
 
-    def _remove_superfluous(self) -> None:
-        for piece in sorted(Listing.of(self._folder).superfluous):
+    def _remove_obsolete(self) -> None:
+        for piece in sorted(Listing.of(self._folder).obsolete):
             (self._folder / piece.name).unlink(missing_ok=True)
             self._between()
 
@@ -186,8 +186,8 @@ class Manifest:
         return (self._folder / piece.name).read_bytes()
 
 
-class _Leaving:
-    """What the marker of the epochs that have left must say, gathered from the oldest entry on."""
+class _Expiry:
+    """Builds the marker of expired epochs, from the oldest entry on."""
 
     def __init__(self, known: ManifestEntry | None, floor: int) -> None:
         self._known, self._floor = known, floor
@@ -197,7 +197,7 @@ class _Leaving:
         self._oldest: ManifestEntry | None = None
 
     def take(self, entries: list[ManifestEntry], before: int) -> bool:
-        """Take the next entries; False at the first that stays by its age."""
+        """Take the next entries; False at the first that is too young to expire."""
         for entry in entries:
             if entry.epoch <= self._floor:
                 continue
@@ -213,7 +213,7 @@ class _Leaving:
         return True
 
     def marker(self) -> ManifestEntry | None:
-        """The marker, with the time of the oldest entry that stays; None if nothing is new."""
+        """The marker, with the time of the oldest entry that stays; None if nothing has changed."""
         shape = self._last or self._oldest
         if shape is None or (self._last is None and self._known is not None):
             return None
@@ -239,7 +239,7 @@ def _entries(segment: bytes) -> list[ManifestEntry]:
     return entries
 
 
-# When the module is imported, as in engine/record.py: built by several threads at once it could end the process.
+# Built at import, as in snapshots/record.py: building a decoder in several threads at once could crash the process.
 _ENTRY = msgspec.json.Decoder(ManifestEntry)
 _SHAPE = msgspec.json.Decoder(_Shape)
 _ROW = msgspec.json.Decoder(_Row)

@@ -1,4 +1,4 @@
-"""The file names of a manifest: which of them count, and which are to be merged."""
+"""The file names of a manifest: which of them are live, and which are to be merged."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 FANOUT = 16
-"""How many blocks of one level make one of the next; names on disk depend on it, so it must never change."""
+"""Blocks of one level per block of the next; names on disk depend on it, so it must never change."""
 LEVELS = 4
 """A segment of the highest level covers 65,536 epochs, which is 18 hours of one-second epochs, and is not merged."""
 
@@ -20,12 +20,12 @@ _NAME = re.compile(rf"(\d+)(?:-(\d+))?\.({SINGLE}|{SEGMENT}|{COMPACT}|{EXPIRED})
 
 
 class Piece(NamedTuple):
-    """A file of a manifest, by what its name says.
+    """A file of a manifest, as described by its name.
 
     ``json`` is one epoch, ``segment`` every epoch of a block. Blocks are aligned (epochs 16 to 31, 256 to 511),
-    whatever epochs had rows: so those of any two drivers are nested or disjoint, and two that merge the same block
-    agree on its name. ``compact`` (of earlier versions) holds every epoch up to its own, whose age nobody knows.
-    ``expired`` says that every epoch up to its own was published, and has left the manifest by its age.
+    whichever epochs had rows: so those of any two drivers are nested or disjoint, and two drivers that merge the same
+    block agree on its name. ``compact`` (from earlier versions) holds every epoch up to its own, without their ages.
+    ``expired`` says that every epoch up to its own was published and has expired.
     """
 
     first: int
@@ -35,7 +35,7 @@ class Piece(NamedTuple):
     @staticmethod
     @lru_cache(4096)
     def of(name: str) -> Piece | None:
-        """The piece of a name, None if the file is none of a manifest's."""
+        """The piece with a file name, None if the file does not belong to a manifest."""
         match = _NAME.fullmatch(name)
         if match is None or (match[2] is not None) != (match[3] == SEGMENT):
             return None
@@ -44,7 +44,7 @@ class Piece(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Its file name."""
+        """The file name."""
         if self.kind == SEGMENT:
             return f"{self.first:09d}-{self.last:09d}.{self.kind}"
         return f"{self.last:09d}.{self.kind}"
@@ -55,19 +55,19 @@ class Piece(NamedTuple):
         return self.kind in {SINGLE, SEGMENT}
 
     def holds(self, other: Piece) -> bool:
-        """Whether it makes another one of entries superfluous."""
+        """Whether it makes another piece obsolete."""
         return self != other and self.first <= other.first and other.last <= self.last
 
 
 @dataclass(frozen=True)
 class Listing:
-    """The pieces of a manifest as they were listed at one time."""
+    """The pieces of a manifest, as listed at one time."""
 
     pieces: frozenset[Piece]
 
     @staticmethod
     def of(folder: Path) -> Listing:
-        """List a folder, which may be missing; names that are not a manifest's are left out."""
+        """List a folder, which may be missing; other files are ignored."""
         try:
             found = [Piece.of(name) for name in os.listdir(folder)]  # noqa: PTH208 - a third of the time
         except FileNotFoundError:
@@ -76,10 +76,10 @@ class Listing:
 
     @staticmethod
     def settled(folder: Path) -> Listing:
-        """List a folder in which others merge.
+        """List a folder in which others may be merging.
 
-        A single pass over a directory may miss a segment that is put meanwhile, and what it replaces, which is removed
-        after that. The next pass finds the segment, so that two that agree have missed nothing.
+        A single pass over a directory may miss both a segment that is put meanwhile and the pieces it replaces, which
+        are removed after that. The next pass finds the segment, so two passes that agree have missed nothing.
         """
         before = Listing.of(folder)
         while (after := Listing.of(folder)) != before:
@@ -88,26 +88,26 @@ class Listing:
 
     @cached_property
     def compact(self) -> Piece | None:
-        """The compaction of an earlier version, if there is one."""
+        """The compaction by an earlier version, if there is one."""
         return self._newest(COMPACT)
 
     @cached_property
     def expired(self) -> Piece | None:
-        """What says up to where epochs have left by their age."""
+        """The marker of the expired epochs, if there is one."""
         return self._newest(EXPIRED)
 
     @property
     def floor(self) -> int:
-        """The newest epoch that a compaction holds or that has left."""
+        """The newest epoch that is in a compaction or has expired; -1 if there is none."""
         return max((piece.last for piece in (self.compact, self.expired) if piece is not None), default=-1)
 
     @cached_property
     def live(self) -> list[Piece]:
-        """The pieces whose entries count, in the order of their epochs; those above the floor only."""
+        """The pieces to read: compaction and expiry marker, then those above the floor in the order of their epochs."""
         top = [piece for piece in (self.compact, self.expired) if piece is not None]
         covered = self.floor
         entries = []
-        # Of those that begin alike the longest first: whatever ends within it is a part of it.
+        # The longest first among those with the same beginning: pieces that end within it are part of it.
         for piece in sorted(filter(_of_entries, self.pieces), key=lambda each: (each.first, -each.last)):
             if piece.last > covered:
                 entries.append(piece)
@@ -115,28 +115,28 @@ class Listing:
         return top + entries
 
     @property
-    def superfluous(self) -> frozenset[Piece]:
-        """The pieces that a merge, a newer one of their kind or their age has left without meaning."""
+    def obsolete(self) -> frozenset[Piece]:
+        """The pieces that were merged, replaced by a newer one of their kind, or have expired."""
         return self.pieces - frozenset(self.live)
 
     @property
     def newest(self) -> int | None:
         """The newest epoch; None for an empty manifest.
 
-        The newest entry is never in a segment: a block is merged only when an entry beyond it is there.
+        The newest entry is never in a segment: a block is merged only once an entry beyond it exists.
         """
         return max((piece.last for piece in self.pieces if piece.kind != SEGMENT), default=None)
 
     def contains(self, epoch: int) -> bool:
-        """Whether an epoch with rows has been published; those below one that was are taken to be."""
+        """Whether an epoch with rows has been published; true for every epoch below the floor."""
         return epoch <= self.floor or any(piece.first <= epoch <= piece.last for piece in self.live)
 
     def within(self, block: Piece) -> list[Piece]:
-        """What a merge of a block would put together."""
+        """The pieces that a merge of a block would combine."""
         return [piece for piece in self.live if piece.of_entries and block.holds(piece)]
 
     def begins_block(self, epoch: int) -> bool:
-        """Whether an epoch's entry is the first of its smallest block, so that blocks before it are whole."""
+        """Whether an epoch's entry is the first of its smallest block, so that the blocks before it are complete."""
         (block,) = blocks_at(epoch, 1, 0)
         return len(self.within(block)) <= 1
 
@@ -149,7 +149,7 @@ def _of_entries(piece: Piece) -> bool:
 
 
 def blocks_at(epoch: int, level: int, *back: int) -> Iterable[Piece]:
-    """The blocks of a level that lie so many blocks before that of an epoch."""
+    """The blocks of a level that lie the given numbers of blocks before that of an epoch."""
     size = FANOUT**level
     starts = (epoch // size * size - each * size for each in back)
     return [Piece(start, start + size - 1, SEGMENT) for start in starts if start >= 0]

@@ -1,4 +1,4 @@
-"""The memory sink: all result rows as a temporary view in the driver's session."""
+"""The memory sink: all result rows in a temporary view of the driver's session."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 
 class MemorySink(OutboxSink):
-    """Keeps the rows in the driver and shows them as a temporary view, for tests and small results.
+    """Keeps the rows in the driver and exposes them as a temporary view, for tests and small results.
 
-    Each row once within the process; a new process starts with an empty table, as Spark's memory sink does.
+    Exactly once within the process; a new process starts with an empty table, as Spark's memory sink does.
 
     Args:
-        view: Name of the temporary view: the query's name.
-        session: The session the view is made in.
+        view: Name of the temporary view, which is the query's name.
+        session: The session in which the view is created.
     """
 
     guarantee = Guarantee.EXACTLY_ONCE
@@ -41,11 +41,11 @@ class MemorySink(OutboxSink):
         self._schema = schema
 
     def create(self) -> None:
-        """See :meth:`Creating.create`: the empty view."""
+        """See :meth:`Creating.create`: creates the empty view."""
         self._show()
 
     def publish(self, rows: DataFrame, epoch: int) -> None:
-        """See :meth:`OutboxSink.publish`; an epoch that is already there is not added again."""
+        """See :meth:`OutboxSink.publish`; an epoch that is already there is skipped."""
         if epoch <= self._last:
             return
         self._rows += rows.collect()

@@ -1,4 +1,4 @@
-"""Names of prepared transactions on servers: what a driver can tell of an id, and which ids are its own."""
+"""Names of prepared transactions on servers: what an id says, and which ids are sparkjet's."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _UNKNOWN = datetime.fromtimestamp(0, timezone.utc)
 
 
 def prefix_of(query: str, sink: str | None = None, transaction: TransactionId | None = None) -> str:
-    """What the ids of a query's transactions begin with, of one sink, of one transaction; below 200 bytes in all.
+    """The prefix of the ids of a query's transactions, of one sink, of one transaction; below 200 bytes in all.
 
     >>> prefix_of("q", "results", TransactionId("q", "results", 1, 7, 0))
     'sparkjet/q/results/000001-000000007-0/'
@@ -25,13 +25,13 @@ def prefix_of(query: str, sink: str | None = None, transaction: TransactionId | 
 
 
 @dataclass(frozen=True)
-class Found:
-    """A prepared transaction of ours, as a server lists it.
+class ListedTransaction:
+    """A prepared transaction of sparkjet's, as a server lists it.
 
     Attributes:
-        gid: Its id: ``sparkjet/query/sink/takeover-epoch-attempt/partition-task``, or one of a pool that Kafka's sink
-            uses again: ``sparkjet/query/sink/takeover-epoch-number/ppartition``.
-        since: When it was prepared or began, if that was asked for.
+        gid: Its id: ``sparkjet/query/sink/takeover-epoch-attempt/partition-task``, or one of the pool that the Kafka
+            sink reuses: ``sparkjet/query/sink/takeover-epoch-number/ppartition``.
+        since: When it was prepared or began, if requested.
     """
 
     gid: str
@@ -44,27 +44,27 @@ class Found:
 
     @property
     def epoch(self) -> int:
-        """Number of the epoch; of a pooled id, that of the first epoch that had its pool."""
+        """Number of the epoch; for a pooled id, of the first epoch that used its pool."""
         return int(self.gid.split("/")[3].split("-")[1])
 
     @property
     def is_pooled(self) -> bool:
-        """Whether it belongs to a pool, so that its name does not say which epoch has it now."""
+        """Whether it belongs to a pool, so that its name does not say which epoch uses it now."""
         return self.gid.split("/")[4].startswith(POOLED)
 
     @property
     def prefix(self) -> str:
-        """What the ids of the same transaction of all tasks begin with."""
+        """The common prefix of the ids of all tasks of a transaction."""
         return self.gid[: self.gid.rindex("/") + 1]
 
     @property
     def pool(self) -> tuple[int, int, int]:
-        """Takeover, epoch and number of its pool, which has an even and an odd number for its two halves."""
+        """Takeover, epoch and number of its pool, whose two halves have an even and an odd number."""
         return self.takeover, self.epoch, int(self.gid.split("/")[3].split("-")[2]) // 2
 
     @staticmethod
     def is_ours(name: str) -> bool:
-        """Whether an id has the form that we give ours."""
+        """Whether an id has the form of sparkjet's."""
         parts = name.split("/")
         numbers = parts[3].split("-") if len(parts) == _PARTS else []
         return len(numbers) == 3 and all(number.isdecimal() for number in numbers)  # noqa: PLR2004 - as above

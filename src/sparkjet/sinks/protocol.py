@@ -25,10 +25,10 @@ class Guarantee(Enum):
 
 @dataclass(frozen=True)
 class TransactionId:
-    """Identity of one transaction: deterministic, never used for other rows.
+    """Identity of one transaction: deterministic, never reused for other rows.
 
-    ``takeover`` is the number of the driver's takeover, so that a driver that was taken over cannot touch its
-    successor's transactions; ``attempt`` counts re-runs of an epoch inside one driver.
+    ``takeover`` is the number of the driver's takeover, so that a fenced driver cannot touch its successor's
+    transactions; ``attempt`` counts re-runs of an epoch within one driver.
     """
 
     query: str
@@ -48,7 +48,7 @@ class Sink(Protocol):
     guarantee: Guarantee
 
     def check(self, schema: StructType) -> None:
-        """Called once before the query starts; leaves nothing behind, as what comes after it may refuse the start.
+        """Called once before the query starts; leaves nothing behind, as a later check may refuse the start.
 
         Raises:
             AnalysisError: If rows of this schema cannot be written, or the destination cannot be reached.
@@ -56,50 +56,50 @@ class Sink(Protocol):
         ...
 
     def prepare(self, rows: DataFrame, transaction: TransactionId) -> Handle | None:
-        """Write the rows durably without showing them to anybody; None if there were none.
+        """Write the rows durably without making them visible; None if there were none.
 
-        From its return on, :meth:`commit` must be able to succeed in any process. May be called again with another
-        attempt if the epoch is re-run; what the earlier attempt left is a stray.
+        Once it has returned, :meth:`commit` must be able to succeed in any process. May be called again with another
+        attempt if the epoch is re-run; what the earlier attempt left is an orphan.
         """
         ...
 
     def commit(self, handle: Handle, between: Callable[[], None]) -> None:
-        """Show the rows. Idempotent: a transaction that was committed before is left as it is.
+        """Make the rows visible. Idempotent: a transaction that was committed before is left as it is.
 
-        ``between`` is called between two changes that others can see; fault tests crash there.
+        ``between`` is called between two visible changes; fault tests crash there.
 
         Raises:
-            LostTransactionError: If what was prepared is gone.
+            LostTransactionError: If the prepared rows are gone.
         """
         ...
 
     def abort_orphans(self, query: str, takeover: int, keep: Sequence[Handle]) -> None:
-        """Remove what drivers before takeover number ``takeover`` prepared, except the decided ``keep``."""
+        """Remove what drivers before takeover number ``takeover`` prepared, except for the decided ``keep``."""
         ...
 
 
 @runtime_checkable
 class Creating(Protocol):
-    """A sink that makes what is missing where its rows go: a table, a directory."""
+    """A sink that creates its destination if it is missing: a table, a directory."""
 
     def create(self) -> None:
-        """Called once per start, when every check of the query has passed and before anything is committed."""
+        """Called once per start, after every check of the query has passed and before anything is committed."""
         ...
 
 
 @runtime_checkable
 class Expiring(Protocol):
-    """A sink whose destination drops what stays prepared for long, and eventually forgets what was committed.
+    """A sink whose destination aborts transactions after a timeout, and eventually forgets the committed ones.
 
-    Once all is committed a record says so, when the query ends and when it has been idle for an hour: a start asks the
-    destination only about what may be open.
+    When a query ends, or has been idle for an hour, a record notes that everything is committed: a start asks the
+    destination only about what may still be open.
     """
 
     def check_alive(self, handle: Handle) -> None:
         """Called right before the decision.
 
         Raises:
-            SinkError: If what was prepared may not live until its commit. The epoch is not decided, so nothing is lost.
+            SinkError: If the transaction may expire before its commit. The epoch is not decided, so nothing is lost.
         """
         ...
 
@@ -109,29 +109,29 @@ class Aborting(Protocol):
     """A sink that can undo an attempt as soon as its epoch fails, rather than at the next start."""
 
     def abort(self, transaction: TransactionId) -> None:
-        """Called on the driver when an epoch fails before its decision, once for each attempt that called ``prepare``.
+        """Called on the driver when an epoch fails before its decision, once per attempt that called ``prepare``.
 
         Removes what :meth:`Sink.prepare` has written for exactly this transaction, whether or not it returned. Best
-        effort: tasks may still be writing, and what they leave is a stray for :meth:`Sink.abort_orphans`.
+        effort: tasks may still be writing, and what they leave is an orphan for :meth:`Sink.abort_orphans`.
         """
         ...
 
 
 @runtime_checkable
 class Remembering(Protocol):
-    """A sink whose destination remembers what was published, so that a restored backup of the home is noticed."""
+    """A sink whose destination remembers what was published, so that a restored backup of the home is detected."""
 
     def published_after(self, newest: TransactionId, handle: Handle | None) -> str | None:
-        """What the destination holds that a query at this record cannot have published, None if there is nothing.
+        """What the destination holds that a query at this record cannot have published; None if there is nothing.
 
         Called at the start, before the takeover; changes nothing.
 
         Args:
-            newest: Query, sink, takeover and epoch of the newest record; ``attempt`` means nothing.
-            handle: The sink's last handle that a record named, if there is one.
+            newest: Query, sink, takeover and epoch of the newest record; ``attempt`` is meaningless.
+            handle: The sink's last handle in a record, if there is one.
 
         Returns:
-            A clause for the error, which names the later epoch and where it was found, and one or more sentences with
+            A clause for the error, with the later epoch and where it was found, and one or more sentences with
             the way out: ``"the manifest of /out has epoch 17. To go on from the backup, …"``.
         """
         ...
@@ -139,9 +139,9 @@ class Remembering(Protocol):
 
 @runtime_checkable
 class Keyed(Protocol):
-    """A sink whose rows may replace older ones; its keys must be the same whenever an epoch is computed again."""
+    """A sink whose rows may replace older ones; its keys must be deterministic, as an epoch may be recomputed."""
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Columns that identify a row; empty where rows are only added."""
+        """Columns that identify a row; empty if rows are only appended."""
         ...

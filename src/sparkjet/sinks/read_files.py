@@ -1,4 +1,4 @@
-"""Reading the output of the files sink by whole epochs."""
+"""Reading the output of the file sink, in whole epochs."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 def read_files(path: str) -> DataFrame:
-    """Read a directory written by ``format("files")``: only epochs that are published as a whole.
+    """Read a directory written by ``format("files")``: only epochs that are completely published.
 
-    A plain ``spark.read`` sees each file as soon as it is renamed into place; this follows the manifest instead.
+    A plain ``spark.read`` sees each file as soon as it is renamed into place; this reads the manifest instead.
     Needs an active Spark session; the files are listed once, when this is called.
 
     Raises:
@@ -27,7 +27,7 @@ def read_files(path: str) -> DataFrame:
     directory = local_path(path, "path")
     entries = [entry for manifest in Manifest.all_of(directory) for entry in manifest.entries()]
     if not entries:
-        message = f"read_files: {directory} has no manifest: no query of sparkjet has published an epoch there."
+        message = f"read_files: {directory} has no manifest: no sparkjet query has published an epoch there."
         raise AnalysisError(message)
     newest = max(entries, key=lambda entry: entry.epoch)
     reader = SparkSession.active().read.format(newest.format).options(**newest.options)

@@ -1,4 +1,4 @@
-"""Tasks of a sink that writes in the executors, and what they refuse as errors of ours."""
+"""Running the tasks of a sink that writes from the executors, with their failures as a SinkError."""
 
 from __future__ import annotations
 
@@ -24,41 +24,41 @@ _ROW = 2**33 - 1
 def run_tasks(
     rows: DataFrame,
     task: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
-    half: ModuleType,
+    module: ModuleType,
     refusal: type[Exception],
     packages: Mapping[str, str],
     *,
     pooled: bool = False,
 ) -> list[Row]:
-    """Run a task on every partition of some rows, and collect what the tasks answer.
+    """Run a task on every partition of some rows, and collect the results.
 
     Args:
         rows: The rows, with at most as many partitions as may be written at once.
-        task: What takes a partition.
-        half: The module that the task is in. Spark sends it to its workers together with :mod:`sparkjet.sinks.attempt`,
-            so that sparkjet need not be installed there; it must import nothing else of ours.
-        refusal: What it raises with a message for the user, of one line.
-        packages: What has to be installed there for it, by the name that it imports.
-        pooled: Whether it is a :func:`sparkjet.sinks.attempt.pooled_attempt`: rows and answers then say which thread
-            they come from.
+        task: The body of a task; takes a partition.
+        module: The module that defines the task. Spark ships it to its workers with :mod:`sparkjet.sinks.attempt`,
+            so that sparkjet need not be installed there; it must import nothing else from sparkjet.
+        refusal: The exception that it raises with a one-line message for the user.
+        packages: The packages that it needs there, by the names that it imports.
+        pooled: Whether it is a :func:`sparkjet.sinks.attempt.pooled_attempt`: rows and results then carry the thread
+            that they come from.
 
     Raises:
         SinkError: With that message; or a package is missing.
     """
     from pyspark.cloudpickle import register_pickle_by_value  # noqa: PLC0415 - on use only
 
-    for module in (attempt, half):
-        register_pickle_by_value(module)
+    for shipped in (attempt, module):
+        register_pickle_by_value(shipped)
     try:
         if not pooled:
             return rows.mapInArrow(task, attempt.SLOTS).collect()
         thread = F.java_method(F.lit("java.lang.Thread"), F.lit("currentThread")).alias(attempt.THREAD)
-        # Of the first row only, as asking costs more than a row does.
+        # For the first row only, as the call costs more than a row does.
         asked = F.when(F.monotonically_increasing_id().bitwiseAND(_ROW) == 0, thread).alias(attempt.THREAD)
         return rows.select("*", asked).mapInArrow(task, attempt.POOLED_SLOTS).select("*", thread).collect()
     except PySparkException as error:
         missing = re.search(r"No module named '(\w+)'", str(error))
-        # Others are missed by the user's own functions.
+        # Any other package is missing for the user's own functions.
         if missing is not None and missing[1] in packages:
             message = (
                 f"The executors' Python has no {missing[1]}. Install {' and '.join(packages.values())} there, or set "

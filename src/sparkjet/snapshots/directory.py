@@ -1,4 +1,4 @@
-"""The directory store: a query's record log, deltas and blobs below one local or mounted directory."""
+"""The directory store: a query's record log, deltas and blobs in one local or mounted directory."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 class DirectoryStore:
     """Slots in ``log/``, deltas as Parquet directories in ``state/``, blobs in ``blobs/``.
 
-    Every executor must see the directory under the same path. Thread-safe as far as the file system is.
+    Every executor must see the directory under the same path. Thread-safe if the file system is.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -40,7 +40,7 @@ class DirectoryStore:
         self._blobs = directory / "blobs"
 
     def open(self, option: str) -> None:
-        """Create the directories, try a put-if-absent, and remove what crashes inside one have left.
+        """Create the directories, test put-if-absent, and remove temporary files left by crashes.
 
         Raises:
             AnalysisError: Naming ``option`` if the directory cannot hold decisions.
@@ -89,16 +89,17 @@ class DirectoryStore:
         """See :meth:`SnapshotStore.read_delta`."""
         if delta.rows and not delta.files:
             message = (
-                f"The snapshot says that {delta.name} holds {delta.rows} entries, but names no file of it: they were "
-                "written to a directory that the driver did not see. Start anew with another checkpointLocation."
+                f"The snapshot says that {delta.name} has {delta.rows} rows, but names no file of it: they were "
+                "written to a directory that the driver did not see. Start from scratch with another "
+                "checkpointLocation."
             )
             raise RecoveryError(message)
         paths = [self._state / delta.name / file for file in delta.files]
         missing = [path for path in paths if not path.is_file()]
         if missing:
             message = (
-                f"The snapshot names {len(paths)} entries of {delta.name}, but {len(missing)} are missing, "
-                f"the first: {missing[0]}. Bring the files back, or start anew with another checkpointLocation."
+                f"The snapshot names {len(paths)} files of {delta.name}, but {len(missing)} are missing, the first: "
+                f"{missing[0]}. Restore the files, or start from scratch with another checkpointLocation."
             )
             raise RecoveryError(message)
         return session.read.options(**CHECKING).parquet(*(spark_uri(path) for path in paths))
@@ -112,7 +113,7 @@ class DirectoryStore:
         """See :meth:`SnapshotStore.read_blob`."""
         path = self._blobs / name
         if not path.is_file():
-            message = f"The snapshot names {path}, which is missing. Bring the file back, or start anew."
+            message = f"The snapshot names {path}, which is missing. Restore the file, or start from scratch."
             raise RecoveryError(message)
         return path.read_bytes()
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Delta(msgspec.Struct, frozen=True):
-    """Stored partial rows: the name they have in the store, their entries, and the frames they cover."""
+    """Stored partial rows: their name in the store, their files and number, and the range of their frames."""
 
     name: str
     files: list[str]
@@ -23,14 +23,14 @@ class Delta(msgspec.Struct, frozen=True):
 class SnapshotStore(Protocol):
     """Slots, deltas and blobs of one query; every method runs on the driver.
 
-    *Slots* are the record log: written once, by whoever comes first. *Deltas* are partial rows, written by the
-    executors. *Blobs* are small files of the driver. Names of deltas and blobs start with the number of the takeover
-    that wrote them and are never used twice, so that a driver that was taken over can neither overwrite nor remove
-    what its successor needs.
+    *Slots* are the record log: each is written once, and the first writer wins. *Deltas* are partial rows, written by
+    the executors. *Blobs* are small files written by the driver. Names of deltas and blobs start with the number of
+    the takeover that wrote them and are never reused, so that a fenced driver can neither overwrite nor remove what
+    its successor needs.
     """
 
     def put(self, slot: int, content: bytes) -> bool:
-        """Write a slot durably if nobody has; False if it was taken. The content is never seen half-written."""
+        """Write a slot durably if it is free; False if it is taken. Readers never see partial content."""
         ...
 
     def slots(self) -> list[int]:
@@ -46,15 +46,15 @@ class SnapshotStore(Protocol):
         ...
 
     def write_delta(self, name: str, partials: DataFrame) -> list[str]:
-        """Write rows durably under a new name; the answer lists the entries that a record must name.
+        """Write rows durably under a new name; returns the files for the record.
 
         Raises:
-            StorageError: Not all of them can be found again, e.g. because executors do not share the directory.
+            StorageError: Not all files can be found, e.g. because executors do not share the directory.
         """
         ...
 
     def read_delta(self, session: SparkSession, delta: Delta) -> DataFrame:
-        """Rows of a delta; a missing entry raises :class:`sparkjet.errors.RecoveryError` naming it."""
+        """Rows of a delta; a missing file raises :class:`sparkjet.errors.RecoveryError` naming it."""
         ...
 
     def put_blob(self, name: str, content: bytes) -> None:
@@ -66,9 +66,9 @@ class SnapshotStore(Protocol):
         ...
 
     def names(self) -> list[str]:
-        """Names of all deltas and blobs, whole or not."""
+        """Names of all deltas and blobs, complete or not."""
         ...
 
     def remove(self, name: str) -> None:
-        """Remove a delta or blob; a name that does not exist is ignored."""
+        """Remove a delta or blob; does nothing if the name does not exist."""
         ...

@@ -1,4 +1,4 @@
-"""Sources that sparkjet adds to ``spark.readStream``."""
+"""The sources that sparkjet adds to ``spark.readStream``."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ if TYPE_CHECKING:
 
 
 def register_sources(spark: SparkSession) -> None:
-    """Make sparkjet's sources known to a session: ``spark.readStream.format("sparkjet-kafka")``.
+    """Register sparkjet's sources with a session, for ``spark.readStream.format("sparkjet-kafka")``.
 
-    Runs on the driver, needs no server, and may be called again. sparkjet must be installed where the executors run.
+    Runs on the driver, connects to no server, and may be called again. sparkjet must be installed on the executors.
 
     Raises:
         AnalysisError: The extra ``kafka`` is not installed.

@@ -1,1 +1,1 @@
-"""Files that survive a crash: durable writes, and checks of what executors have written."""
+"""Files that survive a crash: durable writes, and checks of the files that executors have written."""

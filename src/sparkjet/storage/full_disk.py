@@ -1,4 +1,4 @@
-"""Disks that take no more: what a failure that comes from one means, and which disk it is."""
+"""Full and read-only disks: recognizing them as the cause of a failure, and naming the disk."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from pathlib import Path
 from sparkjet.errors import SparkjetError, StorageError, chain
 
 REASONS = {os.strerror(number): number for number in (errno.ENOSPC, errno.EDQUOT, errno.EROFS)}
-"""What the system says of such a disk, in Java's messages too."""
+"""The system's messages for such a disk, which Java's exceptions contain too."""
 _SPARKS_TARGET = re.compile(r"writing rows to (?:file:)?(/[^\n]*?)\.?(?:\s|$)")
 _ROOM = 2**16
-"""Bytes; a disk with less is taken to be full, as the ballast of a failed write may be gone by now."""
+"""Bytes; a disk with less is considered full, as a failed write may have freed its partial file by now."""
 
 
 @contextmanager
 def full_disks_named(places: Sequence[Path]) -> Iterator[None]:
-    """Raise a failure that comes from a full or read-only disk as a :class:`StorageError`.
+    """Convert failures caused by a full or read-only disk to :class:`StorageError`.
 
     Args:
-        places: Directories that the query writes into, to find out which it was where the failure does not say.
+        places: Directories that the query writes to, to find the disk if the failure does not name it.
     """
     try:
         yield
@@ -35,9 +35,9 @@ def full_disks_named(places: Sequence[Path]) -> Iterator[None]:
 
 
 def full_disk(error: BaseException, places: Sequence[Path]) -> StorageError | None:
-    """What to say of a failure that comes from a full or read-only disk, None of any other.
+    """The error for a failure caused by a full or read-only disk, None for any other.
 
-    Errors of ours say what they are about already.
+    sparkjet's own errors are not converted, as they already name their cause.
     """
     if isinstance(error, SparkjetError):
         return None

@@ -1,4 +1,4 @@
-"""Local paths: which locations sparkjet accepts, and files that survive a power cut."""
+"""Local paths: the locations that sparkjet accepts, and files that survive a power failure."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ PLAIN_FILES = {
     "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "fs.file.impl.disable.cache": "true",
 }
-"""Hadoop's settings for local files without a ``.crc`` beside each: to make one takes a process (``chmod``)."""
+"""Hadoop's settings for local files without ``.crc`` files, each of which takes a process (``chmod``) to create."""
 WRITING = {"mapreduce.fileoutputcommitter.marksuccessfuljobs": "false", **PLAIN_FILES}
-"""Options of Spark's writer into a directory of ours: nobody reads ``_SUCCESS`` or a ``.crc``."""
+"""Options of Spark's writer for sparkjet's directories, where ``_SUCCESS`` and ``.crc`` files are never read."""
 CHECKING = {
     "parquet.page.verify-checksum.enabled": "true",
     "ignoreCorruptFiles": "false",
     "ignoreMissingFiles": "false",
 }
-"""Options of Spark's reader for Parquet that was written so: nothing is left out, whatever the session allows."""
+"""Options of Spark's reader for such Parquet files: nothing is skipped, whatever the session's settings."""
 
 
 def local_path(location: str, option: str) -> Path:
@@ -53,12 +53,12 @@ def local_path(location: str, option: str) -> Path:
 
 
 def spark_uri(path: Path) -> str:
-    """The path as Spark wants it: Hadoop does not decode %20, so this is no percent-encoded URI."""
+    """The path for Spark: not percent-encoded, as Hadoop does not decode %20."""
     return f"file:{path}"
 
 
 def sync_directory(directory: Path) -> None:
-    """Make the entries of a directory durable: a new name is lost in a power cut until its directory is synced."""
+    """Make the entries of a directory durable: a power failure loses a new name until its directory is synced."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -85,23 +85,23 @@ def write_durably(path: Path, content: bytes, mode: Literal["xb", "wb"] = "wb") 
     except OSError as error:
         if error.filename is not None:
             raise
-        # What fails in the middle of a write does not say where.
+        # An error in the middle of a write does not name the file.
         raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def make_directories(directory: Path) -> None:
-    """Create a directory and whatever is missing above it, each level durable in the one above."""
+    """Create a directory and its missing parents, and sync each level."""
     missing = [directory]
     while not missing[-1].parent.is_dir():
         missing.append(missing[-1].parent)
     for level in reversed(missing):
         level.mkdir(exist_ok=True)
-        # Also where the directory exists: whoever created it may have crashed before this line.
+        # Also if the directory exists: the process that created it may have crashed before this line.
         sync_directory(level.parent)
 
 
 def sync_levels(top: Path, files: Iterable[Path]) -> None:
-    """Make names of files below ``top`` durable, and with them every directory between: partition columns may nest."""
+    """Make the names of files below ``top`` durable, with all directories between: partition columns may nest."""
     levels = {top}
     for file in files:
         for level in file.parents:
@@ -115,10 +115,10 @@ def sync_levels(top: Path, files: Iterable[Path]) -> None:
 def put_if_absent(path: Path, content: bytes) -> bool:
     """Create a file with its whole content unless it exists; False if it does.
 
-    ``link`` fails when the name is taken, and what it publishes is complete: no reader sees half a file.
+    ``link`` fails if the name is taken, and publishes a complete file: no reader sees a partial one.
     """
-    # A driver that starts removes temporaries: a crash may have left this one, as far as it can tell. Another start
-    # may do so again, but not for ever: a file system that loses files, or /proc, must not hang the query.
+    # A starting driver removes temporaries, as it cannot know that this one is in use, so this is retried. Not for
+    # ever: a file system that loses files, or /proc, must not hang the query.
     for attempt in range(_ATTEMPTS):
         temporary = path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}")
         try:
@@ -138,23 +138,23 @@ def put_if_absent(path: Path, content: bytes) -> bool:
 
 
 def remove_temporaries(directory: Path) -> None:
-    """Remove what crashes inside :func:`put_if_absent` have left; one that still runs starts over."""
+    """Remove files left by crashes in :func:`put_if_absent`; a call that is still running retries."""
     for path in directory.iterdir():
         if _TEMPORARY.fullmatch(path.name):
             path.unlink(missing_ok=True)
 
 
 def check_put_if_absent(directory: Path, option: str, *, create: bool = True) -> None:
-    """Try a put-if-absent in a directory, creating it if needed.
+    """Test put-if-absent in a directory, creating it if needed.
 
     Args:
         directory: The directory.
         option: Name of the user's option, for messages.
-        create: False to leave nothing behind: where the directory is missing, the nearest one above it is tried,
-            which is of the same file system.
+        create: False to leave nothing behind: if the directory is missing, its nearest existing parent is tested,
+            which is on the same file system.
 
     Raises:
-        AnalysisError: If the directory cannot be written or does not refuse to overwrite.
+        AnalysisError: If the directory cannot be written to or its file system overwrites existing files.
     """
     try:
         if create:
@@ -163,10 +163,10 @@ def check_put_if_absent(directory: Path, option: str, *, create: bool = True) ->
         else:
             tried = next(path for path in (directory, *directory.parents) if path.exists())
         for left in [path for path in tried.iterdir() if _PROBE.match(path.name)]:
-            # Another user's, in a directory above that is everybody's.
+            # It may belong to another user, in a shared parent directory.
             with contextlib.suppress(PermissionError):
                 left.unlink(missing_ok=True)
-        # More than once: another driver that starts may take a probe for one that a crash has left.
+        # More than once: another starting driver may take a probe for a crash's leftover, and remove it.
         refuses = any(_refuses_to_overwrite(tried) for _ in range(3))
     except OSError as error:
         way_out = _WAYS_OUT.get(
@@ -183,7 +183,7 @@ def check_put_if_absent(directory: Path, option: str, *, create: bool = True) ->
 
 
 def _refuses_to_overwrite(directory: Path) -> bool:
-    # Hidden: the directory above may be one that users read.
+    # Hidden: users may read from the parent directory.
     probe = directory / f".probe-{os.urandom(4).hex()}"
     try:
         return put_if_absent(probe, b"") and not put_if_absent(probe, b"")

@@ -1,4 +1,4 @@
-"""Sharing: a look before the start whether the executors write where the driver reads."""
+"""Sharing: a check before the start that the executors write where the driver reads."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ if TYPE_CHECKING:
 logger = logging.getLogger("sparkjet")
 
 FEWEST = 8
-"""Tasks that write at least: executors that come late are few at a start."""
+"""Minimum number of writing tasks: at a start, only a few executors may have registered."""
 _PREFIX = ".sparkjet-probe-"
 _LOCAL = re.compile(r"local(\[.*\])?")
 _OWNER = "If executors and driver run as different users, run them as the same one."
 
 
 def check_shared(session: SparkSession, directories: Mapping[Path, str]) -> None:
-    """Have the executors write into directories, and the driver read, rename and remove what they wrote.
+    """Have the executors write to directories, and the driver read, rename and remove the files.
 
-    Twice as many tasks as can run at once, so that each executor has its part. Where a directory is missing, the
-    nearest one above it is tried. Nothing is left behind. With ``local`` executors are the driver's own process, and
-    nothing is tried.
+    Runs twice as many tasks as there are slots, so that each executor gets some. If a directory is missing, its nearest
+    existing parent is tested. Nothing is left behind. Does nothing with a ``local`` master, where the executor is the
+    driver's own process.
 
     Args:
-        session: The session; its executors are those of the query.
-        directories: Each with the beginning of a message: the option that names it.
+        session: The session of the query.
+        directories: The directories, each with the option that sets it, for messages.
 
     Raises:
-        AnalysisError: Naming directory and option, and the hosts that have another directory there.
+        AnalysisError: Naming the directory, the option, and the hosts that do not share the directory.
         StorageError: A disk is full or read-only.
     """
     if _LOCAL.fullmatch(str(session.sparkContext.master)):
@@ -76,7 +76,7 @@ def _try(session: SparkSession, directory: Path, tasks: int, option: str) -> Non
         observed.write.options(**WRITING).csv(spark_uri(probe))
 
     try:
-        # By Spark's own writer: workers that have no Python, or another one, are no reason to refuse.
+        # With Spark's own writer: workers without Python, or with another version, are not a reason to refuse.
         for file in write(session.range(0, tasks, 1, tasks), probe, save, refuse).files:
             (probe / file).read_bytes()
             (probe / file).rename(probe / f"seen-{file}")
@@ -86,9 +86,7 @@ def _try(session: SparkSession, directory: Path, tasks: int, option: str) -> Non
         full = full_disk(error, [probe.parent])
         if full is not None:
             raise full from error
-        message = (
-            f'"{probe.parent}" cannot be written by executors and driver alike: {_reason(error)} {REMEDY} {_OWNER}'
-        )
+        message = f'"{probe.parent}" cannot be written by both executors and driver: {_reason(error)} {REMEDY} {_OWNER}'
         raise refuse(message) from error
     except AnalysisError:
         _sweep(session, probe, tasks)
@@ -96,18 +94,18 @@ def _try(session: SparkSession, directory: Path, tasks: int, option: str) -> Non
 
 
 def _reason(error: Exception) -> str:
-    """What went wrong, on one line: Spark's messages have stack traces in them."""
+    """The cause on one line, as Spark's messages contain stack traces."""
     if isinstance(error, Py4JJavaError):
         error = Exception(error.java_exception.getMessage())
     return f"{str(error).strip().splitlines()[0][:300].rstrip('.')}."
 
 
 def _sweep(session: SparkSession, probe: Path, tasks: int) -> None:
-    """Remove what the executors have left where the driver cannot see it."""
+    """Remove the files of executors that the driver cannot see."""
     shutil.rmtree(probe, ignore_errors=True)
     remove = partial(shutil.rmtree, probe.as_posix(), ignore_errors=True)
     try:
         session.sparkContext.parallelize(range(tasks), tasks).foreach(lambda _: remove())
     except (PySparkException, Py4JJavaError) as error:
-        # The start is refused for another reason, which is what the user has to hear of.
+        # Only logged: the error that refuses the start is the one to raise.
         logger.warning("%s could not be removed from the executors' machines: %s", probe, _reason(error))

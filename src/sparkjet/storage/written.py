@@ -1,4 +1,4 @@
-"""Written files: what the tasks of a job have written, found again by the driver before anything relies on it."""
+"""Written files: the driver verifies that it sees the files of all tasks before anything relies on them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Refuse = Callable[[str], Exception]
-"""Makes the error for a message."""
+"""Creates the error for a message."""
 
 REMEDY = "Use a directory that the driver and every executor see under the same path, such as a shared mount."
 ROWS = "rows"
@@ -27,30 +27,30 @@ _SHOWN = 10
 
 @dataclass(frozen=True)
 class Written:
-    """Rows of a write, and the files that hold them, relative to its directory."""
+    """Number of rows written, and their files, relative to the directory."""
 
     rows: int
     files: list[Path]
 
 
 def write(rows: DataFrame, directory: Path, save: Callable[[DataFrame], None], refuse: Refuse) -> Written:
-    """Write rows with one of Spark's writers, and see that the driver has a file of every task that had rows.
+    """Write rows with one of Spark's writers, and verify that the driver sees a file of every task that had rows.
 
-    An executor with another directory under the same path writes, and succeeds, where nobody will ever look: neither
-    Spark nor its commit protocol notices.
+    An executor with a different directory under the same path succeeds in writing files that are never read, which
+    neither Spark nor its commit protocol detects.
 
     Args:
-        rows: The rows, with the partitions they are to be written in.
-        directory: Where ``save`` writes to; it must not exist yet.
+        rows: The rows, partitioned as they are to be written.
+        directory: The directory that ``save`` writes to; it must not exist yet.
         save: Writes a DataFrame of the same rows.
-        refuse: Makes the error.
+        refuse: Creates the error.
 
     Raises:
-        Exception: Made by ``refuse``: a file is missing, or Spark did not say what was written.
+        Exception: Created by ``refuse``: a file is missing, or Spark did not report what was written.
     """
     observation = Observation()
-    # A column of its own: in an aggregate of an observation spark_partition_id() is not initialized. A set, as the
-    # tasks of a job may run more than once.
+    # As a column, because spark_partition_id() is not initialized inside an observation's aggregate. As a set, because
+    # tasks may run more than once.
     observed = (
         rows.withColumn(_PARTITION, F.spark_partition_id())
         .observe(observation, F.count(F.lit(1)).alias(ROWS), F.collect_set(_PARTITION).alias(_PARTITIONS))
@@ -78,12 +78,12 @@ def write(rows: DataFrame, directory: Path, save: Callable[[DataFrame], None], r
 
 
 def metrics(observation: Observation, what: str, refuse: Refuse) -> dict[str, Any]:
-    """What an observation with ``ROWS`` has counted.
+    """The metrics of an observation with ``ROWS``.
 
     Raises:
-        Exception: Made by ``refuse``: without metrics nothing is known, which must not pass for "no rows".
+        Exception: Created by ``refuse``: missing metrics must not be taken for "no rows".
     """
-    message = f"Spark did not report how many rows it wrote ({what}), so none of them are relied on. Start again."
+    message = f"Spark did not report how many rows it wrote ({what}), so none of them are used. Start again."
     try:
         found = observation.get
     except Py4JJavaError as error:
@@ -94,19 +94,19 @@ def metrics(observation: Observation, what: str, refuse: Refuse) -> dict[str, An
 
 
 def _files(directory: Path) -> Iterable[Path]:
-    """The files of committed tasks; what a late or speculative task attempt left in ``_temporary`` never counts."""
+    """The files of committed tasks, without those of late or speculative attempts in ``_temporary``."""
     paths = (path.relative_to(directory) for path in directory.rglob("part-*") if path.is_file())
     return (path for path in paths if path.parts[0] != "_temporary")
 
 
 def _hosts(session: SparkSession, tag: str, partitions: Collection[int]) -> list[str]:
-    """Where partitions were written, as far as Spark still knows."""
+    """The hosts on which partitions were written, as far as Spark still knows."""
     context = session._jsparkSession.sparkContext()
     tracker = context.statusTracker()
     job = tracker.getJobInfo(max(tracker.getJobIdsForTag(tag)))
     if job.isEmpty():
         return []
-    # The stages before the last one have partitions of their own.
+    # Only the last stage writes; earlier stages have other partitions.
     tasks = context.statusStore().taskList(max(job.get().stageIds()), 0, 1_000_000)
     hosts = {tasks.apply(n).host() for n in range(tasks.size()) if tasks.apply(n).partitionId() in partitions}
     return sorted(hosts)

@@ -1,1 +1,1 @@
-"""Tools beside a running query: replays of watermark policies, and pictures of them."""
+"""Tools without a running query: replays of watermark policies, and plots of them."""

@@ -1,6 +1,6 @@
-"""Pictures of a watermark: event time over processing time, the watermark line, late events.
+"""Plots of a watermark: event time over processing time, the watermark line, and late events.
 
-Runs on the driver or without Spark at all; needs matplotlib, which ``pip install "sparkjet[plots]"`` brings.
+Runs on the driver or without Spark; needs matplotlib, which ``pip install "sparkjet[plots]"`` installs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sparkjet.time.durations import Duration
     from sparkjet.tools.replay import Arrival, Replay
 
-# Told apart by the colour-blind too; red is kept for late events.
+# Distinguishable for the colour-blind; red is reserved for late events.
 _COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#8C6D31")
 _RED = "#C1121F"
 _DARK = "#333333"
@@ -38,24 +38,24 @@ def plot_watermark(
 ) -> Axes:
     """Draw event time over processing time: events, the watermark, and what is late.
 
-    Each substream has a colour for its events and, if there are several, its own watermark, dotted. The watermark is
-    the dark step line, shaded on its late side. Red crosses are ``found.late``: what was behind the watermark when it
-    came, at the level (exact or by frame) that :func:`replay` was asked for. The same replay gives the same bytes under
-    the same version of matplotlib.
+    Each substream has a colour for its events and, if there are several, its own dotted watermark. The watermark is
+    the dark step line, shaded on its late side. Red crosses are ``found.late``: events behind the watermark when they
+    arrived, exactly or by frame, as passed to :func:`replay`. The same replay yields the same bytes with the same
+    version of matplotlib.
 
     Args:
-        found: What to draw.
-        target: A file, whose name ends in the format (``.svg``, ``.png``, ``.pdf``), or axes to draw into.
-        title: Above the picture.
-        unit: The time that is 1 on both axes.
-        origin: The time that is 0 on both axes.
-        against: A name and another replay of the same events: its watermark is dashed, what it finds late is ringed.
+        found: The replay to draw.
+        target: A file, whose suffix is the format (``.svg``, ``.png``, ``.pdf``), or axes to draw into.
+        title: Title of the plot.
+        unit: Length of one unit on both axes.
+        origin: The time at 0 on both axes.
+        against: A name and another replay of the same events: its watermark is dashed, its late events are ringed.
 
     Returns:
-        The axes, to add to.
+        The axes, for additions.
 
     Raises:
-        AnalysisError: matplotlib is not installed, or cannot write such a file.
+        AnalysisError: matplotlib is not installed, or cannot write files of this format.
     """
     scale = _Scale(parse_duration(unit, "unit", minimum=1), origin)
     if not isinstance(target, str | os.PathLike):
@@ -68,7 +68,7 @@ def plot_watermark(
         raise AnalysisError(
             'plot_watermark: drawing needs matplotlib, which is not installed; pip install "sparkjet[plots]"'
         ) from error
-    # Without the salt the ids inside an SVG are random, and every picture would differ from the committed one.
+    # Without the salt, ids inside an SVG are random, and every plot would differ from the committed one.
     with rc_context({"svg.hashsalt": "sparkjet", "svg.fonttype": "path"}):
         figure = Figure(figsize=(9, 4.4), layout="constrained")
         axes = figure.add_subplot()
@@ -78,7 +78,7 @@ def plot_watermark(
 
 
 class _Scale(NamedTuple):
-    """From times to numbers on the axes."""
+    """Converts times to numbers on the axes."""
 
     unit: int
     origin: int
@@ -88,13 +88,13 @@ class _Scale(NamedTuple):
 
 
 def _draw(axes: Axes, found: Replay, scale: _Scale, title: str, against: tuple[str, Replay] | None) -> None:
-    """Everything, from the back to the front."""
+    """Draw everything, from back to front."""
     names = sorted({*found.substreams, *(each.substream for each in found.arrivals)})
     colours = {name: _COLOURS[position % len(_COLOURS)] for position, name in enumerate(names)}
     shown = scale([each.event_time for each in found.arrivals] + [step.watermark for step in found.watermarks])
     bottom, top = min(shown[: len(found.arrivals)]), max(shown)
     margin = 0.06 * (top - bottom) or 1.0
-    # Set, not left to the data: a watermark may start far below the first event.
+    # Set explicitly: a watermark may start far below the first event.
     axes.set_ylim(bottom - margin, top + margin)
     axes.set_xmargin(0.02)
     for name, *times in found.idle:
@@ -117,14 +117,14 @@ def _draw(axes: Axes, found: Replay, scale: _Scale, title: str, against: tuple[s
     axes.set(xlabel=f"processing time ({unit})", ylabel=f"event time ({unit})")
     axes.grid(visible=True, color="#DDDDDD", linewidth=0.6)
     axes.set_axisbelow(True)
-    # Beside the picture: inside it would hide events sooner or later.
+    # Beside the plot: inside, it would hide events.
     axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False)
 
 
 def _line(
     axes: Axes, steps: Sequence[WatermarkChange], end: int, scale: _Scale, label: str, **style: Any
 ) -> tuple[list[float], list[float]]:
-    """A step line whose last step is held to the end; the answer is its corners."""
+    """A step line that is extended to the end; returns its corners."""
     held = [*steps, *(WatermarkChange(end, step.watermark) for step in steps[-1:])]
     corners = scale(step.at for step in held), scale(step.watermark for step in held)
     axes.step(*corners, where="post", label=label, **style)
@@ -132,14 +132,14 @@ def _line(
 
 
 def _mark(axes: Axes, events: Sequence[Arrival], scale: _Scale, label: str, **style: Any) -> None:
-    """One artist for all events of a kind; none, and no entry in the legend, where there are no events."""
+    """One artist for all events of a kind; without events none, and no entry in the legend."""
     if events:
         places = scale(each.at for each in events), scale(each.event_time for each in events)
         axes.plot(*places, linestyle="none", label=label, **style)
 
 
 def _save(figure: Figure, path: Path) -> None:
-    """Write the file without what would differ from run to run."""
+    """Write the file without metadata that would differ from run to run."""
     ending, known = path.suffix.removeprefix(".").lower(), figure.canvas.get_supported_filetypes()
     if ending not in known:
         raise AnalysisError(f"plot_watermark: cannot write {str(path)!r}: {nearest(ending, known)}")

@@ -1,4 +1,4 @@
-"""Replays: made-up or recorded arrivals through a real watermark policy, without Spark and without a clock."""
+"""Replays: synthetic or recorded arrivals through a real watermark policy, without Spark and without a clock."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from sparkjet.time import MIN, FrameGrid, PolicySettings, SubstreamTracker, Thro
 from sparkjet.time.durations import Duration, parse_duration
 
 MOST_POLLS = 1_000_000
-"""Polls that a replay makes at most; more are a mistaken unit, not a picture."""
+"""Maximum number of polls of a replay; more indicate a wrong unit."""
 
 
 class Arrival(NamedTuple):
-    """An event: when it came, from which substream, and its event time; times in the unit of the policy."""
+    """An event: its processing time, substream and event time; times in the unit of the policy."""
 
     at: int
     substream: str
@@ -23,14 +23,14 @@ class Arrival(NamedTuple):
 
 
 class WatermarkChange(NamedTuple):
-    """A watermark that holds from a clock reading on."""
+    """A watermark, and the clock reading from which it holds."""
 
     at: int
     watermark: int
 
 
 class Silence(NamedTuple):
-    """A time in which a substream was idle, up to its return or the end of the replay."""
+    """A period in which a substream was idle, up to its return or the end of the replay."""
 
     substream: str
     since: int
@@ -39,10 +39,10 @@ class Silence(NamedTuple):
 
 @dataclass(frozen=True)
 class Replay:
-    """What :func:`replay` found, in the order of processing time, which goes up to ``end``.
+    """The result of :func:`replay`, in the order of processing time, up to ``end``.
 
-    ``watermarks`` are the changes of the emitted watermark, ``substreams`` those of each substream's own, and ``late``
-    is what a window or session would have dropped.
+    ``watermarks`` are the changes of the emitted watermark, ``substreams`` those of each substream's watermark, and
+    ``late`` are the events that a window or session would have dropped.
     """
 
     arrivals: tuple[Arrival, ...]
@@ -64,24 +64,24 @@ def replay(
     poll_every: Duration | None = "1 second",
     until: int | None = None,
 ) -> Replay:
-    """Run arrivals through the policy, throttle and substreams that a query would use.
+    """Run arrivals through the same policy, throttle and substreams as a query.
 
-    Arrivals at the same time are one epoch, as in a query: they are judged by the watermark in force before it, each
-    substream's policy is told its highest event time, and the watermark moves once. An event is late if its time is
-    below that watermark, exactly, as for sessions; with ``frames`` only if its whole frame is, as for windows.
+    Arrivals at the same time are one epoch, as in a query: they are compared with the watermark before it, each
+    substream's policy gets the maximum event time, and the watermark advances once. An event is late if its time is
+    below that watermark, as for sessions; with ``frames`` only if its whole frame is, as for windows.
 
     Args:
-        arrivals: :class:`Arrival` or plain tuples, in any order; microseconds if the policy has durations as strings.
+        arrivals: :class:`Arrival` or tuples, in any order; in microseconds if the policy has durations as strings.
         policy: As in ``withWatermark``; a bare duration means ``limiting_lag``.
-        throttle: Which watermarks are emitted; None emits every new one.
-        idle_timeout: Silence after which a substream is not waited for; its source counts as read to the end.
-        substreams: Those to wait for from the start; others from their first event on.
+        throttle: Decides which watermarks are emitted; None emits every new one.
+        idle_timeout: Time without events after which a substream is idle; its source counts as read to the end.
+        substreams: Substreams to wait for from the start; others are known from their first event on.
         frames: The frames of a window: ``FrameGrid(slide)``.
-        poll_every: How often the clock is read where nothing arrives, for policies that use it; None: never.
-        until: When to end, the last arrival by default; later shows what the clock does afterwards.
+        poll_every: How often the clock is read without arrivals, for policies that use it; None for never.
+        until: End of the replay, by default the last arrival; a later end shows what the clock does afterwards.
 
     Raises:
-        AnalysisError: No arrivals, times that are no whole numbers, an end before the last arrival, too many polls.
+        AnalysisError: No arrivals, times that are not whole numbers, an end before the last arrival, or too many polls.
 
     >>> found = replay([(0, "a", 10), (1, "a", 20), (2, "a", 12)], 5, poll_every=None)
     >>> found.watermarks[-1], found.late
@@ -100,7 +100,7 @@ def replay(
     idle_since: dict[str, int] = {}
     for now, batch in epochs.items():
         late += [arrival for arrival in batch if _is_late(arrival.event_time, tracker.watermark, frames)]
-        # Ascending, so that the last one of a substream is its highest.
+        # Ascending, so that the last event of a substream has the maximum time.
         highest = {each.substream: each.event_time for each in sorted(batch, key=lambda each: each.event_time)}
         for name, timestamp in highest.items():
             tracker.report(name, timestamp, now)
@@ -128,7 +128,7 @@ def _epochs(arrivals: Sequence[Arrival], poll_every: Duration | None, until: int
     start, last = min(each.at for each in arrivals), max(each.at for each in arrivals)
     end = last if until is None else until
     if end < last:
-        raise AnalysisError(f"replay: until = {end} is before the last arrival, at {last}; leave until away")
+        raise AnalysisError(f"replay: until = {end} is before the last arrival, at {last}; omit until")
     period = end - start + 1 if poll_every is None else parse_duration(poll_every, "poll_every", minimum=1)
     polls = range(start, end + 1, period)
     if len(polls) > MOST_POLLS:

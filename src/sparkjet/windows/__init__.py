@@ -1,4 +1,4 @@
-"""Window operators: partial rows by frame in, final rows by window out, all as DataFrames."""
+"""Window operators: from partial rows by frame to final rows by window, all as DataFrames."""
 
 from sparkjet.windows.accumulators import Accumulators
 from sparkjet.windows.operator import WindowOperator

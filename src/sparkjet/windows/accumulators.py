@@ -1,7 +1,7 @@
-"""The accumulators of all aggregates of a window, as flat columns of one DataFrame.
+"""The accumulators of all aggregates of a window, as flat columns of a DataFrame.
 
-A *partial* row is ``(keys…, frame, row_count, accumulator fields…)``. Fields are flat because Catalyst generates
-code for sums and maxima of flat columns, not for those of a struct.
+A *partial row* is ``(keys…, frame, row_count, accumulator fields…)``. Fields are flat because Catalyst generates
+code for sums and maxima of flat columns, but not of struct fields.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ ROW_COUNT = "row_count"
 class Accumulators:
     """Accumulate, combine, deduct and finish for several aggregate operations at once.
 
-    Lives on the driver and only builds Column expressions. Deduct needs every operation to have one: a window's
+    Lives on the driver and only builds Column expressions. Deduct needs every operation to support it: a window's
     aggregates share one pass, so the weakest operation decides (see :class:`sparkjet.windows.SlidingWindows`).
 
     Args:
-        results: Name of the result column and the operation behind it, in output order.
-        schema: Schema of the partial rows; the accumulators keep exactly these types through every combine.
+        results: Name of each result column and its operation, in output order.
+        schema: Schema of the partial rows; every combine casts to exactly these types.
     """
 
     def __init__(self, results: Sequence[tuple[str, AggregateOperation]], schema: StructType) -> None:
@@ -39,7 +39,7 @@ class Accumulators:
 
     @staticmethod
     def aggregations(results: Sequence[tuple[str, AggregateOperation]]) -> list[Column]:
-        """Aggregate Columns that turn rows into partial rows: the hidden row count first."""
+        """Aggregate Columns that turn rows into partial rows, the hidden row count first."""
         columns = [F.count(F.lit(1)).alias(ROW_COUNT)]
         for position, (_, operation) in enumerate(results):
             columns += [column.alias(field_name(position, field)) for field, column in operation.accumulate.items()]
@@ -52,7 +52,7 @@ class Accumulators:
 
     @property
     def shape(self) -> dict[str, str]:
-        """Field name to Spark type, as the fingerprint of a query records it."""
+        """Spark type by field name, for the fingerprint of a query."""
         return {field: self.types[field].simpleString() for field in self.fields}
 
     @property
@@ -62,11 +62,11 @@ class Accumulators:
 
     @property
     def bounded(self) -> bool:
-        """Whether no accumulator grows with its input."""
+        """Whether all accumulators are bounded, that is, do not grow with their input."""
         return all(op.bounded for _, op in self.results)
 
     def empty(self) -> dict[str, Column]:
-        """The fields of no row at all."""
+        """The fields of the empty accumulators."""
         fields = {ROW_COUNT: F.lit(0).cast("long")}
         for position, (_, operation) in enumerate(self.results):
             for field, column in operation.create.items():
@@ -74,12 +74,12 @@ class Accumulators:
         return fields
 
     def group(self, partials: DataFrame, *by: str, beside: Sequence[str] = ()) -> DataFrame:
-        """Combine the partial rows that agree in ``by``: one row each with the same fields.
+        """Combine the partial rows of each group into one with the same fields.
 
         Args:
             partials: Rows with the fields.
-            by: Names of the columns that make a group.
-            beside: Names of further columns, whose greatest stands before the fields in the result.
+            by: Names of the grouping columns.
+            beside: Names of further columns, whose maximum precedes the fields in the result.
         """
         sums = self.once("combined", *beside, build=lambda: self._combined(beside))
         grouped = sums.agg(partials, self.once.columns(*by))
@@ -90,14 +90,14 @@ class Accumulators:
         return grouped.withColumns(folds).select(*by, *beside, ROW_COUNT, *unfolded)
 
     def negated(self, partials: DataFrame) -> DataFrame:
-        """Replace each row's fields by what undoes them: the empty accumulator minus this one."""
+        """Replace each row's fields by their inverse: the empty accumulator minus this one."""
         return partials.withColumns(self.once("negated", build=self._negated))
 
     def _negated(self) -> dict[str, Column]:
         columns = {ROW_COUNT: -F.col(ROW_COUNT)}
         for position, (_, operation) in enumerate(self.results):
             assert operation.deduct is not None  # noqa: S101 - deductible operations have one
-            deducted = operation.deduct(operation.create, self.of(position))
+            deducted = operation.deduct(operation.create, self.fields_of(position))
             for field, column in deducted.items():
                 flat = field_name(position, field)
                 columns[flat] = column.cast(self.types[flat])
@@ -108,26 +108,26 @@ class Accumulators:
         return F.struct(*carried, *self.fields)
 
     def finish(self) -> list[Column]:
-        """The result Columns, named as the user named them."""
+        """The result Columns, under the user's names."""
         return self.once("finish", build=self._finish)
 
     def _finish(self) -> list[Column]:
-        return [op.finish(self.of(i)).alias(name) for i, (name, op) in enumerate(self.results)]
+        return [op.finish(self.fields_of(i)).alias(name) for i, (name, op) in enumerate(self.results)]
 
     def _combined(self, beside: Sequence[str]) -> CompiledColumns:
-        """Aggregate Columns that combine partial rows, those that can be folded only as lists."""
+        """Aggregate Columns that combine partial rows; operations without ``combine_group`` as lists, to be folded."""
         columns = [*(F.max(name).alias(name) for name in beside), F.sum(ROW_COUNT).alias(ROW_COUNT)]
         for position, (_, operation) in enumerate(self.results):
             if operation.combine_group is None:
                 entry = F.struct(*(F.col(field_name(position, field)).alias(field) for field in operation.create))
                 columns.append(F.collect_list(entry).alias(field_name(position, "list")))
             else:
-                combined = operation.combine_group(self.of(position))
+                combined = operation.combine_group(self.fields_of(position))
                 columns += [self._typed(position, field, column) for field, column in combined.items()]
         return CompiledColumns(columns)
 
     def _folds(self) -> dict[str, Column]:
-        """The lists folded, each into one struct."""
+        """The folded lists, each as one struct."""
         return {
             field_name(position, "all"): self._fold(position, operation)
             for position, (_, operation) in enumerate(self.results)
@@ -135,7 +135,7 @@ class Accumulators:
         }
 
     def _unfolded(self) -> list[Column]:
-        """The fields after :meth:`_folds`."""
+        """The flat fields after :meth:`_folds`."""
         return [
             F.col(field_name(position, "all"))[field].alias(field_name(position, field))
             if operation.combine_group is None
@@ -161,11 +161,11 @@ class Accumulators:
         flat = field_name(position, field)
         return column.cast(self.types[flat]).alias(flat)
 
-    def of(self, position: int) -> Mapping[str, Column]:
+    def fields_of(self, position: int) -> Mapping[str, Column]:
         """One operation's fields, from the flat columns."""
         return {field: F.col(field_name(position, field)) for field in self.results[position][1].create}
 
-    def inside(self, position: int, struct: Column) -> Mapping[str, Column]:
+    def fields_in(self, position: int, struct: Column) -> Mapping[str, Column]:
         """One operation's fields, from an :meth:`item`."""
         return {field: struct[field_name(position, field)] for field in self.results[position][1].create}
 
@@ -176,7 +176,7 @@ def field_name(position: int, field: str) -> str:
 
 
 def _nullable(found: DataType) -> DataType:
-    """The type with every part nullable: Spark refuses to cast to a type that promises more than the value's."""
+    """The type with every part nullable: Spark refuses casts from a nullable to a non-nullable type."""
     if isinstance(found, ArrayType):
         return ArrayType(_nullable(found.elementType), containsNull=True)
     if isinstance(found, MapType):

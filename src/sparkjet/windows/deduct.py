@@ -1,4 +1,4 @@
-"""The deduct path: a running value per key, plus the frames that enter, minus the frames that leave."""
+"""The deduct strategy: a running value per key, plus the frames that enter, minus the frames that leave."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 class DeductStrategy:
     """Windows by difference (Jet's combine and deduct on the running window).
 
-    Cost of a slide: the frames that enter and leave it, whatever the window's length. The running value is not part
-    of a snapshot: after :meth:`forget` it is computed again from the frames.
+    A slide costs as much as the frames that enter and leave, whatever the window's length. The running value is not
+    part of a snapshot: after :meth:`reset` it is recomputed from the frames.
     """
 
     name = "deduct"
@@ -37,14 +37,14 @@ class DeductStrategy:
         self._backing: DataFrame | None = None
         self._garbage: list[DataFrame] = []
 
-    def forget(self) -> None:
-        """Drop the running value, because the frames or the window changed."""
+    def reset(self) -> None:
+        """Discard the running value, because the frames or the window changed."""
         if self._backing is not None:
             self._garbage.append(self._backing)
         self._running = self._backing = None
 
     def close(self, frames: DataFrame, closing: ClosingRange) -> DataFrame:
-        """Accumulators of every key's windows in ``closing``; ``frames`` holds one row per key and frame or more."""
+        """Accumulators of every key's windows in ``closing``; ``frames`` has one or more rows per key and frame."""
         size, keys = self._window.size, self._keys
         known = self._running
         floor = closing.after if closing.after is None or known is not None else closing.after - size
@@ -63,14 +63,14 @@ class DeductStrategy:
             .withColumn("high", F.expr(f"coalesce(next - {closing.step}L, {constant(closing.upto, 'low')})"))
             .localCheckpoint(eager=False)
         )
-        self.forget()
+        self.reset()
         self._backing = spans
         latest = spans.where("next IS NULL")
         self._running = values.select(latest, F.expr(f"{constant(closing.upto, 'low')} AS low"))
         return windows_of(spans, closing, keys, self._accumulators, unique=True)
 
     def release(self) -> None:
-        """Free what earlier epochs left; the rows of the last :meth:`close` are not read any more."""
+        """Free the memory of earlier epochs; the rows of the last :meth:`close` must not be read afterwards."""
         if self._backing is not None:
             hold(self._backing)
         for checkpointed in self._garbage:

@@ -1,4 +1,4 @@
-"""Islands: rows of one key that overlap become a session, and a session that is too long becomes pieces."""
+"""Gaps and islands: rows of a key that overlap are one session; a session that is too long is cut into pieces."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ if TYPE_CHECKING:
     from pyspark.sql.window import WindowSpec
 
 KEY_HASH = "key_hash"
-"""A long made of the keys, never null: what rows are partitioned and looked up by."""
+"""A hash of the keys as a long, never null: rows are partitioned and looked up by it."""
 VERSION = "version"
-"""Counts the epochs that have written sessions; what a key's last one has written counts."""
+"""Counts the epochs that have written sessions; only the newest version of a key is valid."""
 
 
-class Islands:
+class GapsAndIslands:
     """From rows ``(key_hash, keys…, start, end, fresh, fields…)`` to sessions, on the driver.
 
-    Two rows overlap if each starts before the other ends; those that only touch are apart. Nothing is shuffled where
-    the rows are partitioned by ``key_hash``.
+    Two rows overlap if each starts before the other ends; rows that only touch do not. Nothing is shuffled if the rows
+    are partitioned by ``key_hash``.
 
-    With a maximum the session that starts at S is cut at S + k × maximum. As long as S may still move to the left,
-    rows stay as they are; once it is final they are combined by piece, and a piece starts at its cut: S is known from
-    every piece. A row without events (``row_count`` 0) is the *remnant* of a closed piece: it holds no result, but
-    goes on overlapping with what comes, and keeps the cuts in place.
+    With a maximum, a session that starts at S is cut at S + k × maximum. While S may still decrease, rows stay as they
+    are; once it is final, they are combined by piece, and a piece starts at its cut, so that S follows from any piece.
+    A row without events (``row_count`` 0) is the *remnant* of a closed piece: it has no result, but still overlaps with
+    later rows and keeps the cuts in place.
 
     Args:
         keys: Names of the key columns.
         accumulators: The aggregates' fields.
-        max_duration: Longest piece, None if sessions are not cut.
+        max_duration: Maximum length of a piece, None if sessions are not cut.
     """
 
     def __init__(self, keys: Sequence[str], accumulators: Accumulators, max_duration: int | None) -> None:
@@ -47,21 +47,18 @@ class Islands:
         self._once = Once()
 
     def newest(self, stored: DataFrame) -> DataFrame:
-        """Stored rows, which have a version, without those that a later version of their key has replaced.
-
-        Added is ``newest``, the key's version.
-        """
+        """The stored rows with the newest version of their key; adds the column ``newest`` with that version."""
         newest = self._once("newest", build=lambda: F.max(VERSION).over(Window.partitionBy(*self._keys)))
         return stored.withColumn("newest", newest).where(f"{VERSION} = newest")
 
     def sessions(self, rows: DataFrame, watermark: int | None) -> DataFrame:
         """One row per session or piece: ``(key_hash, keys…, start, end, due, fresh, fields…)``.
 
-        ``end`` is the last event plus the gap, ``due`` the end to report: at most one maximum after the start.
+        ``end`` is the last event plus the gap, ``due`` the reported end: at most one maximum after the start.
 
         Args:
-            rows: The rows of some keys, all of theirs; ``fresh`` is the same in all rows of a key.
-            watermark: No later event is older; None to cut sessions by what is known of them so far.
+            rows: All rows of some keys; ``fresh`` is the same in all rows of a key.
+            watermark: No later event is older than this; None to cut sessions by their rows so far.
         """
         rows = rows.withColumn("apart", self._once("apart", build=self._apart))
         rows = rows.withColumn("session", self._once("session", build=self._session))
@@ -78,7 +75,7 @@ class Islands:
         return F.coalesce(F.col("start") >= F.max("end").over(before), F.lit(True))
 
     def _session(self) -> Column:
-        """Start of the first row that a row is connected with."""
+        """Start of the session of a row."""
         until_here = self._ordered().rowsBetween(Window.unboundedPreceding, Window.currentRow)
         return F.max(F.when(F.col("apart"), F.col("start"))).over(until_here)
 

@@ -1,4 +1,4 @@
-"""The protocol of window operators: partial rows in, final rows out, state as DataFrames."""
+"""The protocol of window operators: from partial rows to final rows, with state as DataFrames."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ if TYPE_CHECKING:
 
 
 class WindowOperator(Protocol):
-    """One level of windows with its state, on the driver.
+    """One level of windowed aggregation with its state, on the driver.
 
-    Once per epoch and in this order the engine calls :meth:`append` with the epoch's partial rows (if there are any),
-    :meth:`close` with the new watermark, stores every segment that is not stored yet, and :meth:`release` once the
-    rows that ``close`` returned are written. The operator has moved on when ``close`` returns, whether or not the
-    rows are consumed: on a failure it is restored.
+    Once per epoch, the engine calls :meth:`append` with the epoch's partial rows (if there are any) and :meth:`close`
+    with the new watermark, stores every segment that is not stored yet, and calls :meth:`release` once the rows from
+    ``close`` are written. The state has advanced when ``close`` returns, whether or not the rows are consumed: after a
+    failure the operator is restored.
 
     Attributes:
         keys: Names of the key columns.
         accumulators: The aggregates' fields.
-        segments: The state, oldest first; what is not in a segment need not be restored.
-        closed: What the last :meth:`close` closed up to, None before the first; saved with the segments.
+        segments: The state, oldest first; all else is derived from it.
+        closed: The time up to which windows are closed, None before the first :meth:`close`; saved with the segments.
     """
 
     keys: tuple[str, ...]
@@ -34,7 +34,7 @@ class WindowOperator(Protocol):
 
     @property
     def path(self) -> str:
-        """Which way windows are computed, for progress and tests."""
+        """The strategy by which windows are computed, for progress and tests."""
         ...
 
     @property
@@ -44,45 +44,45 @@ class WindowOperator(Protocol):
 
     @property
     def open_until(self) -> int | None:
-        """The least watermark that leaves nothing open, None if nothing is."""
+        """The minimum watermark that closes everything, None if nothing is open."""
         ...
 
     def frame_of(self, time: Column) -> Column:
-        """The slice of event time whose rows of one key are always in the same windows, as a long."""
+        """The slice of event time whose rows of a key always share their windows, as a long."""
         ...
 
     def bounds(self, time: Column) -> Mapping[str, Column]:
-        """Aggregate Columns, beside those of the accumulators, that the partial rows of this operator have."""
+        """Aggregate Columns that partial rows need in addition to the accumulators."""
         ...
 
     def is_late(self, time: str) -> Column:
-        """Whether a row comes too late by the column of that name (microseconds), judged by the last :meth:`close`."""
+        """Whether a row is late, by the time column of that name (microseconds) and the last :meth:`close`."""
         ...
 
     def partitioned(self, partials: DataFrame) -> DataFrame:
-        """Partial rows or stored rows, partitioned as a segment must be, and held in the executors once read."""
+        """Partial or stored rows, partitioned like a segment, and persisted in the executors once read."""
         ...
 
     def append(self, segment: Segment) -> None:
-        """Take the partial rows of an epoch; none of them may be late."""
+        """Add the partial rows of an epoch; none of them may be late."""
         ...
 
     def close(self, watermark: int) -> DataFrame | None:
-        """Final rows ``(keys…, start, end, results…)`` of what a watermark closes; MIN closes nothing."""
+        """Final rows ``(keys…, start, end, results…)`` of the windows that a watermark closes; MIN closes none."""
         ...
 
     def early(self) -> DataFrame | None:
-        """Rows like those of :meth:`close` of all that is open, None if nothing is; changes nothing."""
+        """Early rows of all open windows, like those of :meth:`close`; None without any; changes no state."""
         ...
 
     def skip_to(self, watermark: int) -> None:
-        """Count everything up to ``watermark`` as closed; nothing may be open up to there."""
+        """Advance to ``watermark`` without closing anything; no window may be open up to there."""
         ...
 
     def release(self) -> None:
-        """Free state that nothing reads any more; the state itself is in memory afterwards, whoever has read it."""
+        """Free obsolete state; the current state is persisted in memory afterwards, even if no job has read it."""
         ...
 
     def restore(self, segments: Sequence[Segment], closed: int | None) -> None:
-        """Replace the state by that of a snapshot taken with the same settings."""
+        """Replace the state by that of a snapshot with the same settings."""
         ...

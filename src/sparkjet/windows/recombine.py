@@ -1,4 +1,4 @@
-"""The recombining path: each frame goes into every window it belongs to."""
+"""The recombine strategy: each frame is combined into every window that it belongs to."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 class RecombineStrategy:
     """Windows by combining all their frames.
 
-    For tumbling windows, where that is one frame, and for accumulators that grow with their input (collect_list,
-    collect_set), whose windows cost what they output on any path.
+    For tumbling windows, which have one frame, and for accumulators that grow with their input (collect_list,
+    collect_set), whose windows cost as much as their output with any strategy.
     """
 
     name = "recombine"
@@ -31,15 +31,15 @@ class RecombineStrategy:
         self._accumulators = accumulators
 
     def close(self, frames: DataFrame, closing: ClosingRange) -> DataFrame:
-        """Accumulators of every key's windows in ``closing``; ``frames`` holds one row per key and frame or more."""
+        """Accumulators of every key's windows in ``closing``; ``frames`` has one or more rows per key and frame."""
         floor = None if closing.after is None else closing.after + closing.step - self._window.size
         values = self._accumulators.once.columns(*self._keys, *self._accumulators.fields)
         span = F.expr("frame AS low"), F.expr(f"frame + {self._window.size - self._window.step}L AS high")
         spans = values.select(frames.where(closing.within(floor, closing.upto)), *span)
         return windows_of(spans, closing, self._keys, self._accumulators, unique=False)
 
-    def forget(self) -> None:
-        """Nothing is derived."""
+    def reset(self) -> None:
+        """Does nothing: this strategy derives no state."""
 
     def release(self) -> None:
-        """Nothing is held."""
+        """Does nothing: this strategy holds no state."""

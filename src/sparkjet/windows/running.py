@@ -1,4 +1,4 @@
-"""Running accumulators: each partial row of a key combined with all rows before it, or with all after it."""
+"""Running accumulators: each partial row of a key combined with all rows before it, or all after it."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from sparkjet.windows.accumulators import Accumulators
 
 _CHUNK = 64
-"""Elements that a scan appends one by one."""
+"""Number of elements that a scan appends one by one."""
 
 
 class Running:
-    """Spark's window functions where it takes every ``combine_group`` as one, else a scan of each key's rows as a list.
+    """Running accumulators by Spark's window functions if every ``combine_group`` is one, else by scanning arrays.
 
     Lives on the driver and only builds Column expressions.
 
     Args:
-        accumulators: What the partial rows hold.
+        accumulators: The accumulators in the partial rows.
     """
 
     def __init__(self, accumulators: Accumulators) -> None:
@@ -38,13 +38,13 @@ class Running:
         self._once = accumulators.once
 
     def of_rows(self, partials: DataFrame, keys: Sequence[str], order: str, *, backwards: bool = False) -> DataFrame:
-        """Replace each row's fields by those of itself and all earlier rows of its key combined.
+        """Replace each row's fields by the combination of itself and all earlier rows of its key.
 
         Args:
-            partials: Rows with the fields, of which no two of a key agree in ``order``.
-            keys: Names of the columns that make a key.
-            order: Name of the column that says what is earlier.
-            backwards: Whether all later rows are combined instead.
+            partials: Rows with the fields; ``order`` is unique per key.
+            keys: Names of the key columns.
+            order: Name of the ordering column.
+            backwards: Whether to combine all later rows instead.
         """
         if self._once("in windows", build=partial(self._fits_windows, partials, keys, order)):
             build = partial(self._over_windows, keys, order, backwards)
@@ -55,7 +55,7 @@ class Running:
         return lists.select(*keys, scan).select(*keys, F.explode("scanned").alias("item")).select(*keys, "item.*")
 
     def following(self, keys: Sequence[str], order: str, *, backwards: bool = False) -> Column:
-        """What the next row of the same key has in ``order``, NULL where there is none."""
+        """The value of ``order`` in the next row of the key, NULL if there is none."""
 
         def build() -> Column:
             return F.lead(order).over(_ordered(keys, order, backwards))
@@ -63,7 +63,7 @@ class Running:
         return self._once("following", order, backwards, *keys, build=build)
 
     def _fits_windows(self, partials: DataFrame, keys: Sequence[str], order: str) -> bool:
-        """Whether Spark takes every ``combine_group`` as a window function: it is one aggregate function, not more."""
+        """Whether every ``combine_group`` works as a window function, that is, consists of one aggregate function."""
         operations = [operation for _, operation in self._accumulators.results]
         if any(operation.combine_group is None or operation.scan is not None for operation in operations):
             return False
@@ -78,27 +78,27 @@ class Running:
         return (self._scan(F.reverse(items), order) if backwards else self._scan(items, order)).alias("scanned")
 
     def _over_windows(self, keys: Sequence[str], order: str, backwards: bool) -> CompiledColumns:
-        # Not a frame to the end of the key, which Spark computes anew for each row.
+        # Not up to the last row of the key, which Spark recomputes for each row.
         window = _ordered(keys, order, backwards).rowsBetween(Window.unboundedPreceding, Window.currentRow)
         columns = [F.sum(ROW_COUNT).over(window).alias(ROW_COUNT)]
         for position, (_, operation) in enumerate(self._accumulators.results):
-            assert operation.combine_group is not None  # noqa: S101 - `_fits_windows` has seen to it
-            combined = operation.combine_group(self._accumulators.of(position))
+            assert operation.combine_group is not None  # noqa: S101 - checked by `_fits_windows`
+            combined = operation.combine_group(self._accumulators.fields_of(position))
             for field, column in combined.items():
                 flat = field_name(position, field)
                 columns.append(column.over(window).cast(self._accumulators.types[flat]).alias(flat))
         return CompiledColumns([*keys, order, *columns])
 
     def _listed(self, order: str) -> Column:
-        """Aggregate Column: the rows of a group as an array of structs of ``order`` and fields, ascending by that."""
+        """Aggregate Column: the rows of a group as an array of structs of ``order`` and fields, in ascending order."""
         items = F.collect_list(self._accumulators.item(order))
         if not any(_has_map(self._accumulators.types[field]) for field in self._accumulators.fields):
             return F.sort_array(items)
-        # Spark orders no maps; a comparison by a lambda is slower.
+        # Spark cannot order maps, and a comparison by a lambda is slower.
         return F.array_sort(items, lambda a, b: (a[order] > b[order]).cast("int") - (a[order] < b[order]).cast("int"))
 
     def _scan(self, items: Column, carried: str) -> Column:
-        """Combine an array of :meth:`item` from its start: element i of the result holds elements 0 to i combined.
+        """Scan an array of :meth:`item`: element i of the result combines elements 0 to i.
 
         The field ``carried`` stays that of element i.
         """
@@ -123,7 +123,7 @@ class Running:
         return F.transform(zipped, united)
 
     def _combined(self, items: Column, carried: str) -> Column:
-        """A scan with ``combine``, chunk by chunk: Spark copies an array to append to it, which is quadratic."""
+        """A scan with ``combine``, in chunks: Spark copies an array to append to it, which is quadratic."""
 
         def append(done: Column, item: Column) -> Column:
             return F.concat(done, F.array(self._merge(F.element_at(done, -1), item, carried)))
@@ -132,15 +132,15 @@ class Running:
             chunk = F.slice(items, number * _CHUNK + 1, _CHUNK)
             return F.aggregate(F.slice(chunk, 2, _CHUNK), F.slice(chunk, 1, 1), append)
 
-        def go_on(done: Column, chunk: Column) -> Column:
+        def extend(done: Column, chunk: Column) -> Column:
             last = F.element_at(done, -1)
             return F.concat(done, F.transform(chunk, lambda item: self._merge(last, item, carried)))
 
         chunks = F.transform(F.sequence(F.lit(0), F.floor((F.size(items) - 1) / _CHUNK).cast("int")), scanned)
-        return F.aggregate(F.slice(chunks, 2, F.size(items)), F.element_at(chunks, 1), go_on)
+        return F.aggregate(F.slice(chunks, 2, F.size(items)), F.element_at(chunks, 1), extend)
 
     def _merge(self, left: Column, right: Column, carried: str) -> Column:
-        """The struct ``right`` with its accumulators combined with those of ``left``; not those that have a scan."""
+        """The struct ``right`` with ``left``'s accumulators combined in, except for operations with a scan."""
         changed = {ROW_COUNT: left[ROW_COUNT] + right[ROW_COUNT]}
         for position, (_, operation) in enumerate(self._accumulators.results):
             if operation.scan is not None:
@@ -149,7 +149,7 @@ class Running:
                 }
                 continue
             combined = operation.combine(
-                self._accumulators.inside(position, left), self._accumulators.inside(position, right)
+                self._accumulators.fields_in(position, left), self._accumulators.fields_in(position, right)
             )
             for field, column in combined.items():
                 flat = field_name(position, field)
@@ -160,7 +160,9 @@ class Running:
 
     def _part(self, position: int, struct: Column) -> Column:
         """One operation's fields of a struct, as a struct under their own names."""
-        return F.struct(*(column.alias(field) for field, column in self._accumulators.inside(position, struct).items()))
+        return F.struct(
+            *(column.alias(field) for field, column in self._accumulators.fields_in(position, struct).items())
+        )
 
 
 def _ordered(keys: Sequence[str], order: str, backwards: bool) -> WindowSpec:
@@ -168,7 +170,7 @@ def _ordered(keys: Sequence[str], order: str, backwards: bool) -> WindowSpec:
 
 
 def _has_map(found: DataType) -> bool:
-    """Whether there is a map in a type, or inside of it."""
+    """Whether a type is or contains a map."""
     if isinstance(found, ArrayType):
         return _has_map(found.elementType)
     if isinstance(found, StructType):

@@ -1,4 +1,4 @@
-"""Live state in memory: a few DataFrames of partial rows, merged log-structured and freed by hand."""
+"""Live state in memory: a few DataFrames of partial rows, merged as in a log-structured store and freed explicitly."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 FEWEST = 5
-"""Segments that are merged at once at least."""
+"""The minimum number of segments to merge."""
 
 
 @dataclass(frozen=True)
 class SegmentStatistics:
-    """What the driver knows of a segment: its rows and the lowest and highest frame in it."""
+    """What the driver knows of a segment: its number of rows, and the lowest and highest frame in it."""
 
     rows: int
     low: int
@@ -25,7 +25,7 @@ class SegmentStatistics:
 
     @staticmethod
     def measure(partials: DataFrame) -> SegmentStatistics | None:
-        """Count the partial rows with one Spark job; None where there are none."""
+        """Count the partial rows with one Spark job; None if there are none."""
         row = partials.agg(F.count(F.lit(1)), F.min("frame"), F.max("frame")).head()
         if row is None or row[0] == 0:
             return None
@@ -34,10 +34,9 @@ class SegmentStatistics:
 
 @dataclass(eq=False)
 class Segment:
-    """Partial rows held by the executors (``localCheckpoint``) and the name they are stored under.
+    """Partial rows persisted in the executors (``localCheckpoint``), and the reference to their stored copy.
 
-    ``stored`` is whatever the snapshot store answered when the rows were written, None for operators that run
-    without a store.
+    ``stored`` is what the snapshot store returned when the rows were written, None for operators without a store.
     """
 
     partials: DataFrame
@@ -53,8 +52,8 @@ class Segment:
 def release(checkpointed: DataFrame) -> None:
     """Free the blocks of a DataFrame made by ``localCheckpoint``.
 
-    ``DataFrame.unpersist`` looks into the cache manager, where a local checkpoint is not listed, and waiting for
-    garbage collection lets a long query fill its executors: the RDD below the logical plan is unpersisted instead.
+    ``DataFrame.unpersist`` only looks in the cache manager, which does not list local checkpoints, and waiting for
+    garbage collection would let a long query fill its executors. So this unpersists the RDD in the logical plan.
     """
     plan = checkpointed._jdf.queryExecution().logical()
     if plan.getClass().getSimpleName() == "LogicalRDD":
@@ -62,18 +61,18 @@ def release(checkpointed: DataFrame) -> None:
 
 
 def hold(checkpointed: DataFrame) -> None:
-    """Compute a lazy ``localCheckpoint`` that no job has read, before anything it is computed from is freed."""
+    """Materialize a lazy ``localCheckpoint`` that no job has read, before its inputs are freed."""
     rdd = checkpointed._jdf.queryExecution().logical().rdd()
     if not rdd.isCheckpointed():
         rdd.count()
 
 
 def mergeable(segments: Sequence[Segment]) -> int:
-    """How many of the newest segments to merge into one, so that there are only about log2(rows) of them.
+    """How many of the newest segments to merge into one, so that there are about log2(rows) segments.
 
-    As in a log-structured merge tree a segment is merged once something of half its size or more has come after
-    it: each partial row is copied a logarithmic number of times, and a window reads few segments. They wait until
-    there are ``FEWEST``, since a merge of small ones costs what it takes to run it, and a small one hardly anything.
+    As in a log-structured merge tree, a segment is merged once at least half its size has been added after it: each
+    partial row is copied a logarithmic number of times, and a window reads few segments. Merges wait for ``FEWEST``
+    segments, since merging small segments costs a Spark job, and reading one costs hardly anything.
     """
     total, count = 0, 0
     for segment in reversed(segments):

@@ -13,12 +13,12 @@ from sparkjet.time.durations import Duration
 
 @dataclass(frozen=True)
 class SessionWindow:
-    """Sessions over an event-time column; made by :func:`session_window`.
+    """Session windows over an event-time column; created by :func:`session_window`.
 
     Attributes:
         time_column: Name of the event-time column.
-        gap: Silence after which a session is over, in microseconds.
-        max_duration: Length at which a session is cut, None if it is not.
+        gap: Gap of inactivity that ends a session, in microseconds.
+        max_duration: Length at which sessions are cut, None if they are not.
         name: Name of the result's column.
     """
 
@@ -35,21 +35,21 @@ class SessionWindow:
 def session_window(
     timeColumn: object, gapDuration: Duration | Column, maxDuration: Duration | None = None
 ) -> SessionWindow:
-    """Group by sessions: events of a key that follow each other within a gap, like ``F.session_window``.
+    """Group by session windows: events of a key with gaps shorter than ``gapDuration``, like ``F.session_window``.
 
-    The result has a column ``session_window`` with the time of the first event (inclusive) and that of the last event
-    plus the gap (exclusive). Two events exactly one gap apart are in two sessions (in Spark they share one). A session
-    is final once the watermark is above its end; an event older than the watermark is late.
+    The result has a column ``session_window`` with the time of the first event (inclusive) and of the last event plus
+    the gap (exclusive). Two events exactly one gap apart are in two sessions (in Spark they share one). A session is
+    final once the watermark is above its end; an event older than the watermark is late.
 
     Args:
-        timeColumn: Name of the event-time column, the one given to ``withWatermark``.
-        gapDuration: Silence after which a session is over, e.g. ``"10 minutes"``.
+        timeColumn: Name of the event-time column, as passed to ``withWatermark``.
+        gapDuration: Gap of inactivity that ends a session, e.g. ``"10 minutes"``.
         maxDuration: A session longer than this is cut into pieces of this length, counted from its first event; each
-            piece with an event gives a row. Cut after sessions are put together, so that the result does not depend
-            on the order of arrival. May be shorter than the gap.
+            piece with an event yields a row. Sessions are cut after merging, so the result does not depend on the
+            order of arrival. May be shorter than the gap.
 
     Raises:
-        AnalysisError: If a duration is no positive duration, or the gap is a column.
+        AnalysisError: If a duration is not a positive duration, or the gap is a column.
 
     >>> session_window("ts", "10 minutes").gap
     600000000

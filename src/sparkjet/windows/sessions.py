@@ -1,4 +1,4 @@
-"""Session windows: the operator with its state, a log-structured store of the open sessions of each key."""
+"""Session windows: the operator, with a log-structured store of each key's open sessions as its state."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sparkjet.catalyst.columns import CompiledColumns
 from sparkjet.catalyst.constants import constant
 from sparkjet.time import MAX, MIN
 from sparkjet.windows.accumulators import ROW_COUNT, Accumulators
-from sparkjet.windows.gaps_and_islands import KEY_HASH, VERSION, Islands
+from sparkjet.windows.gaps_and_islands import KEY_HASH, VERSION, GapsAndIslands
 from sparkjet.windows.segments import Segment, SegmentStatistics, mergeable, release
 
 if TYPE_CHECKING:
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 
 
 class SessionWindows:
-    """Mini-sessions in, sessions out; Jet's session operator with a state that is cheap to touch.
+    """Merges mini-sessions into sessions; Jet's session operator with state that is cheap to update.
 
     A :class:`sparkjet.windows.operator.WindowOperator`. A partial row is ``(keys…, frame, start, end, row_count,
-    fields…)`` with what :meth:`bounds` says of the events of one frame. A session spans from its first event to its
-    last plus the gap, and closes when a watermark is above its end.
+    fields…)``, with the :meth:`bounds` of the events of one frame. A session lasts from its first event to its last
+    plus the gap, and closes when a watermark is above its end.
 
     The state is a few segments of rows ``(key_hash, keys…, version, start, end, due, row_count, fields…)``. An epoch
-    writes one new segment with all open sessions of the keys that had events, under a higher version, and leaves the
-    others alone. A row counts if no newer version of its key is there and it is not due: what a watermark closes needs
-    no mark, the watermark is the mark. The epoch reads only the rows of the keys that had events or that have
-    something to close, by a hash join that neither shuffles nor sorts the state.
+    writes one new segment, with all open sessions of the keys that had events, under a higher version, and leaves the
+    others alone. A row is live if its key has no newer version and it is not due: closed rows need no mark, as the
+    watermark identifies them. The epoch reads only the rows of the keys that had events or have something to close,
+    by a hash join that neither shuffles nor sorts the state.
 
     Args:
-        gap: Silence after which a session is over, in microseconds, at least 1.
+        gap: Gap of inactivity that ends a session, in microseconds, at least 1.
         max_duration: Sessions longer than this are cut into pieces; None if they are not.
         keys: Names of the key columns, at least one.
         accumulators: The aggregates' fields.
@@ -52,11 +52,11 @@ class SessionWindows:
         self.accumulators = accumulators
         self.partitions = partitions
         self.segments: list[Segment] = []
-        """Open sessions; ``low`` and ``high`` of the statistics are the least ``due`` and the greatest ``end``."""
+        """Open sessions; ``low`` and ``high`` of the statistics are the minimum ``due`` and the maximum ``end``."""
         self.closed: int | None = None
         self._pending: list[Segment] = []
         self._garbage: list[Segment] = []
-        self._islands = Islands(keys, accumulators, max_duration)
+        self._islands = GapsAndIslands(keys, accumulators, max_duration)
         self._version = 0
         self._spans = CompiledColumns([KEY_HASH, *self.keys, "start", "end", "fresh", *accumulators.fields])
         self._columns = CompiledColumns([KEY_HASH, *self.keys, VERSION, "start", "end", "due", *accumulators.fields])
@@ -78,7 +78,7 @@ class SessionWindows:
 
     @property
     def open_until(self) -> int | None:
-        """The least watermark that leaves nothing open, None if nothing is."""
+        """The minimum watermark that closes everything, None if nothing is open."""
         ends = [segment.statistics.high for segment in self.segments]
         for segment in self._pending:
             row = segment.partials.agg(F.max("end")).head()
@@ -86,17 +86,17 @@ class SessionWindows:
         return min(max(ends) + 1, MAX) if ends else None
 
     def frame_of(self, time: Column) -> Column:
-        """The slice whose events are in one session whatever comes: one gap of time, with a maximum one instant.
+        """The slice whose events are always in one session: as long as the gap, or with a maximum a single instant.
 
-        The cuts of a session depend on its first event, so they need the single times until that is final.
+        A session is cut relative to its first event, so the exact times are needed until that is final.
         """
         if self.max_duration is not None:
             return time
-        # Below MIN the arithmetic would overflow, and fail the query; nothing is less than a gap away from MIN twice.
+        # Below MIN the arithmetic would overflow and fail the query; all times within a gap of MIN share one slice.
         return F.when(time < MIN + self.gap, MIN).otherwise(time - F.pmod(time, F.lit(self.gap)))
 
     def bounds(self, time: Column) -> dict[str, Column]:
-        """The first event, and the last plus the gap."""
+        """Time of the first event, and of the last plus the gap."""
         last = F.max(time)
         return {"start": F.min(time), "end": F.when(last > MAX - self.gap, MAX).otherwise(last + self.gap)}
 
@@ -105,18 +105,18 @@ class SessionWindows:
         return F.lit(False) if self.closed is None else F.expr(f"{time} < {constant(self.closed, time)}")
 
     def partitioned(self, partials: DataFrame) -> DataFrame:
-        """Partial rows or stored rows, hash-partitioned by the keys, and held in memory once a job has read them."""
-        # Strings that a collation holds equal differ in their bytes, and would be hashed apart.
+        """Partial or stored rows, hash-partitioned by the keys, and persisted in memory once read."""
+        # Strings that are equal by a collation may differ in their bytes, and would get different hashes.
         plain = [key for key in self.keys if "collate" not in partials.schema[key].dataType.simpleString()]
         hashed = F.xxhash64(*plain) if plain else F.lit(0).cast("long")
         return partials.withColumn(KEY_HASH, hashed).repartition(self.partitions, KEY_HASH).localCheckpoint(eager=False)
 
     def append(self, segment: Segment) -> None:
-        """Take the partial rows of an epoch, which become state at the next :meth:`close`."""
+        """Add the partial rows of an epoch, which become state at the next :meth:`close`."""
         self._pending.append(segment)
 
     def close(self, watermark: int) -> DataFrame | None:
-        """Final rows of the sessions that end below ``watermark``, None without any."""
+        """Final rows of the sessions that end before ``watermark``, None without any."""
         reached = watermark if self.closed is None else max(watermark, self.closed)
         if not self._pending and all(segment.statistics.low >= reached for segment in self.segments):
             self._move_to(reached)
@@ -133,7 +133,7 @@ class SessionWindows:
         return self._results(found.where("closing")) if closing else None
 
     def early(self) -> DataFrame | None:
-        """What the open sessions or pieces hold so far, None if nothing is open; the state stays as it is."""
+        """Early rows of the open sessions or pieces, None without any; changes no state."""
         stored = [self._live(segment).withColumn("fresh", F.lit(False)) for segment in self.segments]
         rows = self._new()
         if stored:
@@ -141,17 +141,17 @@ class SessionWindows:
         return self._results(self._islands.sessions(reduce(DataFrame.union, rows), None)) if rows else None
 
     def skip_to(self, watermark: int) -> None:
-        """Count everything up to ``watermark`` as closed; nothing may be open up to there."""
+        """Advance to ``watermark`` without closing anything; no session may be open up to there."""
         self._move_to(watermark if self.closed is None else max(self.closed, watermark))
 
     def release(self) -> None:
-        """Free state that nothing reads any more."""
+        """Free obsolete state."""
         for segment in self._garbage:
             segment.release()
         self._garbage.clear()
 
     def restore(self, segments: Sequence[Segment], closed: int | None) -> None:
-        """Replace the state by that of a snapshot taken with the same settings."""
+        """Replace the state by that of a snapshot with the same settings."""
         self._garbage += self._pending + self.segments
         self._pending = []
         self.segments = list(segments)
@@ -162,9 +162,9 @@ class SessionWindows:
             self._version = versions.agg(F.max(VERSION)).collect()[0][0]
 
     def _touched(self, watermark: int) -> DataFrame:
-        """Sessions of the keys that have pending rows or something that is due, marked ``closing`` and ``kept``."""
+        """Sessions of the keys with pending or due rows, flagged ``closing`` and ``kept``."""
         closing = f"due < {constant(watermark, 'due')}"
-        # As what is looked for, not as a semi-join: Spark would push that below the union and look again per segment.
+        # Not as a semi-join: Spark would push it below the union, and join once per segment.
         hashes = [self._hashes(segment.partials, fresh=True) for segment in self._pending]
         hashes += [
             self._hashes(segment.partials.where(f"{closing} AND {self._is_live}"), fresh=False)
@@ -176,7 +176,7 @@ class SessionWindows:
         if self.max_duration is None:
             kept = f"fresh AND NOT {closing}"
         else:
-            # Other rows of the key may depend on a start that is leaving the state: the whole key is written again.
+            # Other rows of the key may depend on a start that leaves the state: the whole key is rewritten.
             kept = f"NOT {closing} OR `end` >= {constant(watermark, '`end`')}"
         self._version += 1
         version = F.expr(constant(self._version, "start")).alias(VERSION)
@@ -187,7 +187,7 @@ class SessionWindows:
         return rows.select(F.col(KEY_HASH).alias("wanted"), F.lit(fresh).alias("fresh"))
 
     def _stored(self, wanted: DataFrame) -> list[DataFrame]:
-        """The stored sessions that count of the wanted keys, as one DataFrame; no DataFrame if nothing is stored."""
+        """The live stored sessions of the wanted keys, as one DataFrame; none if nothing is stored."""
         if not self.segments:
             return []
         live = reduce(DataFrame.union, [self._live(segment) for segment in self.segments])
@@ -195,7 +195,7 @@ class SessionWindows:
         return [self._spans.select(self._islands.newest(found))]
 
     def _live(self, segment: Segment) -> DataFrame:
-        """The rows of a segment that no watermark has closed; newer versions may have replaced them."""
+        """The rows of a segment that are not closed; newer versions may have replaced them."""
         return self._columns.select(segment.partials.where(self._is_live))
 
     @property
@@ -206,7 +206,7 @@ class SessionWindows:
         return [self._spans.select(segment.partials.withColumn("fresh", F.lit(True))) for segment in self._pending]
 
     def _kept(self, found: DataFrame) -> DataFrame:
-        """What becomes state: the open rows, and a remnant of each piece that is closed but for its last gap."""
+        """The rows that become state: open rows, and a remnant of each closed piece whose last gap is not over."""
         kept = found.where("kept")
         if self.max_duration is not None:
             closing = F.col("closing")
@@ -232,7 +232,7 @@ class SessionWindows:
         united = reduce(DataFrame.union, [segment.partials for segment in merging])
         live = united.where(self._is_live)
         marks = {"closing": F.lit(False), "kept": F.lit(True)}
-        # With the columns of an epoch's segment: what differs would be read by different code, to be compiled again.
+        # With the columns of an epoch's segment: a different schema would be compiled to different code.
         newest = self._columns.select(self._islands.newest(live))
         merged = newest.withColumns(marks).localCheckpoint(eager=False)
         rows, low, high = merged.agg(F.count(F.lit(1)), F.min("due"), F.max("end")).collect()[0]

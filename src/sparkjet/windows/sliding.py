@@ -1,4 +1,4 @@
-"""Sliding and tumbling windows over frames: the operator with its state."""
+"""Sliding and tumbling windows over frames: the operator and its state."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 
 class SlidingWindows:
-    """Frames in, windows out; Jet's sliding window operator with a state of DataFrames.
+    """Combines frames into windows; Jet's sliding window operator with DataFrames as state.
 
     A :class:`sparkjet.windows.operator.WindowOperator`. A partial row is ``(keys…, frame, row_count, fields…)``, the
-    frame named by its exclusive end.
+    frame identified by its exclusive end.
 
-    The path is chosen by the weakest aggregate: deduct where all can (counts, exact sums), two stacks where all
-    accumulators are bounded, recombining the frames otherwise and for tumbling windows, where a window is one frame.
+    The weakest aggregate decides the strategy: deduct if all support it (counts, exact sums), two stacks if all
+    accumulators are bounded, otherwise recombine, as for tumbling windows, which have one frame.
 
     Args:
         window: Length, step and offset in microseconds.
@@ -47,19 +47,21 @@ class SlidingWindows:
         self.segments: list[Segment] = []
         self.closed: int | None = None
         self._garbage: list[Segment] = []
-        # Columns of this window; those of the accumulators may go on in another one.
+        # For Columns of this window; the accumulators' own may also be used by another window.
         self._once = Once()
         if window.size > window.step and accumulators.deductible:
-            self._path: DeductStrategy | StacksStrategy | RecombineStrategy = DeductStrategy(window, keys, accumulators)
+            self._strategy: DeductStrategy | StacksStrategy | RecombineStrategy = DeductStrategy(
+                window, keys, accumulators
+            )
         elif window.size > window.step and accumulators.bounded:
-            self._path = StacksStrategy(window, keys, accumulators)
+            self._strategy = StacksStrategy(window, keys, accumulators)
         else:
-            self._path = RecombineStrategy(window, keys, accumulators)
+            self._strategy = RecombineStrategy(window, keys, accumulators)
 
     @property
     def path(self) -> str:
-        """Which way windows are computed: ``deduct``, ``stacks`` or ``recombine``."""
-        return self._path.name
+        """The strategy by which windows are computed: ``deduct``, ``stacks`` or ``recombine``."""
+        return self._strategy.name
 
     @property
     def settings(self) -> dict[str, int]:
@@ -71,18 +73,18 @@ class SlidingWindows:
         return time - F.pmod(time - self.window.offset, F.lit(self.window.step)) + self.window.step
 
     def bounds(self, time: Column) -> dict[str, Column]:  # noqa: ARG002 - the operator's protocol
-        """None: a frame says it all."""
+        """Empty: the frame is enough."""
         return {}
 
     def is_late(self, time: str) -> Column:
-        """Whether the first window of a time's frame has been emitted already."""
+        """Whether the first window of a time's frame has already been emitted."""
         if self.closed is None:
             return F.lit(False)
         frame = self._once("frame of", time, build=lambda: self.frame_of(F.col(time)))
         return frame <= F.expr(constant(self.closed, time))
 
     def append(self, segment: Segment) -> None:
-        """Take the partial rows of an epoch, merging the newest segments when it is time."""
+        """Add the partial rows of an epoch, and merge the newest segments if there are enough."""
         self.segments.append(segment)
         count = mergeable(self.segments)
         if not count:
@@ -108,23 +110,23 @@ class SlidingWindows:
         closing = ClosingRange(self.closed, upto, self.window.step)
         self.closed = upto
         if not self.segments:
-            self._path.forget()
+            self._strategy.reset()
             return None
-        windows = self._path.close(self._frames(), closing)
-        self._drop_expired(upto)
+        windows = self._strategy.close(self._frames(), closing)
+        self._release_expired(upto)
         return self._finished(windows)
 
     def early(self) -> DataFrame | None:
-        """What the open windows hold so far, None if nothing is open; the state stays as it is."""
+        """Early rows of the open windows, None without any; changes no state."""
         last = self.open_until
         if last is None or (self.closed is not None and last <= self.closed):
             return None
-        # Not on the operator's own path, whose running values must not move ahead of the watermark.
-        path = RecombineStrategy(self.window, self.keys, self.accumulators)
-        return self._finished(path.close(self._frames(), ClosingRange(self.closed, last, self.window.step)))
+        # Not by the operator's own strategy, whose running values must not advance beyond the watermark.
+        strategy = RecombineStrategy(self.window, self.keys, self.accumulators)
+        return self._finished(strategy.close(self._frames(), ClosingRange(self.closed, last, self.window.step)))
 
     def skip_to(self, watermark: int) -> None:
-        """Count everything up to ``watermark`` as closed; nothing may be open up to there."""
+        """Advance to ``watermark`` without closing anything; no window may be open up to there."""
         upto = self.window.grid.floor_frame(watermark)
         self.closed = upto if self.closed is None else max(self.closed, upto)
 
@@ -135,30 +137,30 @@ class SlidingWindows:
         start = (F.col("end") - self.window.size).alias("start")
         return CompiledColumns([*self.keys, start, "end", *self.accumulators.finish()])
 
-    def _drop_expired(self, upto: int) -> None:
-        """Let go of segments that no later window needs.
+    def _release_expired(self, upto: int) -> None:
+        """Release the segments that no later window needs.
 
-        One step longer than windows need them: the deduct path still has to take the frames out of its running value.
+        Kept one step longer than windows need them: the deduct strategy still subtracts the frames that leave.
         """
         last = self.open_until
         if last is not None and last <= upto:
             self._garbage += self.segments
             self.segments = []
-            self._path.forget()
+            self._strategy.reset()
             return
         self._garbage += [s for s in self.segments if s.statistics.high <= upto - self.window.size]
         self.segments = [s for s in self.segments if s.statistics.high > upto - self.window.size]
 
     @property
     def open_until(self) -> int | None:
-        """End of the last window that holds anything, None without state."""
+        """End of the last window with rows, None without state."""
         if not self.segments:
             return None
         return max(s.statistics.high for s in self.segments) + self.window.size - self.window.step
 
     def release(self) -> None:
-        """Free state that nothing reads any more."""
-        self._path.release()
+        """Free obsolete state."""
+        self._strategy.release()
         for segment in self._garbage:
             segment.release()
         self._garbage.clear()
@@ -168,12 +170,12 @@ class SlidingWindows:
         self._garbage += self.segments
         self.segments = list(segments)
         self.closed = closed
-        self._path.forget()
+        self._strategy.reset()
 
     def realigned_end(self, before: WindowGrid, closed: int | None) -> int | None:
         """The last closed end of a snapshot of window ``before``, on this window's grid.
 
-        The first window that may still be emitted is moved up, never down: no window is emitted twice.
+        The first window that may still be emitted moves up, never down, so that no window is emitted twice.
         """
         if closed is None:
             return None
@@ -182,7 +184,7 @@ class SlidingWindows:
     def realigned(self, partials: DataFrame, before: WindowGrid, closed: int | None) -> DataFrame:
         """Partial rows of a snapshot of window ``before`` with their frames moved up to this window's grid.
 
-        Frames that the old window no longer needed are left out whether or not they had been removed yet, so that
+        Frames that the old window no longer needed are omitted, whether or not they had been removed yet, so that
         the result does not depend on when the store was compacted.
         """
         if closed is not None:
@@ -194,7 +196,7 @@ class SlidingWindows:
         return self.accumulators.group(moved, *self.keys, "frame")
 
     def partitioned(self, partials: DataFrame) -> DataFrame:
-        """The partial rows hash-partitioned by the keys, and held in the executors once a job has read them."""
+        """The partial rows, hash-partitioned by the keys, and persisted in the executors once read."""
         keys = self.accumulators.once.columns(*self.keys)
         return partials.repartition(self.partitions, *keys).localCheckpoint(eager=False)
 

@@ -1,6 +1,6 @@
-"""Spans: rows saying that an accumulator is part of every window that ends from ``low`` to ``high``.
+"""Spans: rows whose accumulator is part of every window that ends from ``low`` to ``high``.
 
-All paths of the sliding window end in spans. A span costs the same whether one window or a thousand end in it.
+All strategies of sliding windows produce spans. A span costs the same whether one window or a thousand end in it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ClosingRange:
-    """Ends of the windows that close in one step: above ``after`` (None: from the first frame on) up to ``upto``."""
+    """Ends of the windows that close together: above ``after`` (None: from the first frame on) up to ``upto``."""
 
     after: int | None
     upto: int
@@ -29,13 +29,13 @@ class ClosingRange:
 
     @staticmethod
     def within(floor: int | None, upto: int) -> str:
-        """SQL of ``floor < frame <= upto``; None is no floor."""
+        """SQL for ``floor < frame <= upto``; None for no floor."""
         below = f"frame <= {constant(upto, 'frame')}"
         return below if floor is None else f"{below} AND frame > {constant(floor, 'frame')}"
 
     @property
     def ends(self) -> str:
-        """SQL of the array of the window ends of a span inside this range, null where there are none."""
+        """SQL for the array of a span's window ends in this range, null if there are none."""
         low = "low" if self.after is None else f"greatest(low, {constant(self.after + self.step, 'low')})"
         high = f"least(high, {constant(self.upto, 'high')})"
         return f"CASE WHEN {low} <= {high} THEN sequence({low}, {high}, {self.step}L) END"
@@ -44,14 +44,14 @@ class ClosingRange:
 def windows_of(
     spans: DataFrame, closing: ClosingRange, keys: Sequence[str], accumulators: Accumulators, *, unique: bool
 ) -> DataFrame:
-    """One row per key and window end with the accumulators of that window.
+    """One row per key and window end, with the accumulators of that window.
 
     Args:
-        spans: ``(keys…, low, high, fields…)``; low and high lie on the grid of the steps.
-        closing: The windows wanted.
+        spans: ``(keys…, low, high, fields…)``; low and high are multiples of the step.
+        closing: The windows to return.
         keys: Names of the key columns.
         accumulators: The fields.
-        unique: Whether no two spans of a key overlap, so that nothing is left to combine.
+        unique: Whether no two spans of a key overlap, so that nothing needs to be combined.
     """
     values = accumulators.once.columns(*keys, *accumulators.fields)
     exploded = values.select(spans, F.expr(f"explode({closing.ends}) AS `end`"))

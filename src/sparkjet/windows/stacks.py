@@ -1,4 +1,4 @@
-"""The two-stacks path: suffixes of the finished block and prefixes of the current one.
+"""The two-stacks strategy: suffixes of the finished block and prefixes of the current one.
 
 Frames are cut into blocks of one window length. A window spans at most two blocks, so it is one suffix of the earlier
 block combined with one prefix of the later one: two accumulators, whatever the length, and never a deduct
@@ -39,8 +39,8 @@ class _View:
 class StacksStrategy:
     """Windows as suffix and prefix, for every aggregate with a bounded accumulator.
 
-    Suffixes are computed when a block is complete, prefixes grow epoch by epoch; both are derived state, not part
-    of a snapshot: after :meth:`forget` they are computed again from the frames.
+    Suffixes are computed when a block is complete, prefixes grow epoch by epoch; both are derived state, not part of
+    a snapshot: after :meth:`reset` they are recomputed from the frames.
     """
 
     name = "stacks"
@@ -49,24 +49,24 @@ class StacksStrategy:
         self._window = window
         self._keys = tuple(keys)
         self._accumulators = accumulators
-        # Columns of this window; those of the accumulators may go on in another one.
+        # For Columns of this window; the accumulators' own may also be used by another window.
         self._once = Once()
         self._cumulative = Running(accumulators)
         self._suffixes: _View | None = None
         self._prefixes: _View | None = None
         self._garbage: list[DataFrame] = []
 
-    def forget(self) -> None:
-        """Drop both stacks, because the frames or the window changed."""
+    def reset(self) -> None:
+        """Discard both stacks, because the frames or the window changed."""
         self._replace(None, None)
 
     def close(self, frames: DataFrame, closing: ClosingRange) -> DataFrame:
-        """Accumulators of every key's windows in ``closing``; ``frames`` holds one row per key and frame or more."""
+        """Accumulators of every key's windows in ``closing``; ``frames`` has one or more rows per key and frame."""
         size = self._window.size
         current = None if closing.after is None else self._block_start(closing.after)
         next_block = self._block_start(closing.upto)
         live = self._prefixes
-        # After a restore both stacks are computed from the frames again.
+        # After a restore, both stacks are recomputed from the frames.
         floor = current if live is not None or current is None else current - size
         if live is None:
             items = self._select(frames, closing, floor)
@@ -89,7 +89,7 @@ class StacksStrategy:
         return windows_of(united, closing, self._keys, self._accumulators, unique=False)
 
     def release(self) -> None:
-        """Free what earlier epochs left; the rows of the last :meth:`close` are not read any more."""
+        """Free the memory of earlier epochs; the rows of the last :meth:`close` must not be read afterwards."""
         for view in (self._suffixes, self._prefixes):
             if view is not None:
                 hold(view.backing)
@@ -98,7 +98,7 @@ class StacksStrategy:
         self._garbage.clear()
 
     def _block_start(self, end: int) -> int:
-        """Start of the block that the first window ending after ``end`` ends in."""
+        """Start of the block in which the first window after ``end`` ends."""
         return end - (end - self._window.offset) % self._window.size
 
     def _select(self, frames: DataFrame, closing: ClosingRange, floor: int | None) -> DataFrame:
@@ -114,7 +114,7 @@ class StacksStrategy:
         return start - F.pmod(start - self._window.offset, F.lit(self._window.size))
 
     def _prefix_spans(self, frames: DataFrame, closing: ClosingRange) -> DataFrame:
-        """From each frame of a block up to the next, all of the block's frames so far."""
+        """Spans from each frame of a block up to the next, with all of the block's frames so far."""
         keys = (*self._keys, "block")
         prefixes = self._cumulative.of_rows(frames, keys, "frame")
         last = F.expr(f"least(block + {self._window.size}L, {constant(closing.upto, 'block')})")
@@ -125,7 +125,7 @@ class StacksStrategy:
         return self._cumulative.following(keys, "frame") - self._window.step
 
     def _suffix_spans(self, frames: DataFrame) -> DataFrame:
-        """From where each frame of a block is the first in a window up to its last window, all frames that follow."""
+        """Spans over the windows that begin with each frame of a block, with this frame and all that follow it."""
         size, step = self._window.size, self._window.step
         keys = (*self._keys, "block")
         suffixes = self._cumulative.of_rows(frames, keys, "frame", backwards=True)
@@ -141,7 +141,7 @@ class StacksStrategy:
         return self._once.columns(*self._keys, "low", "high", *self._accumulators.fields).select(stack)
 
     def _open_prefixes(self, prefixes: DataFrame, block: int) -> _View:
-        """The newest prefix of each key in the block that goes on, as a frame to start from."""
+        """The newest prefix of each key in the open block, as a frame to continue from."""
         latest = self._once("latest", build=self._latest)
         current = prefixes.where(f"block = {constant(block, 'block')}")
         rows = latest.agg(current, self._once.columns(*self._keys))

@@ -11,7 +11,7 @@ from sparkjet.time.durations import Duration, format_duration
 
 @dataclass(frozen=True)
 class Window:
-    """A tumbling or sliding window over an event-time column; made by :func:`window`."""
+    """A tumbling or sliding window over an event-time column; created by :func:`window`."""
 
     time_column: str
     grid: WindowGrid
@@ -31,18 +31,18 @@ def window(
     """Group by sliding or, without ``slideDuration``, tumbling windows, like ``pyspark.sql.functions.window``.
 
     The result has a column ``window`` with the window's start (inclusive) and end (exclusive). Each event is
-    aggregated once, into the frame of one slide that it falls in; windows are made of frames, so the cost of a slide
+    aggregated once, into its frame, which is one slide long; windows are combined from frames, so the cost of a slide
     does not depend on the length of the window.
 
     Args:
-        timeColumn: Name of the event-time column, the one given to ``withWatermark``.
+        timeColumn: Name of the event-time column, as passed to ``withWatermark``.
         windowDuration: Length, e.g. ``"1 hour"``; a multiple of the slide.
         slideDuration: Distance between window starts.
         startTime: Offset of the windows from 1970-01-01 00:00:00 UTC, less than the slide.
 
     Raises:
-        AnalysisError: If a duration is no positive duration, or the length is no multiple of the slide; the message
-            names the nearest lengths that are.
+        AnalysisError: If a duration is not a positive duration, or the length is not a multiple of the slide; the
+            message names the nearest multiples.
 
     >>> window("ts", "1 hour", "10 minutes").grid.frames
     6
@@ -60,8 +60,8 @@ def window(
         below, above = size - size % step, size - size % step + step
         lengths = " or ".join(f'"{format_duration(length)}"' for length in (below, above) if length > 0)
         message = (
-            f"windowDuration {windowDuration!r} is no multiple of slideDuration {slideDuration!r}: windows are made of "
-            f"frames of one slide. The nearest valid lengths are {lengths}."
+            f"windowDuration {windowDuration!r} is not a multiple of slideDuration {slideDuration!r}: windows consist "
+            f"of frames of one slide. The nearest valid lengths are {lengths}."
         )
         raise AnalysisError(message)
     if offset >= step:

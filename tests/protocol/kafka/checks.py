@@ -1,4 +1,4 @@
-"""What must hold of a topic once drivers have come to their end, read by a consumer that shares nothing with them."""
+"""What must hold for a topic once drivers have ended, read by an independent consumer."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def committed(server: KafkaServer, topic: str) -> list[Any]:
 
 
 def _completed(server: KafkaServer) -> None:
-    """Wait until readers can see how every transaction ended: a broker answers the commit before that."""
+    """Wait until consumers see how every transaction ended: a broker confirms the commit before that."""
     deadline, pause = time.monotonic() + PATIENCE, threading.Event()
     with Cluster(Access.of(server.client())) as cluster:
         while ending := cluster.open_transactions("sparkjet/", ("PrepareCommit", "PrepareAbort")):
@@ -61,7 +61,7 @@ def _completed(server: KafkaServer) -> None:
 
 
 def held_back(server: KafkaServer, topic: str) -> int:
-    """Number of offsets that an open transaction keeps from readers."""
+    """Number of offsets that an open transaction hides from consumers."""
     _completed(server)
     ends = []
     for level in ("read_uncommitted", "read_committed"):
@@ -76,12 +76,12 @@ def held_back(server: KafkaServer, topic: str) -> int:
 
 
 def topic_of(orders: Orders) -> str:
-    """Where the rows go."""
+    """The destination of the rows."""
     return str(settings(orders.dsn).topic)
 
 
 def seen(server: KafkaServer, orders: Orders) -> list[int]:
-    """The numbers that readers see."""
+    """The numbers that consumers see."""
     return sorted(int(message.value()) for message in committed(server, topic_of(orders)))
 
 
@@ -102,14 +102,14 @@ def newest(orders: Orders) -> Record:
 
 
 def finish(orders: Orders) -> None:
-    """Start again and run to the end."""
+    """Restart and run to the end."""
     calm = replace(orders, stop_at=None, repeats_tasks=False, late_task=False, broken_task=False, patience=PATIENT)
     with Driver(calm) as successor:
         assert successor.ended() is None
 
 
 def check(server: KafkaServer, orders: Orders) -> None:
-    """Each input once, nothing open, nothing that readers wait for, nothing unsettled."""
+    """Each input once, nothing open, nothing that consumers wait for, nothing unsettled."""
     epochs = [epoch for epoch in range(1, orders.epochs + 1) if epoch not in orders.empty]
     given = [n for epoch in epochs for n in range(10 * epoch, 10 * epoch + 10)]
     found = seen(server, orders)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def orders(kafka: KafkaServer, tmp_path: Path) -> Orders:
-    """Orders for a driver with a topic and a directory of its own."""
+    """Orders for a driver with its own topic and directory."""
     return orders_for(kafka, tmp_path)
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from sparkjet.errors import SparkjetError
 from sparkjet.options import Options
-from sparkjet.sinks.kafka.pool import Answer, TransactionPool
+from sparkjet.sinks.kafka.pool import TaskResult, TransactionPool
 from sparkjet.sinks.kafka.producer_settings import KafkaSettings
 from sparkjet.sinks.kafka.producing import KafkaWriter, ProduceError
 from sparkjet.sinks.kafka.transactions import KafkaTransactions
@@ -23,12 +23,12 @@ TOO_LONG = b"x" * 2_000_000
 
 
 def place(client: Mapping[str, str], topic: str) -> str:
-    """Where a driver writes to, as its orders hold it."""
+    """The destination of a driver, as stored in its orders."""
     return json.dumps({"topic": topic, **{f"kafka.{name}": value for name, value in client.items()}})
 
 
 def settings(place: str) -> KafkaSettings:
-    """Settings for a place."""
+    """Settings for a destination."""
     return KafkaSettings.of(Options({"kafka.message.timeout.ms": "5000", "kafka.log_level": "0", **json.loads(place)}))
 
 
@@ -68,7 +68,7 @@ class PlainKafkaSink:
                 name = f"p{task:05d}-{attempt}" if attempt else f"p{task:05d}"
                 written = writer.write(name, [rows], lambda: self.reached("written", epoch))
                 self.reached("prepared", epoch)
-            answers.append(Answer(*written, is_first=attempts == 1))
+            answers.append(TaskResult(*written, is_first=attempts == 1))
         late = self.orders.late_task and here
         handle = self.pool.fix(answers, speculates=late)
         if late:
@@ -77,7 +77,7 @@ class PlainKafkaSink:
         return handle
 
     def commit(self, handle: Handle, between: Callable[[], None]) -> None:
-        """Show the rows."""
+        """Publish the rows."""
         self.pool.commit(handle, between)
 
     def abort_orphans(self, query: str, takeover: int, keep: Sequence[Handle]) -> None:
@@ -85,7 +85,7 @@ class PlainKafkaSink:
         self.transactions.abort_orphans(query, takeover, keep)
 
     def check(self, schema: Any) -> None:
-        """The test has made the topic."""
+        """The test has created the topic."""
 
 
 class KafkaDriver(PlainDriver):
@@ -96,7 +96,7 @@ class KafkaDriver(PlainDriver):
 
 
 def main(orders: Orders, pipe: Connection) -> None:
-    """The body of a driver's process; tells how it ended."""
+    """The body of a driver's process; reports how it ended."""
     try:
         KafkaDriver(orders, pipe).run()
     except (SparkjetError, ProduceError) as error:

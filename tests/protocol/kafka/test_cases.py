@@ -1,4 +1,4 @@
-"""Cases X01-X20 of two-phase commit against a Kafka broker, by their ids, and what only a broker does.
+"""Cases X01-X20 of two-phase commit against a Kafka broker, by their ids, and cases specific to brokers.
 
 X08, X14 and X15 are about files, in tests/sinks/test_files_cases.py; X13 is the same for all sinks, in
 tests/protocol/test_cases.py.
@@ -182,14 +182,14 @@ def test_a_transaction_that_the_system_rolled_back_is_an_error_and_not_a_warning
     killed(orders, "decided", 1)
     gid = open_transactions(orders)[-1]
     with Cluster(settings(orders.dsn).access) as cluster:
-        assert cluster.roll_back(gid) == 0
+        assert cluster.fence(gid) == 0
     for _ in range(2):
         with Driver(orders) as driver:
-            told = driver.wait()
-            assert told[:2] == ("ended", "LostTransactionError")
-            assert gid in told[2]
-            assert "5 of its 10 rows" in told[2]
-            assert "onLostTransaction" in told[2]
+            report = driver.wait()
+            assert report[:2] == ("ended", "LostTransactionError")
+            assert gid in report[2]
+            assert "5 of its 10 rows" in report[2]
+            assert "onLostTransaction" in report[2]
     # The other half of the epoch was decided, and is there.
     assert len(seen(kafka, orders)) == 5
 
@@ -209,7 +209,7 @@ def test_a_transaction_that_was_open_too_long_is_lost_and_one_may_go_on_without_
     with pytest.raises(LostTransactionError, match=r"10 of its 10 rows.*after its timeout of 1000 ms"):
         KafkaTransactions(access).commit(decided.handle, lambda: None)
     KafkaTransactions(access, continues=True).commit(decided.handle, lambda: None)
-    assert "Going on, as onLostTransaction=continue says" in caplog.text
+    assert "Continuing, because onLostTransaction=continue" in caplog.text
     assert seen(kafka, orders) == []
 
 

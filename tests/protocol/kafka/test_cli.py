@@ -1,4 +1,4 @@
-"""``python -m sparkjet txns --kafka``: lists what is open and settles it by the record, never by a guess."""
+"""``python -m sparkjet txns --kafka``: lists open transactions and settles them by the record only."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_what_the_record_decides_is_settled_and_the_rest_is_left(
     assert (len(open_transactions(orders)), len(seen(kafka, orders))) == (0, 20)
 
 
-def test_strays_are_rolled_back(
+def test_orphans_are_aborted(
     kafka: KafkaServer, orders: Orders, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with Driver(replace(orders, stop_at="decided", stop_in=2, late_task=True)) as driver:

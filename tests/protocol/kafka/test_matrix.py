@@ -34,7 +34,7 @@ def zombie_resumed(kafka: KafkaServer, orders: Orders, point: str) -> None:
         finish(orders)
         zombie.go_on()
         zombie.resume()
-        # Its producer was shut out by the successor, or its record is.
+        # Its producer was fenced by the successor, or its record was.
         assert zombie.ended() in {"FencedError", *(REFUSED if POINTS.index(point) < POINTS.index("manifest") else ())}
     finish(orders)
 
@@ -66,7 +66,7 @@ def broker_killed(kafka: KafkaServer, orders: Orders, point: str) -> None:
         driver.reached()
         kafka.restart()
         driver.go_on()
-        # Before the decision the epoch may fail, as its connections are gone; after it the commit is tried again.
+        # Before the decision the epoch may fail, as its connections are gone; after it the commit is retried.
         assert driver.ended() in {None, *REFUSED}
     finish(orders)
 
@@ -77,7 +77,7 @@ def broker_refusing(kafka: KafkaServer, orders: Orders, point: str) -> None:
         kafka.stop()
         driver.go_on()
         if POINTS.index(point) >= POINTS.index("manifest"):
-            # Refused for as long as a broker takes to start; the driver goes on by itself.
+            # Connections are refused while the broker starts; the driver continues by itself.
             kafka.start()
             assert driver.ended() in {None, *REFUSED}
         else:
@@ -87,7 +87,7 @@ def broker_refusing(kafka: KafkaServer, orders: Orders, point: str) -> None:
 
 
 def commits_fail(kafka: KafkaServer, orders: Orders, point: str) -> None:
-    """Commits fail for three epochs, which have no rows and so go on; then SIGKILL."""
+    """Commits fail for three epochs without rows, which continue; then SIGKILL."""
     quiet = replace(orders, epochs=6, empty=(3, 4, 5))
     with Driver(replace(quiet, stop_at="decided", stop_in=2, patience=GIVES_UP)) as driver:
         driver.reached()
@@ -106,7 +106,7 @@ def commits_fail(kafka: KafkaServer, orders: Orders, point: str) -> None:
 OF_DRIVERS: tuple[Fault, ...] = (driver_killed, zombie_resumed, task_repeated, speculative_loser)
 OF_BROKERS: tuple[Fault, ...] = (broker_killed, broker_refusing, commits_fail)
 NEAR = ("manifest", "decided", "first committed")
-"""Points about the decision; a broker takes seconds to start, so those far from it are long tests."""
+"""Points around the decision; a broker takes seconds to start, so points far from it are long tests."""
 
 
 @pytest.mark.parametrize("point", POINTS)

@@ -1,4 +1,4 @@
-"""Transactional ids are used again where nothing irregular was seen, and only then; scans come with irregularities."""
+"""Transactional ids are reused only if nothing irregular happened; irregularities cause scans."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several brokers, as small servers of ours play them: coordinators that move, brokers that are away or broken."""
+"""Several brokers, played by small servers: coordinators that move, brokers that are down or broken."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import ExitStack
 import pytest
 
 from sparkjet.sinks.kafka.access import Access
-from sparkjet.sinks.kafka.cluster import Cluster, named
+from sparkjet.sinks.kafka.cluster import Cluster, error_name
 from sparkjet.sinks.kafka.connection import BrokerError, RefusedError
 from sparkjet.sinks.kafka.requests import Node
 from sparkjet.sinks.kafka.wire import Encoder
@@ -62,7 +62,7 @@ def test_an_error_that_the_broker_cannot_explain_is_not_waited_for(brokers: tupl
     one, _ = brokers
     one.answers = {COORDINATOR: lambda: coordinator(one.port), END: lambda: error(-1)}
     with cluster(one) as asked:
-        assert "see the broker's log" in named(asked.commit("t", 1, 0))
+        assert "see the broker's log" in error_name(asked.commit("t", 1, 0))
     assert one.asked == [COORDINATOR, END]
 
 
@@ -96,7 +96,7 @@ def test_brokers_that_were_learned_are_asked_when_those_of_the_options_are_away(
     brokers: tuple[Broker, Broker], learns: int
 ) -> None:
     one, other = brokers
-    # The only one that the options name answers once and then no more.
+    # The only broker in the options answers once, and never again.
     one.answers = {
         METADATA: in_turn(metadata(one.port, other.port), None),
         COORDINATOR: in_turn(coordinator(other.port), None),
@@ -115,11 +115,11 @@ def test_brokers_that_were_learned_are_asked_when_those_of_the_options_are_away(
             assert asked.commit("second", 1, 0) == 0
 
 
-def test_what_no_asking_mends_is_not_asked_again(brokers: tuple[Broker, Broker]) -> None:
+def test_permanent_errors_are_not_retried(brokers: tuple[Broker, Broker]) -> None:
     one, _ = brokers
     one.answers = {COORDINATOR: lambda: Encoder().int32(0).int16(53).int16(-1).int32(0).int16(-1).int32(0).encoded()}
     with cluster(one) as asked, pytest.raises(RefusedError, match="TRANSACTIONAL_ID_AUTHORIZATION_FAILED"):
-        asked.roll_back("t")
+        asked.fence("t")
     assert one.asked == [COORDINATOR]
 
 
@@ -127,7 +127,10 @@ def test_what_no_asking_mends_is_not_asked_again(brokers: tuple[Broker, Broker])
 def test_what_is_not_kafka_is_named_and_nothing_of_it_is_used(brokers: tuple[Broker, Broker], answer: bytes) -> None:
     one, _ = brokers
     one.answers = {METADATA: lambda: answer}
-    with cluster(one, patience=0.05) as asked, pytest.raises(BrokerError, match="what is not Kafka's protocol"):
+    with (
+        cluster(one, patience=0.05) as asked,
+        pytest.raises(BrokerError, match=r"did not answer .* in Kafka's protocol"),
+    ):
         asked.metadata()
 
 
@@ -165,7 +168,7 @@ def test_a_password_is_sent_once_and_then_requests_are_answered(brokers: tuple[B
         (
             "SCRAM-SHA-256",
             {HANDSHAKE: lambda: OFFERED, AUTHENTICATE: lambda: authentication(0, b"r=guessed,s=c2FsdA==,i=4096")},
-            "the challenge is none for this client",
+            "the challenge is not for this client",
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""Connections to brokers that hang up, speak no TLS or refuse it, and hosts that cannot be."""
+"""Connections to brokers that close them, do not speak TLS or refuse it, and invalid host names."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ HANDSHAKE_FAILURE = bytes([21, 3, 3, 0, 2, 2, 40])
 
 @contextmanager
 def listening(*answers: bytes) -> Iterator[tuple[Cluster, list[bytes]]]:
-    """A cluster asked over TLS whose broker gives each answer once and hangs up; and what its clients said first."""
+    """A cluster over TLS whose broker gives each response once and closes; and its clients' first messages."""
     greetings: list[bytes] = []
 
     class Handler(socketserver.BaseRequestHandler):
         def handle(self) -> None:
-            # All of it: what is left unread would be a reset rather than an end.
+            # Reads everything: unread data would cause a reset instead of an end of stream.
             greetings.append(self.request.recv(1 << 16))
             self.request.sendall(answers[len(greetings) - 1])
 

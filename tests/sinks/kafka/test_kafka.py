@@ -1,4 +1,4 @@
-"""The Kafka sink: the contract of all sinks, and what is its own."""
+"""The Kafka sink: the contract of all sinks, and its own behaviour."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ class Contract(SinkContract):
             return [tuple(json.loads(message.value())) for message in committed(server, topic)]
 
         sink = sink_of(spark, server, topic=topic)
-        # Of other tests with the same query.
+        # Left by other tests with the same query.
         sink.abort_orphans(QUERY, 1000, [])
         return SinkUnderTest(sink, read, lambda: len(open_in(server)))
 
-    # A condition that fits these rows.
+    # A condition that holds for these rows.
     def test_an_epoch_without_rows_prepares_nothing(self, spark: SparkSession, target: SinkUnderTest) -> None:
         assert target.sink.prepare(self.rows(spark, 1).where("false"), transaction(1)) is None
         assert target.dangling() == 0
@@ -106,7 +106,7 @@ def test_every_part_of_a_record_arrives(spark: SparkSession, kafka: KafkaServer)
     ]
     publish(sink_of(spark, kafka, schema), spark.createDataFrame(rows, schema).coalesce(1))
     assert read(kafka, one) == [(b"\0a", b"v", 2, [("h", b"1"), ("h", None)])]
-    # A null value removes a key from a compacted topic; an empty one does not.
+    # A null value deletes a key from a compacted topic; an empty one does not.
     assert read(kafka, other) == [(None, None, 0, None), (b"", b"", 0, None)]
 
 
@@ -151,12 +151,12 @@ def test_at_least_once_is_there_when_prepare_returns(spark: SparkSession, kafka:
 def test_a_failed_attempt_leaves_nothing_that_readers_wait_for(spark: SparkSession, kafka: KafkaServer) -> None:
     topic = kafka.topic(partitions=2)
     sink = sink_of(spark, kafka, topic=topic)
-    # Of other tests with the same query.
+    # Left by other tests with the same query.
     sink.abort_orphans(QUERY, 1000, [])
     access, prefix, others = settings_of(kafka, topic=topic).access, f"sparkjet/{QUERY}/", 11
 
     def spoiled(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """One row too large, once all others have begun: what begins after the job has failed waits for a start."""
+        """One row is too large, once all others have begun: tasks that begin after a failed job wait for a start."""
         for batch in batches:
             if str(others) not in batch["key"].to_pylist():
                 yield batch
@@ -178,7 +178,7 @@ def test_a_failed_attempt_leaves_nothing_that_readers_wait_for(spark: SparkSessi
 def test_a_row_without_a_topic_is_refused(spark: SparkSession, kafka: KafkaServer) -> None:
     schema = "value string, topic string"
     sink = sink_of(spark, kafka, schema)
-    # Of other tests with the same query.
+    # Left by other tests with the same query.
     sink.abort_orphans(QUERY, 1000, [])
     with pytest.raises(SinkError, match="topic is null"):
         sink.prepare(spark.createDataFrame([("a", None)], schema), transaction(1, takeover=5))
@@ -218,7 +218,7 @@ def test_another_cluster_is_not_taken_for_a_loss(
     [
         ("key string, n long", {}, "needs a column value"),
         ("value string", {"topic": ""}, 'option."topic"'),
-        ("value string", {"topic": "not-there"}, '"not-there" is not there.*UNKNOWN_TOPIC'),
+        ("value string", {"topic": "not-there"}, '"not-there" does not exist.*UNKNOWN_TOPIC'),
         ("value string, n long", {}, "'n' would be dropped"),
         ("value long", {}, "'value' has type bigint, but must have string or binary"),
         ("value string, partition long", {}, "'partition' has type bigint, but must have int"),
@@ -261,7 +261,7 @@ def test_a_broker_that_is_away_is_named(spark: SparkSession) -> None:
 def test_ids_are_used_again_by_every_other_epoch(spark: SparkSession, kafka: KafkaServer) -> None:
     topic = kafka.topic(partitions=2)
     sink = sink_of(spark, kafka, topic=topic)
-    # Of other tests with the same query.
+    # Left by other tests with the same query.
     sink.abort_orphans(QUERY, 1000, [])
     used = []
     for epoch in range(1, 5):
@@ -275,7 +275,7 @@ def test_ids_are_used_again_by_every_other_epoch(spark: SparkSession, kafka: Kaf
 
 
 def test_the_newest_record_is_committed_again_and_a_backup_is_noticed(spark: SparkSession, kafka: KafkaServer) -> None:
-    # A query of its own: other tests have committed under later takeovers of the usual one.
+    # A separate query: other tests have committed under later takeovers of the usual one.
     query, sink = str(uuid.uuid4()), sink_of(spark, kafka, topic=kafka.topic())
 
     def of(epoch: int, takeover: int = 1) -> TransactionId:

@@ -1,4 +1,4 @@
-"""Ends that a coordinator has forgotten to tell a partition: found, told once more, and nobody else's touched."""
+"""Hanging transactions: missing end markers are found and rewritten, and other producers' are left alone."""
 
 from __future__ import annotations
 
@@ -46,15 +46,17 @@ def seen(broker: Broker, *ended: int) -> MarkerState:
 
 
 def look(broker: Broker) -> int:
-    """Look once; how often something was told."""
+    """Check once; returns how many markers were written."""
     seen(broker)
     return broker.asked.count(MARK)
 
 
-def test_what_is_complete_and_still_open_is_told(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_missing_end_marker_is_rewritten(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "sparkjet"):
         assert look(broker) == 1
-    assert f"t-0 had not been told that '{OURS}' is CompleteCommit" in "\n".join(caplog.messages)
+    assert (
+        f"'{OURS}' is CompleteCommit, but the coordinator's end marker was missing on the partition t-0" in caplog.text
+    )
 
 
 @pytest.mark.parametrize(
@@ -66,12 +68,12 @@ def test_what_is_complete_and_still_open_is_told(broker: Broker, caplog: pytest.
         pytest.param(LIST, listing(OURS, state="CompleteCommit", producer=PRODUCER + 1), id="of another producer"),
     ],
 )
-def test_what_is_not_forgotten_is_left_alone(broker: Broker, request_: int, answer: bytes) -> None:
+def test_what_is_not_hanging_is_left_alone(broker: Broker, request_: int, answer: bytes) -> None:
     broker.answers[request_] = lambda: answer
     assert look(broker) == 0
 
 
-def test_what_is_told_in_the_meantime_is_not_told_again(broker: Broker) -> None:
+def test_a_marker_that_arrives_in_the_meantime_is_not_rewritten(broker: Broker) -> None:
     broker.answers[PRODUCERS] = in_turn(producers(PRODUCER), producers())
     assert look(broker) == 0
 
@@ -82,7 +84,7 @@ def test_a_topic_that_was_deleted_holds_nothing_up(broker: Broker) -> None:
 
 
 @pytest.mark.logs_errors
-def test_who_may_not_tell_is_told_what_to_do(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_user_who_may_not_write_markers_is_told_what_to_do(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
     forbidden = 31
     broker.answers[MARK] = lambda: marked(forbidden)
     assert look(broker) == 1
@@ -90,7 +92,7 @@ def test_who_may_not_tell_is_told_what_to_do(broker: Broker, caplog: pytest.LogC
     assert "ClusterAction" in caplog.text
 
 
-def test_a_transaction_that_was_begun_since_is_not_taken_for_the_one_that_was_forgotten(broker: Broker) -> None:
+def test_a_transaction_that_has_begun_since_is_not_taken_for_the_hanging_one(broker: Broker) -> None:
     later = producers(PRODUCER, epoch=4)
     broker.answers[PRODUCERS] = in_turn(producers(PRODUCER), later)
     assert look(broker) == 0
@@ -102,20 +104,22 @@ FORBIDDEN = 29
 @pytest.mark.parametrize(
     ("answers", "expected"),
     [
-        ([producers()], MarkerState(is_told=True, is_clear=True)),
-        # On its way, as a rule for some milliseconds.
-        ([producers(PRODUCER), producers(PRODUCER), producers()], MarkerState(is_told=True, is_clear=True)),
-        ([producers(7)], MarkerState(is_told=True, is_clear=False)),
-        ([producers(PRODUCER)], MarkerState(is_told=False, is_clear=False)),
-        ([producers(code=FORBIDDEN)], MarkerState(is_told=False, is_clear=False)),
+        ([producers()], MarkerState(all_ended=True, none_open=True)),
+        # On its way, usually for some milliseconds.
+        ([producers(PRODUCER), producers(PRODUCER), producers()], MarkerState(all_ended=True, none_open=True)),
+        ([producers(7)], MarkerState(all_ended=True, none_open=False)),
+        ([producers(PRODUCER)], MarkerState(all_ended=False, none_open=False)),
+        ([producers(code=FORBIDDEN)], MarkerState(all_ended=False, none_open=False)),
     ],
-    ids=["told", "told in a moment", "others are open", "not told", "may not be asked"],
+    ids=["ended", "ended in a moment", "others are open", "not ended", "may not be asked"],
 )
-def test_what_the_partitions_know_of_an_end(broker: Broker, answers: list[bytes], expected: MarkerState) -> None:
+def test_the_state_of_end_markers_in_the_partitions(
+    broker: Broker, answers: list[bytes], expected: MarkerState
+) -> None:
     broker.answers |= {PRODUCERS: in_turn(*answers), LIST: listing}
     assert seen(broker, PRODUCER) == expected
 
 
-def test_what_was_told_by_us_is_told(broker: Broker) -> None:
-    assert seen(broker, PRODUCER) == MarkerState(is_told=True, is_clear=True)
+def test_a_rewritten_marker_counts_as_the_end(broker: Broker) -> None:
+    assert seen(broker, PRODUCER) == MarkerState(all_ended=True, none_open=True)
     assert broker.asked.count(MARK) == 1

@@ -1,4 +1,4 @@
-"""The pool of transactional ids against a model of brokers, drivers and attempts that nobody can stop."""
+"""The pool of transactional ids against a model of brokers, drivers and attempts that cannot be stopped."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from sparkjet.errors import LostTransactionError, SinkError
 from sparkjet.sinks.kafka.markers import MarkerState
-from sparkjet.sinks.kafka.pool import Answer, TransactionPool
+from sparkjet.sinks.kafka.pool import TaskResult, TransactionPool
 from sparkjet.sinks.kafka.transactions import KafkaTransactions
-from sparkjet.sinks.naming import Found
+from sparkjet.sinks.naming import ListedTransaction
 from sparkjet.sinks.protocol import Handle, TransactionId
 from tests.laws import law
 
@@ -21,19 +21,19 @@ OPEN, COMMITTED, EMPTY = "Ongoing", "CompleteCommit", "Empty"
 
 
 class Brokers:
-    """Transactional ids, as coordinators and partitions know them; what :class:`KafkaTransactions` does with them."""
+    """Transactional ids in coordinators and partitions, with the methods of :class:`KafkaTransactions`."""
 
     def __init__(self, chance: Random) -> None:
         self._chance = chance
         self.ids: dict[str, tuple[int, str]] = {}
-        self.untold: set[str] = set()
+        self.unmarked: set[str] = set()
         self.visible: set[tuple[str, int]] = set()
         self.scans = 0
-        self.tells = 0.9
+        self.marks = 0.9
 
     def init(self, name: str) -> None:
-        """What every producer does first, and whoever rolls back."""
-        assert name not in self.untold, f"{name} would join what its partition does not know the end of"
+        """The first request of every producer, and of every abort."""
+        assert name not in self.unmarked, f"{name} would join a transaction whose end marker is missing"
         epoch, state = self.ids.get(name, (-1, EMPTY))
         self.ids[name] = epoch + (2 if state == OPEN else 1), EMPTY
 
@@ -49,30 +49,34 @@ class Brokers:
         return {**identity, "epoch": transaction.epoch, "transactions": made} if slots else None
 
     def commit(self, handle: Handle, _: Callable[[], None]) -> MarkerState:
-        told = self._chance.random() < self.tells
+        marked = self._chance.random() < self.marks
         for slot in handle["transactions"]:
             name, epoch = slot["id"], slot["epoch"]
             if self.ids[name] == (epoch, OPEN):
                 self.ids[name] = epoch, COMMITTED
                 self.visible.add((name, epoch))
-                if not told:
-                    self.untold.add(name)
+                if not marked:
+                    self.unmarked.add(name)
             elif self.ids[name][1] != COMMITTED:
                 raise LostTransactionError
             assert (name, epoch) in self.visible, f"{name} is taken for committed and is lost"
-        return MarkerState(told, is_clear=told and not any(state == OPEN for _, state in self.ids.values()))
+        return MarkerState(marked, none_open=marked and not any(state == OPEN for _, state in self.ids.values()))
 
-    def roll_back_open(self, prefix: str, takeover: int, keep: Collection[str] = ()) -> int:
+    def abort_open(self, prefix: str, takeover: int, keep: Collection[str] = ()) -> int:
         self.scans += 1
-        found = [Found(name) for name, (_, state) in self.ids.items() if state == OPEN and name.startswith(prefix)]
-        strays = [each.gid for each in found if each.takeover <= takeover and each.gid not in keep]
-        for name in strays:
+        found = [
+            ListedTransaction(name)
+            for name, (_, state) in self.ids.items()
+            if state == OPEN and name.startswith(prefix)
+        ]
+        orphans = [each.gid for each in found if each.takeover <= takeover and each.gid not in keep]
+        for name in orphans:
             self.init(name)
-        return len(strays)
+        return len(orphans)
 
 
 class World:
-    """One query's drivers, one after the other, and the attempts that they have lost sight of."""
+    """One query's drivers, one after the other, and the attempts that they have lost track of."""
 
     def __init__(self, chance: Random, trouble: float) -> None:
         self._chance, self._trouble = chance, trouble
@@ -85,7 +89,7 @@ class World:
         self._start()
 
     def run(self, epochs: int) -> None:
-        """Each epoch until it is decided, then whatever a successor repeats."""
+        """Runs each epoch until it is decided, then what a successor repeats."""
         for epoch in range(1, epochs + 1):
             attempt = 0
             while not self.epoch(epoch, attempt):
@@ -97,16 +101,16 @@ class World:
         assert visible == counted
 
     def _start(self) -> None:
-        """A driver takes over, and commits again what the newest record names."""
+        """A driver takes over, and repeats the commit of the newest record."""
         self._takeover += 1
-        # Partitions are told by then, or nothing that is to come touches these ids.
+        # By then the partitions have the markers, or no later transaction uses these ids.
         self.pool = TransactionPool(cast("KafkaTransactions", self.brokers))
         if self._newest is not None:
             self.pool.commit(self._newest, lambda: None)
-        self.brokers.roll_back_open("sparkjet/", self._takeover - 1)
+        self.brokers.abort_open("sparkjet/", self._takeover - 1)
 
     def epoch(self, epoch: int, attempt: int) -> bool:
-        """One attempt at an epoch; whether it was decided."""
+        """One attempt at an epoch; returns whether it was decided."""
         transaction = TransactionId("q", "results", self._takeover, epoch, attempt)
         prefix = self.pool.begin(transaction)
         answers = [self._partition(prefix, number) for number in range(self._chance.randint(1, 3))]
@@ -119,7 +123,7 @@ class World:
         except SinkError:
             fails = True
         if fails or self._happens():
-            # Of a job that has failed any attempt may go on, whatever it has said.
+            # Any attempt of a failed job may continue, whatever it has returned.
             self._zombies |= {answer.name for answer in answers if answer.name is not None}
             if self._happens():
                 self._start()
@@ -136,14 +140,14 @@ class World:
                 self.pool.commit(handle, lambda: None)
         return True
 
-    def _partition(self, prefix: str, number: int) -> Answer:
+    def _partition(self, prefix: str, number: int) -> TaskResult:
         pooled = f"{prefix}p{number:05d}"
         if not self._happens():
             if self._chance.random() < 0.3:
-                return Answer(None, 0, is_first=True)
+                return TaskResult(None, 0, is_first=True)
             self.brokers.write(pooled)
-            return Answer(pooled, 5, is_first=True)
-        # A first attempt that Spark has given up, before or after it has begun, and another one.
+            return TaskResult(pooled, 5, is_first=True)
+        # A first attempt that Spark has abandoned, before or after it has begun, and a second one.
         if self._chance.random() < 0.5:
             self.brokers.write(pooled)
         self._zombies.add(pooled)
@@ -151,12 +155,12 @@ class World:
         name = f"{pooled}-{self._task}"
         if self._chance.random() < 0.3:
             self._zombies.add(name)
-            return Answer(None, 0, is_first=False)
+            return TaskResult(None, 0, is_first=False)
         self.brokers.write(name)
-        return Answer(name, 5, is_first=False)
+        return TaskResult(name, 5, is_first=False)
 
     def _haunt(self) -> None:
-        """Attempts that nobody waits for any more begin, at any time."""
+        """Abandoned attempts may begin at any time."""
         for name in sorted(self._zombies):
             if self._chance.random() < 0.3:
                 self.brokers.write(name)
@@ -173,7 +177,7 @@ def test_what_is_decided_is_published_whatever_lost_attempts_do(seed: int, troub
 
 def test_a_calm_week_needs_one_pool_and_no_scan() -> None:
     world = World(Random(0), trouble=0.0)
-    world.brokers.tells = 1.0
+    world.brokers.marks = 1.0
     before = world.brokers.scans
     for epoch in range(1, 7 * 24 * 3600 + 1, 60):
         assert world.epoch(epoch, 0)

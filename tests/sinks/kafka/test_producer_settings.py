@@ -1,4 +1,4 @@
-"""Options of the Kafka sink: what is refused before anything starts, and secrets that nobody shows."""
+"""Options of the Kafka sink: what is refused before anything starts, and secrets that are never shown."""
 
 from __future__ import annotations
 
@@ -60,28 +60,31 @@ def test_a_query_that_wants_less_gets_no_transactions(given: str, kept: str) -> 
     [
         ({"kafka__bootstrap__servers": ""}, 'kafka.bootstrap.servers names no broker. Give it as "host:port'),
         ({"kafka__bootstrap__servers": " , "}, "kafka.bootstrap.servers names no broker"),
-        ({"kafka__bootstrap__servers": "h:x"}, "no host:port"),
-        ({"kafka__bootstrap__servers": "a..b:1"}, '"a..b:1" is no host:port'),
-        ({"kafka__bootstrap__servers": "h:65536"}, "no host:port"),
+        ({"kafka__bootstrap__servers": "h:x"}, "is not host:port"),
+        ({"kafka__bootstrap__servers": "a..b:1"}, '"a..b:1" is not host:port'),
+        ({"kafka__bootstrap__servers": "h:65536"}, "is not host:port"),
         ({"kafka__transactional__id": "x"}, "kafka.transactional.id: leave it out"),
         ({"kafka__acks": "1"}, "kafka.acks: leave"),
         ({"kafka__sasl__jaas__config": SECRET}, "use kafka.sasl.username"),
-        ({"kafka__ssl__truststore__location": "x"}, "kafka.ssl.truststore.location is of Java's client"),
+        ({"kafka__ssl__truststore__location": "x"}, "kafka.ssl.truststore.location is a property of Java's client"),
         ({"kafka__linger__mss": SECRET}, 'kafka.linger.mss: librdkafka has no such property; did you mean "linger.ms"'),
         ({"kafka__compression__type": SECRET}, "kafka.compression.type: librdkafka does not accept its value"),
-        ({"kafka__transaction__timeout__ms": "soon"}, "no number of milliseconds"),
-        ({"kafka__security__protocol": "TLS"}, 'kafka.security.protocol: "TLS" is none of PLAINTEXT'),
+        ({"kafka__transaction__timeout__ms": "soon"}, "is not a number of milliseconds"),
+        ({"kafka__security__protocol": "TLS"}, 'kafka.security.protocol: "TLS" is not one of PLAINTEXT'),
         (
             {**AT_LEAST_ONCE, "kafka__sasl__oauthbearer__method": "oidc"},
-            "itself asks the brokers too, before the start",
+            "itself connects to the brokers too, before the start",
         ),
         (
             {**AT_LEAST_ONCE, "kafka__security__protocol": "SASL_SSL", "kafka__sasl__mechanism": "OAUTHBEARER"},
-            '"OAUTHBEARER" is none of PLAIN.*before the start',
+            '"OAUTHBEARER" is not one of PLAIN.*before the start',
         ),
-        ({"kafka__security__protocol": "SASL_SSL", "kafka__sasl__mechanism": "GSSAPI"}, '"GSSAPI" is none of PLAIN'),
+        ({"kafka__security__protocol": "SASL_SSL", "kafka__sasl__mechanism": "GSSAPI"}, '"GSSAPI" is not one of PLAIN'),
         ({"kafka__security__protocol": "sasl_ssl", "kafka__sasl__mechanism": "PLAIN"}, "needs kafka.sasl.username"),
-        ({"kafka__sasl__oauthbearer__config": SECRET}, "kafka.sasl.oauthbearer.config: .*does not know this property"),
+        (
+            {"kafka__sasl__oauthbearer__config": SECRET},
+            "kafka.sasl.oauthbearer.config: .*does not support this property",
+        ),
         ({"kafka__ssl__keystore__location": "x"}, "kafka.ssl.keystore.location: .*ssl.certificate.location"),
         ({"kafka__security__protocol": "SSL", "kafka__ssl__ca__location": "/none"}, "cannot be read"),
         ({"kafka__security__protocol": "SSL", "kafka__ssl__ca__pem": SECRET}, "PEM"),

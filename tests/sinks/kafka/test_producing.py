@@ -1,4 +1,4 @@
-"""The executors' half without brokers: what librdkafka is given, in which order, and how much may wait."""
+"""The executors' part without brokers: what librdkafka receives, in which order, and how much may wait."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.laws import law
 
 
 class Waiting:
-    """A producer whose brokers take ten messages whenever it is polled."""
+    """A producer whose brokers accept ten messages per poll."""
 
     def __init__(self, refuses: KafkaError | None = None) -> None:
         self.given: list[tuple[str, dict[str, Any]]] = []

@@ -1,4 +1,4 @@
-"""What Kafka has of epochs that the newest record does not know, and what it only seems to have."""
+"""Epochs in Kafka that are missing from the newest record, and what only looks like them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from sparkjet.sinks.kafka.access import Access
 from sparkjet.sinks.kafka.cluster import Cluster
-from sparkjet.sinks.kafka.restored import later
+from sparkjet.sinks.kafka.restored import committed_after
 from sparkjet.sinks.protocol import Handle, TransactionId
 from tests.sinks.brokers import (
     COORDINATOR,
@@ -41,7 +41,7 @@ def broker() -> Iterator[Broker]:
 def found(broker: Broker, names: list[str], handle: Handle | None = None) -> list[str]:
     broker.answers[LIST] = lambda: listing(*(f"sparkjet/q/results/{name}" for name in names), state="CompleteCommit")
     with Cluster(Access.of({"bootstrap.servers": f"127.0.0.1:{broker.port}"}), 0.5) as cluster:
-        return [name.removeprefix("sparkjet/q/results/") for name in later(cluster, NEWEST, handle)]
+        return [name.removeprefix("sparkjet/q/results/") for name in committed_after(cluster, NEWEST, handle)]
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def found(broker: Broker, names: list[str], handle: Handle | None = None) -> lis
         ("not-ours", False),
     ],
 )
-def test_later_takeovers_epochs_and_generations_tell(broker: Broker, name: str, is_later: bool) -> None:
+def test_later_takeovers_epochs_and_generations_are_found(broker: Broker, name: str, is_later: bool) -> None:
     assert found(broker, [name]) == ([name] if is_later else [])
 
 
@@ -75,7 +75,7 @@ def handle(slot_epoch: int, pool: dict[str, list[int]], takeover: int = 1) -> Ha
         (handle(4, {B: [PRODUCER, 4]}), []),
         (handle(3, {B: [PRODUCER, 4]}), [A]),
         (handle(4, {B: [PRODUCER, 3]}), [B]),
-        # Epochs have an end, after which there is another producer.
+        # A producer's epochs are limited, after which it gets a new producer id.
         (handle(4, {B: [PRODUCER - 1, 4]}), [B]),
         (handle(4, {}), [B]),
         (handle(3, {}, takeover=0), []),
@@ -83,7 +83,7 @@ def handle(slot_epoch: int, pool: dict[str, list[int]], takeover: int = 1) -> Ha
     ],
     ids=["as known", "used again", "the other half", "another producer", "not used before", "an earlier run", "none"],
 )
-def test_within_a_generation_producers_and_epochs_tell(
+def test_later_producers_and_epochs_in_a_generation_are_found(
     broker: Broker, last: Handle | None, expected: list[str]
 ) -> None:
     assert found(broker, [A, B], last) == expected
@@ -94,6 +94,6 @@ def test_what_is_open_or_was_rolled_back_is_of_an_epoch_that_crashed(broker: Bro
     assert found(broker, [A, B, C], handle(4, {})) == []
 
 
-def test_a_handle_of_a_version_without_pools_tells_by_its_names(broker: Broker) -> None:
+def test_a_handle_of_a_version_without_pools_is_compared_by_names(broker: Broker) -> None:
     old = {key: value for key, value in handle(3, {}).items() if key != "pool"}
     assert found(broker, [A, B], old) == []

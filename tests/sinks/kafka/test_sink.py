@@ -1,4 +1,4 @@
-"""The driver's half of the Kafka sink without Spark, against small servers that play its brokers."""
+"""The driver's part of the Kafka sink without Spark, against small servers that play its brokers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sparkjet.errors import AnalysisError, SinkError
 from sparkjet.options import Options
 from sparkjet.sinks.kafka import sink
 from sparkjet.sinks.kafka.access import Access
-from sparkjet.sinks.kafka.pool import Answer
+from sparkjet.sinks.kafka.pool import TaskResult
 from sparkjet.sinks.kafka.producer_settings import KafkaSettings
 from sparkjet.sinks.kafka.sink import KafkaSink
 from sparkjet.sinks.protocol import TransactionId
@@ -47,7 +47,7 @@ def broker() -> Iterator[Broker]:
 
 
 def sink_of(broker: Broker, **options: str) -> KafkaSink:
-    # Librdkafka connects when it checks settings: not to this broker, which is to be asked by nobody else.
+    # librdkafka connects when it checks settings: not to this broker, whose requests the test counts.
     settings = KafkaSettings.of(Options({"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "out", **options}))
     return KafkaSink(replace(settings, access=Access.of({"bootstrap.servers": f"127.0.0.1:{broker.port}"})))
 
@@ -56,7 +56,7 @@ def test_an_attempt_that_cannot_be_fixed_leaves_nothing_that_readers_wait_for(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = [f"{PREFIX}p00000", f"{PREFIX}p00001"]
-    monkeypatch.setattr(KafkaSink, "_written", lambda *_: [Answer(name, 5, is_first=True) for name in names])
+    monkeypatch.setattr(KafkaSink, "_written", lambda *_: [TaskResult(name, 5, is_first=True) for name in names])
     monkeypatch.setattr(sink, "_speculates", lambda _: False)
     broker.answers |= {
         LIST: lambda: listing(*names),
@@ -64,7 +64,7 @@ def test_an_attempt_that_cannot_be_fixed_leaves_nothing_that_readers_wait_for(
         INIT: lambda: error(0),
     }
     prepared = TransactionId("q", "results", 1, 7, 0)
-    with pytest.raises(SinkError, match="was to be open, but is CompleteAbort"):
+    with pytest.raises(SinkError, match="should be open, but is CompleteAbort"):
         sink_of(broker).prepare(cast("DataFrame", None), prepared)
     assert broker.asked.count(INIT) == 2
     sink_of(broker).abort(prepared)
@@ -78,14 +78,14 @@ def test_what_was_committed_after_the_record_is_named_with_the_way_out(
     newest = TransactionId("q", "results", 1, 6, 0)
     clause = sink_of(broker).published_after(newest, None)
     assert clause is not None
-    assert clause.startswith(f"Kafka has committed epoch 7 or a later one ('{PREFIX}p00000' and 1 more). Bring the ")
+    assert clause.startswith(f"Kafka has committed epoch 7 or a later one ('{PREFIX}p00000' and 1 more). Restore the ")
     assert 'option("onRestoredBackup", "continue")' in clause
     assert sink_of(broker, onRestoredBackup="continue").published_after(newest, None) is None
     assert "committed epoch 7 or a later one" in caplog.text
     assert sink_of(broker, processingGuarantee="at-least-once").published_after(newest, None) is None
 
 
-def test_the_age_of_what_is_about_to_be_decided_is_told_by_the_clock(broker: Broker) -> None:
+def test_the_age_of_a_transaction_at_its_decision_is_measured_by_the_clock(broker: Broker) -> None:
     slot = {"id": f"{PREFIX}0-1", "rows": 5, "producer": 1, "epoch": 0, "timeout": 60_000}
     handle = {"epoch": 7, "transactions": [{**slot, "began": int(1000 * time.time())}]}
     sink_of(broker).check_alive(handle)
@@ -111,9 +111,9 @@ def test_a_topic_that_was_just_created_is_asked_for_again(broker: Broker) -> Non
 @pytest.mark.parametrize(
     ("code", "message", "again"),
     [
-        (UNKNOWN, '"out" is not there.*UNKNOWN_TOPIC_OR_PARTITION', True),
-        (NO_LEADER, "without a leader.*LEADER_NOT_AVAILABLE", True),
-        (FORBIDDEN, "not for this user.*TOPIC_AUTHORIZATION_FAILED", False),
+        (UNKNOWN, '"out" does not exist.*UNKNOWN_TOPIC_OR_PART', True),
+        (NO_LEADER, "has no leader.*LEADER_NOT_AVAILABLE", True),
+        (FORBIDDEN, "not visible to this user.*TOPIC_AUTHORIZATION_FAILED", False),
     ],
 )
 def test_a_topic_that_stays_away_is_refused(

@@ -1,4 +1,4 @@
-"""What a broker's answer to a commit means: committed, lost, elsewhere, or to be tried again."""
+"""What a broker's response to a commit means: committed, lost, in another cluster, or to be retried."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from sparkjet.errors import LostTransactionError, SinkError
 from sparkjet.sinks.kafka.access import Access
 from sparkjet.sinks.kafka.transactions import KafkaTransactions, check_alive
-from sparkjet.sinks.naming import Found
+from sparkjet.sinks.naming import ListedTransaction
 from sparkjet.sinks.protocol import TransactionId
 from tests.sinks.brokers import (
     COORDINATOR,
@@ -75,7 +75,7 @@ INVALID_EPOCH, INVALID_STATE, INVALID_MAPPING, FENCED, NOT_FOUND = 47, 48, 49, 9
 
 @pytest.mark.parametrize("code", [INVALID_EPOCH, INVALID_STATE, INVALID_MAPPING, FENCED])
 @pytest.mark.parametrize(("state", "epoch"), [("CompleteCommit", 0), ("PrepareCommit", 0), ("CompleteCommit", 1)])
-def test_committed_before_is_committed_whoever_did_it(broker: Broker, code: int, state: str, epoch: int) -> None:
+def test_committed_before_is_committed_by_any_process(broker: Broker, code: int, state: str, epoch: int) -> None:
     broker.answers |= {END: lambda: error(code), DESCRIBE: lambda: described(state, epoch=epoch)}
     transactions(broker).commit(handle(), lambda: None)
 
@@ -84,15 +84,15 @@ def test_committed_before_is_committed_whoever_did_it(broker: Broker, code: int,
 @pytest.mark.parametrize(
     ("code", "answer", "why"),
     [
-        (FENCED, described("CompleteAbort", epoch=1), r"rolled back \(CompleteAbort\), after its timeout of 60000 ms"),
-        (INVALID_STATE, described("PrepareAbort"), r"rolled back \(PrepareAbort\)"),
-        (FENCED, described("Ongoing", epoch=2), "somebody else writes under its id"),
-        (FENCED, described("Empty", epoch=2), r"rolled back \(Empty\)"),
-        (INVALID_MAPPING, described("CompleteCommit", producer=43), r"rolled back \(CompleteCommit\)"),
-        (INVALID_MAPPING, described("", code=NOT_FOUND), "do not know it.*cannot be told"),
+        (FENCED, described("CompleteAbort", epoch=1), r"aborted \(CompleteAbort\), after its timeout of 60000 ms"),
+        (INVALID_STATE, described("PrepareAbort"), r"aborted \(PrepareAbort\)"),
+        (FENCED, described("Ongoing", epoch=2), "another producer uses its id"),
+        (FENCED, described("Empty", epoch=2), r"aborted \(Empty\)"),
+        (INVALID_MAPPING, described("CompleteCommit", producer=43), r"aborted \(CompleteCommit\)"),
+        (INVALID_MAPPING, described("", code=NOT_FOUND), "do not know it.*may or may not be committed"),
     ],
 )
-def test_what_is_lost_is_said_with_the_reason_and_the_way_out(
+def test_lost_rows_are_reported_with_the_reason_and_the_way_out(
     broker: Broker, caplog: pytest.LogCaptureFixture, code: int, answer: bytes, why: str
 ) -> None:
     broker.answers |= {END: lambda: error(code), DESCRIBE: lambda: answer}
@@ -110,7 +110,7 @@ def test_the_others_of_an_epoch_are_committed_before_the_loss_is_an_error(broker
     assert broker.asked.count(END) == len(committed) == 3
 
 
-def test_another_cluster_is_no_loss(broker: Broker) -> None:
+def test_another_cluster_is_not_a_loss(broker: Broker) -> None:
     broker.answers |= {END: lambda: error(INVALID_MAPPING), DESCRIBE: lambda: described("", code=NOT_FOUND)}
     with pytest.raises(SinkError, match="wait in cluster 'other', but the options lead to 'cluster'"):
         transactions(broker).commit(handle(cluster="other"), lambda: None)
@@ -135,19 +135,19 @@ def test_what_is_open_is_rolled_back_but_not_what_counts_or_is_of_a_successor_or
         "sparkjet/q/late/000000-000000001-0/of-another-output",
     ]
     broker.answers |= {LIST: lambda: listing(*names), INIT: lambda: swept.append(b"") or error(0)}  # type: ignore[func-returns-value]
-    assert transactions(broker).roll_back_open("sparkjet/q/results/", 1, names[2:3]) == len(swept) == 3
-    assert [Found.is_ours(name) for name in names] == [True] * 5 + [False, True]
-    assert [Found(name).is_pooled for name in names[:5]] == [False, False, True, True, False]
+    assert transactions(broker).abort_open("sparkjet/q/results/", 1, names[2:3]) == len(swept) == 3
+    assert [ListedTransaction.is_ours(name) for name in names] == [True] * 5 + [False, True]
+    assert [ListedTransaction(name).is_pooled for name in names[:5]] == [False, False, True, True, False]
 
 
 @pytest.mark.parametrize("state", ["CompleteAbort", "Empty", "PrepareAbort"])
 def test_what_is_not_open_any_more_is_not_recorded(broker: Broker, state: str) -> None:
     broker.answers |= {DESCRIBE: lambda: described(state)}
-    with pytest.raises(SinkError, match=rf"was to be open, but is {state}.*Nothing of the epoch is published"):
+    with pytest.raises(SinkError, match=rf"should be open, but is {state}.*Nothing of the epoch is published"):
         transactions(broker).fix(TransactionId("q", "results", 1, 7, 0), [(f"{PREFIX}0-1", 5)])
 
 
-def test_an_epoch_without_rows_is_no_handle(broker: Broker) -> None:
+def test_an_epoch_without_rows_has_no_handle(broker: Broker) -> None:
     assert transactions(broker).fix(TransactionId("q", "results", 1, 7, 0), []) is None
 
 
@@ -164,6 +164,7 @@ def test_what_brokers_could_drop_before_its_commit_is_not_decided() -> None:
     young_and_old["transactions"][0]["began"] += 40_000
     check_alive(young_and_old, 1000 + 48)
     with pytest.raises(
-        SinkError, match=r"epoch 7 is not published.*1-2' is open for 49 s.*timeout\.ms=60000.*raise kafka\.transaction"
+        SinkError,
+        match=r"epoch 7 is not published.*1-2' has been open for 49 s.*timeout\.ms=60000.*raise kafka\.transaction",
     ):
         check_alive(young_and_old, 1000 + 48.6)

@@ -1,4 +1,4 @@
-"""What is said to brokers: the wire format, the proof of a password, and answers that are none."""
+"""Messages to brokers: the wire format, the proof of a password, and malformed responses."""
 
 from __future__ import annotations
 

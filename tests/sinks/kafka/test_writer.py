@@ -1,4 +1,4 @@
-"""The Kafka sink against a broker without Spark: what the executors' half writes, and how what is open is ended."""
+"""The Kafka sink against a broker without Spark: what the executors' part writes, and how transactions are ended."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def test_the_column_partition_decides_whatever_other_columns_there_are(kafka: KafkaServer) -> None:
     topic = kafka.topic(partitions=4)
-    # A key's own partition would be one and the same, and without a key librdkafka would choose by chance.
+    # By key, all rows would be in one partition, and without a key librdkafka would choose at random.
     wanted = [2, 0, 3, 1] * 50
     rows = pa.record_batch(
         {
@@ -42,16 +42,16 @@ def test_the_column_partition_decides_whatever_other_columns_there_are(kafka: Ka
 
 @pytest.fixture
 def strict() -> Iterator[KafkaServer]:
-    """A broker that allows short transactions only."""
+    """A broker that allows only short transactions."""
     yield from broker(settings={"transaction.max.timeout.ms": "30000"})
 
 
 @pytest.mark.spark  # Java at least
-def test_strays_are_rolled_back_where_only_short_transactions_are_allowed(strict: KafkaServer) -> None:
-    topic, stray = strict.topic(), TransactionId("q", "results", 1, 1, 0)
+def test_orphans_are_aborted_if_only_short_transactions_are_allowed(strict: KafkaServer) -> None:
+    topic, orphan = strict.topic(), TransactionId("q", "results", 1, 1, 0)
     timeouts = {"transaction.timeout.ms": "30000", "message.timeout.ms": "30000"}
-    writer = KafkaWriter({**strict.client(), **timeouts}, prefix_of(stray.query, stray.sink, stray), topic)
+    writer = KafkaWriter({**strict.client(), **timeouts}, prefix_of(orphan.query, orphan.sink, orphan), topic)
     writer.write("00000-1", [pa.record_batch({"value": pa.array([b"x"])})])
     assert held_back(strict, topic) == 1
-    KafkaTransactions(Access.of(strict.client())).abort_orphans(stray.query, 2, [])
+    KafkaTransactions(Access.of(strict.client())).abort_orphans(orphan.query, 2, [])
     assert held_back(strict, topic) == 0

@@ -1,4 +1,4 @@
-"""What goes wrong with PostgreSQL: a clear error, no password anywhere, and nothing lost once it is mended."""
+"""Failures of PostgreSQL: a clear error, no password anywhere, and nothing lost once it is fixed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def feed(tmp_path: Path) -> Feed:
 
 @pytest.fixture
 def guarded(postgres: PostgresServer, dsn: str) -> str:
-    """How a user who needs a password connects."""
+    """The dsn of a user who needs a password."""
     with psycopg.connect(dsn, autocommit=True) as connection:
         exists = connection.execute("SELECT FROM pg_roles WHERE rolname = %s", [GUARDED]).rowcount
         if not exists:
@@ -46,7 +46,7 @@ def guarded(postgres: PostgresServer, dsn: str) -> str:
 
 
 def run(spark: SparkSession, feed: Feed, home: Path, dsn: str, **options: Any) -> None:
-    """One run of a query over what is in the feed, to its end."""
+    """One run of a query over the feed, to its end."""
     stream = sj.stream(feed.read(spark)).withWatermark("ts", "0 seconds")
     result = stream.groupBy(sj.window("ts", "10 seconds"), "k").count().select("window.start", "k", "count")
     writer = result.writeStream.format("postgres").options(dsn=dsn, dbtable="out", **options)
@@ -63,7 +63,7 @@ NoPassword = Callable[[], AbstractContextManager[None]]
 
 @pytest.fixture
 def no_password(tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]) -> NoPassword:
-    """A block in which, whatever happens, the password comes into no log, output or record."""
+    """A block in which, whatever happens, the password must not appear in any log, output or record."""
 
     @contextmanager
     def watched() -> Iterator[None]:
@@ -138,7 +138,7 @@ BROKEN = {
         ("a column is gone", "always"),
     ],
 )
-def test_what_breaks_while_a_query_runs_is_named_and_nothing_is_lost_once_it_is_mended(
+def test_a_fault_while_a_query_runs_is_named_and_nothing_is_lost_once_it_is_fixed(
     spark: SparkSession,
     feed: Feed,
     tmp_path: Path,
@@ -148,7 +148,7 @@ def test_what_breaks_while_a_query_runs_is_named_and_nothing_is_lost_once_it_is_
     way: str,
     no_password: NoPassword,
 ) -> None:
-    breaks, mends, message = BROKEN[fault]
+    breaks, repairs, message = BROKEN[fault]
     feed.add(*rows([1, 2, 15], k="a"))
     options = {"password": PASSWORD, "prepared": way}
     run(spark, feed, tmp_path, guarded, **options)
@@ -167,7 +167,7 @@ def test_what_breaks_while_a_query_runs_is_named_and_nothing_is_lost_once_it_is_
         with pytest.raises(sj.SinkError if way == "always" else sj.UnsettledError, match=message):
             writer.start().awaitTermination()
     with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute(mends.encode())
+        connection.execute(repairs.encode())
     run(spark, feed, tmp_path, guarded, **options)
     assert seen(dsn) == [("a", 2), ("a", 2)]
     with psycopg.connect(dsn) as connection:
@@ -193,7 +193,7 @@ def test_a_full_disk_is_named_and_nothing_is_lost_once_there_is_room(
         ):
             run(spark, feed, tmp_path, dsn, prepared=way)
         filler.unlink()
-        # PostgreSQL itself may have given up when its log could not be written.
+        # PostgreSQL itself may have stopped when it could not write its log.
         server.start()
         run(spark, feed, tmp_path, dsn, prepared=way)
         feed.add(*rows([40], k="c"))
@@ -223,7 +223,7 @@ def small_disk() -> Iterator[Path]:
 
 
 def fill(disk: Path, filler: Path) -> None:
-    """Use up what is left of a file system, but for a little."""
+    """Fill up a file system, except for a little space."""
     free = os.statvfs(disk)
     with filler.open("wb") as file:
         for _ in range(max(0, free.f_bavail * free.f_frsize // 65_536 - 4)):

@@ -1,4 +1,4 @@
-"""An epoch that fails in the PostgreSQL sink: the obstacle is named, nothing is published, nothing stays open."""
+"""An epoch that fails in the PostgreSQL sink: the obstacle is named, nothing is published, nothing is left open."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_unique_index_that_came_while_the_query_ran_is_named_and_the_attempt_u
     assert isinstance(sink, Aborting)
     with psycopg.connect(dsn) as connection:
         connection.execute("CREATE UNIQUE INDEX late ON out (k)")
-    # The tasks of an epoch, or a task and what it had prepared before it was repeated.
+    # The tasks of an epoch, or a task and what it had prepared before its retry.
     first = sink.prepare(rows.where("n = 1"), transaction(1))
     assert first is not None
     with pytest.raises(SinkError, match=r'lock timeout.*relation "late".*prepared=never'):
@@ -55,7 +55,7 @@ def test_a_unique_index_that_came_while_the_query_ran_is_named_and_the_attempt_u
     sink.abort(transaction(1))
     sink.abort(transaction(2))
     assert target.dangling() == 0
-    # As the next start does it.
+    # As the next start does.
     sink = sink_of(spark, tmp_path, dsn)
     assert sink.way == "outbox"
 
@@ -67,7 +67,9 @@ def test_rows_that_are_fewer_than_were_decided_are_not_published(
     target = under_test(spark, tmp_path, dsn, prepared="never", **keys)
     handle = target.sink.prepare(spark.createDataFrame([("a", 1), ("b", 2)], SCHEMA), transaction(1))
     assert handle is not None
-    with pytest.raises(LostTransactionError, match=r"decided with 3 rows for PostgreSQL, but 2 are there\. Nothing"):
+    with pytest.raises(
+        LostTransactionError, match=r"decided with 3 rows for PostgreSQL, but the outbox has 2\. Nothing"
+    ):
         target.sink.commit({**handle, "rows": 3}, lambda: None)
     with psycopg.connect(dsn) as connection:
         assert connection.execute(f"SELECT FROM {MARKERS}".encode()).rowcount == 0

@@ -1,4 +1,4 @@
-"""Keys of rows that replace others: stable ones are taken, those that change from run to run are refused."""
+"""Upsert keys: stable ones are accepted, those that change from run to run are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PostgreSQL's outbox way: its marker and its count of rows stand beside the outbox's own."""
+"""PostgreSQL with the outbox: its marker and row count complement the outbox's own."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_rows_that_are_gone_have_arrived_only_if_the_database_says_so(
     assert written is not None
     assert lost is not None
     assert short is not None
-    # The driver dies after the server's COMMIT, and with it go the outbox's directory and its marks.
+    # The driver dies after the server's COMMIT, and the outbox's directory and marks are lost with it.
     box = tmp_path / "outbox" / "results"
     shutil.copytree(box, tmp_path / "saved")
     sink.commit(written, lambda: None)
@@ -43,7 +43,7 @@ def test_rows_that_are_gone_have_arrived_only_if_the_database_says_so(
         sink.commit(lost, lambda: None)
     shutil.rmtree(box)
     shutil.copytree(tmp_path / "saved", box)
-    with pytest.raises(LostTransactionError, match="7 rows for PostgreSQL, but 6 are there"):
+    with pytest.raises(LostTransactionError, match="7 rows for PostgreSQL, but the outbox has 6"):
         sink.commit(short | {"rows": 7}, lambda: None)
     assert postgres.psql(dsn, "SELECT count(*) FROM t") == [["6"]]
     for handle in (written, lost, short):

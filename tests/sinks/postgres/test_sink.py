@@ -1,4 +1,4 @@
-"""The PostgreSQL sink: the contract of all sinks on each of its ways, and what is its own."""
+"""The PostgreSQL sink: the contract of all sinks for both of its ways, and its own behaviour."""
 
 from __future__ import annotations
 
@@ -90,21 +90,21 @@ def test_what_went_one_way_is_committed_by_a_driver_with_other_options(
     for epoch, (first, then) in enumerate([("always", "never"), ("never", "always")], 1):
         old = sink_of(spark, tmp_path, dsn, prepared=first)
         handle = old.prepare(spark.createDataFrame([("a", epoch)], SCHEMA), transaction(epoch))
-        stray = old.prepare(spark.createDataFrame([("b", epoch)], SCHEMA), transaction(epoch, attempt=1))
+        orphan = old.prepare(spark.createDataFrame([("b", epoch)], SCHEMA), transaction(epoch, attempt=1))
         if first == "always":
-            # Preparing again has rolled the attempt before back, as it does when an epoch is run again.
-            handle, stray = stray, None
+            # Preparing again has rolled back the previous attempt, as it does when an epoch is rerun.
+            handle, orphan = orphan, None
         assert handle is not None
         successor = sink_of(spark, tmp_path, dsn, prepared=then)
         successor.commit(handle, lambda: None)
         successor.abort_orphans(QUERY, 1, [])
-        assert not stray or not (tmp_path / "outbox" / "results" / stray["box"]).exists()
+        assert not orphan or not (tmp_path / "outbox" / "results" / orphan["box"]).exists()
     with psycopg.connect(dsn) as connection:
         assert connection.execute("SELECT k, n FROM out ORDER BY n").fetchall() == [("b", 1), ("a", 2)]
         assert connection.execute("SELECT FROM pg_prepared_xacts WHERE database = current_database()").rowcount == 0
 
 
-def test_a_decided_transaction_that_somebody_rolled_back_is_lost_and_named(  # X16, X17
+def test_a_decided_transaction_that_was_rolled_back_by_hand_is_lost_and_named(  # X16, X17
     spark: SparkSession, tmp_path: Path, dsn: str
 ) -> None:
     sink = sink_of(spark, tmp_path, dsn)
@@ -167,11 +167,11 @@ def test_rows_that_the_table_would_refuse_are_refused_before_the_decision(
     schema = 'k string, n long, j struct<s: string>, d date, `a"b` array<string>'
     sink, shape = sink_of(spark, tmp_path, dsn, schema, prepared=way), spark.createDataFrame([], schema).schema
     bad = {
-        "'k' has the character NUL|NUL in text": "'a\\0', 1L, null, null, null",
+        "'k' has the character NUL|cannot store the character NUL": "'a\\0', 1L, null, null, null",
         "'n' has a null|null value in column": "'a', cast(null as long), null, null, null",
         "'j' has the character NUL|NUL in jsonb": "'a', 1L, named_struct('s', 'x\\0'), null, null",
         "'d' has a time outside|PostgreSQL": "'a', 1L, null, date'0001-01-01' - 1, null",
-        "'a\"b' has the character NUL|NUL in text": "'a', 1L, null, null, array('x\\0')",
+        "'a\"b' has the character NUL|cannot store the character NUL": "'a', 1L, null, null, array('x\\0')",
     }
     for number, (message, values) in enumerate(bad.items()):
         with pytest.raises(SinkError, match=message):

@@ -1,4 +1,4 @@
-"""What a start does to a database: all is checked, by the server itself, and nothing is left there by a refusal."""
+"""What a start does to a database: everything is checked by the server itself, and a refusal leaves nothing behind."""
 
 from __future__ import annotations
 

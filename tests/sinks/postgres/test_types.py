@@ -1,4 +1,4 @@
-"""Types of the PostgreSQL sink: every value arrives as it was, and what cannot is refused by name before the start."""
+"""Types of the PostgreSQL sink: every value arrives unchanged, or its column is refused by name before the start."""
 
 from __future__ import annotations
 
@@ -103,15 +103,15 @@ REFUSED: dict[str, tuple[str, dict[str, str], str]] = {
     "calendar interval": ("i struct<x: interval>", {}, r"column 'i' has type struct<x:interval>"),
     "unknown key": ("k string", {"mode": "upsert", "keyColumns": "j"}, r"keyColumns: no column 'j'"),
     "no key": ("k string", {"mode": "upsert"}, r"mode=upsert needs option\(\"keyColumns\""),
-    "key without upsert": ("k string", {"keyColumns": "k"}, r"keyColumns: rows are only added"),
+    "key without upsert": ("k string", {"keyColumns": "k"}, r"keyColumns: with mode=append, rows have no keys"),
     "no table": ("k string", {"dbtable": "a.b.c"}, r"has 3 parts"),
-    "no name": ("k string", {"dbtable": "a b"}, r"is no name of a table"),
+    "no name": ("k string", {"dbtable": "a b"}, r"is not a table name"),
     "no schema": ("k string", {"dbtable": "nowhere.t"}, r'there is no schema "nowhere"'),
-    "a view": ("k string", {"dbtable": "a_view"}, r"is no table of this server"),
+    "a view": ("k string", {"dbtable": "a_view"}, r"is not a table but a view"),
     "missing column": ("k string, nn long", {"dbtable": "there"}, r'no column "nn"; did you mean "n"'),
-    "type": ("k string, n string", {"dbtable": "there"}, r'"n" is bigint, the query gives string, which needs text'),
+    "type": ("k string, n string", {"dbtable": "there"}, r'"n" is bigint, but the query has string, which needs text'),
     "narrow": ("k string, n long, d decimal(10,2)", {"dbtable": "there"}, r'"d" is numeric\(10,1\)'),
-    "not null": ("k string", {"dbtable": "there"}, r'column "n" may not be null and has no default'),
+    "not null": ("k string", {"dbtable": "there"}, r'column "n" is NOT NULL without a default'),
     "no index": ("k string, n long", {"dbtable": "there", "mode": "upsert", "keyColumns": "k"}, r"no primary key"),
     "too many": ("k string", {"numPartitions": "65"}, r"65 writers, but max_prepared_transactions is 64"),
     "always upsert": (
@@ -120,7 +120,7 @@ REFUSED: dict[str, tuple[str, dict[str, str], str]] = {
         r"prepared=always: mode=upsert merges",
     ),
     "always unique": ("k string", {"prepared": "always", "dbtable": "uniq"}, r"uniq has a unique index"),
-    "long name": (f"{'x' * 64} string", {}, r"longer than 63 bytes"),
+    "long name": (f"{'x' * 64} string", {}, r"exceeds 63 bytes"),
     "no database": ("k string", {"dbname": "nowhere"}, r'database "nowhere" does not exist.*option dbname'),
     "nobody": ("k string", {"port": "1"}, r"Check that the server runs"),
 }

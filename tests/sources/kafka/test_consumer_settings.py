@@ -1,4 +1,4 @@
-"""Settings of the Kafka source: refused before anything is connected, and silent about secrets."""
+"""Settings of the Kafka source: refused before anything connects, and silent about secrets."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def settings(**given: str) -> KafkaSourceSettings:
         ({}, "give exactly one of subscribe, subscribePattern, assign"),
         ({"subscribe": "a", "assign": '{"a": [0]}'}, "found subscribe, assign"),
         ({"subscribe": " , "}, "names no topic"),
-        ({"subscribePattern": "("}, "no regular expression"),
-        ({"assign": '["a"]'}, "no JSON object"),
+        ({"subscribePattern": "("}, "is not a regular expression"),
+        ({"assign": '["a"]'}, "is not a JSON object"),
         ({"assign": '{"a": 0}'}, "names no partitions"),
         ({"subscribe": "a", "startingOffsets": "newest"}, "neither JSON nor a word"),
         ({"subscribe": "a", "startingOffsets": '{"a": {"0": -3}}'}, "has -3 for a-0"),
@@ -40,8 +40,8 @@ def settings(**given: str) -> KafkaSourceSettings:
         ({"subscribe": "a", "kafka.sasl.jaas.config": "x"}, "kafka.sasl.username"),
         ({"subscribe": "a", "kafka.ssl.key.pem": "x"}, "kafka.ssl.key.location"),
         ({"subscribe": "a", "kafka.sasl.oauthbearer.assertion.private.key.pem": "x"}, "assertion.private.key.file"),
-        ({"subscribe": "a", "kafka.sasl.oauthbearer.assertion.private.key.passphrase": "x"}, "print it in plans"),
-        ({"subscribe": "a", "kafka.sasl.oauthbearer.config": "principal=x"}, "print it in plans"),
+        ({"subscribe": "a", "kafka.sasl.oauthbearer.assertion.private.key.passphrase": "x"}, "show it in plans"),
+        ({"subscribe": "a", "kafka.sasl.oauthbearer.config": "principal=x"}, "show it in plans"),
         ({"subscribe": "a", "kafka.fetch.mim.bytes": "1"}, "kafka.fetch.mim.bytes: librdkafka has no such property"),
         ({"subscribe": "a", "kafka.isolation.lvel": "x"}, 'did you mean "isolation.level"'),
         ({"subscribe": "a", "kafka.isolation.level": "both"}, "kafka.isolation.level: librdkafka does not accept its"),
@@ -56,7 +56,7 @@ def test_what_is_set_wrongly_is_refused_before_the_start(given: dict[str, str], 
 
 
 def test_options_are_found_whatever_their_case() -> None:
-    # Spark hands them over in small letters.
+    # Spark passes them in lower case.
     found = settings(
         subscribepattern="a.*", startingoffsets="EARLIEST", MAXOFFSETSPERTRIGGER="7", includeheaders="true"
     )
@@ -66,7 +66,7 @@ def test_options_are_found_whatever_their_case() -> None:
     assert found.headers
 
 
-def test_what_the_client_is_told_can_be_changed_but_for_what_the_source_needs() -> None:
+def test_client_properties_can_be_changed_except_those_that_the_source_needs() -> None:
     found = settings(subscribe="a", **{"kafka.isolation.level": "read_uncommitted", "kafka.fetch.wait.max.ms": "5"})
     assert found.client["isolation.level"] == "read_uncommitted"
     assert found.client["fetch.wait.max.ms"] == "5"
@@ -78,7 +78,7 @@ def test_no_text_has_a_secret() -> None:
     found = settings(subscribe="a", **SASL, **{"kafka.sasl.mechanism": "PLAIN"})
     assert "hunter2" not in repr(found)
     assert found.shown("login of me with hunter2 failed") == "login of me with *** failed"
-    # A worker gets the settings as they are.
+    # Workers get the settings unchanged.
     assert pickle.loads(pickle.dumps(found)).client["sasl.password"] == "hunter2"  # noqa: S301 - our own bytes
     with pytest.raises(sj.AnalysisError) as caught:
         settings(subscribe="a", **SASL, **{"kafka.sasl.mechanism": "hunter2"})

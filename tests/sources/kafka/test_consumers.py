@@ -1,4 +1,4 @@
-"""The consumers of executors: what they say when brokers are away or refuse, and that none is left behind."""
+"""The consumers of executors: their errors when brokers are down or refuse, and that none is leaked."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_broker_that_is_away_is_named_and_nothing_is_skipped(kafka: KafkaServe
             between(hasty, start, end)
         with ThreadPoolExecutor() as beside:
             reading = beside.submit(between, patient, start, end)
-            # Here: the broker is to die with the thread that has started it.
+            # On this thread: the broker dies with the thread that has started it.
             kafka.start()
             assert values(reading.result()) == [b"1", b"2"]
     finally:
@@ -42,7 +42,7 @@ def test_a_broker_that_is_away_is_named_and_nothing_is_skipped(kafka: KafkaServe
 def test_a_broker_that_is_killed_within_a_range_is_waited_for(kafka: KafkaServer, strict: str) -> None:
     topic, count = kafka.topic(), 20_000
     send(kafka, topic, *[b"%01000d" % number for number in range(count)])
-    # Little is fetched ahead: the rest must come from the broker that was started again.
+    # Little is fetched ahead: the rest must come from the restarted broker.
     small = {"kafka_fetch__message__max__bytes": "50000", "kafka_queued__min__messages": "100"}
     source = reader(kafka, subscribe=topic, failOnDataLoss=strict, **small)
     [partition] = source.partitions({topic: {"0": 0}}, {topic: {"0": count}})
@@ -62,10 +62,12 @@ def test_a_broker_that_is_killed_within_a_range_is_waited_for(kafka: KafkaServer
 def test_a_wrong_password_ends_a_task_at_once(kafka_secure: KafkaServer) -> None:
     topic = kafka_secure.topic()
     send(kafka_secure, topic, b"1")
-    # A day: the test would not end if it were waited for.
+    # A day: the test would not end if the source waited for it.
     given = {"kafka_sasl__password": "hunter2-wrong", "kafkaConsumer__pollTimeoutMs": "86400000"}
     wrong = reader(kafka_secure, subscribe=topic, **given)
-    with pytest.raises(sj.SourceError, match=r"uthentication.*Waiting does not mend.*kafka\.sasl\.password") as caught:
+    with pytest.raises(
+        sj.SourceError, match=r"uthentication.*Waiting does not resolve.*kafka\.sasl\.password"
+    ) as caught:
         between(wrong, {topic: {"0": 0}}, {topic: {"0": 1}})
     assert "hunter2" not in str(caught.value)
 
@@ -75,25 +77,25 @@ def test_a_consumer_is_kept_while_it_works_and_at_most_one(kafka: KafkaServer) -
     send(kafka, topic, b"1", b"2")
     start, end = {topic: {"0": 0}}, {topic: {"0": 2}}
 
-    def used(**given: str) -> consumers.KeptConsumer:
+    def used(**given: str) -> consumers.CachedConsumer:
         assert values(between(reader(kafka, subscribe=topic, **given), start, end)) == [b"1", b"2"]
-        [kept] = consumers._kept
+        [kept] = consumers._cached
         return kept
 
     first = used()
     assert used() is first
     second = used(kafka_client__id="other")
     assert second is not first
-    # Closed, with its threads and connections.
+    # Closed, including its threads and connections.
     with pytest.raises(RuntimeError, match="closed"):
         first.client.unassign()
-    # Whoever stops early has done no harm.
+    # A reader that stops early does no harm.
     source = reader(kafka, subscribe=topic, kafka_client__id="other")
     batches = source.read(source.partitions(start, end)[0])
     next(batches)
-    assert not consumers._kept
+    assert not consumers._cached
     batches.close()  # type: ignore[attr-defined]
-    assert consumers._kept == [second]
+    assert consumers._cached == [second]
 
 
 def test_after_an_error_the_next_attempt_has_a_new_consumer(kafka: KafkaServer) -> None:
@@ -101,10 +103,10 @@ def test_after_an_error_the_next_attempt_has_a_new_consumer(kafka: KafkaServer) 
     send(kafka, topic, b"1")
     source = reader(kafka, subscribe=topic, kafkaConsumer__pollTimeoutMs="500")
     assert values(between(source, {topic: {"0": 0}}, {topic: {"0": 1}})) == [b"1"]
-    [before] = consumers._kept
-    # Records that are not there (yet): what is in a range has been seen by the driver.
-    with pytest.raises(sj.SourceError, match="stopped at 1: nothing came"):
+    [before] = consumers._cached
+    # Records that are not there (yet), although the driver has seen every record of a range.
+    with pytest.raises(sj.SourceError, match="stopped at 1: no records arrived"):
         between(source, {topic: {"0": 0}}, {topic: {"0": 2}})
-    assert not consumers._kept
+    assert not consumers._cached
     with pytest.raises(RuntimeError, match="closed"):
         before.client.unassign()

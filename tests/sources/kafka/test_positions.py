@@ -1,4 +1,4 @@
-"""Positions: how a batch is limited, and what is written down of them."""
+"""Positions: how a batch is limited, and how they are stored."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_a_limited_batch_gets_every_partition_on(starts: dict, data: st.DataObje
 def test_what_is_written_down_is_read_back(positions: dict) -> None:
     offset = to_offset(positions)
     assert from_offset(json.loads(json.dumps(offset))) == positions
-    # Spark compares texts: the same positions are the same text.
+    # Spark compares text: equal positions must be equal as text.
     backwards = dict(reversed(list(positions.items())))
     assert json.dumps(to_offset(backwards)) == json.dumps(offset)
 

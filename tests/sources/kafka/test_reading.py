@@ -1,4 +1,4 @@
-"""Reading a range while the cluster does not answer, or answers wrongly: records that exist are never passed over."""
+"""Reading a range while the cluster does not answer, or answers wrongly: existing records are never skipped."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 import sparkjet as sj
 from sparkjet.sources.kafka.consumer_settings import KafkaSourceSettings
-from sparkjet.sources.kafka.consumers import KeptConsumer
+from sparkjet.sources.kafka.consumers import CachedConsumer
 from sparkjet.sources.kafka.reading import Range, Reading
 
 BOTH = pytest.mark.parametrize("strict", ["true", "false"])
@@ -23,7 +23,7 @@ THERE, MISSING = {0}, set[int]()
 
 @dataclass
 class Record:
-    """A message, or an error in the place of one."""
+    """A message, or an error in place of one."""
 
     at: int
     wrong: KafkaError | None = None
@@ -40,13 +40,13 @@ class Record:
 
 @dataclass
 class Cluster:
-    """What librdkafka would say of a topic ``t`` with one partition that has ``records``.
+    """A fake of librdkafka with a topic ``t`` of one partition with ``records``.
 
     Attributes:
-        records: The offsets that are there.
-        errors: What the first reads get instead of them.
-        listings: What the first listings say: the partitions, or an error; then that partition 0 is there.
-        marks: What the first questions for its ends get: an error, or None for the answer.
+        records: The offsets of its records.
+        errors: Errors that the first reads return instead.
+        listings: The first listings: partitions, or an error; then partition 0.
+        marks: The results of the first queries for its ends: an error, or None for the real answer.
     """
 
     records: range
@@ -78,7 +78,7 @@ class Cluster:
         return self.records.start, self.records.stop
 
 
-class Scripted(KeptConsumer):
+class Scripted(CachedConsumer):
     """A consumer of such a cluster."""
 
     def __init__(self, cluster: Cluster) -> None:
@@ -104,14 +104,14 @@ def test_one_that_is_missing_from_a_listing_is_looked_for_again() -> None:
     assert offsets(cluster, "false") == list(range(2, 10))
 
 
-def test_what_is_left_is_asked_until_somebody_answers() -> None:
+def test_the_remaining_range_is_queried_until_a_broker_answers() -> None:
     expired = KafkaError(KafkaError.OFFSET_OUT_OF_RANGE)
     cluster = Cluster(range(5, 20), [expired], listings=[AWAY, THERE, AWAY], marks=[SLOW])
     assert offsets(cluster, "false") == list(range(5, 10))
 
 
 @BOTH
-def test_nobody_who_answers_is_no_loss(strict: str) -> None:
+def test_no_answer_is_not_a_loss(strict: str) -> None:
     expired = KafkaError(KafkaError.OFFSET_OUT_OF_RANGE)
     with pytest.raises(sj.SourceError, match=r"stopped at 2: Connection refused. Waited for 0.3 seconds at most"):
         offsets(Cluster(range(10), [expired], listings=[AWAY] * 1000), strict, patience=300)
@@ -122,14 +122,14 @@ def test_nobody_who_answers_is_no_loss(strict: str) -> None:
 def test_a_refusal_is_not_waited_for() -> None:
     expired = KafkaError(KafkaError.OFFSET_OUT_OF_RANGE)
     refused = KafkaError(KafkaError._AUTHENTICATION, "SASL failed")
-    with pytest.raises(sj.SourceError, match=r"SASL failed. Waiting does not mend that: see kafka.sasl.username"):
+    with pytest.raises(sj.SourceError, match=r"SASL failed. Waiting does not resolve this: see kafka.sasl.username"):
         offsets(Cluster(range(10), [expired], listings=[refused] * 1000), "false", patience=10**9)
 
 
 @pytest.mark.parametrize(
     "cluster",
     [
-        # Deleted; made anew with less than was read; expired beyond the range.
+        # Deleted; recreated with less than was read; expired beyond the range.
         Cluster(range(10), [KafkaError(KafkaError._UNKNOWN_TOPIC)], listings=[MISSING, MISSING]),
         Cluster(range(2), [KafkaError(KafkaError.OFFSET_OUT_OF_RANGE)]),
         Cluster(range(15, 20), [KafkaError(KafkaError.OFFSET_OUT_OF_RANGE)]),

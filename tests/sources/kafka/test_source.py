@@ -1,4 +1,4 @@
-"""The Kafka source against a real broker: every option, and every way in which offsets are not rows."""
+"""The Kafka source against a real broker: every option, and all kinds of offsets without a row."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_nothing_is_lost_where_the_first_batch_is_run_again_and_began_at_an_end(
     send(kafka, topic, b"1", timestamp=T0)
     planned = first.latestOffset(start, ReadAllAvailable())
     send(kafka, topic, b"2", timestamp=T0)
-    # Spark keeps only where the batch ends, and asks a new process where it began: by now, further on.
+    # Spark stores only where the batch ends, and asks a new process where it began: by now, further on.
     again = reader(kafka, subscribe=topic, **given)
     rows = between(again, again.initialOffset(), planned)
     assert values(rows + read(again, planned)[0]) == [b"1", b"2"]
@@ -93,7 +93,7 @@ def test_nothing_is_lost_where_the_first_batch_is_run_again_and_began_at_an_end(
         ({"startingOffsets": '{"%s": {"0": 9, "1": 0}}'}, "startingOffsets has 9 for .*-0, which has 0 to 1"),
         ({"startingOffsets": '{"%s": {"0": 0}}'}, "startingOffsets lacks .*-1"),
         ({"startingOffsets": '{"%s": {"0": 0, "1": 0, "2": 0}}'}, "names .*-2, which is not read"),
-        ({"startingTimestamp": str(T0)}, "nothing in .*-1 is as young as 1700000000000. .*Strategy"),
+        ({"startingTimestamp": str(T0)}, "-1 has no record at or after 1700000000000. .*Strategy"),
     ],
 )
 def test_a_start_that_is_not_there_is_refused(kafka: KafkaServer, given: dict[str, str], error: str) -> None:
@@ -123,7 +123,7 @@ def test_new_partitions_and_topics_are_found(kafka: KafkaServer) -> None:
     kafka.topic(f"{prefix}-other")
     send(kafka, first, b"1", partition=1)
     send(kafka, second, b"2")
-    # Whatever it begins at: a new partition is read from its beginning, which is in the offsets first.
+    # Whatever the start: a new partition is read from its beginning, which is in the offsets first.
     assert read(source, start) == ([], {first: {"0": 0, "1": 0}, second: {"0": 0}})
     rows, end = read(source, {first: {"0": 0, "1": 0}, second: {"0": 0}})
     assert values(rows) == [b"1", b"2"]
@@ -158,7 +158,7 @@ def test_with_available_now_it_reads_what_there_was(kafka: KafkaServer) -> None:
     rows, end = read(source, {topic: {"0": 0}})
     assert values(rows) == [b"1", b"2"]
     assert end == {topic: {"0": 2}}
-    # A restart that is already further goes no way back.
+    # A restart that is already further does not go back.
     assert source.latestOffset({topic: {"0": 3}}, ReadAllAvailable()) == {topic: {"0": 3}}
 
 
@@ -181,7 +181,7 @@ def test_only_what_was_committed_is_read(kafka: KafkaServer) -> None:
     kafka.wait(lambda: source.latestOffset(start, ReadAllAvailable()) == {topic: {"0": 5}}, "the marks")
     rows, end = read(source)
     assert values(rows) == [b"plain", b"committed"]
-    # The mark of the commit is the last of the range, and the open transaction its end.
+    # The commit marker is the last offset of the range, and the open transaction ends it.
     assert end == {topic: {"0": 5}}
     assert source.reportLatestOffset() == {topic: {"0": 7}}
     assert read(source, end) == ([], end)
@@ -198,7 +198,7 @@ def test_ranges_within_gaps_come_to_their_end(kafka: KafkaServer) -> None:
     for number in range(6):
         each = transaction(kafka, f"{topic}-{number}")
         each.produce(topic, b"%d" % number, partition=0)
-        # Otherwise what is aborted has never been sent.
+        # Otherwise the aborted records would never have been sent.
         assert each.flush(30) == 0
         (each.abort_transaction if number % 2 else each.commit_transaction)(30)
     source = reader(kafka, subscribe=topic)
@@ -211,7 +211,7 @@ def test_ranges_within_gaps_come_to_their_end(kafka: KafkaServer) -> None:
             assert part == [row for row in whole if first <= row["offset"] < last]
 
 
-def test_what_compaction_has_removed_is_no_loss(kafka: KafkaServer) -> None:
+def test_compacted_records_are_not_lost(kafka: KafkaServer) -> None:
     topic = kafka.topic(
         cleanup_policy="compact", segment_ms="1", min_cleanable_dirty_ratio="0.01", max_compaction_lag_ms="1"
     )
@@ -220,7 +220,7 @@ def test_what_compaction_has_removed_is_no_loss(kafka: KafkaServer) -> None:
     source = reader(kafka, subscribe=topic)
 
     def compacted() -> bool:
-        # A segment is closed by what is written after it.
+        # A segment is closed by the next write.
         send(kafka, topic, b"again", key=b"filler")
         return len(between(source, {topic: {"0": 0}}, {topic: {"0": 51}})) < 51
 
@@ -237,7 +237,7 @@ def test_expired_offsets_are_refused_or_skipped(kafka: KafkaServer) -> None:
     admin.delete_records([TopicPartition(topic, 0, 6)])
     strict = reader(kafka, subscribe=topic)
     kafka.wait(lambda: strict.initialOffset() == {topic: {"0": 6}}, "the records to go")
-    with pytest.raises(sj.SourceError, match=rf"{topic}-0 from 2 to 10, what is at 2 has gone.*failOnDataLoss"):
+    with pytest.raises(sj.SourceError, match=rf"{topic}-0 from 2 to 10, the record at 2 is gone.*failOnDataLoss"):
         read(strict, start)
     lenient = reader(kafka, subscribe=topic, failOnDataLoss="false")
     assert values(read(lenient, start)[0]) == [b"6", b"7", b"8", b"9"]
@@ -251,7 +251,7 @@ def test_a_deleted_topic_is_refused_or_left_out(kafka: KafkaServer) -> None:
     start = {kept: {"0": 0}, gone: {"0": 1}}
     strict, lenient = (reader(kafka, subscribe=f"{kept},{gone}", failOnDataLoss=flag) for flag in ("true", "false"))
     kafka.drop(gone)
-    with pytest.raises(sj.SourceError, match=f"{gone}-0 is not in the cluster any more.*failOnDataLoss"):
+    with pytest.raises(sj.SourceError, match=f"{gone}-0 is no longer in the cluster.*failOnDataLoss"):
         read(strict, start)
     rows, end = read(lenient, start)
     assert values(rows) == [b"1"]
@@ -291,7 +291,7 @@ def test_a_broker_before_its_upgrade_is_finished(kafka_old: KafkaServer) -> None
     assert end == {topic: {"0": 2}}
 
 
-def test_over_tls_with_a_password_that_is_told_to_nobody(kafka_secure: KafkaServer) -> None:
+def test_over_tls_with_a_password_that_is_never_shown(kafka_secure: KafkaServer) -> None:
     topic = kafka_secure.topic()
     send(kafka_secure, topic, b"1")
     source = reader(kafka_secure, subscribe=topic)

@@ -1,4 +1,4 @@
-"""The Kafka source in Spark and in our engine: batches, errors before the start, skew, restarts."""
+"""The Kafka source in Spark and in sparkjet's engine: batches, errors before the start, skew, restarts."""
 
 from __future__ import annotations
 
@@ -69,15 +69,13 @@ def test_it_is_refused_by_load_and_no_plan_shows_a_password(
     )
     df.explain(True)
     shown = capfd.readouterr().out
-    # Options are printed at all.
+    # Plans do show options.
     assert "kafka.bootstrap.servers=127.0.0.1:1" in shown
     assert "kafka.sasl.password=***" in shown
     assert "hunter" not in shown + repr(df) + df._jdf.queryExecution().toString()
 
 
-def test_partitions_are_the_substreams_unless_told_otherwise(
-    spark: SparkSession, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_partitions_are_the_substreams_by_default(spark: SparkSession, caplog: pytest.LogCaptureFixture) -> None:
     sj.register_sources(spark)
     reader = spark.readStream.format("sparkjet-kafka").option("kafka.bootstrap.servers", "127.0.0.1:1")
     df = reader.option("subscribe", "a").load()
@@ -91,7 +89,7 @@ def test_partitions_are_the_substreams_unless_told_otherwise(
     assert watermark(df, by="partition") == (("partition",), True)
     assert watermark(df, by="key") == (("key",), False)
     assert not caplog.messages
-    # A column that has only the name is somebody else's.
+    # A column with only the same name does not count.
     other = df.withColumn("partition", F.crc32("value").cast("int"))
     assert watermark(other) == ((), False)
     assert watermark(other, by="partition") == (("partition",), False)
@@ -120,22 +118,22 @@ def test_skew_loses_nothing_and_windows_close_when_they_should(spark: SparkSessi
         rows = spark.table("skewed").selectExpr("unix_millis(window.start) AS start", "count").collect()
         return {(row["start"] - T0) // 60_000: row["count"] for row in rows}
 
-    def told(name: str) -> dict[str, object]:
+    def progress_of(name: str) -> dict[str, object]:
         progress = query.lastProgress
         assert progress is not None
         assert progress["lateRows"]["total"] == 0
         return dict(progress["substreams"][name])
 
     try:
-        # Those without a row are waited for like the others.
+        # Partitions without rows are waited for like the others.
         assert closed() == {}
-        assert told(quiet)["watermark"] is None
+        assert progress_of(quiet)["watermark"] is None
         clock.advance(MINUTE)
         assert closed() == {}
-        # A partition whose rows are still to be committed is not at its end, however long it is silent.
-        assert not told(hidden)["idle"]
+        # A partition with uncommitted rows is not at its end, however long it is silent.
+        assert not progress_of(hidden)["idle"]
         opened.commit_transaction(30)
-        kafka.wait(lambda: closed() == {} and told(hidden)["watermark"] is not None, "the commit")
+        kafka.wait(lambda: closed() == {} and progress_of(hidden)["watermark"] is not None, "the commit")
         at(kafka, topic, 1, 90)
         assert closed() == {}
         kafka.grow(topic, 5)
@@ -145,14 +143,14 @@ def test_skew_loses_nothing_and_windows_close_when_they_should(spark: SparkSessi
         at(kafka, topic, 1, 600)
         at(kafka, topic, 0, 610)
         assert closed() == {}
-        assert told(added)["holdsWatermark"]
-        assert told(quiet)["idle"]
+        assert progress_of(added)["holdsWatermark"]
+        assert progress_of(quiet)["idle"]
         at(kafka, topic, 4, 130)
         assert closed() == {0: 5, 1: 1}
         clock.advance(MINUTE)
-        # Everybody is silent, and at the end.
+        # All partitions are silent and at their end.
         assert closed() == {0: 5, 1: 1, 2: 1, 5: 1, 10: 3}
-        assert told(ahead)["idle"]
+        assert progress_of(ahead)["idle"]
     finally:
         query.stop()
 
@@ -189,7 +187,7 @@ def test_a_stream_that_ends_by_itself_says_why(spark: SparkSession, kafka: Kafka
         query.awaitTermination(60)
 
 
-def test_a_topic_created_anew_is_read_on_and_holds_no_watermark(spark: SparkSession, kafka: KafkaServer) -> None:
+def test_a_recreated_topic_is_read_on_and_holds_no_watermark(spark: SparkSession, kafka: KafkaServer) -> None:
     topic = kafka.topic(partitions=2)
     at(kafka, topic, 0, 0, 70, 71)
     at(kafka, topic, 1, 0, 70)
@@ -213,13 +211,13 @@ def test_a_topic_created_anew_is_read_on_and_holds_no_watermark(spark: SparkSess
         at(kafka, topic, 1, 72)
         kafka.wait(lambda: closed() == {0: 2} and read_up_to(query, topic) == {"0": 2, "1": 1}, "the new records")
         clock.advance(MINUTE)
-        # Both are at their ends: they go idle, and nobody is left who holds the watermark.
+        # Both are at their end: they go idle, and nothing holds the watermark back.
         kafka.wait(lambda: closed() == {0: 2, 1: 4, 2: 1}, "the windows to close")
     finally:
         query.stop()
 
 
 def read_up_to(query: StreamingQuery, topic: str) -> dict[str, int]:
-    """The offset of each partition that Spark has come to."""
+    """The offset of each partition that Spark has reached."""
     [source] = (query.lastProgress or {"sources": [{}]})["sources"]
     return dict((source.get("endOffset") or {}).get(topic, {}))

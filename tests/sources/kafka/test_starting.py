@@ -1,4 +1,4 @@
-"""Where the source begins in topics that change meanwhile."""
+"""Where the source starts in topics that change meanwhile."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("start", ["latest", "earliest", '{"%s": {"0": -1}}', '{"%s": {"0": 1}}'])
-def test_a_topic_that_is_being_written_is_no_reason_to_refuse(kafka: KafkaServer, start: str) -> None:
+def test_a_topic_that_is_being_written_is_not_refused(kafka: KafkaServer, start: str) -> None:
     topic = kafka.topic()
     send(kafka, topic, b"1")
     enough = threading.Event()
@@ -35,5 +35,5 @@ def test_a_topic_that_is_being_written_is_no_reason_to_refuse(kafka: KafkaServer
         enough.set()
         writer.join()
     assert found == sorted(found)
-    # Otherwise nothing was written between two questions, and the test has seen nothing.
+    # Otherwise nothing was written between two requests, and the test proves nothing.
     assert source.reportLatestOffset()[topic]["0"] > 20

@@ -1,4 +1,4 @@
-"""Access: where the brokers are and how we prove who we are, from librdkafka's properties."""
+"""Access: where the brokers are and how to authenticate, from librdkafka's properties."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sparkjet.sinks.kafka.scram import HASHES
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS = ("PLAIN", *HASHES)
 _DEFAULT_PORT, _LAST_PORT = 9092, 65_535
-_UNDERSTOOD = {
+_SUPPORTED = {
     "sasl.mechanism",
     "sasl.mechanisms",
     "sasl.username",
@@ -30,10 +30,10 @@ _UNDERSTOOD = {
 
 @dataclass(frozen=True)
 class Access:
-    """How to connect; made by :meth:`of`.
+    """How to connect; created by :meth:`of`.
 
     Attributes:
-        servers: Brokers to ask first.
+        servers: Brokers to ask first, from ``bootstrap.servers``.
         properties: librdkafka's properties, secrets included; never shown.
     """
 
@@ -42,27 +42,27 @@ class Access:
 
     @staticmethod
     def of(properties: Mapping[str, str]) -> Access:
-        """The access behind some properties, which must be understood by librdkafka and by us alike.
+        """The access in some properties, which both librdkafka and sparkjet must support.
 
         Raises:
-            AnalysisError: Naming a property, and never what a secret one says.
+            AnalysisError: Naming a property, never the value of a secret one.
         """
         for name in properties:
-            if name.startswith(("ssl.", "sasl.")) and name not in _UNDERSTOOD:
+            if name.startswith(("ssl.", "sasl.")) and name not in _SUPPORTED:
                 message = (
-                    f"kafka.{name}: sparkjet itself asks the brokers too, before the start and for commits, and does "
-                    f"not know this property. It knows {', '.join(f'kafka.{each}' for each in sorted(_UNDERSTOOD))}, "
-                    "with PEM files."
+                    f"kafka.{name}: sparkjet itself connects to the brokers too, before the start and for commits, "
+                    "and does not support this property. It supports "
+                    f"{', '.join(f'kafka.{each}' for each in sorted(_SUPPORTED))}, with PEM files."
                 )
                 raise AnalysisError(message)
         access = Access(_servers(properties.get("bootstrap.servers", "")), dict(properties))
         if access.protocol not in PROTOCOLS:
-            message = f'kafka.security.protocol: "{access.protocol}" is none of {", ".join(PROTOCOLS)}.'
+            message = f'kafka.security.protocol: "{access.protocol}" is not one of {", ".join(PROTOCOLS)}.'
             raise AnalysisError(message)
         if access.uses_sasl and access.mechanism not in MECHANISMS:
             message = (
-                f'kafka.sasl.mechanism: "{access.mechanism}" is none of {", ".join(MECHANISMS)}, which are those that '
-                "sparkjet itself can ask brokers with, before the start and for commits."
+                f'kafka.sasl.mechanism: "{access.mechanism}" is not one of {", ".join(MECHANISMS)}, which sparkjet '
+                "itself can use with the brokers, before the start and for commits."
             )
             raise AnalysisError(message)
         if access.uses_sasl and not {"sasl.username", "sasl.password"} <= properties.keys():
@@ -74,7 +74,7 @@ class Access:
 
     @property
     def protocol(self) -> str:
-        """One of :data:`PROTOCOLS`, if it is right."""
+        """The security protocol: one of :data:`PROTOCOLS`, once checked."""
         return self.properties.get("security.protocol", "PLAINTEXT").upper()
 
     @property
@@ -84,19 +84,19 @@ class Access:
 
     @property
     def uses_sasl(self) -> bool:
-        """Whether we say who we are."""
+        """Whether connections are authenticated with SASL."""
         return self.protocol.startswith("SASL")
 
     @property
     def mechanism(self) -> str:
-        """How we prove it."""
+        """The SASL mechanism: one of :data:`MECHANISMS`, once checked."""
         return self.properties.get("sasl.mechanism", self.properties.get("sasl.mechanisms", "")).upper()
 
     def tls(self) -> ssl.SSLContext:
-        """A context for encrypted connections.
+        """A TLS context for encrypted connections.
 
         Raises:
-            AnalysisError: A file is missing, or is none in PEM format.
+            AnalysisError: A file is missing, or is not in PEM format.
         """
         given = self.properties
         try:
@@ -105,7 +105,7 @@ class Access:
                 context.load_cert_chain(
                     given["ssl.certificate.location"],
                     given.get("ssl.key.location"),
-                    # A function, and not None: without a password Python would ask for one on the terminal.
+                    # A function instead of None: Python would prompt for a missing password on the terminal.
                     lambda: given.get("ssl.key.password", ""),
                 )
         except (OSError, ValueError) as error:
@@ -130,7 +130,7 @@ def _servers(listed: str) -> tuple[Node, ...]:
             host, port = each.rpartition("://")[2], str(_DEFAULT_PORT)
         host = host.strip("[]")
         if not _is_host(host) or not port.isdecimal() or int(port) > _LAST_PORT:
-            message = f'kafka.bootstrap.servers: "{each}" is no host:port.'
+            message = f'kafka.bootstrap.servers: "{each}" is not host:port.'
             raise AnalysisError(message)
         found.append(Node(host, int(port)))
     if not found:
@@ -140,7 +140,7 @@ def _servers(listed: str) -> tuple[Node, ...]:
 
 
 def _is_host(name: str) -> bool:
-    """Whether a name can be looked up at all: Python's look-up encodes it so, and two dots in a row cannot be."""
+    """Whether a name can be resolved at all: Python encodes it as IDNA, which fails for two dots in a row."""
     try:
         name.encode("idna")
     except UnicodeError:

@@ -1,4 +1,4 @@
-"""A cluster: the few things about transactions that are asked of its brokers, by any process."""
+"""A cluster: the requests about transactions that any process may send to its brokers."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 import tenacity
+from confluent_kafka import KafkaError
 from typing_extensions import Self
 
 from sparkjet.sinks.kafka import partition_requests, requests
@@ -13,63 +14,60 @@ from sparkjet.sinks.kafka.connection import BrokerError, Connection, RefusedErro
 
 if TYPE_CHECKING:
     from sparkjet.sinks.kafka.access import Access
-    from sparkjet.sinks.kafka.partition_requests import OpenIn
-    from sparkjet.sinks.kafka.requests import Described, Listed, Metadata, Node, Request, TopicPartition
+    from sparkjet.sinks.kafka.partition_requests import OpenTransaction
+    from sparkjet.sinks.kafka.requests import (
+        Metadata,
+        Node,
+        Request,
+        TopicPartition,
+        TransactionDescription,
+        TransactionListing,
+    )
 
 T = TypeVar("T")
 OPEN = "Ongoing"
-"""State of a transaction that somebody has to end."""
+"""State of a transaction that has to be committed or aborted."""
 COMMITTED, ABORTED = "CompleteCommit", "CompleteAbort"
 COMPLETED = (COMMITTED, ABORTED)
-"""States of a transaction that its coordinator is done with."""
+"""States of a transaction that is complete for its coordinator."""
 COMMITS = ("PrepareCommit", COMMITTED)
-"""States of a transaction that is committed, whether or not its partitions know it yet."""
+"""States of a transaction that is committed, whether or not its partitions have the end marker yet."""
 PATIENCE = 10.0
 """Seconds to wait for a coordinator that is moving or busy."""
 
 UNKNOWN_TOPIC, NO_LEADER = 3, 5
 INVALID_TIMEOUT = 50
 SHORTEST = 1
-"""Milliseconds of a timeout that every broker allows, whatever its transaction.max.timeout.ms; more may be refused."""
-_PASSING = {
-    7: "a request between brokers took too long",
-    13: "a broker has lost a connection",
-    14: "coordinator is loading",
-    15: "no coordinator",
-    16: "coordinator has moved",
-    51: "still being ended",
+"""A timeout in milliseconds that every broker allows, whatever its transaction.max.timeout.ms."""
+_RETRIABLE = {
+    KafkaError.REQUEST_TIMED_OUT,
+    KafkaError.NETWORK_EXCEPTION,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.CONCURRENT_TRANSACTIONS,
 }
-_NAMES = {
-    # Not passing, as for Java's client: a bug or a full log. Commits are tried again by the engine whatever the error.
+_UNNAMED = {
+    # Not retriable, as for Java's client: a bug or a full log. The engine retries commits whatever the error.
     -1: "UNKNOWN_SERVER_ERROR, see the broker's log",
-    UNKNOWN_TOPIC: "UNKNOWN_TOPIC_OR_PARTITION",
-    NO_LEADER: "LEADER_NOT_AVAILABLE",
-    29: "TOPIC_AUTHORIZATION_FAILED",
-    31: "CLUSTER_AUTHORIZATION_FAILED",
-    35: "UNSUPPORTED_VERSION",
-    47: "INVALID_PRODUCER_EPOCH",
-    48: "INVALID_TXN_STATE",
-    49: "INVALID_PRODUCER_ID_MAPPING",
-    50: "INVALID_TRANSACTION_TIMEOUT",
-    53: "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
-    90: "PRODUCER_FENCED",
     105: "TRANSACTIONAL_ID_NOT_FOUND",
 }
+"""Errors that librdkafka has no useful name for, as its clients never see them."""
 
 
-def named(error: int) -> str:
-    """Kafka's name of an error."""
-    return _NAMES.get(error, _PASSING.get(error, f"error {error}"))
+def error_name(code: int) -> str:
+    """Kafka's name of an error code."""
+    return _UNNAMED.get(code) or KafkaError(code).name()
 
 
 class Cluster:
-    """Connections to the brokers of one cluster, opened when they are needed; a context manager that closes them.
+    """Connections to the brokers of one cluster, opened on demand; a context manager that closes them.
 
-    Every method may raise :class:`BrokerError`; asking again is then right, as all that is asked may be repeated.
+    Every method may raise :class:`BrokerError` and can then be called again, as all requests may be repeated.
 
     Args:
         access: How to connect.
-        patience: Seconds to wait for brokers that are away, moving or busy.
+        patience: Seconds to wait for brokers that are unreachable, moving or busy.
     """
 
     def __init__(self, access: Access, patience: float = PATIENCE) -> None:
@@ -77,7 +75,7 @@ class Cluster:
         self._patience = patience
         self._connections: dict[Node, Connection] = {}
         self._coordinators: dict[str, Node] = {}
-        # In the order in which they were learned.
+        # In the order of their discovery.
         self._learned: dict[Node, None] = {}
 
     def __enter__(self) -> Self:
@@ -87,24 +85,24 @@ class Cluster:
         self._close()
 
     def metadata(self, topics: Sequence[str] = ()) -> Metadata:
-        """The cluster's id, its brokers, and topics by name; a missing topic is not created."""
+        """The cluster's id, its brokers, and the named topics; a missing topic is not created."""
         return self._patiently(lambda: self._metadata(topics))
 
     def open_transactions(self, prefix: str, states: Sequence[str] = (OPEN,)) -> list[str]:
-        """Transactional ids that begin with exactly ``prefix`` and have an open transaction, in their order."""
+        """Transactional ids that begin with exactly ``prefix`` and have an open transaction, sorted."""
         found = self._patiently(lambda: self._listed(states))
         return sorted({listed.name for listed in found if listed.name.startswith(prefix)})
 
-    def ended_by(self, producers: Sequence[int]) -> dict[int, Listed]:
-        """Transactions of some producers that their coordinators call completed, by producer."""
+    def ended_by(self, producers: Sequence[int]) -> dict[int, TransactionListing]:
+        """Transactions of some producers that are complete for their coordinators, by producer."""
         return {listed.producer: listed for listed in self._patiently(lambda: self._listed(COMPLETED, producers))}
 
-    def open_in(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, list[OpenIn]]:
-        """Transactions that are open as far as these partitions know; without those whose leader has not said it."""
+    def open_in(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, list[OpenTransaction]]:
+        """Transactions that are open in these partitions; omits partitions whose leader has not answered."""
         return self._patiently(lambda: self._open_in(partitions))
 
-    def write_marker(self, opened: OpenIn, *, commits: bool) -> int:
-        """End a transaction in one partition, for a coordinator that has forgotten to; the error's code."""
+    def write_marker(self, opened: OpenTransaction, *, commits: bool) -> int:
+        """Write a transaction's end marker into a partition, in place of the coordinator; returns the error code."""
         request = partition_requests.write_marker(opened, commits=commits)
 
         def ask() -> int:
@@ -113,28 +111,28 @@ class Cluster:
 
         return self._patiently(ask)
 
-    def describe(self, name: str) -> Described:
-        """What its coordinator knows of a transactional id."""
+    def describe(self, name: str) -> TransactionDescription:
+        """The description of a transactional id, from its coordinator."""
         request = requests.describe_transactions([name])
         return self._at_coordinator(name, request, lambda described: described[0].error)[0]
 
     def commit(self, name: str, producer: int, epoch: int) -> int:
-        """Commit a transaction; the error's code, 0 if it is committed, now or before."""
+        """Commit a transaction; returns the error code, 0 if it is committed, now or before."""
         return self._at_coordinator(name, requests.commit_transaction(name, producer, epoch), int)
 
-    def roll_back(self, name: str, timeout: int = SHORTEST) -> int:
-        """End what is open under a transactional id and shut its producer out; the error's code.
+    def fence(self, name: str, timeout: int = SHORTEST) -> int:
+        """Abort what is open under a transactional id and fence its producer; returns the error code.
 
-        Not by EndTxn: after that a living producer could still write to another partition, and commit it.
+        Not with EndTxn: after that a live producer could still write to another partition, and commit it.
 
         Args:
             name: The transactional id.
-            timeout: Milliseconds that a transaction may be open which nobody will begin.
+            timeout: Timeout in milliseconds of the id's next transaction, which never begins; brokers check it.
         """
         return self._at_coordinator(name, requests.init_producer(name, timeout), int)
 
-    def _listed(self, states: Sequence[str], producers: Sequence[int] = ()) -> list[Listed]:
-        found: list[Listed] = []
+    def _listed(self, states: Sequence[str], producers: Sequence[int] = ()) -> list[TransactionListing]:
+        found: list[TransactionListing] = []
         # Each broker lists what it coordinates.
         for node in self._metadata().nodes.values():
             error, listed = self._ask(node, requests.list_transactions(states, producers))
@@ -142,7 +140,7 @@ class Cluster:
             found += listed
         return found
 
-    def _open_in(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, list[OpenIn]]:
+    def _open_in(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, list[OpenTransaction]]:
         led: dict[Node, list[TopicPartition]] = {}
         for where, node in self._leaders(partitions).items():
             led.setdefault(node, []).append(where)
@@ -150,7 +148,7 @@ class Cluster:
         return {where: opened for answer in answers for where, opened in answer.items()}
 
     def _leaders(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Node]:
-        """The brokers that lead these partitions; without those that have none, or were deleted."""
+        """The leaders of these partitions; omits those that have none, or were deleted."""
         answer = self._metadata(sorted({topic for topic, _ in partitions}))
         known = {(topic.name, number): leader for topic in answer.topics for number, leader in topic.leaders.items()}
         return {where: answer.nodes[known[where]] for where in partitions if known.get(where) in answer.nodes}
@@ -177,16 +175,16 @@ class Cluster:
             error, node = self._ask_any(requests.find_coordinator(name))
             _check(error)
             if error:
-                message = f"no coordinator for {name!r}: {named(error)}"
+                message = f"no coordinator for {name!r}: {error_name(error)}"
                 raise RefusedError(message)
             self._coordinators[name] = node
             self._learned[node] = None
         return self._coordinators[name]
 
     def _ask_any(self, request: Request[T]) -> T:
-        """The answer of the first server that is there."""
+        """The answer of the first server that can be reached."""
         failed: list[str] = []
-        # Connected ones first: otherwise each look-up would wait anew for a server that is away.
+        # Connected ones first: otherwise each request would wait again for a server that is down.
         for server in dict.fromkeys((*self._connections, *self._access.servers, *self._learned)):
             try:
                 return self._ask(server, request)
@@ -222,6 +220,6 @@ class Cluster:
 
 
 def _check(error: int) -> None:
-    if error in _PASSING:
-        message = f"the broker is not ready: {named(error)}"
+    if error in _RETRIABLE:
+        message = f"the broker is not ready: {error_name(error)}"
         raise BrokerError(message)

@@ -1,4 +1,4 @@
-"""Columns: which of a result's make a Kafka record, and what they are turned into."""
+"""Columns: which of a result's columns make a Kafka record, and how they are converted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _EXAMPLE = 'select(F.col("sym").alias("key"), F.to_json(F.struct("sym", "px")).a
 
 
 def check_columns(schema: T.StructType, topic: str | None) -> None:
-    """Refuse rows that are no records.
+    """Reject rows that are not records.
 
     Raises:
         AnalysisError: Naming a column that is missing, has the wrong type or would be dropped.
@@ -32,7 +32,7 @@ def check_columns(schema: T.StructType, topic: str | None) -> None:
         message = f"kafka: the result needs a column value, e.g. {_EXAMPLE}. Columns: {', '.join(names)}"
         raise AnalysisError(message)
     if topic is None and "topic" not in names:
-        message = 'kafka: say where the rows go, with option("topic", "…") or a column topic.'
+        message = 'kafka: name the topic of the rows, with option("topic", "…") or a column topic.'
         raise AnalysisError(message)
     for field in schema.fields:
         if field.name not in {*KNOWN, IS_EARLY} or names.count(field.name) > 1:
@@ -55,9 +55,9 @@ def check_columns(schema: T.StructType, topic: str | None) -> None:
 
 
 def records(rows: DataFrame, topic: str | None) -> DataFrame:
-    """The rows as the executors' half reads them: ``key`` and ``value`` as bytes, the others where they are there.
+    """The rows as the executors read them: ``key`` and ``value`` as bytes, the other columns where present.
 
-    Whether a row is early travels in a header, as the value is the user's.
+    Whether a row is early is a header, as the value is the user's.
     """
     columns = [F.col(name).cast("binary").alias(name) for name in ("key", "value") if name in rows.columns]
     if topic is None:

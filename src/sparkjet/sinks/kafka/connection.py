@@ -25,21 +25,21 @@ _HUNG_UP = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
 
 
 class BrokerError(Exception):
-    """A broker could not be reached or did not answer as it should; the message holds no secret."""
+    """A broker could not be reached or did not answer correctly; the message contains no secret."""
 
 
 class RefusedError(BrokerError):
-    """Who we are, or how we connect, was not accepted: asking again changes nothing."""
+    """Authentication or TLS failed: a retry changes nothing."""
 
 
 class Connection:
-    """One connection; a context manager that closes it."""
+    """A connection to one broker; a context manager that closes it."""
 
     def __init__(self, node: Node, access: Access) -> None:
         """Connects and authenticates.
 
         Raises:
-            BrokerError: Saying at which step it failed.
+            BrokerError: Naming the step that failed.
         """
         self._name = f"{node.host}:{node.port}"
         self._number = 0
@@ -49,11 +49,11 @@ class Connection:
             message = f"{self._name} cannot be reached: {error.strerror or error}"
             raise BrokerError(message) from error
         except UnicodeError as error:
-            # As a broker advertises itself or others.
-            message = f"{self._name} cannot be reached, as that is no name of a host"
+            # A broker may advertise such a name.
+            message = f"{self._name} cannot be reached, as that is not a valid host name"
             raise BrokerError(message) from error
         try:
-            # Small requests, each waited for: holding them back would cost 40 ms a piece.
+            # Small requests, each waited for: delaying them (Nagle) would cost 40 ms apiece.
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if access.uses_tls:
                 self._encrypt(node, access)
@@ -70,23 +70,23 @@ class Connection:
         self.close()
 
     def close(self) -> None:
-        """Close it; a second call does nothing."""
+        """Close the connection; a second call does nothing."""
         self._socket.close()
 
     def ask(self, request: Request[T]) -> T:
         """Send a request and wait for its answer.
 
         Raises:
-            BrokerError: The connection is gone, or the answer is not understood. Whether the broker has done what it
-                was asked is then unknown.
+            BrokerError: The connection is gone, or the answer is malformed. Whether the broker has executed the
+                request is then unknown.
         """
         self._number += 1
         header = Encoder().int16(request.key).int16(request.version).int32(self._number).string("sparkjet")
         if request.is_flexible:
             header.no_tags()
-        said = header.raw(request.body).encoded()
+        sent = header.raw(request.body).encoded()
         try:
-            self._socket.sendall(struct.pack(">i", len(said)) + said)
+            self._socket.sendall(struct.pack(">i", len(sent)) + sent)
             answer = self._answer()
             if request.is_flexible:
                 answer.skip_tags()
@@ -95,7 +95,7 @@ class Connection:
             message = f"{self._name} has not answered {request.name}: {error.strerror or error}"
             raise BrokerError(message) from error
         except WireError as error:
-            message = f"{self._name} answered {request.name} with what is not Kafka's protocol: {error}"
+            message = f"{self._name} did not answer {request.name} in Kafka's protocol: {error}"
             raise BrokerError(message) from error
 
     def _answer(self) -> Decoder:
@@ -123,8 +123,8 @@ class Connection:
         try:
             self._socket = access.tls().wrap_socket(self._socket, server_hostname=node.host)
         except _HUNG_UP as error:
-            # Errors of TLS by their class, but a broker that stops says nothing about who we are.
-            message = f"{self._name}: no TLS connection, as it hung up. Does it listen with TLS?"
+            # TLS errors by class, but they also occur when a broker stops, so a retry may succeed.
+            message = f"{self._name}: no TLS connection, as the broker closed it. Does it listen with TLS?"
             raise BrokerError(message) from error
         except ssl.SSLError as error:
             message = f"{self._name}: no TLS connection ({error.reason or error}). Check kafka.ssl.ca.location."
@@ -140,17 +140,17 @@ class Connection:
             raise RefusedError(message)
         user, password = access.properties["sasl.username"], access.properties["sasl.password"]
         if access.mechanism == "PLAIN":
-            self._step(f"\0{user}\0{password}".encode())
+            self._exchange(f"\0{user}\0{password}".encode())
             return
         scram = Scram(access.mechanism, user, password)
         try:
-            scram.verify(self._step(scram.final(self._step(scram.first()))))
+            scram.verify(self._exchange(scram.final(self._exchange(scram.first()))))
         except ScramError as failed:
             message = f"{self._name}: authentication failed, as {failed}"
             raise RefusedError(message) from failed
 
-    def _step(self, said: bytes) -> bytes:
-        error, answer = self.ask(requests.sasl_authenticate(said))
+    def _exchange(self, sent: bytes) -> bytes:
+        error, answer = self.ask(requests.sasl_authenticate(sent))
         if error:
             message = f"{self._name}: authentication failed. Check kafka.sasl.username and kafka.sasl.password"
             raise RefusedError(message)

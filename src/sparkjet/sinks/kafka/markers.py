@@ -1,4 +1,4 @@
-"""Ends of transactions as the partitions know them, and those that a coordinator has forgotten to tell."""
+"""End markers of transactions in the partitions, and those that a coordinator has failed to write."""
 
 from __future__ import annotations
 
@@ -9,46 +9,46 @@ from typing import TYPE_CHECKING
 
 import tenacity
 
-from sparkjet.sinks.kafka.cluster import COMMITTED, named
+from sparkjet.sinks.kafka.cluster import COMMITTED, error_name
 
 if TYPE_CHECKING:
     from sparkjet.sinks.kafka.cluster import Cluster
-    from sparkjet.sinks.kafka.partition_requests import OpenIn
+    from sparkjet.sinks.kafka.partition_requests import OpenTransaction
     from sparkjet.sinks.kafka.requests import TopicPartition
 
 logger = logging.getLogger("sparkjet")
 
 _ARRIVING = 0.5
-"""Seconds that an end may take from its coordinator to the partitions; as a rule it takes a few milliseconds."""
+"""Seconds that a marker may take from its coordinator to the partitions; usually it takes a few milliseconds."""
 
 
 @dataclass(frozen=True)
 class MarkerState:
-    """What the leaders of some partitions say.
+    """What the leaders of some partitions report.
 
     Attributes:
-        is_told: Whether every one of them has answered, and knows the end of each transaction that was asked about.
-        is_clear: Whether every one of them has answered, and has no open transaction of anybody.
+        all_ended: Whether all of them have answered, and have the end marker of each transaction in question.
+        none_open: Whether all of them have answered, and have no open transaction of any producer.
     """
 
-    is_told: bool
-    is_clear: bool
+    all_ended: bool
+    none_open: bool
 
 
 def rewrite_lost_markers(
     cluster: Cluster, partitions: Sequence[TopicPartition], prefix: str, ended: Collection[int] = ()
 ) -> MarkerState:
-    """End transactions of ours that are over for their coordinators, but still open in these partitions.
+    """End the query's transactions that are complete for their coordinators, but still open in these partitions.
 
-    A coordinator that starts again may lack a partition's leader for a moment, take the partition for deleted, and note
-    a transaction as complete that the partition never hears of ("likely deleted already", Kafka 4.3.1): readers
-    of committed records would be held back there for ever, and the next transaction of the same producer would join it.
+    A restarting coordinator may not know a partition's leader for a moment, take the partition for deleted, and mark a
+    transaction complete without writing its end marker there ("likely deleted already", Kafka 4.3.1). Such a hanging
+    transaction would hold read_committed consumers back for ever, and the producer's next one would join it.
 
     Args:
         cluster: The brokers.
-        partitions: Where to look.
-        prefix: What the transactional ids begin with.
-        ended: Producers whose transactions were ended a moment ago.
+        partitions: The partitions to check.
+        prefix: The prefix of the query's transactional ids.
+        ended: Producers whose transactions have just been ended.
     """
     looking = tenacity.Retrying(
         stop=tenacity.stop_after_delay(_ARRIVING),
@@ -57,18 +57,18 @@ def rewrite_lost_markers(
         retry_error_callback=lambda state: state.outcome and state.outcome.result(),
     )
 
-    def ended_in(found: dict[TopicPartition, list[OpenIn]]) -> set[int]:
+    def ended_in(found: dict[TopicPartition, list[OpenTransaction]]) -> set[int]:
         return {each.producer for opened in found.values() for each in opened}
 
     found = looking(lambda: cluster.open_in(partitions)) if partitions else {}
     opened = [each for several in found.values() for each in several]
-    left = _tell(cluster, opened, prefix) if opened else []
+    left = _rewrite(cluster, opened, prefix) if opened else []
     answered = len(found) == len(partitions)
     return MarkerState(answered and {each.producer for each in left}.isdisjoint(ended), answered and not left)
 
 
-def _tell(cluster: Cluster, opened: Sequence[OpenIn], prefix: str) -> list[OpenIn]:
-    """Tell partitions about transactions that are complete; those that are still open there."""
+def _rewrite(cluster: Cluster, opened: Sequence[OpenTransaction], prefix: str) -> list[OpenTransaction]:
+    """Write the missing markers of complete transactions; returns the transactions that are still open."""
     ended = cluster.ended_by(sorted({each.producer for each in opened}))
     ours = {producer: listed for producer, listed in ended.items() if listed.name.startswith(prefix)}
     if not ours:
@@ -76,7 +76,7 @@ def _tell(cluster: Cluster, opened: Sequence[OpenIn], prefix: str) -> list[OpenI
     again = cluster.open_in(sorted({each.where for each in opened}))
     left = []
     for each in opened:
-        # Only what was open before its coordinator was asked, and is: its producer may have begun another one since.
+        # Only if it was open before its coordinator was asked, and still is: its producer may have begun another since.
         if each.where in again and each not in again[each.where]:
             continue
         listed = ours.get(each.producer) if each.where in again else None
@@ -88,20 +88,22 @@ def _tell(cluster: Cluster, opened: Sequence[OpenIn], prefix: str) -> list[OpenI
         if error:
             left.append(each)
             logger.error(
-                "Kafka holds readers of %s-%d back: %r is %s, but the partition was not told, and we may not (%s). "
-                "Allow this user ClusterAction on the cluster; the next epoch tries again.",
+                "Kafka holds back consumers of %s-%d: %r is %s, but the coordinator's end marker is missing on the "
+                "partition, and this user may not write it (%s). Allow it ClusterAction on the cluster; the next epoch "
+                "tries again.",
                 topic,
                 number,
                 listed.name,
                 listed.state,
-                named(error),
+                error_name(error),
             )
         else:
             logger.warning(
-                "%s-%d had not been told that %r is %s, which held readers back; told it",
-                topic,
-                number,
+                "%r is %s, but the coordinator's end marker was missing on the partition %s-%d and held consumers "
+                "back; rewrote it",
                 listed.name,
                 listed.state,
+                topic,
+                number,
             )
     return left

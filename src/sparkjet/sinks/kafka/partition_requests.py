@@ -1,4 +1,4 @@
-"""The requests that a partition's leader answers: which transactions are open there, and to end one."""
+"""The requests to a partition's leader: list the transactions that are open there, and end one."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from sparkjet.sinks.kafka.wire import Decoder, Encoder
 
 
 @dataclass(frozen=True)
-class OpenIn:
-    """A transaction that is open as far as a partition knows; ``coordinator`` is an epoch."""
+class OpenTransaction:
+    """A transaction that is open in a partition; ``coordinator`` is the coordinator's epoch."""
 
     where: TopicPartition
     producer: int
@@ -20,18 +20,18 @@ class OpenIn:
     coordinator: int
 
 
-def describe_producers(partitions: Sequence[TopicPartition]) -> Request[dict[TopicPartition, list[OpenIn]]]:
-    """Asks the leader of some partitions for the transactions that are open there; without those it does not lead."""
+def describe_producers(partitions: Sequence[TopicPartition]) -> Request[dict[TopicPartition, list[OpenTransaction]]]:
+    """Asks a leader for the transactions that are open in its partitions; omits partitions it does not lead."""
     body = Encoder()
     body.compact_array(partitions, partial(_where, body)).no_tags()
     return Request("DescribeProducers", 61, 0, body.encoded(), _producers, is_flexible=True)
 
 
-def write_marker(opened: OpenIn, *, commits: bool) -> Request[int]:
-    """Has the leader of a partition end a transaction there, as the coordinator does; the error's code."""
+def write_marker(opened: OpenTransaction, *, commits: bool) -> Request[int]:
+    """Has a partition's leader write a transaction's end marker, as the coordinator does; returns the error code."""
     body = Encoder()
 
-    def marker(each: OpenIn) -> None:
+    def marker(each: OpenTransaction) -> None:
         body.int64(each.producer).int16(each.epoch).int8(commits)
         body.compact_array([each.where], partial(_where, body)).int32(each.coordinator).no_tags()
 
@@ -43,21 +43,21 @@ def _where(body: Encoder, where: TopicPartition) -> None:
     body.compact_string(where[0]).compact_array([where[1]], body.int32).no_tags()
 
 
-def _producers(answer: Decoder) -> dict[TopicPartition, list[OpenIn]]:
+def _producers(answer: Decoder) -> dict[TopicPartition, list[OpenTransaction]]:
     answer.int32()
     topics = answer.compact_array(partial(_topic_producers, answer))
-    # Of a partition that has another leader by now, or that this user may not read, nothing is known.
+    # Nothing is known about a partition that has moved to another leader, or that this user may not read.
     return {where: opened for topic in topics for where, error, opened in topic if not error}
 
 
-def _topic_producers(answer: Decoder) -> list[tuple[TopicPartition, int, list[OpenIn]]]:
+def _topic_producers(answer: Decoder) -> list[tuple[TopicPartition, int, list[OpenTransaction]]]:
     name = answer.compact_string() or ""
     found = answer.compact_array(partial(_partition_producers, answer, name))
     answer.skip_tags()
     return found
 
 
-def _partition_producers(answer: Decoder, topic: str) -> tuple[TopicPartition, int, list[OpenIn]]:
+def _partition_producers(answer: Decoder, topic: str) -> tuple[TopicPartition, int, list[OpenTransaction]]:
     where = topic, answer.int32()
     error = answer.int16()
     answer.compact_string()
@@ -66,14 +66,14 @@ def _partition_producers(answer: Decoder, topic: str) -> tuple[TopicPartition, i
     return where, error, [opened for opened in found if opened is not None]
 
 
-def _producer(answer: Decoder, where: TopicPartition) -> OpenIn | None:
+def _producer(answer: Decoder, where: TopicPartition) -> OpenTransaction | None:
     producer, epoch = answer.int64(), answer.int32()
-    # Its last sequence number and time.
+    # Last sequence number and timestamp.
     answer.int32()
     answer.int64()
     coordinator, begins = answer.int32(), answer.int64()
     answer.skip_tags()
-    return OpenIn(where, producer, epoch, coordinator) if begins >= 0 else None
+    return OpenTransaction(where, producer, epoch, coordinator) if begins >= 0 else None
 
 
 def _marked(answer: Decoder) -> int:

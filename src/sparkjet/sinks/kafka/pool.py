@@ -1,4 +1,4 @@
-"""The pool of a sink's transactional ids: which ones an epoch's tasks use, and when they may be used again."""
+"""The pool of a sink's transactional ids: which ones an epoch's tasks use, and when they may be reused."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What a task of a job that has succeeded says.
+class TaskResult:
+    """What a task of a successful job returned.
 
     Attributes:
         name: Its transactional id, None if it had no rows.
-        rows: Their number.
-        is_first: Whether it was the first attempt at its partition: only that uses an id without a number of its own.
+        rows: Number of its rows.
+        is_first: Whether it was the first attempt at its partition: only that one uses an id of the pool.
     """
 
     name: str | None
@@ -30,16 +30,16 @@ class Answer:
 
 @dataclass(frozen=True)
 class _Use:
-    """The last use of the pool: ids that nobody had before (a generation), in two halves that take turns.
+    """The last use of the pool: new ids (a generation), in two halves that take turns.
 
     Attributes:
-        transaction: Whose it is.
-        generation: Names the generation: the first transaction that had it, with the number of the first half.
+        transaction: The transaction that uses it.
+        generation: Name of the generation: its first transaction, with the number of the first half.
         half: 0 or 1.
-        known: Producer and epoch of each id of the generation, as they were when it was last prepared.
-        handle: What was prepared, None until then.
+        known: Producer and epoch of each id of the generation, as of its last preparation.
+        handle: The prepared handle, None until then.
         is_regular: Whether all tasks were first attempts.
-        is_free: Whether the generation may be used once more.
+        is_free: Whether the generation may be reused.
     """
 
     transaction: TransactionId
@@ -57,25 +57,25 @@ class _Use:
 
 
 class TransactionPool:
-    """The ids of one sink on the driver, and what is done with them; see ``docs/design/012-kafka-transactions.md``.
+    """The transactional ids of one sink, on the driver; see ``docs/design/012-kafka-transactions.md``.
 
-    An id may be used again when nobody can call ``InitProducerId`` on it but the task it is given to, and nobody will
-    ask about the transaction that it held before: its job was regular, it was committed, every partition knows its
-    end, and so do those of the transaction after it. Anything else, an error of any kind included, leaves the
-    generation as it is, and the next transaction has a new one.
+    An id may be reused once only the task that it is given to can call ``InitProducerId`` on it, and its previous
+    transaction will not be queried again: its job was regular, it was committed, every partition has its end marker,
+    and so do those of the transaction after it. Anything else, including any error, leaves the generation as it is,
+    and the next transaction gets a new one.
 
     Args:
-        transactions: How they are ended.
+        transactions: Ends the transactions.
     """
 
     def __init__(self, transactions: KafkaTransactions) -> None:
         self._transactions = transactions
         self._use: _Use | None = None
         self._before: _Use | None = None
-        self._may_have_strays = False
+        self._may_have_orphans = False
 
     def begin(self, transaction: TransactionId) -> str:
-        """What the ids of a transaction's tasks begin with; call it once for each attempt at an epoch."""
+        """The prefix of the ids of a transaction's tasks; call it once per attempt at an epoch."""
         self._before = last = self._use
         same = last is not None and _driver(last.transaction) == _driver(transaction)
         if last is not None and same and last.is_free:
@@ -86,29 +86,29 @@ class TransactionPool:
             self._use = _Use(transaction, replace(transaction, attempt=number))
         return self._use.prefix
 
-    def fix(self, answers: Sequence[Answer], *, speculates: bool = False) -> Handle | None:
-        """Fix which tasks count, when all have succeeded; None if there were no rows.
+    def fix(self, results: Sequence[TaskResult], *, speculates: bool = False) -> Handle | None:
+        """Fix which attempts belong to the epoch, when all tasks have succeeded; None if there were no rows.
 
-        From then on a late attempt can neither publish nor destroy anything, as no two have one id. What it opens
-        after this is rolled back by a later commit, or at the next start.
+        From then on a late attempt can neither publish nor destroy anything, as no two share an id. What it opens
+        after this is aborted by a later commit, or at the next start.
 
         Args:
-            answers: One of each task.
+            results: One for each task.
             speculates: Whether Spark may have run tasks twice at once.
 
         Raises:
-            SinkError: Brokers cannot be reached, or have given one of the transactions up.
+            SinkError: Brokers cannot be reached, or have aborted one of the transactions.
         """
         use = self._begun()
-        slots = [(answer.name, answer.rows) for answer in answers if answer.name is not None]
-        regular = all(answer.is_first for answer in answers)
+        slots = [(result.name, result.rows) for result in results if result.name is not None]
+        regular = all(result.is_first for result in results)
         if not regular or speculates:
-            self._may_have_strays = True
-            self._transactions.roll_back_open(use.prefix, use.transaction.takeover, [name for name, _ in slots])
+            self._may_have_orphans = True
+            self._transactions.abort_open(use.prefix, use.transaction.takeover, [name for name, _ in slots])
         handle = self._transactions.fix(use.transaction, slots)
         if handle is None:
             if regular:
-                # As if it had not been: its ids are those of the next transaction.
+                # Undone, so that the next transaction uses the same ids.
                 self._use = self._before
             return None
         made: dict[str, Any] = {slot["id"]: [slot["producer"], slot["epoch"]] for slot in handle["transactions"]}
@@ -117,35 +117,35 @@ class TransactionPool:
         return handle
 
     def commit(self, handle: Handle, between: Callable[[], None]) -> None:
-        """Commit what was prepared, by this driver or another one.
+        """Commit what this driver or an earlier one prepared.
 
         Raises:
-            LostTransactionError: The brokers gave some of it up; the rest is committed.
-            SinkError: Brokers cannot be reached, or are others than those that have the rows; try again.
+            LostTransactionError: The brokers have aborted some of it; the rest is committed.
+            SinkError: Brokers cannot be reached, or belong to another cluster than the rows; try again.
         """
         seen = self._transactions.commit(handle, between)
         use = self._use
         if use is None or use.handle != handle:
-            # An earlier driver's: at the start strays are rolled back next.
+            # Prepared by an earlier driver: the start aborts orphans next.
             return
-        self._use = replace(use, is_free=use.is_regular and seen.is_told)
-        if self._may_have_strays or not seen.is_clear:
+        self._use = replace(use, is_free=use.is_regular and seen.all_ended)
+        if self._may_have_orphans or not seen.none_open:
             prefix, kept = prefix_of(handle["query"], handle["sink"]), {slot["id"] for slot in handle["transactions"]}
-            self._may_have_strays = bool(self._transactions.roll_back_open(prefix, handle["takeover"], kept))
+            self._may_have_orphans = bool(self._transactions.abort_open(prefix, handle["takeover"], kept))
 
     def abort(self, transaction: TransactionId) -> None:
-        """Roll back what is open of a transaction that will not be decided.
+        """Abort what is open of a transaction that will not be decided.
 
         Raises:
-            SinkError: Brokers cannot be reached; the next start rolls it back.
+            SinkError: Brokers cannot be reached; the next start aborts it.
         """
         use = self._use
         if use is None or use.transaction != transaction:
             return
         self._use = replace(use, is_free=False)
-        # Tasks may go on, and open more.
-        self._may_have_strays = True
-        self._transactions.roll_back_open(use.prefix, transaction.takeover)
+        # Tasks may continue, and open more.
+        self._may_have_orphans = True
+        self._transactions.abort_open(use.prefix, transaction.takeover)
 
     def _begun(self) -> _Use:
         assert self._use is not None  # noqa: S101 - begin() comes first

@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 
 TIMEOUT = "transaction.timeout.ms"
 _DEFAULTS = {
-    # As Java's producers choose, and with them Spark's own sink: a key stays in its partition.
+    # The default of Java's producers, and so of Spark's Kafka sink: a key stays in its partition.
     "partitioner": "murmur2_random",
-    # As Java's delivery.timeout.ms: librdkafka would try until the transaction has timed out.
+    # As Java's delivery.timeout.ms: librdkafka would retry until the transaction has timed out.
     "message.timeout.ms": "120000",
     "linger.ms": "20",
-    # The longest that brokers allow as they come.
+    # The most that brokers allow by default.
     TIMEOUT: "900000",
 }
 _OURS = {
     "transactional.id": "sparkjet names its transactions itself, so that every driver can find them",
-    "enable.idempotence": "sparkjet always switches it on",
-    "acks": "a transaction needs all of them",
+    "enable.idempotence": "sparkjet always enables it",
+    "acks": "a transaction needs acks=all",
     "delivery.report.only.error": "sparkjet needs it",
     "queue.buffering.max.messages": "sparkjet bounds what waits for the brokers itself",
     "queue.buffering.max.kbytes": "sparkjet bounds what waits for the brokers itself",
@@ -40,16 +40,16 @@ _OURS = {
 
 @dataclass(frozen=True)
 class KafkaSettings:
-    """What the options say.
+    """The parsed options.
 
     Attributes:
-        access: How to connect, for what is sent by ourselves.
-        producer: librdkafka's properties for producers; hold the password and are never shown.
-        topic: The option ``topic``, which wins over a column of that name.
+        access: How to connect, for the requests that sparkjet itself sends.
+        producer: librdkafka's properties for producers; include the password and are never shown.
+        topic: The option ``topic``, which takes precedence over a column of that name.
         writers: The option ``numPartitions``.
-        continues: Whether to go on when rows are lost (``onLostTransaction``).
+        continues: Whether to continue when rows are lost (``onLostTransaction``).
         guarantee: Exactly once in transactions, or at least once without.
-        repeats: Whether to go on from snapshots that are older than what the topic has (``onRestoredBackup``).
+        repeats: Whether to continue from snapshots that are older than the topic (``onRestoredBackup``).
     """
 
     access: Access
@@ -62,17 +62,17 @@ class KafkaSettings:
 
     @property
     def timeout(self) -> int:
-        """Milliseconds after which brokers roll an open transaction back."""
+        """Milliseconds after which brokers abort an open transaction."""
         return int(self.producer[TIMEOUT])
 
     @staticmethod
     def of(options: Options) -> KafkaSettings:
-        """The settings behind some options.
+        """The settings in some options.
 
         Raises:
-            AnalysisError: Naming an option that is missing or wrong, and never what a secret one says.
+            AnalysisError: Naming an option that is missing or invalid, never the value of a secret one.
         """
-        given = kafka_properties.given(options, _OURS)
+        given = kafka_properties.properties_of(options, _OURS)
         access = Access.of(given)
         guarantee = Guarantee(options.choice("processingGuarantee", tuple(g.value for g in Guarantee), "exactly-once"))
         promises = guarantee if guarantee is Guarantee.EXACTLY_ONCE else Guarantee.AT_LEAST_ONCE
@@ -90,9 +90,9 @@ class KafkaSettings:
 def _producer(properties: dict[str, str], *, in_transactions: bool) -> dict[str, str]:
     for name in (TIMEOUT, "message.timeout.ms"):
         if not properties[name].isdecimal() or not 0 < int(properties[name]) < 2**31:
-            message = f'{kafka_properties.PREFIX}{name}: "{properties[name]}" is no number of milliseconds.'
+            message = f'{kafka_properties.PREFIX}{name}: "{properties[name]}" is not a number of milliseconds.'
             raise AnalysisError(message)
-    # librdkafka refuses a message that may live longer than its transaction.
+    # librdkafka rejects a message timeout longer than the transaction's.
     patience = min(int(properties["message.timeout.ms"]), int(properties[TIMEOUT]))
     made = {
         **properties,
@@ -101,7 +101,9 @@ def _producer(properties: dict[str, str], *, in_transactions: bool) -> dict[str,
         "queue.buffering.max.messages": "10000000",
         "queue.buffering.max.kbytes": "2147483647",
     }
-    # No log: it begins to connect, and whether it can is told by what we ask the brokers ourselves.
+    # No log: it starts to connect, and the check with the brokers reports whether that works.
     whole = {**made, "log_level": "0", **({"transactional.id": "sparkjet"} if in_transactions else {})}
-    kafka_properties.check(properties, lambda: confluent_kafka.Producer(whole), (*_DEFAULTS, "compression.type"))
+    kafka_properties.check_properties(
+        properties, lambda: confluent_kafka.Producer(whole), (*_DEFAULTS, "compression.type")
+    )
     return made

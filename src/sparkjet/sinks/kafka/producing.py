@@ -1,7 +1,7 @@
-"""Producing Arrow batches into a transaction that is left open: the half of the sink that executors run.
+"""Producing Arrow batches into a transaction that is left open: the part of the sink that runs in the executors.
 
-Spark sends this module to its workers, where sparkjet need not be installed; so it imports nothing of ours
-but what is sent with it.
+Spark ships this module to its workers, where sparkjet need not be installed, so it imports nothing from sparkjet
+except what is shipped with it.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from sparkjet.sinks.attempt import attempt, pooled_attempt
 
 SLICE = 10_000
 SLICE_BYTES = 16 << 20
-"""What is handed over at once."""
+"""The most rows and bytes that are handed to librdkafka at once."""
 WAITING_BYTES = 64 << 20
 WAITING_ROWS = 200_000
-"""What may wait for the brokers, in a task's memory."""
+"""The most bytes and rows that may wait for the brokers, in a task's memory."""
 _SINGLY = frozenset({"headers", "partition"})
-"""Parts of a message that are lost unless it is handed over by itself."""
+"""Parts of a message that are lost in a batch, so that the message must be produced on its own."""
 
 _REMEDIES = {
     "MSG_SIZE_TOO_LARGE": "Raise the option kafka.message.max.bytes and the topic's max.message.bytes.",
@@ -40,25 +40,25 @@ _REMEDIES = {
 
 
 class ProduceError(Exception):
-    """Kafka refused the rows of a task, or could not be reached; the message says what to do."""
+    """Kafka rejected the rows of a task, or could not be reached; the message says what to do."""
 
 
 def explain(error: confluent_kafka.KafkaError) -> str:
-    """What librdkafka or a broker said, on one line, and the way out."""
-    said = " ".join(str(error.str()).split())
-    stop = "" if said.endswith(".") else "."
-    return f"Kafka: {error.name()}: {said}{stop} {_REMEDIES.get(error.name(), '')}".rstrip()
+    """The error of librdkafka or a broker, on one line, and the way out."""
+    text = " ".join(str(error.str()).split())
+    stop = "" if text.endswith(".") else "."
+    return f"Kafka: {error.name()}: {text}{stop} {_REMEDIES.get(error.name(), '')}".rstrip()
 
 
 @dataclass(frozen=True)
 class KafkaWriter:
-    """Writes rows into transactions of their own and leaves them open; stateless, so tasks may run it at any time.
+    """Writes each task's rows into its own transaction and leaves it open; stateless, so any task may run it.
 
     Attributes:
-        properties: librdkafka's; hold the password and are never shown.
-        prefix: What the transactional ids of this epoch begin with; None to write without transactions.
-        topic: Where rows go that do not say so themselves.
-        patience: Seconds to wait for a broker at the beginning.
+        properties: librdkafka's properties; include the password and are never shown.
+        prefix: The prefix of this epoch's transactional ids; None to write without transactions.
+        topic: The topic of rows without a column ``topic``.
+        patience: Seconds to wait for a broker when a producer starts.
     """
 
     properties: Mapping[str, str] = field(repr=False)
@@ -69,26 +69,26 @@ class KafkaWriter:
     def write(
         self, writer: str, batches: Iterable[pa.RecordBatch], before_prepare: Callable[[], None] = lambda: None
     ) -> tuple[str, int]:
-        """Have the brokers take the rows; the transactional id and their number.
+        """Produce the rows; returns the transactional id and the number of rows.
 
-        On its return every row is on the brokers, in a transaction that is open: the producer is gone without ending
-        it, and the driver commits it or rolls it back.
+        Once it has returned, every row is on the brokers, in an open transaction: the producer is gone without ending
+        it, and the driver commits or aborts it.
 
         Args:
-            writer: Name of this attempt, which no other one of this transaction has.
+            writer: Name of this attempt, unique within this transaction.
             batches: Rows; see :func:`sparkjet.sinks.kafka.columns.records`.
-            before_prepare: Called when everything has been handed over, for fault tests.
+            before_prepare: Called when everything has been handed to librdkafka, for fault tests.
 
         Raises:
-            ProduceError: A broker refused or could not be reached.
+            ProduceError: A broker rejected the rows or could not be reached.
         """
         name = "" if self.prefix is None else f"{self.prefix}{writer}"
         producer: Any = None
         try:
-            # Reports of what went well would cost more than the rows.
+            # Reports of successful deliveries would cost more than the rows.
             properties = {**self.properties, "delivery.report.only.error": True}
             producer = confluent_kafka.Producer({**properties, "transactional.id": name} if name else properties)
-            # One start for each transaction: with the numbers of the one before a repeated commit would commit this.
+            # A new producer epoch for each transaction: otherwise a repeated commit of the last one would commit this.
             if name:
                 producer.init_transactions(self.patience)
                 producer.begin_transaction()
@@ -103,14 +103,14 @@ class KafkaWriter:
             before_prepare()
             queue.drain()
         except Exception as error:
-            # What a fenced producer raises is a SystemError at times.
+            # A fenced producer raises SystemError at times.
             if name and producer is not None:
                 with contextlib.suppress(Exception):
                     producer.abort_transaction(1)
             if isinstance(error, confluent_kafka.KafkaException):
                 raise ProduceError(explain(error.args[0])) from error
             if isinstance(error, SystemError):
-                message = f"Kafka: the producer of {name!r} was shut out."
+                message = f"Kafka: the producer of {name!r} was fenced."
                 raise ProduceError(message) from error
             raise
         return name, queue.rows
@@ -121,7 +121,7 @@ class KafkaWriter:
 
 
 class _Queue:
-    """Messages on their way to the brokers, as many as a task's memory should hold."""
+    """Messages on their way to the brokers, bounded by what a task's memory should hold."""
 
     def __init__(self, producer: Any) -> None:
         self._producer = producer
@@ -129,8 +129,8 @@ class _Queue:
         self.rows = 0
 
     def put(self, topic: str, messages: list[dict[str, Any]]) -> None:
-        """Hand messages over, in their order."""
-        # A whole batch goes without headers, and without each message's own partition: librdkafka would choose one.
+        """Hand messages to librdkafka, in order."""
+        # produce_batch drops headers and each message's own partition: librdkafka would choose one.
         if messages and not _SINGLY.isdisjoint(messages[0]):
             for message in messages:
                 self._producer.produce(topic, on_delivery=self._delivered, **message)
@@ -141,16 +141,16 @@ class _Queue:
         self._check()
 
     def make_room(self, size: float) -> None:
-        """Wait until no more is waiting than may; ``size`` is that of a row, in bytes."""
-        # Librdkafka's own limit refuses some messages and takes others after them: their order would be lost.
+        """Wait until the queue is within its bounds; ``size`` is the size of a row in bytes."""
+        # librdkafka's own limit rejects some messages and accepts others after them: their order would be lost.
         most = min(WAITING_ROWS, WAITING_BYTES / size)
         while len(self._producer) > most:
             self._producer.poll(0.01)
             self._check()
 
     def drain(self) -> None:
-        """Wait until the brokers have everything."""
-        # Ends by itself: a message fails after message.timeout.ms.
+        """Wait until the brokers have all messages."""
+        # Terminates, as a message fails after message.timeout.ms.
         while self._producer.flush(1.0):
             self._check()
         self._check()
@@ -165,12 +165,12 @@ class _Queue:
 
 
 def _messages(part: pa.RecordBatch, topic: str | None) -> Iterable[tuple[str, list[dict[str, Any]]]]:
-    """Messages as librdkafka takes them, by topic, each topic's in their order."""
+    """Messages as librdkafka takes them, by topic, in order within each topic."""
     names = [name for name in part.schema.names if name != "topic"]
     values = [_python(part.column(name), name) for name in names]
     messages: list[dict[str, Any]]
     if names == ["key", "value"]:
-        # A third of the time that the general case takes.
+        # Takes a third of the time of the general case.
         messages = [{"key": key, "value": value} for key, value in zip(*values, strict=True)]
     else:
         messages = [dict(zip(names, row, strict=True)) for row in zip(*values, strict=True)]

@@ -1,4 +1,4 @@
-"""The requests that settle transactions, each in the one version that is sent, with what it is answered."""
+"""The requests that end and describe transactions, each in the one version that is sent, with its response."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from sparkjet.sinks.kafka.wire import Decoder, Encoder
 T = TypeVar("T")
 TopicPartition = tuple[str, int]
 TRANSACTION = 1
-"""Kind of coordinator."""
+"""Type of coordinator."""
 
 
 @dataclass(frozen=True)
 class Request(Generic[T]):
-    """A request and how to read its answer.
+    """A request and how to parse its response.
 
     Attributes:
-        name: Of the request, for messages.
+        name: Name of the request, for messages.
         key: Its number in the protocol.
         version: The version that is sent.
         body: Its encoded fields.
-        parse: Reads the answer's fields.
-        is_flexible: Whether the version has compact fields and tags, headers included.
+        parse: Parses the response's fields.
+        is_flexible: Whether the version has compact fields and tags, also in its header.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Topic:
-    """A topic: the error's code, 0 without one, its name, and the leader's id by partition."""
+    """A topic: its error code (0 for none), its name, and the leader's id by partition."""
 
     error: int
     name: str
@@ -55,7 +55,7 @@ class Topic:
 
 @dataclass(frozen=True)
 class Metadata:
-    """The brokers that are there by their ids, the id of their cluster, and the topics that were asked for."""
+    """The live brokers by id, the id of their cluster, and the requested topics."""
 
     nodes: Mapping[int, Node]
     cluster: str
@@ -63,8 +63,8 @@ class Metadata:
 
 
 @dataclass(frozen=True)
-class Described:
-    """A transactional id as its coordinator knows it; ``began`` and ``timeout`` are milliseconds.
+class TransactionDescription:
+    """A transactional id as its coordinator describes it; ``began`` and ``timeout`` are in milliseconds.
 
     ``written`` are the partitions of an open transaction.
     """
@@ -80,7 +80,7 @@ class Described:
 
 
 @dataclass(frozen=True)
-class Listed:
+class TransactionListing:
     """A transactional id as a broker lists it."""
 
     name: str
@@ -89,7 +89,7 @@ class Listed:
 
 
 def metadata(topics: Sequence[str]) -> Request[Metadata]:
-    """Asks for brokers and topics; creates none, which a producer's own question may."""
+    """Asks for brokers and topics; unlike a producer's request, never creates a topic."""
     body = Encoder().int32(len(topics))
     for topic in topics:
         body.string(topic)
@@ -102,42 +102,44 @@ def find_coordinator(name: str) -> Request[tuple[int, Node]]:
 
 
 def init_producer(name: str, timeout: int) -> Request[int]:
-    """Ends whatever is open under a transactional id by rolling it back, and shuts its producer out."""
+    """Aborts what is open under a transactional id, and fences its producer."""
     return Request("InitProducerId", 22, 1, Encoder().string(name).int32(timeout).encoded(), _error)
 
 
 def commit_transaction(name: str, producer: int, epoch: int) -> Request[int]:
-    """Commits; rolling back is left to :func:`init_producer`, which shuts the producer out as well.
+    """Commits; aborting is left to :func:`init_producer`, which also fences the producer.
 
-    Never version 5: a broker whose transaction.version is 0 offers it, refuses it, and the transaction hangs.
+    Never version 5: a broker whose transaction.version is 0 advertises it, rejects it, and the transaction hangs.
     """
     body = Encoder().string(name).int64(producer).int16(epoch).int8(1)
     return Request("EndTxn", 26, 2, body.encoded(), _error)
 
 
-def describe_transactions(names: Sequence[str]) -> Request[list[Described]]:
-    """Asks a coordinator for what it knows."""
+def describe_transactions(names: Sequence[str]) -> Request[list[TransactionDescription]]:
+    """Asks a coordinator to describe transactional ids."""
     body = Encoder()
     body.compact_array(names, body.compact_string).no_tags()
     return Request("DescribeTransactions", 65, 0, body.encoded(), _described, is_flexible=True)
 
 
-def list_transactions(states: Sequence[str], producers: Sequence[int] = ()) -> Request[tuple[int, list[Listed]]]:
-    """Asks a broker for the transactional ids in some states that it coordinates, of some producers or of all."""
+def list_transactions(
+    states: Sequence[str], producers: Sequence[int] = ()
+) -> Request[tuple[int, list[TransactionListing]]]:
+    """Asks a broker for the ids that it coordinates, in some states, of some producers or of all."""
     body = Encoder()
     body.compact_array(states, body.compact_string).compact_array(producers, body.int64).no_tags()
     return Request("ListTransactions", 66, 0, body.encoded(), _listed, is_flexible=True)
 
 
 def sasl_handshake(mechanism: str) -> Request[tuple[int, list[str | None]]]:
-    """Says how we are going to authenticate."""
+    """Announces the SASL mechanism."""
     parse = lambda answer: (answer.int16(), answer.array(answer.string))  # noqa: E731 - shorter than a function
     return Request("SaslHandshake", 17, 1, Encoder().string(mechanism).encoded(), parse)
 
 
-def sasl_authenticate(said: bytes) -> Request[tuple[int, bytes]]:
+def sasl_authenticate(sent: bytes) -> Request[tuple[int, bytes]]:
     """One step of authentication."""
-    return Request("SaslAuthenticate", 36, 0, Encoder().data(said).encoded(), _authenticated)
+    return Request("SaslAuthenticate", 36, 0, Encoder().data(sent).encoded(), _authenticated)
 
 
 def _error(answer: Decoder) -> int:
@@ -182,19 +184,19 @@ def _topic(answer: Decoder) -> Topic:
 def _partition(answer: Decoder) -> tuple[int, int]:
     answer.int16()
     number, leader = answer.int32(), answer.int32()
-    # Its replicas, and those in sync.
+    # Replicas, then in-sync replicas.
     answer.array(answer.int32)
     answer.array(answer.int32)
     return number, leader
 
 
-def _described(answer: Decoder) -> list[Described]:
+def _described(answer: Decoder) -> list[TransactionDescription]:
     answer.int32()
     return answer.compact_array(partial(_transaction, answer))
 
 
-def _transaction(answer: Decoder) -> Described:
-    described = Described(
+def _transaction(answer: Decoder) -> TransactionDescription:
+    described = TransactionDescription(
         answer.int16(),
         answer.compact_string() or "",
         answer.compact_string() or "",
@@ -215,13 +217,13 @@ def _written(answer: Decoder) -> list[TopicPartition]:
     return found
 
 
-def _listed(answer: Decoder) -> tuple[int, list[Listed]]:
+def _listed(answer: Decoder) -> tuple[int, list[TransactionListing]]:
     error = _error(answer)
     answer.compact_array(answer.compact_string)
     return error, answer.compact_array(partial(_name, answer))
 
 
-def _name(answer: Decoder) -> Listed:
-    listed = Listed(answer.compact_string() or "", answer.int64(), answer.compact_string() or "")
+def _name(answer: Decoder) -> TransactionListing:
+    listed = TransactionListing(answer.compact_string() or "", answer.int64(), answer.compact_string() or "")
     answer.skip_tags()
     return listed

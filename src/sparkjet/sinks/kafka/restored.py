@@ -1,4 +1,4 @@
-"""A home that was restored from a backup: what Kafka has of epochs that its snapshots do not know."""
+"""A home restored from a backup: what Kafka has of epochs that are not in its snapshots."""
 
 from __future__ import annotations
 
@@ -6,41 +6,41 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sparkjet.sinks.kafka.cluster import COMMITS
-from sparkjet.sinks.naming import Found, prefix_of
+from sparkjet.sinks.naming import ListedTransaction, prefix_of
 
 if TYPE_CHECKING:
     from sparkjet.sinks.kafka.cluster import Cluster
     from sparkjet.sinks.protocol import Handle, TransactionId
 
-WAY_OUT = (
-    "Bring the newest snapshots back, and nothing is lost or repeated. To go on from these all the same, set "
-    'option("onRestoredBackup", "continue"), and leave it set until the brokers have forgotten those transactions '
-    "(transactional.id.expiration.ms, 7 days by default): the epochs in between are then written to the topic once "
-    "more, and its readers have to drop what they have seen."
+REMEDY = (
+    "Restore the newest snapshots, and nothing is lost or repeated. To go on from these all the same, set "
+    'option("onRestoredBackup", "continue"), and leave it set until those transactions have expired on the brokers '
+    "(transactional.id.expiration.ms, 7 days by default): the epochs in between are then written to the topic again, "
+    "and its consumers must ignore what they have already seen."
 )
 
 
-def later(cluster: Cluster, newest: TransactionId, handle: Handle | None) -> list[str]:
-    """Transactional ids under which something was committed after a record, which changes nothing.
+def committed_after(cluster: Cluster, newest: TransactionId, handle: Handle | None) -> list[str]:
+    """Transactional ids with a commit after a record; changes nothing.
 
-    A commit comes after its record. So these are of a record that is missing here:
+    A commit comes after its record, so the record of these is missing here:
 
-    - of a later takeover than the newest record, or of the same one and a later epoch, or a pool that was begun later;
-    - of the pool that the last handle used, if its producer or epoch is another one than the handle knows.
+    - ids of a later takeover than the newest record, or of the same one and a later epoch, or of a later pool;
+    - ids of the last handle's pool whose producer or epoch is not the one in the handle.
 
     Args:
         cluster: The brokers.
         newest: Takeover and epoch of the newest record.
-        handle: The last one that a record named.
+        handle: The sink's last handle in a record.
     """
     listed = cluster.open_transactions(prefix_of(newest.query, newest.sink), COMMITS)
-    found = [Found(name) for name in listed if Found.is_ours(name)]
+    found = [ListedTransaction(name) for name in listed if ListedTransaction.is_ours(name)]
     after = [each.gid for each in found if (each.takeover, each.epoch) > (newest.takeover, newest.epoch)]
     if after or handle is None or handle.get("takeover") != newest.takeover or "pool" not in handle:
         return after
     slots = handle["transactions"]
     known = {**handle["pool"], **{slot["id"]: [slot["producer"], slot["epoch"]] for slot in slots}}
-    pools = {Found(name).pool for name in known}
+    pools = {ListedTransaction(name).pool for name in known}
     for each in found:
         if each.is_pooled and each.pool in pools:
             described = cluster.describe(each.gid)
@@ -49,9 +49,9 @@ def later(cluster: Cluster, newest: TransactionId, handle: Handle | None) -> lis
     return after
 
 
-def said(found: Sequence[str], newest: TransactionId) -> str:
-    """What was found, as a part of a sentence."""
-    latest = max((Found(name) for name in found), key=lambda each: (each.takeover, each.epoch))
+def finding(found: Sequence[str], newest: TransactionId) -> str:
+    """What was found, as a clause for messages."""
+    latest = max((ListedTransaction(name) for name in found), key=lambda each: (each.takeover, each.epoch))
     epoch = max(latest.epoch, newest.epoch + 1) if latest.takeover == newest.takeover else latest.epoch
     more = "" if len(found) == 1 else f" and {len(found) - 1} more"
     return f"committed epoch {epoch} or a later one ({latest.gid!r}{more})"

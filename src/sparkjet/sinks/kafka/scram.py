@@ -1,4 +1,4 @@
-"""SCRAM, the client's side (RFC 5802): the password never leaves this process, and the server proves itself too."""
+"""SCRAM, the client's side (RFC 5802): the password never leaves this process, and the server is verified too."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 
 HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 FEWEST, MOST = 4096, 10_000_000
-"""Bounds of the iterations that a server may ask for: fewer are unsafe, more would keep us busy for hours."""
+"""Bounds of the iterations that a server may ask for: fewer are unsafe, more would take hours."""
 _START = "n,,"
 
 
 class ScramError(Exception):
-    """The server did not keep to the exchange, or does not know the password."""
+    """The server violated the protocol, or does not know the password."""
 
 
 @dataclass
@@ -24,9 +24,9 @@ class Scram:
 
     Attributes:
         mechanism: ``SCRAM-SHA-256`` or ``SCRAM-SHA-512``.
-        username: Who.
+        username: The user's name.
         password: Never shown.
-        nonce: Ours; random unless a test gives one.
+        nonce: The client's nonce; random unless a test sets one.
     """
 
     mechanism: str
@@ -35,39 +35,39 @@ class Scram:
     nonce: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
 
     def first(self) -> bytes:
-        """What the client says first."""
+        """The client's first message."""
         return f"{_START}{self._bare}".encode()
 
     def final(self, challenge: bytes) -> bytes:
         """The proof that answers the server's challenge.
 
         Raises:
-            ScramError: The challenge is not an answer to :meth:`first`.
+            ScramError: The challenge does not answer :meth:`first`.
         """
         try:
             given = _fields(challenge)
             nonce, salt, rounds = given["r"], base64.b64decode(given["s"]), int(given["i"])
         except (KeyError, ValueError) as error:
-            message = "the challenge is incomplete or no text"
+            message = "the challenge is incomplete or not text"
             raise ScramError(message) from error
         if not nonce.startswith(self.nonce) or nonce == self.nonce or not FEWEST <= rounds <= MOST:
-            message = "the challenge is none for this client"
+            message = "the challenge is not for this client"
             raise ScramError(message)
         hash_ = HASHES[self.mechanism]
         salted = hashlib.pbkdf2_hmac(hash_, self.password.encode(), salt, rounds)
         key = hmac.digest(salted, b"Client Key", hash_)
         without_proof = f"c={base64.b64encode(_START.encode()).decode()},r={nonce}"
-        said = f"{self._bare},{challenge.decode()},{without_proof}".encode()
-        signature = hmac.digest(hashlib.new(hash_, key).digest(), said, hash_)
+        signed = f"{self._bare},{challenge.decode()},{without_proof}".encode()
+        signature = hmac.digest(hashlib.new(hash_, key).digest(), signed, hash_)
         proof = bytes(a ^ b for a, b in zip(key, signature, strict=True))
-        self._expected = hmac.digest(hmac.digest(salted, b"Server Key", hash_), said, hash_)
+        self._expected = hmac.digest(hmac.digest(salted, b"Server Key", hash_), signed, hash_)
         return f"{without_proof},p={base64.b64encode(proof).decode()}".encode()
 
     def verify(self, answer: bytes) -> None:
         """Check the server's own proof.
 
         Raises:
-            ScramError: It does not know the password either: it is not the server that we know.
+            ScramError: The server does not know the password, so it is not the one we trust.
         """
         try:
             proof = base64.b64decode(_fields(answer).get("v", ""))
@@ -83,6 +83,6 @@ class Scram:
         return f"n={name},r={self.nonce}"
 
 
-def _fields(said: bytes) -> dict[str, str]:
-    parts = said.decode().split(",")
+def _fields(message: bytes) -> dict[str, str]:
+    parts = message.decode().split(",")
     return {name: value for name, _, value in (part.partition("=") for part in parts)}

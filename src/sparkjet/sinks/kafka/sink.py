@@ -1,4 +1,4 @@
-"""The Kafka sink: checks before the start, and Spark's part of an epoch."""
+"""The Kafka sink: the checks before the start, and Spark's part of an epoch."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import tenacity
 from sparkjet.errors import AnalysisError, SinkError
 from sparkjet.sinks.attempt import THREAD, is_first
 from sparkjet.sinks.kafka import producing
-from sparkjet.sinks.kafka.cluster import INVALID_TIMEOUT, NO_LEADER, UNKNOWN_TOPIC, Cluster, named
+from sparkjet.sinks.kafka.cluster import INVALID_TIMEOUT, NO_LEADER, UNKNOWN_TOPIC, Cluster, error_name
 from sparkjet.sinks.kafka.columns import check_columns, records
 from sparkjet.sinks.kafka.connection import BrokerError
-from sparkjet.sinks.kafka.pool import Answer, TransactionPool
+from sparkjet.sinks.kafka.pool import TaskResult, TransactionPool
 from sparkjet.sinks.kafka.producer_settings import TIMEOUT
 from sparkjet.sinks.kafka.producing import KafkaWriter
-from sparkjet.sinks.kafka.restored import WAY_OUT, said
+from sparkjet.sinks.kafka.restored import REMEDY, finding
 from sparkjet.sinks.kafka.transactions import KafkaTransactions, check_alive
 from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
 from sparkjet.sinks.tasks import run_tasks
@@ -33,23 +33,23 @@ if TYPE_CHECKING:
 logger = logging.getLogger("sparkjet")
 
 PACKAGES = {"confluent_kafka": "confluent-kafka", "pyarrow": "pyarrow"}
-"""What the executors need, by the name that is imported."""
-_PASSING = (UNKNOWN_TOPIC, NO_LEADER)
-"""What brokers say of a topic that was created a moment ago."""
+"""Packages that the executors need, by the name that is imported."""
+_TRANSIENT = (UNKNOWN_TOPIC, NO_LEADER)
+"""Errors of a topic that has only just been created."""
 _SETTLING = 3.0
-"""Seconds after which it is none: brokers learn of a new topic within a few hundred milliseconds."""
+"""Seconds after which they are final: brokers learn of a new topic within a few hundred milliseconds."""
 PROBE = "sparkjet/probe"
-"""Transactional id that every start asks for, to learn before it starts what would be refused after."""
+"""Transactional id that every start initializes, so that missing permissions are found before the query starts."""
 
 
 class KafkaSink:
-    """Rows of each epoch as records of a topic, exactly once or, where the query wants no more, at least once.
+    """Writes the rows of each epoch as records of a topic, exactly once or, if so configured, at least once.
 
-    *Exactly once*: each task writes into a transaction of its own and leaves it open; the record decides; the driver
-    commits, which any other process could do too. *At least once*: rows are on the brokers before the record.
+    *Exactly once*: each task writes into its own transaction and leaves it open; the record decides; the driver
+    commits, as any other process could. *At least once*: rows are on the brokers before the record is written.
 
     Args:
-        settings: What the options say.
+        settings: The parsed options.
     """
 
     def __init__(self, settings: KafkaSettings) -> None:
@@ -59,7 +59,7 @@ class KafkaSink:
         self.guarantee = settings.guarantee
 
     def check(self, schema: StructType) -> None:
-        """See :meth:`Sink.check`; creates no topic, and leaves nothing but the id of its probe."""
+        """See :meth:`Sink.check`; creates no topic, and leaves nothing behind except the probe's transactional id."""
         settings = self._settings
         check_columns(schema, settings.topic)
         try:
@@ -75,7 +75,7 @@ class KafkaSink:
             raise AnalysisError(message) from error
 
     def prepare(self, rows: DataFrame, transaction: TransactionId) -> Handle | None:
-        """See :meth:`Sink.prepare`; at least once it publishes, and there is nothing to commit."""
+        """See :meth:`Sink.prepare`; with at-least-once it publishes, and there is nothing to commit."""
         if self.guarantee is not Guarantee.EXACTLY_ONCE:
             self._written(rows, None)
             return None
@@ -84,14 +84,14 @@ class KafkaSink:
         try:
             handle = self._pool.fix(self._written(rows, prefix), speculates=_speculates(rows))
         except BaseException:
-            # Best effort: readers would wait for what the other tasks have opened. The next start does it too.
+            # Best effort: consumers would wait for the transactions of the other tasks. The next start aborts them too.
             with contextlib.suppress(SinkError):
                 self._pool.abort(transaction)
             raise
         taken = 1000 * (time.monotonic() - began)
         if 2 * taken > self._settings.timeout:
             logger.warning(
-                "epoch %s took %.0f s to write; after kafka.%s=%s the brokers drop what is not committed. Raise it, "
+                "epoch %s took %.0f s to write; after kafka.%s=%s the brokers abort what is not committed. Raise it, "
                 "or make epochs shorter.",
                 transaction.epoch,
                 taken / 1000,
@@ -101,10 +101,10 @@ class KafkaSink:
         return handle
 
     def check_alive(self, handle: Handle) -> None:
-        """Called right before the decision, after which nothing could be given up any more.
+        """See :meth:`Expiring.check_alive`.
 
         Raises:
-            SinkError: A transaction is so old that brokers may drop it before its commit; the epoch is to be run again.
+            SinkError: A transaction is so old that brokers may abort it before its commit; the epoch must be rerun.
         """
         check_alive(handle, time.time())
 
@@ -116,28 +116,28 @@ class KafkaSink:
         """See :meth:`Aborting.abort`.
 
         Raises:
-            SinkError: Brokers cannot be reached; the next start rolls back what is open.
+            SinkError: Brokers cannot be reached; the next start aborts what is open.
         """
         self._pool.abort(transaction)
 
     def published_after(self, newest: TransactionId, handle: Handle | None) -> str | None:
-        """See :meth:`Remembering.published_after`; ids that the brokers have forgotten by now tell nothing."""
+        """See :meth:`Remembering.published_after`; ids that have expired on the brokers prove nothing."""
         if self.guarantee is not Guarantee.EXACTLY_ONCE:
             return None
         found = self._transactions.published_after(newest, handle)
         if not found:
             return None
         if self._settings.repeats:
-            logger.warning("Kafka has %s. Going on, as onRestoredBackup=continue says.", said(found, newest))
+            logger.warning("Kafka has %s. Continuing, because onRestoredBackup=continue.", finding(found, newest))
             return None
-        return f"Kafka has {said(found, newest)}. {WAY_OUT}"
+        return f"Kafka has {finding(found, newest)}. {REMEDY}"
 
     def abort_orphans(self, query: str, takeover: int, keep: Sequence[Handle]) -> None:
         """See :meth:`Sink.abort_orphans`."""
         if self.guarantee is Guarantee.EXACTLY_ONCE:
             self._transactions.abort_orphans(query, takeover, keep)
             return
-        # Of a run that promised more. Brokers without transactions, or that forbid them, have none of ours.
+        # Left by an exactly-once run. Brokers that do not support or allow transactions have none.
         with contextlib.suppress(SinkError):
             self._transactions.abort_orphans(query, takeover, keep)
 
@@ -146,42 +146,46 @@ class KafkaSink:
         settling = tenacity.Retrying(
             stop=tenacity.stop_after_delay(_SETTLING),
             wait=tenacity.wait_fixed(0.1),
-            retry=tenacity.retry_if_result(lambda found: any(topic.error in _PASSING for topic in found)),
+            retry=tenacity.retry_if_result(lambda found: any(topic.error in _TRANSIENT for topic in found)),
             retry_error_callback=lambda state: state.outcome and state.outcome.result(),
         )
         for topic in settling(lambda: cluster.metadata(names).topics):
             if topic.error:
                 message = (
-                    f'topic: "{topic.name}" is not there, not for this user or without a leader '
-                    f"({named(topic.error)}). Create it first, with the partitions and replicas that it is to have."
+                    f'topic: "{topic.name}" does not exist, has no leader or is not visible to this user '
+                    f"({error_name(topic.error)}). Create it first, with the partitions and replicas that it needs."
                 )
                 raise AnalysisError(message)
 
     def _check_transactions(self, cluster: Cluster) -> None:
-        error = cluster.roll_back(PROBE, self._settings.timeout)
+        error = cluster.fence(PROBE, self._settings.timeout)
         if error == INVALID_TIMEOUT:
             message = (
                 f"kafka.{TIMEOUT}={self._settings.timeout} is more than the brokers allow. Lower it, or raise their "
-                "transaction.max.timeout.ms: a query that is away for longer than this, between decision and commit, "
+                "transaction.max.timeout.ms: a query that is down for longer than this, between decision and commit, "
                 "loses rows."
             )
             raise AnalysisError(message)
         if error:
-            message = f"kafka: no transactions for this user ({named(error)}). Allow ids that begin with sparkjet/."
+            message = (
+                f"kafka: this user may not use transactions ({error_name(error)}). Allow ids that begin with sparkjet/."
+            )
             raise AnalysisError(message)
-        # A broker that cannot list them would leave strays open.
+        # With a broker that cannot list transactions, orphans would stay open.
         cluster.open_transactions(PROBE)
 
-    def _written(self, rows: DataFrame, prefix: str | None) -> list[Answer]:
+    def _written(self, rows: DataFrame, prefix: str | None) -> list[TaskResult]:
         encoded = records(rows, self._settings.topic).coalesce(self._settings.writers)
         task = KafkaWriter(self._settings.producer, prefix, self._settings.topic).task
         pooled = prefix is not None
         answered = run_tasks(encoded, task, producing, producing.ProduceError, PACKAGES, pooled=pooled)
         if not pooled:
             return []
-        return [Answer(row["id"], row["rows"], is_first(row[THREAD], row["task"], row["attempt"])) for row in answered]
+        return [
+            TaskResult(row["id"], row["rows"], is_first(row[THREAD], row["task"], row["attempt"])) for row in answered
+        ]
 
 
 def _speculates(rows: DataFrame) -> bool:
-    """Whether Spark starts a task once more beside one that is slow."""
+    """Whether Spark may run a second attempt beside a slow task."""
     return (rows.sparkSession.conf.get("spark.speculation", "false") or "").lower() == "true"

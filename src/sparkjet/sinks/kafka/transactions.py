@@ -1,4 +1,4 @@
-"""The two-phase protocol with Kafka, without Spark: manifest, commits, strays, and what the brokers gave up."""
+"""The two-phase protocol with Kafka, without Spark: manifests, commits, orphans and expired transactions."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from typing import Any
 
 from sparkjet.errors import LostTransactionError, SinkError
 from sparkjet.sinks.kafka.access import Access
-from sparkjet.sinks.kafka.cluster import COMMITS, OPEN, PATIENCE, Cluster, named
+from sparkjet.sinks.kafka.cluster import COMMITS, OPEN, PATIENCE, Cluster, error_name
 from sparkjet.sinks.kafka.connection import BrokerError
 from sparkjet.sinks.kafka.markers import MarkerState, rewrite_lost_markers
-from sparkjet.sinks.kafka.restored import later
-from sparkjet.sinks.naming import Found, prefix_of
+from sparkjet.sinks.kafka.restored import committed_after
+from sparkjet.sinks.naming import ListedTransaction, prefix_of
 from sparkjet.sinks.protocol import Handle, TransactionId
 
 logger = logging.getLogger("sparkjet")
 
 OLDEST = 0.8
-"""Part of its timeout after which a transaction is too old to decide on: the rest is for decision and commit."""
+"""Fraction of its timeout after which a transaction is too old to decide: the rest is for decision and commit."""
 _ENDED = {47, 48, 49, 90, 105}
-"""Errors of a commit that another end of the transaction explains."""
+"""Errors of a commit whose transaction may have ended already: its producer or epoch is not the current one."""
 
 
 @dataclass(frozen=True)
 class KafkaTransactions:
-    """Transactions of one cluster. Every method may run in any process, and again; only the driver ends transactions.
+    """Transactions of one cluster. Every method may run in any process and repeatedly; only drivers end transactions.
 
     Attributes:
         access: How to connect.
-        continues: Whether rows that the brokers gave up are reported in the log rather than by an error.
-        patience: Seconds to wait for brokers that are away, moving or busy.
+        continues: Whether lost rows are logged instead of raised.
+        patience: Seconds to wait for brokers that are unreachable, moving or busy.
     """
 
     access: Access
@@ -42,7 +42,7 @@ class KafkaTransactions:
     patience: float = PATIENCE
 
     def fix(self, transaction: TransactionId, slots: Sequence[tuple[str, int]]) -> Handle | None:
-        """Fix which transactions count; None if there were no rows.
+        """Fix which transactions belong to the epoch; None if there were no rows.
 
         Call it when every task has succeeded.
 
@@ -51,7 +51,7 @@ class KafkaTransactions:
             slots: Transactional id and number of rows of every task that had some.
 
         Raises:
-            SinkError: Brokers cannot be reached, or have given one of them up.
+            SinkError: Brokers cannot be reached, or have aborted one of them.
         """
         if not slots:
             return None
@@ -68,14 +68,14 @@ class KafkaTransactions:
             }
 
     def commit(self, handle: Handle, between: Callable[[], None]) -> MarkerState:
-        """Commit every transaction; those that were committed before stay as they are.
+        """Commit every transaction; those that were committed before are left as they are.
 
         Returns:
-            What the partitions know of it.
+            Whether the partitions have the end markers.
 
         Raises:
-            LostTransactionError: If the brokers gave some up; the others are committed.
-            SinkError: Brokers cannot be reached, or are others than those that have the rows; try again.
+            LostTransactionError: If the brokers have aborted some; the others are committed.
+            SinkError: Brokers cannot be reached, or belong to another cluster than the rows; try again.
         """
         lost: list[tuple[dict[str, Any], str]] = []
         with self._connected() as cluster:
@@ -92,40 +92,40 @@ class KafkaTransactions:
         message = _lost(handle, lost)
         if not self.continues:
             raise LostTransactionError(message)
-        logger.error("%s Going on, as onLostTransaction=continue says.", message)
-        return MarkerState(is_told=False, is_clear=False)
+        logger.error("%s Continuing, because onLostTransaction=continue.", message)
+        return MarkerState(all_ended=False, none_open=False)
 
     def abort_orphans(self, query: str, takeover: int, keep: Sequence[Handle]) -> None:
-        """Roll back what drivers before ``takeover`` opened for a query, except what ``keep`` names."""
+        """Abort the transactions that drivers before ``takeover`` opened for a query, except for those in ``keep``."""
         decided = {slot["id"] for handle in keep for slot in handle.get("transactions", ())}
         with self._connected() as cluster:
             for found in self._found(cluster, prefix_of(query)):
                 if found.takeover < takeover and found.gid not in decided:
-                    _roll_back(cluster, found.gid)
+                    _abort(cluster, found.gid)
 
-    def roll_back_open(self, prefix: str, takeover: int, keep: Collection[str] = ()) -> int:
-        """Roll back what is open of one sink or transaction, as readers would wait for it; how much that was.
+    def abort_open(self, prefix: str, takeover: int, keep: Collection[str] = ()) -> int:
+        """Abort what is open of one sink or epoch, as it would hold consumers back; returns the number aborted.
 
         Args:
-            prefix: What the ids begin with.
-            takeover: Later drivers' are left alone.
-            keep: Ids that count.
+            prefix: The prefix of the ids.
+            takeover: Transactions of later drivers are left alone.
+            keep: Ids to keep.
         """
         with self._connected() as cluster:
             found = [each for each in self._found(cluster, prefix) if each.takeover <= takeover]
-            strays = [each.gid for each in found if each.gid not in keep]
-            for name in strays:
-                _roll_back(cluster, name)
-        return len(strays)
+            orphans = [each.gid for each in found if each.gid not in keep]
+            for name in orphans:
+                _abort(cluster, name)
+        return len(orphans)
 
-    def roll_back(self, names: Sequence[str]) -> None:
-        """Roll back transactions by their ids; those that have ended are left alone."""
+    def abort(self, names: Sequence[str]) -> None:
+        """Abort transactions by their ids; those that have ended are left alone."""
         with self._connected() as cluster:
             for name in names:
-                _roll_back(cluster, name)
+                _abort(cluster, name)
 
-    def open_of(self, query: str) -> list[Found]:
-        """Open transactions of a query, with the times at which they began."""
+    def open_of(self, query: str) -> list[ListedTransaction]:
+        """Open transactions of a query, with their start times."""
         with self._connected() as cluster:
             return [
                 replace(found, since=datetime.fromtimestamp(cluster.describe(found.gid).began / 1000, timezone.utc))
@@ -133,17 +133,18 @@ class KafkaTransactions:
             ]
 
     def published_after(self, newest: TransactionId, handle: Handle | None) -> list[str]:
-        """Ids of what was committed after a record; see :func:`sparkjet.sinks.kafka.restored.later`."""
+        """Ids that were committed after a record; see :func:`sparkjet.sinks.kafka.restored.committed_after`."""
         with self._connected() as cluster:
-            return later(cluster, newest, handle)
+            return committed_after(cluster, newest, handle)
 
     def _slot(self, cluster: Cluster, name: str, rows: int) -> dict[str, Any]:
         described = cluster.describe(name)
         if described.error or described.state != OPEN:
             message = (
-                f"Kafka: transaction {name!r} was to be open, but is {described.state or named(described.error)}: it "
-                f"took longer than kafka.transaction.timeout.ms={described.timeout}, or somebody ended it. Nothing of "
-                "the epoch is published; start the query again, with a longer timeout or shorter epochs."
+                f"Kafka: transaction {name!r} should be open, but is "
+                f"{described.state or error_name(described.error)}: it took longer than "
+                f"kafka.transaction.timeout.ms={described.timeout}, or another process ended it. Nothing of the epoch "
+                "is published; start the query again, with a longer timeout or shorter epochs."
             )
             raise SinkError(message)
         return {
@@ -157,33 +158,35 @@ class KafkaTransactions:
         }
 
     def _commit(self, cluster: Cluster, handle: Handle, slot: dict[str, Any]) -> str | None:
-        """Commit one transaction; why it is lost, None if it is committed."""
+        """Commit one transaction; returns why it is lost, None if it is committed."""
         error = cluster.commit(slot["id"], slot["producer"], slot["epoch"])
         if not error:
             _warn_of_age(handle, slot, time.time())
             return None
         if error not in _ENDED:
-            message = f"Kafka: {slot['id']!r} cannot be committed: {named(error)}."
+            message = f"Kafka: {slot['id']!r} cannot be committed: {error_name(error)}."
             raise SinkError(message)
         described = cluster.describe(slot["id"])
-        # An id is used again only after what it held was committed: whatever its producer's epoch is now, this one was.
+        # An id is reused only after its transaction was committed: whatever its producer's epoch is now, this one was.
         if described.state in COMMITS and described.producer == slot["producer"]:
             return None
         here = cluster.metadata().cluster
         if here != handle["cluster"]:
             message = (
                 f"Kafka: the rows of epoch {handle['epoch']} wait in cluster {handle['cluster']!r}, but the options "
-                f"lead to {here!r}. Point kafka.bootstrap.servers at the first once more, so that they are published."
+                f"lead to {here!r}. Point kafka.bootstrap.servers at the former again, so that they are published."
             )
             raise SinkError(message)
         if described.error:
-            return f"the brokers do not know it ({named(described.error)}), so it cannot be told if it was committed"
+            return f"the brokers do not know it ({error_name(described.error)}), so it may or may not be committed"
         if described.state == OPEN:
-            return "somebody else writes under its id"
-        return f"it was rolled back ({described.state}), after its timeout of {slot['timeout']} ms or by somebody"
+            return "another producer uses its id"
+        return f"it was aborted ({described.state}), after its timeout of {slot['timeout']} ms or by another process"
 
-    def _found(self, cluster: Cluster, prefix: str) -> list[Found]:
-        return [Found(name) for name in cluster.open_transactions(prefix) if Found.is_ours(name)]
+    def _found(self, cluster: Cluster, prefix: str) -> list[ListedTransaction]:
+        return [
+            ListedTransaction(name) for name in cluster.open_transactions(prefix) if ListedTransaction.is_ours(name)
+        ]
 
     @contextlib.contextmanager
     def _connected(self) -> Iterator[Cluster]:
@@ -195,19 +198,19 @@ class KafkaTransactions:
             raise SinkError(message) from error
 
 
-def _roll_back(cluster: Cluster, name: str) -> None:
-    error = cluster.roll_back(name)
+def _abort(cluster: Cluster, name: str) -> None:
+    error = cluster.fence(name)
     if error:
-        message = f"Kafka: {name!r} cannot be rolled back: {named(error)}."
+        message = f"Kafka: {name!r} cannot be aborted: {error_name(error)}."
         raise SinkError(message)
 
 
 def check_alive(handle: Handle, now: float) -> None:
-    """Refuse to decide on transactions that brokers may roll back before they are committed.
+    """Refuse to decide on transactions that brokers may abort before they are committed.
 
     Args:
         handle: What :meth:`KafkaTransactions.fix` returned.
-        now: Seconds since 1970; the brokers' clocks have ``began``, so clocks must agree better than what is left.
+        now: Seconds since 1970; ``began`` is by the brokers' clocks, which must differ by less than the time left.
 
     Raises:
         SinkError: One is older than :data:`OLDEST` of its timeout.
@@ -216,9 +219,9 @@ def check_alive(handle: Handle, now: float) -> None:
         age, timeout = 1000 * now - slot["began"], slot["timeout"]
         if age > OLDEST * timeout:
             message = (
-                f"Kafka: epoch {handle['epoch']} is not published: its transaction {slot['id']!r} is open for "
-                f"{age / 1000:.0f} s, and after kafka.transaction.timeout.ms={timeout} brokers drop it, maybe before "
-                "its commit. The next start runs the epoch again; raise kafka.transaction.timeout.ms (and the "
+                f"Kafka: epoch {handle['epoch']} is not published: its transaction {slot['id']!r} has been open for "
+                f"{age / 1000:.0f} s, and after kafka.transaction.timeout.ms={timeout} brokers abort it, perhaps "
+                "before its commit. The next start runs the epoch again; raise kafka.transaction.timeout.ms (and the "
                 "brokers' transaction.max.timeout.ms), or make epochs shorter."
             )
             raise SinkError(message)
@@ -226,11 +229,11 @@ def check_alive(handle: Handle, now: float) -> None:
 
 def _warn_of_age(handle: Handle, slot: dict[str, Any], now: float) -> None:
     age, timeout = 1000 * now - slot["began"], slot["timeout"]
-    # What is older than its timeout was committed before: a start repeats the last commit however long ago that was.
+    # What is older than its timeout was committed earlier: a start repeats the last commit, however old it is.
     if timeout < 2 * age <= 2 * timeout:
         logger.warning(
-            "the rows of epoch %s waited %.0f s for their commit; after %.0f s the brokers would have dropped them. "
-            "Raise kafka.transaction.timeout.ms (and the brokers' transaction.max.timeout.ms), or stop for less time.",
+            "the rows of epoch %s waited %.0f s for their commit; after %.0f s the brokers would have aborted them. "
+            "Raise kafka.transaction.timeout.ms (and the brokers' transaction.max.timeout.ms), or keep stops shorter.",
             handle["epoch"],
             age / 1000,
             timeout / 1000,
@@ -238,10 +241,10 @@ def _warn_of_age(handle: Handle, slot: dict[str, Any], now: float) -> None:
 
 
 def _lost(handle: Handle, lost: Sequence[tuple[dict[str, Any], str]]) -> str:
-    rows, of = (sum(slot["rows"] for slot in slots) for slots in ([s for s, _ in lost], handle["transactions"]))
+    rows, total = (sum(slot["rows"] for slot in slots) for slots in ([s for s, _ in lost], handle["transactions"]))
     each = "; ".join(f"{slot['id']!r}: {why}" for slot, why in lost)
     return (
-        f"Epoch {handle['epoch']} was decided, but {rows} of its {of} rows for {handle['sink']!r} are lost: {each}. "
-        'Go on without them with option("onLostTransaction", "continue"), or run the query again from its input with '
-        "another checkpointLocation. Against the next time: kafka.transaction.timeout.ms longer than any stop."
+        f"Epoch {handle['epoch']} was decided, but {rows} of its {total} rows for {handle['sink']!r} are lost: {each}. "
+        'Continue without them with option("onLostTransaction", "continue"), or rerun the query from its input with '
+        "another checkpointLocation. To prevent this, make kafka.transaction.timeout.ms longer than any stop."
     )

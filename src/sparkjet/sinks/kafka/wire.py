@@ -12,11 +12,11 @@ T = TypeVar("T")
 
 
 class WireError(Exception):
-    """An answer that is not what the protocol says; nothing of it is used."""
+    """A response that violates the protocol; nothing of it is used."""
 
 
 class Encoder:
-    """Writes the fields of a request one after the other; every method returns the encoder."""
+    """Writes the fields of a request in order; every method returns the encoder."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
@@ -47,7 +47,7 @@ class Encoder:
         return self.int32(len(value)).raw(value)
 
     def unsigned(self, value: int) -> Self:
-        """A number of as many bytes as it needs, for flexible versions."""
+        """An unsigned number of variable length (varint), for flexible versions."""
         while value > 0x7F:  # noqa: PLR2004 - seven bits a byte
             self.raw(bytes([value & 0x7F | 0x80]))
             value >>= 7
@@ -67,7 +67,7 @@ class Encoder:
         return self
 
     def no_tags(self) -> Self:
-        """The end of a structure in flexible versions."""
+        """The end of a structure in flexible versions, without tagged fields."""
         return self.unsigned(0)
 
     def raw(self, value: bytes) -> Self:
@@ -84,9 +84,9 @@ class Encoder:
 
 
 class Decoder:
-    """Reads the fields of an answer one after the other.
+    """Reads the fields of a response in order.
 
-    Every method raises :class:`WireError` where the answer ends early or holds an impossible length.
+    Every method raises :class:`WireError` if the response ends early or contains an impossible length.
 
     >>> Decoder(Encoder().int16(7).string("ab").encoded()).int16()
     7
@@ -121,7 +121,7 @@ class Decoder:
         return self._taken(max(0, self.int32()))
 
     def unsigned(self) -> int:
-        """A number of as many bytes as it needs."""
+        """An unsigned number of variable length (varint)."""
         value = shift = 0
         while True:
             byte = self._taken(1)[0]
@@ -146,7 +146,7 @@ class Decoder:
         return [each() for _ in range(self._counted(self.unsigned() - 1))]
 
     def skip_tags(self) -> None:
-        """The end of a structure in flexible versions, with fields that we do not know."""
+        """The end of a structure in flexible versions; skips its tagged fields."""
         for _ in range(self._counted(self.unsigned())):
             self.unsigned()
             self._taken(self.unsigned())
@@ -161,7 +161,7 @@ class Decoder:
             raise WireError(message) from error
 
     def _counted(self, length: int) -> int:
-        # Each entry takes a byte at least: a wrong length must not make us fill the memory.
+        # Each entry takes at least a byte: a wrong length must not exhaust the memory.
         if length > len(self._answer) - self._at:
             message = f"an array of {length} entries in {len(self._answer)} bytes"
             raise WireError(message)

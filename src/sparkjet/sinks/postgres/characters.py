@@ -1,4 +1,4 @@
-"""Characters: whether a database whose encoding is not UTF-8 can hold those of an epoch, asked before its decision."""
+"""Characters: whether a database that is not UTF-8 can store those of an epoch, checked before its decision."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ALL = frozenset({"UTF8", "SQL_ASCII"})
-"""Encodings of databases that take any UTF-8."""
+"""Database encodings that accept any UTF-8."""
 
 
-def check_characters(connection: psycopg.Connection[Any], box: Path, names: Sequence[str]) -> None:
-    """Ask the server for every character of an outbox; no table of ours can say what its conversions do.
+def check_characters(connection: psycopg.Connection[Any], entry: Path, names: Sequence[str]) -> None:
+    """Have the server convert every character of an outbox entry, as only the server knows its conversions.
 
-    Runs on the driver, which reads the files once more for this, and only where :data:`ALL` lacks the encoding.
+    Runs on the driver, which rereads the files for this, and only if the encoding is not in :data:`ALL`.
 
     Args:
-        connection: To the database, in autocommit.
-        box: Parquet files as they will be written, their columns in the order of ``names``.
+        connection: A connection to the database, in autocommit.
+        entry: Directory of the Parquet files to write, with columns in the order of ``names``.
         names: The table's columns, for the error.
 
     Raises:
         SinkError: Naming the column, a character and the encoding.
     """
     found: dict[int, set[str]] = {}
-    for number, text in _texts(box):
+    for number, text in _texts(entry):
         found.setdefault(number, set()).update(text)
     for number, characters in sorted(found.items()):
         refused = "".join(sorted(character for character in characters if not character.isascii()))
@@ -44,15 +44,15 @@ def check_characters(connection: psycopg.Connection[Any], box: Path, names: Sequ
             refused = refused[len(half) :] if _holds(connection, half) else half
         encoding = connection.info.parameter_status("server_encoding")
         message = (
-            f"postgres: column {names[number]!r} has {refused!r}, which this database cannot hold: its encoding is "
+            f"postgres: column {names[number]!r} has {refused!r}, which this database cannot store: its encoding is "
             f"{encoding}. Use a database that was created with ENCODING 'UTF8', or replace the character, e.g. with "
             "F.regexp_replace."
         )
         raise SinkError(message)
 
 
-def _texts(box: Path) -> Iterator[tuple[int, str]]:
-    for path in sorted(box.glob("part-*")):
+def _texts(entry: Path) -> Iterator[tuple[int, str]]:
+    for path in sorted(entry.glob("part-*")):
         with parquet.ParquetFile(path) as file:
             texts = [n for n, each in enumerate(file.schema_arrow) if pa.types.is_string(each.type)]
             for batch in file.iter_batches(columns=[file.schema_arrow.names[n] for n in texts]):

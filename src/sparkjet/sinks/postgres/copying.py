@@ -1,7 +1,7 @@
-"""COPY of Arrow batches into a transaction that is then prepared: the half of the sink that executors run.
+"""COPY of Arrow batches into a transaction that is then prepared: the part of the sink that runs in the executors.
 
-Spark sends this module to its workers, where sparkjet need not be installed; so it imports nothing of ours
-but what is sent with it.
+Spark ships this module to its workers, where sparkjet need not be installed, so it imports nothing from sparkjet
+except what is shipped with it.
 """
 
 from __future__ import annotations
@@ -20,16 +20,17 @@ from pyarrow import csv
 from sparkjet.sinks.attempt import attempt
 
 IMPATIENT = "SELECT set_config('lock_timeout', '60s', true) WHERE current_setting('lock_timeout') = '0'"
-"""Makes this transaction wait for no lock for ever; a limit that the user has set stays as it is.
+"""Limits how long this transaction waits for locks; a limit that the user has set is kept.
 
-Tasks that need the same row would wait until the driver ends what one of them has prepared, and the driver for them."""
+Otherwise tasks that need the same row would deadlock: they wait until the driver ends what one of them has prepared,
+and the driver waits for them."""
 BEGIN = f"BEGIN; SET LOCAL timezone TO 'UTC'; {IMPATIENT}"
-"""Begins a transaction that takes rows; times without a zone are read in the transaction's."""
+"""Begins a transaction for rows; times without a zone are read in the transaction's zone."""
 DURABLE = "SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'"
 """Makes the end of this transaction wait for the server's disk.
 
-Otherwise a server that dies could forget what it has confirmed, after our copy of the rows has been removed. Only "off"
-is raised: the other levels all wait for the disk, and which standbys to wait for is the user's choice."""
+Otherwise a server crash could lose what the server has confirmed, after the stored rows have been removed. Only "off"
+is overridden: all other levels wait for the disk, and which standbys to wait for is the user's choice."""
 
 _BLOCKED = (
     "If transactions of this query block each other (a trigger that updates a row which all of them need, or a unique "
@@ -37,7 +38,7 @@ _BLOCKED = (
     "end the transaction that holds the lock, or set a longer lock_timeout in the dsn: options='-c lock_timeout=10min'."
 )
 _REMEDIES = {
-    "22021": "PostgreSQL cannot store the character NUL in text, nor what is not UTF-8. Use F.translate or "
+    "22021": "PostgreSQL cannot store the character NUL or invalid UTF-8 in text. Use F.translate or "
     "F.make_valid_utf8.",
     "22P05": "PostgreSQL cannot store the character NUL in jsonb. Remove it before it gets into a struct or map.",
     "40P01": _BLOCKED,
@@ -45,7 +46,7 @@ _REMEDIES = {
     "28P01": "Check the options user and password.",
     "3D000": "Check the option dbname, or create the database.",
     "42501": "Grant it to the user of this query.",
-    "42P01": "The table is gone: create it again, or start the query again, which creates it.",
+    "42P01": "The table is gone: create it again, or restart the query, which creates it.",
     "42703": "The table has changed: give it the column back, or start with another dbtable.",
     "42804": "The table has changed: give the column its type back, or start with another dbtable.",
     "53100": "The server's disk is full: make room there.",
@@ -57,8 +58,8 @@ _REMEDIES = {
 _UNTRANSLATABLE = "22P05"
 _NUL = "\\u0000"
 _ENCODING = (
-    "The encoding of this database is {}. Use a database that was created with ENCODING 'UTF8', or replace what this "
-    "one cannot hold, e.g. with F.regexp_replace."
+    "The encoding of this database is {}. Use a database that was created with ENCODING 'UTF8', or replace what it "
+    "cannot store, e.g. with F.regexp_replace."
 )
 _HOLDERS = """
 SELECT format('%s on %s by %s', mode, relation::regclass,
@@ -69,7 +70,7 @@ WHERE granted AND locktype = 'relation' AND relation >= 16384 AND pid IS DISTINC
   AND mode IN ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')
 UNION ALL (SELECT 'prepared transaction ' || gid FROM pg_prepared_xacts WHERE database = current_database() LIMIT 3)
 """
-"""What may hold a lock that we did not get: the server names a row, but neither its owner nor a whole table."""
+"""Possible holders of a lock that was not granted: the server names a row, but not its owner."""
 _TEXTS = {
     "password authentication failed": "28P01",
     "no password supplied": "28P01",
@@ -81,48 +82,48 @@ _TEXTS = {
 
 
 class CopyError(Exception):
-    """PostgreSQL refused the rows of a task, or could not be reached; the message says what to do."""
+    """PostgreSQL rejected the rows of a task, or could not be reached; the message says what to do."""
 
 
 def explain(error: psycopg.Error, noticed: str = "") -> str:
-    """What the server said, what was noticed then, on one line, and the way out; never how we connected."""
-    said = " ".join(f"{error} {noticed}".split())
-    state = error.sqlstate or next((state for text, state in _TEXTS.items() if re.search(text, said)), None)
+    """The server's message and ``noticed``, on one line, and the way out; never the connection string."""
+    text = " ".join(f"{error} {noticed}".split())
+    state = error.sqlstate or next((state for pattern, state in _TEXTS.items() if re.search(pattern, text)), None)
     if state is None and isinstance(error, psycopg.OperationalError):
         remedy = "Check that the server runs and that the options host and port are right."
-    elif state == _UNTRANSLATABLE and _NUL not in said:
-        # Servers say this in other languages too, with the database's own encoding last.
+    elif state == _UNTRANSLATABLE and _NUL not in text:
+        # The message may be in another language, but always ends with the database's own encoding.
         *_, encoding = "another one", *re.findall(r"[A-Z][A-Z0-9_]+", error.diag.message_primary or "")
         remedy = _ENCODING.format(encoding)
     else:
         remedy = _REMEDIES.get(state or "", "")
-    return f"PostgreSQL: {said}{'' if said.endswith('.') else '.'} {remedy}".rstrip()
+    return f"PostgreSQL: {text}{'' if text.endswith('.') else '.'} {remedy}".rstrip()
 
 
 def explain_blocked(error: psycopg.errors.LockNotAvailable, connection: psycopg.Connection[Any]) -> str:
-    """As :func:`explain`, with who may hold the lock; rolls back the transaction that did not get it."""
+    """Like :func:`explain`, with the possible holders of the lock; rolls back the transaction that waited for it."""
     connection.execute("ROLLBACK")
     noticed = "; ".join(holder for (holder,) in connection.execute(_HOLDERS))
     return explain(error, f"Locks held now: {noticed}." if noticed else "")
 
 
 def connect(conninfo: str) -> psycopg.Connection[tuple[Any, ...]]:
-    """A connection that begins and ends its transactions by statements of ours only, and talks UTF-8.
+    """A connection in autocommit, with UTF-8 as the client encoding.
 
-    Neither the dsn nor PGCLIENTENCODING nor the database's own encoding may change how the server reads our bytes.
+    Neither the dsn nor PGCLIENTENCODING nor the database's encoding may change how the server reads the bytes sent.
     """
     return psycopg.connect(conninfo, autocommit=True, client_encoding="UTF8")
 
 
 @dataclass(frozen=True)
 class PreparedWriter:
-    """Writes rows into transactions of their own and prepares them; stateless, so tasks may run it at any time.
+    """Writes each task's rows into its own transaction and prepares it; stateless, so any task may run it.
 
     Attributes:
-        conninfo: How to connect; holds the password and is never shown.
+        conninfo: The connection string; includes the password and is never shown.
         copy: The COPY statement.
         mark: The beginning of the INSERT of a transaction's marker; ``'gid')`` ends it.
-        prefix: What the ids of all transactions of this epoch begin with.
+        prefix: The prefix of the ids of this epoch's transactions.
         instants: Positions of the columns that are microseconds since 1970.
     """
 
@@ -135,9 +136,9 @@ class PreparedWriter:
     def write(
         self, writer: str, chunks: Iterable[bytes], before_prepare: Callable[[], None] = lambda: None
     ) -> tuple[str, int] | None:
-        """Prepare a transaction with the rows; its id and their number, None without rows.
+        """Prepare a transaction with the rows; returns its id and the number of rows, None without rows.
 
-        Nothing is left behind if it fails before the end; what it has prepared is a stray unless the driver names it.
+        A failure before the end leaves nothing behind; a prepared transaction is an orphan unless the driver names it.
 
         Args:
             writer: Name of this attempt, never used twice.
@@ -145,7 +146,7 @@ class PreparedWriter:
             before_prepare: Called when everything has been written, for fault tests.
 
         Raises:
-            CopyError: The server refused the rows or could not be reached.
+            CopyError: The server rejected the rows or could not be reached.
         """
         gid = f"{self.prefix}{writer}"
         try:
@@ -171,7 +172,7 @@ class PreparedWriter:
                 for chunk in chunks:
                     size += len(chunk)
                     copy.write(chunk)
-            # Not the server's count: it leaves out rows that a trigger has put into another table.
+            # Not the server's count: it omits rows that a trigger has redirected to another table.
             if not size:
                 return None
             rows = cursor.rowcount
@@ -186,9 +187,9 @@ class PreparedWriter:
 
 
 def csv_chunks(batches: Iterable[pa.RecordBatch], instants: frozenset[int] = frozenset()) -> Iterator[bytes]:
-    """Batches as ``COPY … (FORMAT csv)`` reads them: an empty string is quoted, a null is nothing.
+    """Batches as ``COPY … (FORMAT csv)`` reads them: an empty string is quoted, a null is empty.
 
-    ``instants`` are microseconds since 1970, written without a zone, which Arrow does 27 times faster: the
+    ``instants`` are microseconds since 1970, written without a zone, which is 27 times faster in Arrow: the
     transaction's zone is UTC.
     """
     options = csv.WriteOptions(include_header=False)

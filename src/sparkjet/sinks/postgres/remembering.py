@@ -1,4 +1,4 @@
-"""What the markers remember of a query: epochs that a checkpoint restored from a backup does not know."""
+"""What the markers remember of a query: epochs that are missing in a checkpoint restored from a backup."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 def published_after(
     conninfo: str, newest: TransactionId, handle: Handle | None, targets: Iterable[Target]
 ) -> str | None:
-    """See :meth:`Remembering.published_after`; asks the markers beside each target.
+    """See :meth:`Remembering.published_after`; queries the markers beside each target.
 
-    A server that cannot be reached, or that does not show its markers, is a matter of the sink's own checks.
+    A server that cannot be reached, or whose markers cannot be read, is reported by the sink's own checks.
     """
     for target in targets:
         try:
@@ -41,19 +41,19 @@ def published_after(
 def _finding(target: Target, newest: TransactionId, handle: Handle | None, epoch: int) -> str:
     gids = [] if handle is None else gids_of(handle)
     known = newest.epoch if handle is None else handle["epoch"]
-    change = target.settle_only(newest.query, newest.sink, known, newest.epoch, gids).as_string()
+    change = target.reset_markers(newest.query, newest.sink, known, newest.epoch, gids).as_string()
     if target.keys:
         rows = (
             f"mode=upsert then replaces those rows of {target.name.as_string()} whose keys are computed again; remove "
-            "what else came after the backup"
+            "the other rows written after the backup"
         )
     else:
         rows = (
-            f"remove what came after the backup from {target.name.as_string()}, or it will be there twice. Rows do not "
-            "say which epoch they are of: tell them by their own columns, such as the window's end"
+            f"remove the rows written after the backup from {target.name.as_string()}, or they will be there twice. "
+            "Rows do not carry their epoch: find them by their own columns, such as the window's end"
         )
     return (
-        f"{target.markers.as_string()} in PostgreSQL says that epoch {epoch} was published. Bring back the newest "
-        f"checkpoint, or restore the database to the moment of the backup. Otherwise: {rows}. Then tell PostgreSQL to "
-        f"forget the later epochs, with no driver of the query running: BEGIN; {change} COMMIT;"
+        f"{target.markers.as_string()} in PostgreSQL says that epoch {epoch} was published. Restore the newest "
+        f"checkpoint, or restore the database to the moment of the backup. Otherwise: {rows}. Then remove the markers "
+        f"of the later epochs, with no driver of the query running: BEGIN; {change} COMMIT;"
     )

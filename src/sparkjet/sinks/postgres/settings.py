@@ -18,10 +18,10 @@ _PARTS = ("host", "port", "user", "password", "dbname")
 
 @dataclass(frozen=True)
 class PostgresSettings:
-    """What the options say.
+    """The parsed options.
 
     Attributes:
-        conninfo: How to connect; holds the password and is never shown.
+        conninfo: The connection string; includes the password and is never shown.
         table: The option ``dbtable``.
         keys: The option ``keyColumns``; empty with mode=append.
         prepared: ``auto``, ``always`` or ``never``.
@@ -36,14 +36,14 @@ class PostgresSettings:
 
     @staticmethod
     def of(options: Options) -> PostgresSettings:
-        """The settings behind some options.
+        """The settings in some options.
 
         Raises:
-            AnalysisError: Naming an option that is missing or wrong, and never what a secret one says.
+            AnalysisError: Naming an option that is missing or invalid, never the value of a secret one.
         """
         table = options.get("dbtable")
         if table is None:
-            message = 'start: format("postgres") needs option("dbtable", "…"), the table that rows go to.'
+            message = 'start: format("postgres") needs option("dbtable", "…"), the table to write to.'
             raise AnalysisError(message)
         return PostgresSettings(
             _conninfo(options),
@@ -65,9 +65,9 @@ def _conninfo(options: Options) -> str:
         stated = {**defaults, **conninfo_to_dict(dsn)}
         return make_conninfo("", **{**stated, **{name: value for name, value in given.items() if value is not None}})
     except psycopg.Error:
-        # The cause quotes parts of the string, which may be the password.
+        # The cause quotes parts of the string, possibly the password.
         message = (
-            "dsn: this is no connection string of PostgreSQL. Write host=… port=… dbname=… user=… password=…, with "
+            "dsn: this is not a PostgreSQL connection string. Write host=… port=… dbname=… user=… password=…, with "
             "values that hold blanks in single quotes, or postgresql://user@host:port/dbname with %-escapes."
         )
         raise AnalysisError(message) from None
@@ -78,10 +78,10 @@ def _keys(options: Options) -> tuple[str, ...]:
     names = tuple(name.strip() for name in (given or "").split(",") if name.strip())
     if options.choice("mode", ("append", "upsert"), "append") == "append":
         if given is not None:
-            message = "keyColumns: rows are only added with mode=append. Use mode=upsert, or leave keyColumns out."
+            message = "keyColumns: with mode=append, rows have no keys. Use mode=upsert, or leave keyColumns out."
             raise AnalysisError(message)
         return ()
     if not names:
-        message = 'mode=upsert needs option("keyColumns", "a, b"): the columns that say which row is replaced.'
+        message = 'mode=upsert needs option("keyColumns", "a, b"): the columns that identify the row to replace.'
         raise AnalysisError(message)
     return names

@@ -1,4 +1,4 @@
-"""The PostgreSQL sink: which way an epoch goes, and Spark's part of it."""
+"""The PostgreSQL sink: how an epoch is committed, and Spark's part of it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
 from sparkjet.errors import AnalysisError, LostTransactionError, SinkError
-from sparkjet.sinks.boxes import files_of
 from sparkjet.sinks.outbox import OutboxSink
+from sparkjet.sinks.outbox_entries import files_of
 from sparkjet.sinks.postgres import copying
 from sparkjet.sinks.postgres.characters import ALL, check_characters
 from sparkjet.sinks.postgres.copying import csv_chunks, explain
@@ -37,21 +37,21 @@ if TYPE_CHECKING:
 logger = logging.getLogger("sparkjet")
 
 MOST_WRITERS = 16
-"""Connections at once, where nothing else is said."""
+"""Concurrent connections, unless the option numPartitions is set."""
 PACKAGES = {"psycopg": "psycopg[binary]", "pyarrow": "pyarrow"}
-"""What the executors need, by the name that is imported."""
+"""Packages that the executors need, by the name that is imported."""
 
 
 class PostgresSink(OutboxSink):
-    """Rows of each epoch into a table, exactly once, in one of two ways.
+    """Writes the rows of each epoch into a table, exactly once, in one of two ways.
 
     *Prepared*: the executors COPY into transactions and prepare them; the driver commits them after the decision.
-    *Outbox*: rows are kept with the snapshot and written after the decision, in one transaction with a marker. That
-    needs no setting of the server; ``prepared="auto"`` uses it where transactions cannot be prepared, or where rows
-    could be in each other's way (a unique index): a stray of a repeated task would block its repetition for ever.
+    *Outbox*: rows are stored with the snapshot and written after the decision, in one transaction with a marker. This
+    needs no server setting; ``prepared="auto"`` uses it if transactions cannot be prepared, or if rows could conflict
+    (a unique index): the orphan of a retried task would block its retry for ever.
 
     Args:
-        settings: What the options say.
+        settings: The parsed options.
     """
 
     guarantee = Guarantee.EXACTLY_ONCE
@@ -66,16 +66,16 @@ class PostgresSink(OutboxSink):
 
     @property
     def way(self) -> str:
-        """``prepared`` or ``outbox``, known once :meth:`check` has been called; each handle says it too."""
+        """``prepared`` or ``outbox``, known once :meth:`check` has been called; also part of each handle."""
         return "prepared" if self._prepares else "outbox"
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Columns that identify a row; empty unless rows replace older ones."""
+        """See :attr:`Keyed.keys`; empty with mode=append."""
         return self._settings.keys
 
     def check(self, schema: StructType) -> None:
-        """See :meth:`Sink.check`; a table that is missing is created and, in the same transaction, removed."""
+        """See :meth:`Sink.check`; a missing table is created in a transaction that is rolled back."""
         settings, self._columns = self._settings, columns_of(schema)
         for key in settings.keys:
             if key not in schema.fieldNames():
@@ -84,13 +84,13 @@ class PostgresSink(OutboxSink):
         self._look(create=False)
 
     def create(self) -> None:
-        """See :meth:`Creating.create`: the table, and the one of the markers."""
+        """See :meth:`Creating.create`: creates the table, and the table of markers."""
         self._look(create=True)
         obstacle = self._obstacle() if self._settings.prepared == "auto" else None
         logger.info("table %s: %s%s", self._settings.table, self.way, "" if obstacle is None else f" ({obstacle})")
 
     def _look(self, *, create: bool) -> None:
-        """Look at the table and choose the way; again when it is created, as others may have changed it since.
+        """Inspect the table and choose the way; repeated on creation, as it may have changed since the check.
 
         Raises:
             AnalysisError: Naming what does not fit.
@@ -116,7 +116,7 @@ class PostgresSink(OutboxSink):
     def prepare(self, rows: DataFrame, transaction: TransactionId) -> Handle | None:
         """See :meth:`Sink.prepare`."""
         if self._prepares:
-            # The server itself refuses what it cannot hold, before the decision.
+            # The server itself rejects what it cannot store, before the decision.
             return self._prepare(self._encoded(rows), transaction)
         noticed, wrong = Observation(), faults(self._columns, self._table.required)
         counts = [F.count_if(condition).alias(f"fault{n}") for n, (_, _, condition) in enumerate(wrong)]
@@ -130,23 +130,23 @@ class PostgresSink(OutboxSink):
         if handle is None:
             return None
         if self._table.encoding not in ALL:
-            # Once decided, rows that the server refuses would hold the query up at every start.
+            # After the decision, rows that the server rejects would fail the query at every start.
             with self._transactions.connected() as connection:
                 check_characters(
-                    connection, self._boxes(handle["sink"]).path(handle["box"]), self._table.target.columns
+                    connection, self._entries(handle["sink"]).path(handle["box"]), self._table.target.columns
                 )
         return handle | outbox_handle(transaction, self._table.target)
 
     def commit(self, handle: Handle, between: Callable[[], None]) -> None:
-        """See :meth:`Sink.commit`; goes the way the handle says, whatever the options are now."""
+        """See :meth:`Sink.commit`; uses the way in the handle, whatever the options are now."""
         if handle["way"] == "prepared":
             self._transactions.commit(handle, between)
         else:
             super().commit(handle, between)
 
-    def deliver(self, box: Path, handle: Handle) -> None:
+    def deliver(self, entry: Path, handle: Handle) -> None:
         """See :meth:`OutboxSink.deliver`; runs on the driver."""
-        batches = _batches(files_of(box, handle), handle)
+        batches = _batches(files_of(entry, handle), handle)
         self._transactions.publish(handle, csv_chunks(batches, Target.of(handle["target"]).instants))
 
     def has_arrived(self, handle: Handle) -> bool:
@@ -154,21 +154,21 @@ class PostgresSink(OutboxSink):
         return self._transactions.is_published(handle)
 
     def publish(self, rows: DataFrame, epoch: int) -> None:
-        """Never called: :meth:`deliver` reads the rows itself."""
+        """Never called, as :meth:`deliver` reads the rows itself."""
         raise NotImplementedError
 
     def abort(self, transaction: TransactionId) -> None:
-        """See :meth:`Aborting.abort`; both ways, of which at most one has left something."""
+        """See :meth:`Aborting.abort`; covers both ways, of which at most one has left something."""
         self._transactions.abort(transaction)
         super().abort(transaction)
 
     def published_after(self, newest: TransactionId, handle: Handle | None) -> str | None:
-        """See :meth:`Remembering.published_after`; asks the markers beside the target, and beside the last one."""
+        """See :meth:`Remembering.published_after`; queries the markers beside the target and beside the last target."""
         targets = [self._table.target] if handle is None else [self._table.target, Target.of(handle["target"])]
         return published_after(self._settings.conninfo, newest, handle, targets)
 
     def abort_orphans(self, query: str, takeover: int, keep: Sequence[Handle]) -> None:
-        """See :meth:`Sink.abort_orphans`; both ways, as the options may have changed since."""
+        """See :meth:`Sink.abort_orphans`; covers both ways, as the options may have changed."""
         self._transactions.abort_orphans(query, takeover, keep)
         super().abort_orphans(query, takeover, keep)
 
@@ -188,18 +188,18 @@ class PostgresSink(OutboxSink):
     def _obstacle(self) -> str | None:
         """Why transactions cannot be prepared, None if they can."""
         if self._settings.keys:
-            return "mode=upsert merges rows in a temporary table, which a prepared transaction cannot have"
+            return "mode=upsert merges rows in a temporary table, which a prepared transaction cannot use"
         if self._table.can_prepare == 0:
             return "max_prepared_transactions is 0 on this server"
         if self._table.is_unique:
-            return f"{self._settings.table} has a unique index, where a stray transaction would block its repetition"
+            return f"{self._settings.table} has a unique index, where an orphaned transaction would block its retry"
         return None
 
 
 def _batches(files: Iterable[Path], handle: Handle) -> Iterator[pa.RecordBatch]:
-    """The rows of some files; the transaction that takes them is rolled back if they are not as many as were decided.
+    """The rows of some files; raises, and so rolls the transaction back, if their number is not the decided one.
 
-    They are counted here, as COPY's own count lacks the rows that a trigger has left out or put into another table.
+    Counted here, as COPY's own count omits rows that a trigger has skipped or redirected to another table.
     """
     rows = 0
     for path in files:
@@ -207,10 +207,10 @@ def _batches(files: Iterable[Path], handle: Handle) -> Iterator[pa.RecordBatch]:
             for batch in file.iter_batches():
                 rows += batch.num_rows
                 yield batch
-    # Handles of earlier versions do not say how many there are.
+    # Handles of earlier versions have no number of rows.
     if rows != handle.get("rows", rows):
         message = (
-            f"Epoch {handle['epoch']} was decided with {handle['rows']} rows for PostgreSQL, but {rows} are there. "
-            "Nothing of the epoch was published. Bring the outbox back as it was."
+            f"Epoch {handle['epoch']} was decided with {handle['rows']} rows for PostgreSQL, but the outbox "
+            f"has {rows}. Nothing of the epoch was published. Restore the outbox."
         )
         raise LostTransactionError(message)

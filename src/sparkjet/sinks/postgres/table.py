@@ -1,4 +1,4 @@
-"""The table as the server has it: checked before a query starts, created if it is missing."""
+"""The table on the server: checked before a query starts, created if it is missing."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
 OLDEST = 130_000
 _LOCK = 0x5BA2_14E7
-"""Held while tables are made: two queries that start at once must not both create one."""
+"""Advisory lock held while tables are created, as two queries that start at once must not both create one."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """What the server says of the target.
+    """The target, as found on the server.
 
     Attributes:
-        target: Names, for statements.
+        target: The names, for statements.
         can_prepare: The server's ``max_prepared_transactions``.
-        required: Columns that must not be null.
-        is_unique: Whether two rows can be in each other's way.
-        encoding: The database's.
+        required: Columns that are NOT NULL.
+        is_unique: Whether rows can conflict, by a unique index or an exclusion constraint.
+        encoding: The database's encoding.
     """
 
     target: Target
@@ -49,14 +49,14 @@ def look(
     *,
     create: bool,
 ) -> Table:
-    """Create what is missing, check everything that can be checked before rows come, and say what is there.
+    """Create what is missing, check everything that can be checked without rows, and describe the table.
 
     Args:
-        connection: To the server.
+        connection: A connection to the server.
         name: The table, as the user writes it.
-        columns: What rows bring.
-        keys: Those that identify a row where rows replace older ones.
-        create: False to leave nothing behind: the same statements are rolled back.
+        columns: The columns of the rows.
+        keys: Columns that identify a row if rows replace older ones.
+        create: False to leave nothing behind: the statements run and are rolled back.
 
     Raises:
         AnalysisError: Naming what does not fit, and the way out.
@@ -91,18 +91,18 @@ def _check_server(connection: psycopg.Connection[Any]) -> None:
         message = f"postgres: the server is PostgreSQL {version}; 13 or newer is needed."
         raise AnalysisError(message)
     if _one(connection, "SELECT pg_is_in_recovery()"):
-        message = "postgres: the server is a standby, which takes no rows. Point host and port at the primary."
+        message = "postgres: the server is a read-only standby. Point host and port at the primary."
         raise AnalysisError(message)
 
 
 def _parsed(connection: psycopg.Connection[Any], name: str) -> tuple[str, str]:
-    """Schema and table of a name, by the server's own rules for quotes and capitals."""
+    """Schema and table of a name, by the server's own rules for quotes and case."""
     from psycopg import errors  # noqa: PLC0415 - the extra is optional
 
     try:
         parts = _one(connection, "SELECT parse_ident(%s)", name)
     except errors.InvalidParameterValue as error:
-        message = f'dbtable: "{name}" is no name of a table: {error.diag.message_primary}. Write table or schema.table.'
+        message = f'dbtable: "{name}" is not a table name: {error.diag.message_primary}. Write table or schema.table.'
         raise AnalysisError(message) from error
     if len(parts) > 2:  # noqa: PLR2004 - schema and table
         message = (
@@ -121,7 +121,7 @@ def _parsed(connection: psycopg.Connection[Any], name: str) -> tuple[str, str]:
     )
     schema = found or _one(connection, "SELECT current_schema()")
     if schema is None:
-        message = f'dbtable: "{name}" is in no schema of the search_path. Write schema.{name}.'
+        message = f'dbtable: no schema of the search_path exists to create "{name}" in. Write schema.{name}.'
         raise AnalysisError(message)
     return schema, parts[0]
 
@@ -142,7 +142,7 @@ def _check_may_create(connection: psycopg.Connection[Any], schema: str) -> None:
 
 
 def _create(target: Target, columns: Sequence[PostgresColumn]) -> sql.Composed:
-    # The type is ours, from a table of constants.
+    # Safe to insert unquoted: the type comes from a table of constants.
     each = [sql.SQL("{} {}").format(sql.Identifier(c.name), sql.SQL(c.accepted[0])) for c in columns]
     if target.keys:
         each.append(sql.SQL("PRIMARY KEY ({})").format(sql.SQL(", ").join(map(sql.Identifier, target.keys))))
@@ -152,17 +152,17 @@ def _create(target: Target, columns: Sequence[PostgresColumn]) -> sql.Composed:
 def _check_columns(
     connection: psycopg.Connection[Any], oid: int, target: Target, columns: Sequence[PostgresColumn]
 ) -> list[str]:
-    """Refuse what does not fit; names of the columns that must not be null."""
+    """Reject what does not fit; returns the columns that are NOT NULL."""
     where = f'dbtable: "{target.schema}.{target.table}"'
     if _one(connection, "SELECT relkind IN ('r', 'p') FROM pg_class WHERE oid = %s", oid) is not True:
-        message = f"{where} is no table of this server but a view or the like, which COPY cannot fill."
+        message = f"{where} is not a table but a view or the like, which COPY cannot write."
         raise AnalysisError(message)
     listing = connection.execute(
         "SELECT attname, format_type(atttypid, atttypmod), attnotnull, atthasdef OR attidentity <> '' "
         "FROM pg_attribute WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped",
         [oid],
     )
-    found = {name: (of, not_null, filled) for name, of, not_null, filled in listing}
+    found = {name: (kind, not_null, filled) for name, kind, not_null, filled in listing}
     for column in columns:
         if column.name not in found:
             message = (
@@ -173,14 +173,14 @@ def _check_columns(
         there = found[column.name][0]
         if not column.fits(there):
             message = (
-                f'{where}: column "{column.name}" is {there}, the query gives {column.type.simpleString()}, which '
+                f'{where}: column "{column.name}" is {there}, but the query has {column.type.simpleString()}, which '
                 f"needs {' or '.join(column.accepted)}. Cast it in the query, or change the table."
             )
             raise AnalysisError(message)
     given = set(target.columns)
     for name, (_, not_null, filled) in found.items():
         if name not in given and not_null and not filled:
-            message = f'{where}: column "{name}" may not be null and has no default, but the query does not give it.'
+            message = f'{where}: column "{name}" is NOT NULL without a default, but is not in the query\'s result.'
             raise AnalysisError(message)
     return [name for name, (_, not_null, _) in found.items() if not_null and name in given]
 

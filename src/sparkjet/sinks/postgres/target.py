@@ -1,4 +1,4 @@
-"""The target: a table, the columns that rows bring, and every statement about it, with identifiers quoted."""
+"""The target: a table, the columns of the rows, and every statement about it, with quoted identifiers."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ if TYPE_CHECKING:
     from psycopg.sql import Composable, Composed, Identifier
 
 MARKERS = "_sparkjet_commits"
-"""Table beside the target that tells a committed transaction from a lost one."""
+"""Table beside the target that distinguishes committed from lost transactions."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """Where rows go.
+    """The table that rows are written to.
 
     Attributes:
         schema: The table's schema.
         table: The table.
-        columns: Names of the columns, in the order in which rows bring them.
-        keys: Those that identify a row where rows replace older ones; empty where they are added.
-        instants: Positions of columns that arrive as microseconds since 1970.
+        columns: Names of the columns, in the order of the rows' columns.
+        keys: Columns that identify a row if rows replace older ones; empty if they are appended.
+        instants: Positions of the columns that are sent as microseconds since 1970.
     """
 
     schema: str
@@ -34,7 +34,7 @@ class Target:
     instants: frozenset[int] = frozenset()
 
     def describe(self) -> dict[str, Any]:
-        """What a record keeps: rows that are published later may meet other options."""
+        """What the record keeps, as the options may have changed when the rows are published."""
         return {
             "schema": self.schema,
             "table": self.table,
@@ -45,7 +45,7 @@ class Target:
 
     @staticmethod
     def of(described: dict[str, Any]) -> Target:
-        """The target that was described."""
+        """The target in a description."""
         return Target(
             described["schema"],
             described["table"],
@@ -56,16 +56,16 @@ class Target:
 
     @property
     def name(self) -> Identifier:
-        """The quoted table."""
+        """The table's quoted name."""
         return sql.Identifier(self.schema, self.table)
 
     @property
     def markers(self) -> Identifier:
-        """The quoted table of markers."""
+        """The quoted name of the table of markers."""
         return sql.Identifier(self.schema, MARKERS)
 
     def create_markers(self) -> Composed:
-        """Makes the table of markers."""
+        """Creates the table of markers."""
         return sql.SQL(
             "CREATE TABLE IF NOT EXISTS {} (gid text PRIMARY KEY, query text NOT NULL, sink text NOT NULL, "
             "epoch bigint NOT NULL, written timestamptz NOT NULL DEFAULT now())"
@@ -77,29 +77,29 @@ class Target:
         return sql.SQL(statement).format(self.markers, query, sink, epoch)
 
     def mark_once(self, query: str, sink: str, epoch: int, gid: str) -> Composed:
-        """Inserts a marker unless it is there."""
+        """Inserts a marker unless it exists."""
         return self.mark(query, sink, epoch) + sql.SQL("{}) ON CONFLICT DO NOTHING").format(gid)
 
-    def forget(self, query: str, sink: str, epoch: int) -> Composed:
-        """Removes the markers that a younger epoch's marker makes needless."""
+    def delete_older_markers(self, query: str, sink: str, epoch: int) -> Composed:
+        """Deletes the markers of earlier epochs, which that of ``epoch`` replaces."""
         statement = "DELETE FROM {} WHERE query = {} AND sink = {} AND epoch < {}"
         return sql.SQL(statement).format(self.markers, query, sink, epoch)
 
-    def settled(self, gid: str, query: str, sink: str, epoch: int) -> Composed:
-        """Says whether a transaction was committed: its marker is there, or that of an epoch after it.
+    def is_committed(self, gid: str, query: str, sink: str, epoch: int) -> Composed:
+        """Selects whether a transaction was committed: its own marker exists, or that of a later epoch.
 
-        Epochs of a sink are settled in their order, so a later one tells about all before it.
+        A sink's epochs are committed in order, so a later marker implies all epochs before it.
         """
         statement = "SELECT EXISTS (SELECT FROM {} WHERE gid = {} OR (query = {} AND sink = {} AND epoch > {}))"
         return sql.SQL(statement).format(self.markers, gid, query, sink, epoch)
 
     def newest(self, query: str, sink: str) -> Composed:
-        """Says which epoch was settled last."""
+        """Selects the last committed epoch."""
         statement = "SELECT max(epoch) FROM {} WHERE query = {} AND sink = {}"
         return sql.SQL(statement).format(self.markers, query, sink)
 
-    def settle_only(self, query: str, sink: str, known: int, newest: int, gids: Sequence[str]) -> Composed:
-        """Makes the markers say that some transactions of epoch ``known`` were committed, and none after ``newest``."""
+    def reset_markers(self, query: str, sink: str, known: int, newest: int, gids: Sequence[str]) -> Composed:
+        """Marks some transactions of epoch ``known`` as committed, and none after epoch ``newest``."""
         statement = sql.SQL("DELETE FROM {} WHERE query = {} AND sink = {} AND epoch > {};")
         forget = statement.format(self.markers, query, sink, newest)
         if not gids:
@@ -108,24 +108,24 @@ class Target:
         statement = sql.SQL("INSERT INTO {} (gid, query, sink, epoch) VALUES {} ON CONFLICT DO NOTHING; ")
         return statement.format(self.markers, rows) + forget
 
-    def overtaken(self, query: str, sink: str, epoch: int) -> Composed:
-        """Says whether a later epoch has been settled."""
+    def superseded(self, query: str, sink: str, epoch: int) -> Composed:
+        """Selects whether a later epoch has been committed."""
         statement = "SELECT EXISTS (SELECT FROM {} WHERE query = {} AND sink = {} AND epoch > {})"
         return sql.SQL(statement).format(self.markers, query, sink, epoch)
 
     def copy(self, into: Composable | None = None) -> Composed:
-        """Takes rows in, as UTF-8 whatever the database's encoding is."""
+        """Copies rows in, as UTF-8 whatever the database's encoding is."""
         statement = "COPY {} ({}) FROM STDIN (FORMAT csv, ENCODING 'UTF8')"
         return sql.SQL(statement).format(into or self.name, _listed(self.columns))
 
     def stage(self, staged: Composable) -> Composed:
-        """Makes a temporary table for the rows of one epoch."""
+        """Creates a temporary table for the rows of one epoch."""
         return sql.SQL("CREATE TEMPORARY TABLE {} ON COMMIT DROP AS SELECT {} FROM {} WITH NO DATA").format(
             staged, _listed(self.columns), self.name
         )
 
     def merge(self, staged: Composable) -> Composed:
-        """Replaces rows by those of the temporary table; of several with one key the greatest in its other columns."""
+        """Upserts the rows of the temporary table; of several with one key, the one with the greatest other columns."""
         others = [name for name in self.columns if name not in self.keys]
         order: list[Composable] = [sql.Identifier(name) for name in self.keys]
         order += [sql.SQL("{} DESC NULLS LAST").format(sql.Identifier(name)) for name in others]

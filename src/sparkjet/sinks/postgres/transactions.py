@@ -1,4 +1,4 @@
-"""The two-phase protocol with PostgreSQL, without Spark: ids, commits, markers, strays."""
+"""The two-phase protocol with PostgreSQL, without Spark: ids, commits, markers and orphans."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import psycopg
 from psycopg import sql
 
 from sparkjet.errors import LostTransactionError, SinkError
-from sparkjet.sinks.naming import Found, prefix_of
+from sparkjet.sinks.naming import ListedTransaction, prefix_of
 from sparkjet.sinks.postgres.copying import BEGIN, DURABLE, PreparedWriter, connect, explain, explain_blocked
 from sparkjet.sinks.postgres.target import Target
 from sparkjet.sinks.protocol import Handle, TransactionId
 
 _OUTBOX = "outbox"
 _PATIENCE = "5s"
-"""How long to wait for another driver that is at the same epoch."""
-_NAMED = (
+"""How long to wait for another driver that publishes the same epoch."""
+_NAME_SESSION = (
     "SELECT set_config('application_name', left(%s, 63), false), "
     "set_config('idle_in_transaction_session_timeout', '60s', false)"
 )
@@ -32,29 +32,29 @@ _END_PAUSED = (
 _ROWS = sql.Identifier("_sparkjet_rows")
 
 
-def prepared(connection: psycopg.Connection[Any], prefix: str) -> list[Found]:
+def prepared(connection: psycopg.Connection[Any], prefix: str) -> list[ListedTransaction]:
     """Prepared transactions of this database whose ids begin with exactly ``prefix``, oldest first."""
-    # Not LIKE: "_" would match anything. Ids of other databases are listed too, but cannot be ended from here.
+    # Not LIKE: "_" would match anything. The view also lists other databases' ids, which cannot be ended from here.
     listing = connection.execute(
         "SELECT gid, prepared FROM pg_prepared_xacts WHERE database = current_database() AND starts_with(gid, %s) "
         "ORDER BY prepared, gid",
         [prefix],
     )
-    return [Found(gid, since) for gid, since in listing]
+    return [ListedTransaction(gid, since) for gid, since in listing]
 
 
 @dataclass(frozen=True)
 class PostgresTransactions:
-    """Transactions of one server. Every method may run in any process, and again; only the driver ends transactions.
+    """Transactions of one server. Every method may run in any process and repeatedly; only drivers end transactions.
 
     Attributes:
-        conninfo: How to connect; holds the password and is never shown.
+        conninfo: The connection string; includes the password and is never shown.
     """
 
     conninfo: str = field(repr=False)
 
     def writer(self, target: Target, transaction: TransactionId) -> PreparedWriter:
-        """What the tasks of a transaction write with."""
+        """The writer for the tasks of a transaction."""
         return PreparedWriter(
             self.conninfo,
             target.copy().as_string(),
@@ -64,10 +64,10 @@ class PostgresTransactions:
         )
 
     def fix(self, target: Target, transaction: TransactionId, slots: Sequence[tuple[str, int]]) -> Handle | None:
-        """Fix which task attempts count, and roll back all others of this epoch; None if there were no rows.
+        """Fix which task attempts belong to the epoch, and roll back all others; None if there were no rows.
 
-        Call it when every task has succeeded: from then on a late one can neither publish nor destroy anything. What
-        it prepares after this is rolled back by the commit of a later epoch, or at the next start.
+        Call it when every task has succeeded: from then on a late attempt can neither publish nor destroy anything.
+        What it prepares after this is rolled back by the commit of a later epoch, or at the next start.
         """
         counting = {gid for gid, _ in slots}
         with self.connected() as connection:
@@ -80,27 +80,27 @@ class PostgresTransactions:
         return {**_identity(transaction, target), "way": "prepared", "slots": [list(slot) for slot in sorted(slots)]}
 
     def commit(self, handle: Handle, between: Callable[[], None]) -> None:
-        """Commit every slot; those that were committed before stay as they are. Then nothing of the epoch is left.
+        """Commit every slot, except those already committed; afterwards nothing of the epoch is left prepared.
 
         Raises:
-            LostTransactionError: If one is gone without having been committed.
+            LostTransactionError: If a transaction is gone without having been committed.
         """
-        target, query, sink, epoch = _told(handle)
+        target, query, sink, epoch = _unpack(handle)
         with self.connected() as connection:
-            # The disk is waited for anyway; a standby that was waited for at PREPARE has to know this too.
+            # COMMIT PREPARED always waits for the disk; a standby that PREPARE waited for must confirm this too.
             connection.execute(DURABLE.replace("true", "false").encode())
             for gid, _ in handle["slots"]:
                 try:
                     connection.execute(sql.SQL("COMMIT PREPARED {}").format(gid))
                 except psycopg.errors.UndefinedObject as error:
-                    # Committed, rolled back and never prepared sound alike: the marker knows.
-                    if not _settled(connection, gid, handle):
+                    # Committed, rolled back and never prepared raise the same error: the marker distinguishes them.
+                    if not _is_committed(connection, gid, handle):
                         raise LostTransactionError(_lost(handle, gid)) from error
                 between()
-            connection.execute(target.forget(query, sink, epoch))
-            takeover = Found(handle["slots"][0][0]).takeover
+            connection.execute(target.delete_older_markers(query, sink, epoch))
+            takeover = ListedTransaction(handle["slots"][0][0]).takeover
             for found in prepared(connection, prefix_of(query, sink)):
-                # Of a task that was slower than its repetition: what was decided up to here is committed.
+                # Left by a task slower than its retry: everything decided up to here is committed.
                 if found.epoch <= epoch and found.takeover <= takeover:
                     _roll_back(connection, found.gid)
 
@@ -108,27 +108,27 @@ class PostgresTransactions:
         """Write the rows of a decided epoch and its marker in one transaction; False if that was done before.
 
         Raises:
-            SinkError: The server refused, could not be reached, or another driver is at the same epoch; try again.
+            SinkError: The server refused, could not be reached, or another driver publishes this epoch; try again.
         """
-        target, query, sink, epoch = _told(handle)
+        target, query, sink, epoch = _unpack(handle)
         with self.connected() as connection, connection.cursor() as cursor:
-            cursor.execute(_NAMED, [prefix_of(query, sink)])
+            cursor.execute(_NAME_SESSION, [prefix_of(query, sink)])
             cursor.execute(BEGIN)
-            # Others may hold the table for longer than a rival may hold the marker.
+            # The user's limit is restored for the table, which others may lock for longer than a rival the marker.
             lock_timeout = cursor.execute("SHOW lock_timeout").fetchone()
             cursor.execute("SELECT set_config('lock_timeout', %s, true)", [_PATIENCE])
             try:
                 cursor.execute(target.mark_once(query, sink, epoch, handle["gid"]))
             except psycopg.errors.LockNotAvailable as error:
-                # A driver that was paused in the middle of this would hold its successor up for ever.
+                # A driver that was paused in the middle of this would block its successor for ever.
                 cursor.execute("ROLLBACK")
                 cursor.execute(_END_PAUSED, [prefix_of(query, sink)])
                 message = f"Another driver is publishing epoch {epoch} at this moment."
                 raise SinkError(message) from error
             is_new = cursor.rowcount == 1
             cursor.execute("SELECT set_config('lock_timeout', %s, true)", lock_timeout)
-            # A driver that slept while its successor went on finds its marker removed, but not the younger ones.
-            if not is_new or _first(cursor.execute(target.overtaken(query, sink, epoch))):
+            # A paused driver whose successor went on finds its own marker removed, but not the later ones.
+            if not is_new or _first(cursor.execute(target.superseded(query, sink, epoch))):
                 cursor.execute("ROLLBACK")
                 return False
             if target.keys:
@@ -138,19 +138,19 @@ class PostgresTransactions:
                     copy.write(chunk)
             if target.keys:
                 cursor.execute(target.merge(_ROWS))
-            cursor.execute(target.forget(query, sink, epoch))
+            cursor.execute(target.delete_older_markers(query, sink, epoch))
             between()
             cursor.execute(f"{DURABLE}; COMMIT".encode())
         return True
 
     def abort(self, transaction: TransactionId) -> None:
-        """Roll back what has been prepared for exactly this transaction, the attempt included."""
+        """Roll back what was prepared for exactly this attempt at a transaction."""
         with self.connected() as connection:
             for found in prepared(connection, prefix_of(transaction.query, transaction.sink, transaction)):
                 _roll_back(connection, found.gid)
 
     def abort_orphans(self, query: str, takeover: int, keep: Sequence[Handle]) -> None:
-        """Roll back what drivers before ``takeover`` prepared for a query, except what ``keep`` names."""
+        """Roll back what drivers before ``takeover`` prepared for a query, except for the decided ``keep``."""
         decided = {gid for handle in keep for gid, _ in handle.get("slots", ())}
         with self.connected() as connection:
             for found in prepared(connection, prefix_of(query)):
@@ -158,9 +158,9 @@ class PostgresTransactions:
                     _roll_back(connection, found.gid)
 
     def is_published(self, handle: Handle) -> bool:
-        """Whether the markers say that all of a handle was committed; False too if the table of markers is gone."""
+        """Whether everything in a handle is committed by the markers; also False if the table of markers is gone."""
         with self.connected() as connection:
-            return all(_settled(connection, gid, handle) for gid in gids_of(handle))
+            return all(_is_committed(connection, gid, handle) for gid in gids_of(handle))
 
     def roll_back(self, gids: Sequence[str]) -> None:
         """Roll back transactions by their ids; those that are gone are left alone."""
@@ -170,7 +170,7 @@ class PostgresTransactions:
 
     @contextlib.contextmanager
     def connected(self) -> Iterator[psycopg.Connection[Any]]:
-        """A connection in autocommit; what the server refuses there is a :class:`SinkError` with the way out."""
+        """A connection in autocommit; errors of the server are raised as :class:`SinkError` with the way out."""
         try:
             with closing(connect(self.conninfo)) as connection:
                 try:
@@ -182,13 +182,13 @@ class PostgresTransactions:
 
 
 def outbox_handle(transaction: TransactionId, target: Target) -> Handle:
-    """The handle of rows that are kept with the snapshot until they are published."""
+    """The handle of rows that are stored with the snapshot until they are published."""
     prefix = prefix_of(transaction.query, transaction.sink, transaction)
     return {**_identity(transaction, target), "way": _OUTBOX, "gid": f"{prefix}{_OUTBOX}"}
 
 
 def gids_of(handle: Handle) -> list[str]:
-    """What the markers of a handle are called."""
+    """The ids of a handle's markers."""
     return [gid for gid, _ in handle["slots"]] if handle["way"] == "prepared" else [handle["gid"]]
 
 
@@ -197,20 +197,20 @@ def _identity(transaction: TransactionId, target: Target) -> Handle:
     return {**identity, "target": target.describe()}
 
 
-def _told(handle: Handle) -> tuple[Target, str, str, int]:
+def _unpack(handle: Handle) -> tuple[Target, str, str, int]:
     return Target.of(handle["target"]), handle["query"], handle["sink"], handle["epoch"]
 
 
-def _settled(connection: psycopg.Connection[Any], gid: str, handle: Handle) -> bool:
-    target, query, sink, epoch = _told(handle)
+def _is_committed(connection: psycopg.Connection[Any], gid: str, handle: Handle) -> bool:
+    target, query, sink, epoch = _unpack(handle)
     try:
-        return _first(connection.execute(target.settled(gid, query, sink, epoch)))
+        return _first(connection.execute(target.is_committed(gid, query, sink, epoch)))
     except psycopg.errors.UndefinedTable:
         return False
 
 
 def _roll_back(connection: psycopg.Connection[Any], gid: str) -> None:
-    # Gone, or being ended by somebody at this moment: the next start or epoch looks again.
+    # Gone, or being ended concurrently: the next start or epoch checks again.
     with contextlib.suppress(psycopg.errors.UndefinedObject, psycopg.errors.ObjectNotInPrerequisiteState):
         connection.execute(sql.SQL("ROLLBACK PREPARED {}").format(gid))
 
@@ -225,5 +225,5 @@ def _lost(handle: Handle, gid: str) -> str:
     return (
         f"Epoch {handle['epoch']} was decided, but PostgreSQL has neither the prepared transaction {gid!r} nor its "
         f"marker: {rows} rows are lost, or this is not the database they were prepared in. Point the options at that "
-        "database; if somebody rolled the transaction back, run the query again from its input."
+        "database; if the transaction was rolled back by hand, rerun the query from its input."
     )

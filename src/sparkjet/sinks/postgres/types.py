@@ -1,4 +1,4 @@
-"""Types: which column of PostgreSQL holds which of Spark's, and how a value gets there."""
+"""Types: which PostgreSQL type stores which Spark type, and how values are converted."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _PLAIN: Mapping[type[T.DataType], tuple[str, ...]] = {
     T.DayTimeIntervalType: ("interval",),
     T.YearMonthIntervalType: ("interval",),
 }
-"""By Spark's type: the type that we create, then others that hold every value of it unchanged."""
+"""By Spark type: the type that is created, then others that store every value unchanged."""
 
 _JSON = (T.StructType, T.MapType, T.ArrayType, T.VariantType)
 _LONGEST_NAME = 63
@@ -47,13 +47,13 @@ _NUL_IN_JSON = r"(?<!\\)(\\\\)*\\u0000"
 
 @dataclass(frozen=True)
 class PostgresColumn:
-    """A column as the sink writes it.
+    """A column, as the sink writes it.
 
     Attributes:
         name: Its name, in Spark and in the table.
-        type: Spark's type.
-        accepted: Types of the table's column that hold every value; the first is created.
-        is_instant: Whether it travels as microseconds since 1970.
+        type: Its Spark type.
+        accepted: Types of the table's column that store every value unchanged; the first is created.
+        is_instant: Whether it is sent as microseconds since 1970.
     """
 
     name: str
@@ -63,11 +63,11 @@ class PostgresColumn:
 
     @property
     def value(self) -> Column:
-        """What is written, in a form that Arrow's CSV and PostgreSQL understand alike."""
+        """The value, in a form that both Arrow's CSV writer and PostgreSQL understand."""
         return _value(F.col(quoted(self.name)), self.type)
 
     def fits(self, there: str) -> bool:
-        """Whether a column of a type, as the server writes it, holds every value unchanged."""
+        """Whether a column of type ``there``, as the server formats it, stores every value unchanged."""
         wider = re.fullmatch(r"numeric\((\d+),(\d+)\)", there)
         if wider and isinstance(self.type, T.DecimalType):
             precision, scale = int(wider[1]), int(wider[2])
@@ -76,7 +76,7 @@ class PostgresColumn:
 
     @property
     def misfits(self) -> Mapping[str, Column]:
-        """By what is wrong with a value that PostgreSQL could not hold: how to tell."""
+        """Conditions for values that PostgreSQL cannot store, by what is wrong with them."""
         column = F.col(quoted(self.name))
         if isinstance(self.type, T.StringType | T.CharType | T.VarcharType):
             return _text_faults(column)
@@ -85,7 +85,7 @@ class PostgresColumn:
             beyond = (day < F.lit(_FIRST).cast("date")) | (day > F.lit(_LAST).cast("date"))
             return {f"a time outside {_FIRST} to {_LAST}": beyond}
         if self.accepted == ("jsonb",):
-            return {"the character NUL, which PostgreSQL's jsonb cannot hold": self.value.rlike(_NUL_IN_JSON)}
+            return {"the character NUL, which PostgreSQL's jsonb cannot store": self.value.rlike(_NUL_IN_JSON)}
         if isinstance(self.type, T.ArrayType) and isinstance(self.type.elementType, T.StringType):
             return _text_faults(self.value)
         return {}
@@ -95,11 +95,11 @@ def columns_of(schema: T.StructType) -> list[PostgresColumn]:
     """The columns of some rows.
 
     Raises:
-        AnalysisError: Naming a column whose name or type PostgreSQL has nothing for.
+        AnalysisError: Naming a column whose name or type PostgreSQL does not support.
     """
     for name in schema.fieldNames():
         if len(name.encode()) > _LONGEST_NAME or "\0" in name or schema.fieldNames().count(name) > 1:
-            message = f"postgres: column {name!r} has a name that is there twice, holds NUL or is longer than 63 bytes."
+            message = f"postgres: column {name!r} has a name that is not unique, contains NUL or exceeds 63 bytes."
             raise AnalysisError(f"{message} Rename it.")
     return [
         PostgresColumn(field.name, field.dataType, _accepted(field), isinstance(field.dataType, T.TimestampType))
@@ -108,7 +108,7 @@ def columns_of(schema: T.StructType) -> list[PostgresColumn]:
 
 
 def faults(columns: Sequence[PostgresColumn], names: Sequence[str]) -> list[tuple[str, str, Column]]:
-    """Column, fault and how to tell, for everything that PostgreSQL would refuse; ``names`` must not be null."""
+    """Column, fault and condition for every value that PostgreSQL would reject; ``names`` must not be null."""
     found = [(column.name, fault, condition) for column in columns for fault, condition in column.misfits.items()]
     null = "a null, which the table does not allow there"
     return found + [(name, null, F.col(quoted(name)).isNull()) for name in names]
@@ -116,7 +116,7 @@ def faults(columns: Sequence[PostgresColumn], names: Sequence[str]) -> list[tupl
 
 def _text_faults(text: Column) -> Mapping[str, Column]:
     return {
-        "the character NUL, which PostgreSQL's text cannot hold": F.instr(text, "\0") > 0,
+        "the character NUL, which PostgreSQL's text cannot store": F.instr(text, "\0") > 0,
         "bytes that are not UTF-8 (see F.make_valid_utf8)": ~F.is_valid_utf8(text),
     }
 
@@ -125,7 +125,7 @@ def _accepted(field: T.StructField) -> tuple[str, ...]:
     found = _types(field.dataType)
     if found is None:
         message = (
-            f"postgres: column {field.name!r} has type {field.dataType.simpleString()}, for which PostgreSQL has none. "
+            f"postgres: column {field.name!r} has type {field.dataType.simpleString()}, which PostgreSQL lacks. "
             f'Leave it out, or cast it first: withColumn("{field.name}", F.col("{field.name}").cast("string")).'
         )
         raise AnalysisError(message)

@@ -1,4 +1,4 @@
-"""The source ``sparkjet-kafka``: topics of Apache Kafka as a stream."""
+"""The source ``sparkjet-kafka``: Apache Kafka topics as a stream."""
 
 from sparkjet.errors import AnalysisError
 

@@ -1,4 +1,4 @@
-"""The cluster as the driver sees it: its topics, and the offsets at which their partitions begin and end."""
+"""The Kafka cluster: its topics, and the first and last offsets of their partitions."""
 
 from __future__ import annotations
 
@@ -28,34 +28,34 @@ REFUSALS = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "its user may not describe or read the topic",
     KafkaError.CLUSTER_AUTHORIZATION_FAILED: "its user may not ask for that",
 }
-"""Errors that waiting does not mend, and where to look."""
+"""Errors that do not resolve by waiting, and where to look."""
 ATTEMPT = 2.0
-"""Seconds that a question may take."""
+"""Timeout of a request, in seconds."""
 PAUSE = 0.2
-"""Seconds before it is asked again."""
+"""Seconds between retries."""
 SECOND_LOOK = 1.0
-"""Seconds before what a cluster answers is believed: one that has just started may not know all it has."""
+"""Seconds before a missing topic or offset is checked again: a starting cluster may not list everything."""
 
 
 class Cluster:
-    """Questions to a cluster, each asked again until ``patience`` is over; they block. On the driver only.
+    """Requests to a cluster, on the driver; each blocks, and is retried until ``patience`` has passed.
 
     Raises:
-        SourceError: From every method: the cluster does not answer, or refuses; says which option to look at.
+        SourceError: From every method, if the cluster does not answer, or refuses; names the option to check.
     """
 
     def __init__(self, settings: KafkaSourceSettings) -> None:
         self._settings = settings
         self._trouble: KafkaError | None = None
-        # It knows a consumer's properties and passes over them.
-        configuration: dict[str, Any] = {**settings.client, "error_cb": self._hear}
+        # AdminClient accepts a consumer's properties and ignores them.
+        configuration: dict[str, Any] = {**settings.client, "error_cb": self._on_error}
         self._admin = AdminClient(configuration)
 
     def topics(self) -> dict[str, list[int]]:
-        """The partitions of every topic that this user may see."""
+        """The partitions of every topic that is visible to this user."""
 
         def listed() -> dict[str, list[int]]:
-            # All of them: asked for by name, a topic that is missing might be created.
+            # Lists all topics: a request by name might create a missing one.
             found = self._admin.list_topics(timeout=ATTEMPT).topics
             return {name: sorted(topic.partitions) for name, topic in found.items() if topic.error is None}
 
@@ -66,23 +66,23 @@ class Cluster:
 
         Args:
             partitions: The partitions.
-            committed: Only up to the first transaction that is still open, as a read_committed reader gets it.
+            committed: Whether to stop before the first open transaction, as a read_committed consumer does.
         """
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
         return self._offsets(dict.fromkeys(partitions, OffsetSpec.latest()), isolation_level=level)
 
     def resolved(self, wanted: dict[TopicPartition, int], *, committed: bool) -> dict[TopicPartition, int]:
-        """Offsets as they are, but those that mean a partition's beginning or end replaced by where that is."""
+        """The offsets, with EARLIEST and LATEST replaced by the partition's first offset or its end."""
         first = [each for each, offset in wanted.items() if offset == EARLIEST]
         last = [each for each, offset in wanted.items() if offset == LATEST]
         return {**wanted, **self.begins(first), **self.ends(last, committed=committed)}
 
     def begins(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The oldest offset of each partition."""
+        """The first offset of each partition."""
         return self._offsets(dict.fromkeys(partitions, OffsetSpec.earliest()))
 
-    def at(self, times: dict[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """The first offset at or after a time (milliseconds) in each partition; None where nothing is as young."""
+    def offsets_at(self, times: dict[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        """The first offset at or after a time (milliseconds) in each partition; None if there is no such record."""
         specs = {each: OffsetSpec.for_timestamp(time) for each, time in times.items()}
         return {each: None if offset < 0 else offset for each, offset in self._offsets(specs).items()}
 
@@ -102,7 +102,7 @@ class Cluster:
             try:
                 return question()
             except KafkaException as failure:
-                # The callback knows why nobody answers; the answer only that nobody does.
+                # The callback has the reason for a missing response; the exception is only a timeout.
                 self._admin.poll(0)
                 heard: KafkaError | None = self._trouble
                 error = heard if heard is not None else failure.args[0]
@@ -117,6 +117,6 @@ class Cluster:
             hint = "deleted since it was listed?"
         return f"sparkjet-kafka: {servers}: {self._settings.shown(error.str())} ({hint})"
 
-    def _hear(self, error: KafkaError) -> None:
+    def _on_error(self, error: KafkaError) -> None:
         if self._trouble is None or error.code() in REFUSALS:
             self._trouble = error

@@ -15,23 +15,23 @@ from sparkjet.sources.kafka.starting import Starting
 from sparkjet.sources.kafka.subscription import Subscription
 
 NAME = "sparkjet-kafka"
-"""What ``readStream.format(…)`` calls the source."""
+"""Name of the source in ``readStream.format(…)``."""
 
 KAFKA_SOURCE_OPTIONS: Mapping[str, str] = {
-    "kafka.*": "Properties of librdkafka, kafka.bootstrap.servers at least. Never logged or recorded.",
-    "subscribe": "Topics, with commas.",
-    "subscribePattern": "Regular expression that the whole name of a topic matches; new topics are found.",
+    "kafka.*": "librdkafka's properties; kafka.bootstrap.servers is required. Never logged or recorded.",
+    "subscribe": "Topics, separated by commas.",
+    "subscribePattern": "Regular expression that matches the whole topic name; new topics are discovered.",
     "assign": 'Partitions: {"topic": [0, 1]}.',
-    "startingOffsets": 'Where a new query begins: latest (default), earliest or {"topic": {"0": 23, "1": -2}}.',
-    "startingTimestamp": "The same by time, for all partitions: milliseconds since 1970.",
-    "startingOffsetsByTimestamp": 'The same by time: {"topic": {"0": 1700000000000}}.',
-    "startingOffsetsByTimestampStrategy": "Where nothing is as young as that: error (default) or latest.",
-    "maxOffsetsPerTrigger": "About how many offsets a batch covers at most, shared by what each partition has left.",
-    "failOnDataLoss": "Whether the query ends where what is to be read has gone (true), or goes on without it.",
-    "includeHeaders": "Whether there is a column of headers (false).",
-    "kafkaConsumer.pollTimeoutMs": "How long to wait for a broker that does not answer (120000).",
+    "startingOffsets": 'Where a new query starts: latest (default), earliest or {"topic": {"0": 23, "1": -2}}.',
+    "startingTimestamp": "Start time for all partitions: milliseconds since 1970.",
+    "startingOffsetsByTimestamp": 'Start time by partition: {"topic": {"0": 1700000000000}}.',
+    "startingOffsetsByTimestampStrategy": "If no record is at or after the start time: error (default) or latest.",
+    "maxOffsetsPerTrigger": "Approximate limit of offsets per batch, split in proportion to each partition's backlog.",
+    "failOnDataLoss": "Whether the query fails if records to read are gone (true), or continues without them.",
+    "includeHeaders": "Whether to add a column headers (false).",
+    "kafkaConsumer.pollTimeoutMs": "How long to wait for an unresponsive broker (120000).",
 }
-"""Options of ``format("sparkjet-kafka")``, named as those of Spark's source."""
+"""Options of ``format("sparkjet-kafka")``, with the names of Spark's source."""
 
 _OURS = {
     "auto.offset.reset": "use startingOffsets",
@@ -49,30 +49,30 @@ _INSTEAD = {
     "sasl.oauthbearer.assertion.private.key.passphrase": "Use a key without one, in a file that only its user may read",
     "sasl.oauthbearer.config": "See kafka.sasl.oauthbearer.method=oidc and kafka.sasl.oauthbearer.client.secret",
 }
-"""What to use where Spark would print a secret."""
+"""What to use instead of properties that Spark would show in plans."""
 _DEFAULTS = {
     "group.id": "sparkjet-kafka-source",
     "isolation.level": "read_committed",
     "fetch.message.max.bytes": "8388608",
     "queued.min.messages": "200000",
     "queued.max.messages.kbytes": "65536",
-    # What is read is there already: the broker is never to wait for more, and the end of a partition, after which
-    # only the marks of transactions come, is told with the answer after the last one.
+    # The records of a range are already there, so the broker must not wait for more: the end of a partition, after
+    # which only transaction markers follow, is reported by the fetch after the last record.
     "fetch.wait.max.ms": "10",
 }
 _FIXED = {"auto.offset.reset": "error", "enable.auto.commit": "false", "enable.partition.eof": "true"}
-# Errors come through the callback; the log would repeat them on stderr of every worker.
+# Errors arrive through the callback; the log would repeat them on every worker's stderr.
 _QUIET = {"log_level": "0"}
 
 
 @dataclass(frozen=True)
 class KafkaSourceSettings:
-    """What the options say.
+    """The parsed options.
 
     Attributes:
-        subscription: What is read.
-        starting: Where a new query begins.
-        client: How the client connects and reads; holds the password and is never shown.
+        subscription: The partitions to read.
+        starting: Where a new query starts.
+        client: librdkafka's properties for consumers; include the password and are never shown.
         max_offsets: The option ``maxOffsetsPerTrigger``.
         fail_on_data_loss: The option of the same name.
         headers: The option ``includeHeaders``.
@@ -89,10 +89,10 @@ class KafkaSourceSettings:
 
     @staticmethod
     def of(given: Mapping[str, str]) -> KafkaSourceSettings:
-        """The settings behind the options of a reader; connects to nothing.
+        """The settings in the options of a reader; does not connect.
 
         Raises:
-            AnalysisError: Naming an option that is missing, unknown or wrong, and never what a secret one says.
+            AnalysisError: Naming an option that is missing, unknown or invalid, never the value of a secret one.
         """
         options = Options(given)
         options.only(list(KAFKA_SOURCE_OPTIONS), NAME)
@@ -109,28 +109,28 @@ class KafkaSourceSettings:
 
     @property
     def committed(self) -> bool:
-        """Whether only what was committed is read: ``kafka.isolation.level``."""
+        """Whether only committed records are read (``kafka.isolation.level``)."""
         return self.client["isolation.level"] == "read_committed"
 
     def shown(self, text: object) -> str:
-        """A text of the client's without anything secret."""
+        """A text of the client, with secrets redacted."""
         return kafka_properties.redacted(str(text), self.client)
 
 
 def _client(options: Options) -> dict[str, str]:
-    given = kafka_properties.given(options, _OURS)
+    given = kafka_properties.properties_of(options, _OURS)
     if not given.get("bootstrap.servers"):
         message = (
             f'option: format("{NAME}") needs option("{kafka_properties.PREFIX}bootstrap.servers", "host:port, …").'
         )
         raise AnalysisError(message)
     for name in given:
-        if kafka_properties.printed(name):
-            hint = _INSTEAD.get(name, "Put it into a file, if librdkafka takes one")
-            message = f"option: {kafka_properties.PREFIX}{name}: leave it out; Spark would print it in plans. {hint}."
+        if kafka_properties.escapes_redaction(name):
+            hint = _INSTEAD.get(name, "Put it into a file, if librdkafka has a property for one")
+            message = f"option: {kafka_properties.PREFIX}{name}: leave it out; Spark would show it in plans. {hint}."
             raise AnalysisError(message)
     complete = {**_DEFAULTS, **_QUIET, **given, **_FIXED}
-    kafka_properties.check(
+    kafka_properties.check_properties(
         given, lambda: Consumer(complete, logger=logging.getLogger("sparkjet.kafka")).close(), _DEFAULTS
     )
     return complete

@@ -1,4 +1,4 @@
-"""The consumer of a worker process, kept from one task to the next."""
+"""The consumer of a worker process, cached between tasks."""
 
 from __future__ import annotations
 
@@ -17,68 +17,68 @@ if TYPE_CHECKING:
 _Key = tuple[tuple[str, str], ...]
 
 
-class KeptConsumer:
-    """A consumer, and what it says of its connections; in an executor, for one task at a time.
+class CachedConsumer:
+    """A consumer and the errors of its connections; in an executor, used by one task at a time.
 
     Attributes:
         client: The consumer.
-        trouble: What went wrong with it, unless records have come since.
+        trouble: Its last error, None once records have arrived again.
     """
 
     def __init__(self, key: _Key) -> None:
         self.key = key
         self.trouble: KafkaError | None = None
-        # Thousands of messages set the collector off again and again: without this it would walk through all modules
-        # each time, which doubles the time of consume().
+        # Thousands of messages trigger the garbage collector again and again: without this it would traverse all
+        # modules each time, which doubles the time of consume().
         gc.freeze()
-        # Without a callback, refused connections and wrong passwords are told to nobody.
+        # Without a callback, refused connections and wrong passwords would not be reported at all.
         self.client = Consumer({**dict(key), "error_cb": self.hear}, logger=logging.getLogger("sparkjet.kafka"))
 
     def hear(self, error: KafkaError) -> None:
-        """Remember an error: the first that says why, or one that waiting does not mend."""
-        # "1/1 brokers are down" may come before the reason.
+        """Keep an error: the first with a reason, or one that does not resolve by waiting."""
+        # "1/1 brokers are down" may arrive before the reason.
         vague = self.trouble is None or self.trouble.code() == KafkaError._ALL_BROKERS_DOWN  # noqa: SLF001 - its public name
         if vague or error.code() in REFUSALS:
             self.trouble = error
 
     def assign(self, topic: str, partition: int, position: int) -> None:
-        """Read on from there, and nothing else."""
+        """Assign one partition, from a position on."""
         self.client.assign([TopicPartition(topic, partition, position)])
 
 
-_kept: list[KeptConsumer] = []
-"""None or one: Spark's workers live on, and a connection with TLS and SASL takes longer than a small batch."""
+_cached: list[CachedConsumer] = []
+"""At most one: workers are reused, and connecting with TLS and SASL takes longer than a small batch."""
 
 
-def borrow(settings: KafkaSourceSettings) -> KeptConsumer:
-    """A consumer with these settings, for the caller alone until :func:`give_back` or :func:`drop`."""
+def borrow(settings: KafkaSourceSettings) -> CachedConsumer:
+    """A consumer with these settings, exclusive to the caller until :func:`give_back` or :func:`discard`."""
     key = tuple(sorted(settings.client.items()))
-    while _kept:
-        # Taken out: a task that ends late must not take its assignment from the one that has come after it.
-        found = _kept.pop()
+    while _cached:
+        # Removed from the cache: a task that ends late must not take the assignment from its successor.
+        found = _cached.pop()
         if found.key == key:
             found.trouble = None
             return found
-        # Each has threads and connections of its own.
-        drop(found)
-    return KeptConsumer(key)
+        # Closed, as each consumer has its own threads and connections.
+        discard(found)
+    return CachedConsumer(key)
 
 
-def give_back(consumer: KeptConsumer) -> None:
-    """Keep a consumer that works for the next task, without what it has fetched too much."""
+def give_back(consumer: CachedConsumer) -> None:
+    """Cache a working consumer for the next task, without the records that it has fetched ahead."""
     try:
         consumer.client.unassign()
     except (KafkaException, RuntimeError):
-        # All that was asked for has been read; the next task makes its own.
-        drop(consumer)
+        # Not an error of this task, whose range has been read; the next task creates its own consumer.
+        discard(consumer)
         return
-    while _kept:
-        drop(_kept.pop())
-    _kept.append(consumer)
+    while _cached:
+        discard(_cached.pop())
+    _cached.append(consumer)
 
 
-def drop(consumer: KeptConsumer) -> None:
-    """End a consumer: after a fatal error every later attempt would get the same."""
-    # Its end can only repeat the error that it is dropped for.
+def discard(consumer: CachedConsumer) -> None:
+    """Close a consumer: after a fatal error every later attempt would get the same error."""
+    # Closing can only repeat the error that it is discarded for.
     with suppress(KafkaException, RuntimeError):
         consumer.client.close()

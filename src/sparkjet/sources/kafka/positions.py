@@ -1,4 +1,4 @@
-"""Positions in Kafka: an offset for each partition, as Spark's checkpoint keeps them."""
+"""Positions in Kafka: an offset for each partition, as stored in Spark's checkpoint."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Positions = Mapping[TopicPartition, int]
 
 
 def to_offset(positions: Positions) -> dict[str, dict[str, int]]:
-    """The form that Spark writes down; in order, as Spark compares texts.
+    """The form that Spark stores; sorted, as Spark compares it as text.
 
     >>> to_offset({("t", 10): 5, ("t", 9): 7})
     {'t': {'9': 7, '10': 5}}
@@ -35,9 +35,9 @@ def from_offset(offset: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition,
 
 
 def limited(starts: Positions, ends: Positions, rows: int) -> dict[TopicPartition, int]:
-    """Where a batch of at most about ``rows`` offsets ends: every partition gets its share of what it has left.
+    """The ends of a batch of about ``rows`` offsets, split in proportion to each partition's backlog.
 
-    A share is rounded up, so that a small partition beside a big one gets on too; as Spark's own source does it.
+    Shares are rounded up, so that a small partition beside a big one makes progress too, as in Spark's own source.
 
     >>> limited({("t", 0): 0, ("t", 1): 0}, {("t", 0): 30, ("t", 1): 10}, 20)
     {('t', 0): 15, ('t', 1): 5}
@@ -53,14 +53,14 @@ def parsed(option: str, text: str, example: str) -> dict[str, Any]:
     """The JSON object in an option.
 
     Raises:
-        AnalysisError: It is none.
+        AnalysisError: It is not a JSON object.
     """
     try:
         found = json.loads(text)
     except ValueError:
         found = None
     if not isinstance(found, dict):
-        message = f"option: {option}={text!r} is no JSON object; write e.g. {example}."
+        message = f"option: {option}={text!r} is not a JSON object; write e.g. {example}."
         raise AnalysisError(message)
     return found
 

@@ -1,4 +1,4 @@
-"""One range of a partition on its way out of a consumer."""
+"""Reading one range of a partition from a consumer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sparkjet.sources.kafka.cluster import ATTEMPT, PAUSE, REFUSALS, SECOND_LOOK
 
 if TYPE_CHECKING:
     from sparkjet.sources.kafka.consumer_settings import KafkaSourceSettings
-    from sparkjet.sources.kafka.consumers import KeptConsumer
+    from sparkjet.sources.kafka.consumers import CachedConsumer
 
 logger = logging.getLogger("sparkjet")
 
@@ -27,7 +27,7 @@ _GONE = (
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError.OFFSET_OUT_OF_RANGE,
 )
-_PASSING = (
+_TRANSIENT = (
     KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001 - as above
     KafkaError._MAX_POLL_EXCEEDED,  # noqa: SLF001 - as above
     KafkaError._RESOLVE,  # noqa: SLF001 - as above
@@ -35,13 +35,13 @@ _PASSING = (
     KafkaError._TRANSPORT,  # noqa: SLF001 - as above
 )
 _MOST_RECORDS, _FIRST_RECORDS, _MOST_BYTES = 4_000, 1_000, 8 << 20
-# A call waits for all that it asks for, and the gaps that transactions leave never come.
+# Short, as consume() waits for all the messages it asks for, but offsets of transaction markers never yield one.
 _WAIT = 0.05
 
 
 @dataclass(frozen=True)
 class Range:
-    """The records of a partition from one offset up to, and without, another."""
+    """The records of a partition from offset ``start`` (inclusive) to ``end`` (exclusive)."""
 
     topic: str
     partition: int
@@ -53,26 +53,26 @@ class Range:
 
 
 class Reading:
-    """Takes the messages of a range out of a consumer, in an executor."""
+    """Reads the messages of a range from a consumer, in an executor."""
 
-    def __init__(self, consumer: KeptConsumer, wanted: Range, settings: KafkaSourceSettings) -> None:
+    def __init__(self, consumer: CachedConsumer, wanted: Range, settings: KafkaSourceSettings) -> None:
         self._consumer = consumer
         self._wanted = wanted
         self._settings = settings
         self._position = 0
-        self._go_on_at(wanted.start)
+        self._resume_at(wanted.start)
 
     def messages(self) -> Iterator[list[Any]]:
-        """The messages, in lists that are not empty."""
+        """The messages, in non-empty lists."""
         end, size, heard = self._wanted.end, _FIRST_RECORDS, time.monotonic()
         while self._position < end:
             received = self._consumer.client.consume(min(size, end - self._position), _WAIT)
             found: list[Any] = [message for message in received if message.error() is None]
             reached = found[-1].offset() + 1 if found else self._position
-            # First: where records are gone, it goes on behind those that have come.
+            # Set first: if records are gone, reading resumes after those that have arrived.
             self._position = reached
             if len(found) < len(received):
-                self._hear(received)
+                self._handle_errors(received)
             if not found:
                 if self._position < end:
                     self._check(heard + self._settings.patience)
@@ -83,64 +83,64 @@ class Reading:
             if found:
                 size = _sized(found[0])
                 yield found
-            # Not before: whoever takes the messages may take longer than brokers are waited for.
+            # Only now: the caller may take longer with the messages than the timeout for brokers.
             heard = time.monotonic()
 
-    def _hear(self, received: Sequence[Any]) -> None:
-        """Take note of what is no message."""
+    def _handle_errors(self, received: Sequence[Any]) -> None:
+        """Handle the errors and end-of-partition events among the messages."""
         for message in received:
             error = message.error()
             if error is None:
                 continue
             code = error.code()
             if code == KafkaError._PARTITION_EOF:  # noqa: SLF001 - its public name
-                # Up to here are nothing but gaps.
+                # There are no more records up to here.
                 self._position = max(self._position, min(message.offset(), self._wanted.end))
             elif code in _GONE:
                 self._skip(error)
-            elif code in _PASSING or error.retriable():
+            elif code in _TRANSIENT or error.retriable():
                 self._consumer.hear(error)
             else:
                 raise SourceError(self._explained(error))
 
     def _skip(self, error: KafkaError) -> None:
-        """Go on where there are records again, behind what has gone only if the user said that the query may.
+        """Resume at the next existing record; skips lost records only with ``failOnDataLoss=false``.
 
         Raises:
-            SourceError: He did not, or nobody who knows has answered.
+            SourceError: Records are lost, or no broker has answered.
         """
         left = self._left()
         if left is not None and left[0] <= self._position < left[1]:
-            # A broker that did not know its partition yet: all is there.
+            # The broker did not know its partition yet: nothing is lost.
             self._consumer.hear(error)
-            self._go_on_at(self._position)
+            self._resume_at(self._position)
             return
         if self._settings.fail_on_data_loss:
             raise SourceError(
-                f"sparkjet-kafka: of {self._wanted}, what is at {self._position} has gone: expired, or the topic was "
-                f"deleted ({self._settings.shown(error.str())}). Nothing was skipped. To go on without it: "
+                f"sparkjet-kafka: of {self._wanted}, the record at {self._position} is gone: expired, or the topic was "
+                f"deleted ({self._settings.shown(error.str())}). Nothing was skipped. To continue without it: "
                 'option("failOnDataLoss", "false").'
             )
-        # Not below what was reached: a broker that has lost its newest records would have us read others twice.
+        # Never below the position: after a broker has lost its newest records, others would be read twice.
         resumed = self._wanted.end
         if left is not None and self._position < left[0]:
             resumed = min(left[0], self._wanted.end)
         logger.warning(
-            "sparkjet-kafka: of %s, %d to %d have gone and are skipped", self._wanted, self._position, resumed
+            "sparkjet-kafka: of %s, %d to %d are gone and are skipped", self._wanted, self._position, resumed
         )
-        self._go_on_at(resumed)
+        self._resume_at(resumed)
 
     def _left(self) -> tuple[int, int] | None:
-        """Where the partition begins and ends; None if the cluster, asked twice, does not have it.
+        """The partition's first and end offset; None if the cluster, checked twice, does not have it.
 
         Raises:
-            SourceError: Nobody who knows has answered.
+            SourceError: No broker has answered.
         """
         deadline = time.monotonic() + self._settings.patience
         pause, missed, partition = threading.Event(), False, self._wanted.partition
         while True:
             try:
-                # All topics: with no broker in reach, librdkafka calls one that it is asked for unknown at once.
+                # All topics: without a reachable broker, librdkafka reports a topic requested by name as unknown.
                 listed = self._consumer.client.list_topics(timeout=ATTEMPT).topics.get(self._wanted.topic)
                 if listed is not None and listed.error is not None:
                     self._consumer.hear(listed.error)
@@ -150,7 +150,7 @@ class Reading:
                 elif missed:
                     return None
                 else:
-                    # A cluster that has just started may not list all it has.
+                    # A cluster that has just started may not list everything.
                     missed = True
                     pause.wait(SECOND_LOOK)
                     continue
@@ -160,21 +160,21 @@ class Reading:
             pause.wait(PAUSE)
 
     def _check(self, deadline: float) -> None:
-        """End what waiting does not mend, or has not mended until the deadline."""
+        """Raise errors that do not resolve by waiting, or have not until the deadline."""
         trouble = self._consumer.trouble
         if time.monotonic() > deadline or (trouble is not None and trouble.code() in REFUSALS):
             raise SourceError(self._explained(trouble))
 
-    def _go_on_at(self, position: int) -> None:
+    def _resume_at(self, position: int) -> None:
         self._position = position
         self._consumer.assign(self._wanted.topic, self._wanted.partition, position)
 
     def _explained(self, error: KafkaError | None) -> str:
         settings = self._settings
-        what = "nothing came" if error is None else settings.shown(error.str())
+        what = "no records arrived" if error is None else settings.shown(error.str())
         hint = f"Waited for {settings.patience:g} seconds at most (kafkaConsumer.pollTimeoutMs)"
         if error is not None and error.code() in REFUSALS:
-            hint = f"Waiting does not mend that: {REFUSALS[error.code()]}"
+            hint = f"Waiting does not resolve this: {REFUSALS[error.code()]}"
         return (
             f"sparkjet-kafka: reading {self._wanted} from {settings.client['bootstrap.servers']} stopped at "
             f"{self._position}: {what}. {hint}."
@@ -182,5 +182,5 @@ class Reading:
 
 
 def _sized(message: Any) -> int:
-    """How many messages like one are worth a call, and no more bytes than a worker can hold twice."""
+    """How many messages of this size to request per call, bounded by bytes that a worker can hold twice."""
     return max(1, min(_MOST_RECORDS, _MOST_BYTES // max(1, len(message))))

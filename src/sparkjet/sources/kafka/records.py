@@ -1,4 +1,4 @@
-"""Records of one partition between two offsets, as Arrow batches."""
+"""The records of a range as Arrow batches."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from sparkjet.sources.kafka.consumers import borrow, drop, give_back
+from sparkjet.sources.kafka.consumers import borrow, discard, give_back
 from sparkjet.sources.kafka.reading import Range, Reading
 
 if TYPE_CHECKING:
@@ -28,9 +28,9 @@ _SCHEMA = pa.schema(
 
 
 def record_batches(wanted: Range, settings: KafkaSourceSettings) -> Iterator[pa.RecordBatch]:
-    """Read a range, in an executor; blocks until all of it is read.
+    """Read a range, in an executor; each batch blocks until its records have arrived.
 
-    Offsets without a record (marks of transactions, aborted ones, what compaction removed) are passed over.
+    Offsets without a record (transaction markers, aborted or compacted records) are skipped.
 
     Raises:
         SourceError: The cluster does not answer, refuses, or no longer has the records.
@@ -40,11 +40,11 @@ def record_batches(wanted: Range, settings: KafkaSourceSettings) -> Iterator[pa.
         for messages in Reading(consumer, wanted, settings).messages():
             yield batch_of(messages, wanted.topic, wanted.partition, headers=settings.headers)
     except Exception:
-        # Not to be handed to the next attempt, which would meet the same broken client.
-        drop(consumer)
+        # Not cached for the next attempt, which would get the same broken client.
+        discard(consumer)
         raise
     except GeneratorExit:
-        # Whoever reads has enough (LIMIT, or the task was cancelled); nothing is wrong with the consumer.
+        # The reader stopped early (LIMIT, or the task was cancelled); nothing is wrong with the consumer.
         give_back(consumer)
         raise
     give_back(consumer)
@@ -58,7 +58,7 @@ def batch_of(messages: Sequence[Any], topic: str, partition: int, *, headers: bo
     times: list[int] = []
     kinds: list[int] = []
     add_key, add_value, add_time, add_kind = keys.append, values.append, times.append, kinds.append
-    # One pass, and no tuple that outlives its turn: several passes over so many objects take twice as long.
+    # One pass and no lasting tuples: several passes over so many objects take twice as long.
     for message in messages:
         add_key(message.key())
         add_value(message.value())
@@ -67,7 +67,7 @@ def batch_of(messages: Sequence[Any], topic: str, partition: int, *, headers: bo
         # Spark counts from Java's -1 (none), librdkafka from 0.
         add_kind(kind - 1)
     first, last = messages[0].offset(), messages[-1].offset()
-    # Without gaps, which is the rule, nobody has to be asked for his own.
+    # Usually there are no gaps, and messages need not be asked for their offsets.
     dense = last - first + 1 == count
     columns = [
         pa.array(keys, pa.binary()),

@@ -1,4 +1,4 @@
-"""The data source ``sparkjet-kafka`` that Spark runs."""
+"""The data source ``sparkjet-kafka``, as Spark runs it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pyspark.sql.types import (
 from sparkjet.errors import AnalysisError
 from sparkjet.sources.kafka.cluster import Cluster
 from sparkjet.sources.kafka.consumer_settings import NAME, KafkaSourceSettings
-from sparkjet.sources.kafka.frontier import Frontier
+from sparkjet.sources.kafka.end_offsets import EndOffsets
 from sparkjet.sources.kafka.positions import TopicPartition, from_offset, limited, to_offset
 from sparkjet.sources.kafka.reading import Range
 from sparkjet.sources.kafka.records import record_batches
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
-# Built by hand: text is parsed by the JVM, which the workers do not have.
+# Not as DDL text, which is parsed by the JVM, and Python workers have none.
 COLUMNS = StructType(
     [
         StructField("key", BinaryType()),
@@ -49,16 +49,16 @@ _Offset = dict[str, dict[str, int]]
 
 
 class KafkaDataSource(DataSource):
-    """Topics of Kafka, with the columns and the options of Spark's own source; see docs/guide/kafka-source.md."""
+    """Kafka topics, with the columns and options of Spark's own source; see docs/guide/kafka-source.md."""
 
     @classmethod
     def name(cls) -> str:
-        """What ``readStream.format(…)`` calls it."""
+        """The name in ``readStream.format(…)``."""
         return NAME
 
     @cached_property
     def settings(self) -> KafkaSourceSettings:
-        """What the options say; they are checked here, when the user calls ``load()``."""
+        """The parsed options; they are checked here, when the user calls ``load()``."""
         return KafkaSourceSettings.of(dict(self.options))
 
     def schema(self) -> StructType:
@@ -70,16 +70,16 @@ class KafkaDataSource(DataSource):
     def streamReader(self, schema: StructType) -> KafkaStreamReader:
         """A reader of the topics."""
         if schema.simpleString() != self.schema().simpleString():
-            message = f'format("{NAME}") has columns of its own: leave schema(…) out and select from them.'
+            message = f'format("{NAME}") has a fixed schema: leave schema(…) out and select from its columns.'
             raise AnalysisError(message)
         return KafkaStreamReader(self.settings)
 
 
 class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans batches in a process of the driver's, and reads their ranges in the executors.
+    """Plans batches in a Python process of the driver, and reads their ranges in the executors.
 
-    An offset is Kafka's next offset in each partition: ``{"topic": {"0": 17}}``. Every partition that is read is in
-    it, with rows or without.
+    An offset holds the next offset of each partition: ``{"topic": {"0": 17}}``. It includes every partition that is
+    read, with or without rows.
     """
 
     def __init__(self, settings: KafkaSourceSettings) -> None:
@@ -91,14 +91,14 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return Cluster(self._settings)
 
     @cached_property
-    def _frontier(self) -> Frontier:
-        return Frontier(self._cluster, self._settings)
+    def _end_offsets(self) -> EndOffsets:
+        return EndOffsets(self._cluster, self._settings)
 
     def initialOffset(self) -> _Offset:
-        """Where a query begins that has no record yet.
+        """Where a query without a record starts.
 
-        Spark writes down where its first batch ends, but not where it begins: that is asked here once more if the batch
-        has to be run again. So of partitions that begin at their end, which moves, the first batch has no rows.
+        Spark stores where its first batch ends, but not where it starts: this is called again if the batch is rerun.
+        So partitions that start at their end, which moves, have no rows in the first batch.
         """
         topics = self._cluster.topics()
         self._settings.subscription.check(topics)
@@ -107,7 +107,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._settings.starting.by_time:
             return to_offset(self._first_at(wanted))
         found = self._cluster.resolved(wanted, committed=self._settings.committed)
-        # Only what the user said: an end that is asked for twice has moved on in between if somebody writes.
+        # Only the user's own offsets: an end that is queried twice moves in between if the topic is written to.
         given = {each: offset for each, offset in wanted.items() if offset >= 0}
         begins, ends = self._cluster.begins(given), self._cluster.ends(given, committed=False)
         for each, offset in given.items():
@@ -126,23 +126,23 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if rows is None else ReadMaxRows(rows)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Read up to here, and no partition that comes later."""
-        self._frontier.stop_here()
+        """Read up to the current ends, and no partitions created later."""
+        self._end_offsets.stop_here()
 
     def latestOffset(self, start: _Offset, limit: ReadLimit) -> _Offset:
         """Where the next batch ends.
 
-        A partition that is new, or was created anew, is in it with its beginning, and has rows from the next batch on:
-        so a batch's offsets say where its rows begin, and a batch that is run again has the same.
+        It includes a new or recreated partition at its first offset, and its rows from the next batch on: so a batch's
+        offsets determine where its rows begin, and a batch that is rerun has the same rows.
 
         Raises:
-            SourceError: What was read has gone (see ``failOnDataLoss``).
+            SourceError: Records are lost (see ``failOnDataLoss``).
         """
         starts = from_offset(start)
-        # Their rows would be lost if the first batch were run again: its beginning would be a later end.
+        # Rows of these would be lost if the first batch were rerun: it would start at a later end.
         placed = {each: first for each, first in self._moving.items() if starts.get(each) == first}
         self._moving = {}
-        ends, news = self._frontier.ends(starts)
+        ends, news = self._end_offsets.ends(starts)
         placed = {**news, **placed}
         ends = {each: end for each, end in ends.items() if each not in placed}
         if isinstance(limit, ReadMaxRows):
@@ -150,15 +150,15 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return to_offset({**ends, **placed})
 
     def reportLatestOffset(self) -> _Offset:
-        """The end of every partition, behind transactions that are still open too.
+        """The end of every partition, beyond open transactions.
 
-        A partition in which one is open has not been read to its end: its rows come when it is committed, and are not
-        to be late then.
+        A partition with an open transaction has not been read to its end: its rows arrive with the commit, and must
+        not be late then.
         """
-        return to_offset(self._frontier.reported())
+        return to_offset(self._end_offsets.reported())
 
     def partitions(self, start: _Offset, end: _Offset) -> Sequence[InputPartition]:
-        """A task for every partition that has something new; one that the start does not have begins at the end."""
+        """A task for every partition with new records; a partition missing in ``start`` begins at its ``end``."""
         starts = from_offset(start)
         ranges = [Range(*each, starts.get(each, last), last) for each, last in from_offset(end).items()]
         return [InputPartition(each) for each in ranges if each.start < each.end]
@@ -172,11 +172,11 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         starting = self._settings.starting
         ends = self._cluster.ends(times, committed=self._settings.committed)
         first = {}
-        for each, offset in self._cluster.at(times).items():
+        for each, offset in self._cluster.offsets_at(times).items():
             if offset is None and not starting.latest_if_none:
                 message = (
-                    f"option: {starting.option}: nothing in {each[0]}-{each[1]} is as young as {times[each]}. "
-                    'To begin at its end: startingOffsetsByTimestampStrategy="latest".'
+                    f"option: {starting.option}: {each[0]}-{each[1]} has no record at or after {times[each]}. "
+                    'To start at its end: startingOffsetsByTimestampStrategy="latest".'
                 )
                 raise AnalysisError(message)
             if offset is None:

@@ -1,4 +1,4 @@
-"""Where the Kafka source begins when a query starts for the first time."""
+"""Where the Kafka source starts in a new query."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _WAYS = ("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp")
 
 @dataclass(frozen=True)
 class Starting:
-    """What one of the options ``startingOffsets``, ``startingTimestamp`` and ``startingOffsetsByTimestamp`` says.
+    """The option ``startingOffsets``, ``startingTimestamp`` or ``startingOffsetsByTimestamp``.
 
     Attributes:
         option: Which of them.
-        all: The offset, or with ``by_time`` the milliseconds, of every partition; None where each has its own.
+        all: The offset, or with ``by_time`` the milliseconds, of every partition; None if each has its own.
         each: Those of each partition.
-        latest_if_none: Whether a partition without a message at or after its time begins at its end.
+        latest_if_none: Whether a partition without a record at or after its time starts at its end.
     """
 
     option: str = "startingOffsets"
@@ -41,10 +41,10 @@ class Starting:
 
     @staticmethod
     def of(options: Options) -> Starting:
-        """The start behind some options.
+        """The start in some options.
 
         Raises:
-            AnalysisError: Several of them are given, or one is neither a word nor the right JSON.
+            AnalysisError: Several of them are set, or one is neither a word nor valid JSON.
         """
         given = [(way, text) for way in _WAYS if (text := options.get(way)) is not None]
         if len(given) > 1:
@@ -74,20 +74,20 @@ class Starting:
         return Starting(way, None, each, strategy == "latest")
 
     def wanted(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
-        """The number of each partition that is read.
+        """The offset or time of each partition that is read.
 
         Raises:
-            AnalysisError: The option names others than those.
+            AnalysisError: The option does not name exactly these partitions.
         """
         if self.each is None:
             return dict.fromkeys(partitions, LATEST if self.all is None else self.all)
         missing = [each for each in partitions if each not in self.each]
         unknown = [each for each in self.each if each not in partitions]
         if missing or unknown:
-            told = [f"lacks {topic}-{partition}" for topic, partition in missing]
-            told += [f"names {topic}-{partition}, which is not read" for topic, partition in unknown]
-            message = f"option: {self.option} {', '.join(told)}. Give every partition that is read a number."
+            wrong = [f"lacks {topic}-{partition}" for topic, partition in missing]
+            wrong += [f"names {topic}-{partition}, which is not read" for topic, partition in unknown]
+            message = f"option: {self.option} {', '.join(wrong)}. Give every partition that is read a number."
             if not self.by_time:
-                message += " (-2 is its beginning, -1 its end.)"
+                message += " (-2 is its first offset, -1 its end.)"
             raise AnalysisError(message)
         return dict(self.each)

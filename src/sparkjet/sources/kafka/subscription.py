@@ -18,7 +18,7 @@ WAYS = ("subscribe", "subscribePattern", "assign")
 
 @dataclass(frozen=True)
 class Subscription:
-    """What one of the options ``subscribe``, ``subscribePattern`` and ``assign`` says.
+    """The option ``subscribe``, ``subscribePattern`` or ``assign``.
 
     >>> Subscription(pattern="click.*").chosen({"clicks": [0, 1], "trades": [0]})
     [('clicks', 0), ('clicks', 1)]
@@ -30,10 +30,10 @@ class Subscription:
 
     @staticmethod
     def of(options: Options) -> Subscription:
-        """The subscription behind some options.
+        """The subscription in some options.
 
         Raises:
-            AnalysisError: None or several of the three are given, or one is no list, expression or JSON.
+            AnalysisError: None or several of the three are set, or one is not a list, expression or JSON.
         """
         given = [(way, text) for way in WAYS if (text := options.get(way)) is not None]
         if len(given) != 1:
@@ -44,14 +44,16 @@ class Subscription:
         if way == "subscribe":
             topics = tuple(name for part in text.split(",") if (name := part.strip()))
             if not topics:
-                message = f'option: subscribe="{text}" names no topic; write names with commas, e.g. "clicks,trades".'
+                message = (
+                    f'option: subscribe="{text}" names no topic; separate names with commas, e.g. "clicks,trades".'
+                )
                 raise AnalysisError(message)
             return Subscription(topics=topics)
         if way == "subscribePattern":
             try:
                 re.compile(text)
             except re.error as error:
-                message = f'option: subscribePattern="{text}" is no regular expression: {error}.'
+                message = f'option: subscribePattern="{text}" is not a regular expression: {error}.'
                 raise AnalysisError(message) from error
             return Subscription(pattern=text)
         return Subscription(assigned=_assigned(text))
@@ -59,7 +61,7 @@ class Subscription:
     def chosen(self, cluster: Mapping[str, Sequence[int]]) -> list[TopicPartition]:
         """The partitions of a cluster that are read, in order.
 
-        A pattern must match a topic's whole name; Kafka's own topics (``__…``) it never does.
+        A pattern must match the whole topic name; it never matches Kafka's internal topics (``__…``).
         """
         if self.assigned:
             return sorted(each for each in self.assigned if each[1] in cluster.get(each[0], ()))
@@ -71,7 +73,7 @@ class Subscription:
         return sorted((topic, partition) for topic in topics for partition in cluster[topic])
 
     def check(self, cluster: Mapping[str, Sequence[int]]) -> None:
-        """Refuse topics and partitions that are named and do not exist.
+        """Reject named topics and partitions that do not exist.
 
         Raises:
             AnalysisError: Naming them.
@@ -82,7 +84,7 @@ class Subscription:
             way = "assign" if self.assigned else "subscribe"
             message = (
                 f"option: {way} names {', '.join(missing)}, which the cluster does not have (or hides from this user). "
-                "Create it first, or use subscribePattern for topics that come later."
+                "Create it first, or use subscribePattern for topics that are created later."
             )
             raise AnalysisError(message)
 

@@ -1,4 +1,4 @@
-"""Partitions that come, go and come back: each row once, and what has gone ends the query or is passed over."""
+"""Partitions that come, go and come back: each row once, and lost records fail the query or are skipped."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from confluent_kafka import TopicPartition
 
 import sparkjet as sj
 from sparkjet.sources.kafka.consumer_settings import KafkaSourceSettings
-from sparkjet.sources.kafka.frontier import Frontier
+from sparkjet.sources.kafka.end_offsets import EndOffsets
 from tests.sources.feed import EVERYTHING, between, read, reader, send, values
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ class Cluster:
     """A topic ``t`` whose partitions come and go.
 
     Args:
-        listings: The partitions of each of the next listings; the last one is said again and again.
+        listings: The partitions of each of the next listings; the last one is repeated.
     """
 
     def __init__(self, *listings: list[int]) -> None:
@@ -45,22 +45,22 @@ class Cluster:
         return {each: self.hidden[each].pop(0) if self.hidden.get(each) else self.last[each] for each in partitions}
 
 
-def frontier(cluster: Any, *, strict: bool) -> Frontier:
+def end_offsets(cluster: Any, *, strict: bool) -> EndOffsets:
     given = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t", "failOnDataLoss": str(strict).lower()}
-    return Frontier(cluster, KafkaSourceSettings.of(given))
+    return EndOffsets(cluster, KafkaSourceSettings.of(given))
 
 
 def test_a_partition_that_is_missing_keeps_its_position_until_it_is_back(caplog: pytest.LogCaptureFixture) -> None:
     cluster = Cluster([0])
-    found = frontier(cluster, strict=False)
+    found = end_offsets(cluster, strict=False)
     with caplog.at_level(logging.WARNING, "sparkjet"):
         assert found.ends({A: 3, B: 7}) == ({A: 10}, {B: 7})
         assert found.ends({A: 3, B: 7}) == ({A: 10}, {B: 7})
     # Not at every trigger.
     assert [record.getMessage() for record in caplog.records] == [
-        "sparkjet-kafka: t-1 is not in the cluster any more, or not subscribed to; going on without it"
+        "sparkjet-kafka: t-1 is no longer in the cluster, or not subscribed to; continuing without the lost records"
     ]
-    # At its end, as far as anybody knows: it may go idle.
+    # At its end, as far as is known: it may go idle.
     assert found.reported() == {A: 10, B: 7}
     cluster.listings = [[0, 1]]
     assert found.ends({A: 3, B: 7}) == ({A: 10, B: 10}, {})
@@ -68,34 +68,34 @@ def test_a_partition_that_is_missing_keeps_its_position_until_it_is_back(caplog:
 
 
 def test_a_listing_that_lacks_one_is_looked_at_twice() -> None:
-    assert frontier(Cluster([0], [0, 1]), strict=True).ends({A: 3, B: 7}) == ({A: 10, B: 10}, {})
-    with pytest.raises(sj.SourceError, match="t-1 is not in the cluster any more"):
-        frontier(Cluster([0]), strict=True).ends({A: 3, B: 7})
+    assert end_offsets(Cluster([0], [0, 1]), strict=True).ends({A: 3, B: 7}) == ({A: 10, B: 10}, {})
+    with pytest.raises(sj.SourceError, match="t-1 is no longer in the cluster"):
+        end_offsets(Cluster([0]), strict=True).ends({A: 3, B: 7})
 
 
 @pytest.mark.parametrize("strict", [True, False])
 def test_an_end_that_goes_back_for_a_moment_is_looked_at_twice(strict: bool) -> None:
     cluster = Cluster([0, 1])
     cluster.hidden = {B: [5, 5]}
-    assert frontier(cluster, strict=strict).ends({A: 3, B: 7}) == ({A: 10, B: 7}, {})
+    assert end_offsets(cluster, strict=strict).ends({A: 3, B: 7}) == ({A: 10, B: 7}, {})
 
 
-def test_one_that_was_created_anew_is_read_from_its_beginning() -> None:
+def test_a_recreated_partition_is_read_from_its_beginning() -> None:
     cluster = Cluster([0, 1])
     cluster.last[B], cluster.first[B] = 5, 2
-    assert frontier(cluster, strict=False).ends({A: 3, B: 7}) == ({A: 10}, {B: 2})
+    assert end_offsets(cluster, strict=False).ends({A: 3, B: 7}) == ({A: 10}, {B: 2})
     with pytest.raises(sj.SourceError, match="t-1 ends at 5, but was read up to 7"):
-        frontier(cluster, strict=True).ends({A: 3, B: 7})
+        end_offsets(cluster, strict=True).ends({A: 3, B: 7})
 
 
 def test_a_new_one_begins_at_its_oldest_record_and_not_beyond_the_target() -> None:
     cluster = Cluster([0], [0, 1])
     cluster.first[B] = 4
-    assert frontier(Cluster([0, 1]), strict=True).ends({A: 3}) == ({A: 10}, {B: 0})
-    found = frontier(cluster, strict=True)
+    assert end_offsets(Cluster([0, 1]), strict=True).ends({A: 3}) == ({A: 10}, {B: 0})
+    found = end_offsets(cluster, strict=True)
     found.stop_here()
     assert found.ends({A: 3}) == ({A: 10}, {})
-    assert frontier(cluster, strict=True).ends({A: 3}) == ({A: 10}, {B: 4})
+    assert end_offsets(cluster, strict=True).ends({A: 3}) == ({A: 10}, {B: 4})
 
 
 def test_of_a_topic_with_expired_history_nothing_is_missed_that_was_promised(kafka: KafkaServer) -> None:
@@ -110,10 +110,10 @@ def test_of_a_topic_with_expired_history_nothing_is_missed_that_was_promised(kaf
     admin.delete_records([TopicPartition(second, 0, 997)])[TopicPartition(second, 0)].result(30)
     limit = source.getDefaultReadLimit()
     rows, planned = read(source, start, limit)
-    # What has expired takes nothing of what the others may read.
+    # Expired records do not reduce the others' share.
     assert values(rows) == [b"1", b"2"]
     assert planned == {first: {"0": 2}, second: {"0": 997}}
-    # Run again after more has expired, the batch is the same.
+    # Rerun after more has expired, the batch is the same.
     admin.delete_records([TopicPartition(second, 0, 998)])[TopicPartition(second, 0)].result(30)
     assert values(between(reader(kafka, subscribePattern=f"{prefix}-."), start, planned)) == [b"1", b"2"]
     rows, end = read(source, {first: {"0": 2}, second: {"0": 998}}, limit)
@@ -121,7 +121,7 @@ def test_of_a_topic_with_expired_history_nothing_is_missed_that_was_promised(kaf
     assert end == {first: {"0": 2}, second: {"0": 1000}}
 
 
-def test_a_topic_created_anew_is_read_from_its_new_beginning(kafka: KafkaServer) -> None:
+def test_a_recreated_topic_is_read_from_its_new_beginning(kafka: KafkaServer) -> None:
     topic = kafka.topic()
     send(kafka, topic, b"1", b"2", b"3")
     lenient = reader(kafka, subscribe=topic, failOnDataLoss="false")
@@ -133,7 +133,7 @@ def test_a_topic_created_anew_is_read_from_its_new_beginning(kafka: KafkaServer)
     rows, end = read(lenient, {topic: {"0": 0}})
     assert values(rows) == [b"new"]
     assert end == lenient.reportLatestOffset() == {topic: {"0": 1}}
-    # Also where a run stops at what there is.
+    # Also in a run with availableNow.
     lenient.prepareForTriggerAvailableNow()
     assert lenient.latestOffset({topic: {"0": 3}}, EVERYTHING) == {topic: {"0": 0}}
     assert lenient.latestOffset({topic: {"0": 0}}, EVERYTHING) == end
