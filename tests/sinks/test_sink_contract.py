@@ -92,6 +92,6 @@ def test_what_breaks_it_is_found(spark: SparkSession, sink: type[CollectingSink]
 
 
 def test_a_sink_that_rolls_back_too_much_is_found(spark: SparkSession) -> None:
-    # Its next commit finds nothing and says so, as it must.
+    # Its next commit finds nothing, which is an error.
     with pytest.raises(Exception, match="nothing is prepared"):
         SinkContract().test_a_commit_cut_short_is_finished_by_the_next(spark, under_test(Careless()), 1)

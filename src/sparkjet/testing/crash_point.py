@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class CrashPoint:
-    """A listener to the phases of epochs that crashes at one of them, once it is told which.
+    """A listener to the phases of epochs that crashes the query at one of them.
 
     Args:
         listener: Another listener, called first.

@@ -127,9 +127,7 @@ class PolicyContract:
             policy.restore(before)
             assert [act(policy, action) for action in actions] == first
 
-    def test_a_lull_moves_the_watermark_only_where_the_settings_say_that_the_clock_does(
-        self, settings: PolicySettings
-    ) -> None:
+    def test_a_lull_moves_the_watermark_only_if_the_settings_use_the_clock(self, settings: PolicySettings) -> None:
         for actions in self.runs():
             policy = settings.create()
             watermark = [act(policy, action) for action in actions][-1]

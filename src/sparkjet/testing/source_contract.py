@@ -45,10 +45,10 @@ def latest(reader: DataSourceStreamReader, start: Offset) -> Offset:
     return through_json(reader.latestOffset(start, ReadAllAvailable()))
 
 
-def rows(reader: DataSourceStreamReader, start: Offset, end: Offset) -> Counter[str]:
-    """The rows of a batch: planned by the driver, read by an executor's copy of the reader."""
-    planned = cloudpickle.dumps((reader, list(reader.partitions(start, end))))
-    executor, partitions = cloudpickle.loads(planned)
+def rows(source: SourceUnderTest, reader: DataSourceStreamReader, start: Offset, end: Offset) -> Counter[str]:
+    """The rows of a batch: planned by one reader, read by another one, which is sent to the executors as Spark does."""
+    sent = cloudpickle.dumps((source.reader(), list(reader.partitions(start, end))))
+    executor, partitions = cloudpickle.loads(sent)
     found: Counter[str] = Counter()
     for partition in partitions:
         for each in executor.read(partition):
@@ -68,7 +68,7 @@ class SourceContract:
         end = latest(reader, start)
         assert end != start
         assert latest(reader, end) == end
-        assert rows(reader, end, end) == Counter()
+        assert rows(source, reader, end, end) == Counter()
 
     def test_a_new_reader_begins_where_the_first_one_did(self, source: SourceUnderTest) -> None:
         # Spark writes down where the first batch ends, and asks again where it began.
@@ -81,12 +81,12 @@ class SourceContract:
         start = through_json(reader.initialOffset())
         source.add(5)
         end = latest(reader, start)
-        first = rows(reader, start, end)
+        first = rows(source, reader, start, end)
         assert first.total() == 5
         source.add(5)
         latest(reader, end)
-        assert rows(reader, start, end) == first
-        assert rows(source.reader(), start, end) == first
+        assert rows(source, reader, start, end) == first
+        assert rows(source, source.reader(), start, end) == first
 
     def test_batches_have_every_row_once(self, source: SourceUnderTest) -> None:
         reader = source.reader()
@@ -95,11 +95,11 @@ class SourceContract:
         for _ in range(3):
             source.add(4)
             offsets.append(latest(reader, offsets[-1]))
-            batches.append(rows(reader, *offsets[-2:]))
+            batches.append(rows(source, reader, *offsets[-2:]))
         together = sum(batches, Counter())
         assert [batch.total() for batch in batches] == [4, 4, 4]
         assert set(together.values()) == {1}
-        assert rows(source.reader(), offsets[0], offsets[-1]) == together
+        assert rows(source, source.reader(), offsets[0], offsets[-1]) == together
 
     def test_a_batch_that_is_not_committed_can_be_read_when_those_before_are(self, source: SourceUnderTest) -> None:
         reader = source.reader()
@@ -108,7 +108,7 @@ class SourceContract:
         middle = latest(reader, start)
         source.add(4)
         end = latest(reader, middle)
-        expected = rows(reader, middle, end)
+        expected = rows(source, reader, middle, end)
         reader.commit(middle)
         assert expected.total() == 4
-        assert rows(source.reader(), middle, end) == expected
+        assert rows(source, source.reader(), middle, end) == expected

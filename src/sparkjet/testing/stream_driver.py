@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import shutil
 import tempfile
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -157,7 +157,7 @@ class StreamDriver:
             engine.settle(last=True)
         self._is_up = False
 
-    @contextlib.contextmanager
+    @contextmanager
     def crash(self, at: EpochPhase) -> Iterator[None]:
         """Crash at the end of a phase of the epoch that is run inside the ``with``; then :meth:`restart`.
 
@@ -192,10 +192,13 @@ class StreamDriver:
 
         Rows that no record has are read again by the next :meth:`process`. Sinks, store and clock stay the same.
         """
-        # The end of an epoch may still run, beside the one that has crashed: it must not meet its successor. What it
-        # fails with is news only while the query is up.
-        with contextlib.suppress(*(() if self._is_up else (Exception,))):
+        try:
+            # The end of an epoch may still run, beside the one that has crashed: it must not meet its successor.
             self.engine.join()
+        except Exception:
+            # That of a query that has failed already was to be expected.
+            if self._is_up:
+                raise
         for aggregation in self.engine.state.aggregations.values():
             # Its cached partial rows would stay in memory: unlike a real driver, this process goes on.
             aggregation.operator.restore([], None)
@@ -272,7 +275,7 @@ class StreamDriver:
             raise AnalysisError(message)
         return self.engine
 
-    @contextlib.contextmanager
+    @contextmanager
     def _epoch(self) -> Iterator[Engine]:
         try:
             yield self.engine
