@@ -68,5 +68,5 @@ class DrivenQuery:
         return results
 
     def _plan(self, results: Sequence[Result]) -> Plan:
-        writers = [result.writeStream.format(sink) for result, sink in zip(results, self.sinks, strict=True)]
-        return plan_of([self._options.set(writer).output(f"out{n}") for n, writer in enumerate(writers)])
+        outputs = enumerate(zip(results, self.sinks, strict=True))
+        return plan_of([self._options.output(f"out{number}", *output) for number, output in outputs])

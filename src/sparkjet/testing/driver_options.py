@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sparkjet.api.grouped import LateStream, WindowedStream
 from sparkjet.errors import AnalysisError, nearest
 from sparkjet.options import Options
-from sparkjet.plan.plan import Rows
 from sparkjet.sinks.protocol import Guarantee
 
 if TYPE_CHECKING:
-    from sparkjet.api.writer import StreamWriter
+    from sparkjet.plan.plan import Output
+    from sparkjet.sinks.protocol import Sink
 
 _KNOWN = ("processingGuarantee", "overlapEpochs", "statePartitions", "outputMode", "earlyResultsPeriod")
 
@@ -49,8 +50,13 @@ class DriverOptions:
             early_period=options.get("earlyResultsPeriod"),
         )
 
-    def set(self, writer: StreamWriter) -> StreamWriter:
-        """The writer with these settings; late rows are never early."""
-        if writer.rows is Rows.LATE:
-            return writer
-        return writer.outputMode(self.output_mode).option("earlyResultsPeriod", self.early_period)
+    def output(self, name: str, result: WindowedStream | LateStream, sink: Sink) -> Output:
+        """A result on its way to a sink, with these options; late rows are never early.
+
+        Raises:
+            AnalysisError: The sink or an option does not fit.
+        """
+        writer = result.writeStream.format(sink)
+        if isinstance(result, WindowedStream):
+            writer = writer.outputMode(self.output_mode).option("earlyResultsPeriod", self.early_period)
+        return writer.output(name)
