@@ -1,9 +1,10 @@
-"""Clicks from Kafka, by user into visits, into PostgreSQL: one partition lags for hours, and every row comes once.
+"""Clicks from Kafka, by user into visits, into PostgreSQL: one partition lags by hours, and every row is written once.
 
     make clicks         or: .venv/bin/python examples/clicks.py
 
 `visits` is the part to copy. The rest starts a broker and a database of its own (`clicks_servers.py`), fills the first
-(`clicks_feed.py`), and compares what psql finds in the second with what the clicks say (`clicks_check.py`).
+(`clicks_feed.py`), and compares what psql finds in the second with visits computed from the clicks
+(`clicks_check.py`).
 """
 
 from __future__ import annotations
@@ -70,12 +71,12 @@ def visits(spark: SparkSession, brokers: str, database: str, checkpoint: Path) -
 
 
 def main(start: Callable[[], AbstractContextManager[Servers]] = servers) -> int:
-    """Start the servers and run the job; the exit status says whether everything was as it must be."""
+    """Start the servers and run the job; the exit status is 0 if every check passed."""
     console = Console(soft_wrap=True)
     root = Path(tempfile.mkdtemp(prefix="sparkjet-clicks-"))
     good = False
     try:
-        console.print("Starting a Kafka broker (the first time Maven loads it, 43 MB) and a PostgreSQL server …")
+        console.print("Starting a Kafka broker (Maven downloads it the first time, 43 MB) and a PostgreSQL server …")
         with start() as running:
             console.print(f"Starting Spark; its log is {root / LOG} …")
             spark = local_session(root, "clicks", log=root / LOG)
@@ -88,7 +89,7 @@ def main(start: Callable[[], AbstractContextManager[Servers]] = servers) -> int:
     except KeyboardInterrupt:
         complain("clicks: stopped.")
     finally:
-        # What went wrong is to be looked at, unless nothing has begun.
+        # A failed run is kept for inspection, unless nothing has been written.
         if not good and any(root.iterdir()):
             complain(f"clicks: the log and the checkpoint are in {root}")
         else:
@@ -97,7 +98,7 @@ def main(start: Callable[[], AbstractContextManager[Servers]] = servers) -> int:
 
 
 def job(spark: SparkSession, running: Servers, checkpoint: Path, console: Console) -> bool:
-    """Clicks into Kafka, visits into PostgreSQL, and the check; whether everything was as it must be."""
+    """Clicks into Kafka, visits into PostgreSQL, and the check; whether every check passed."""
     began = time.monotonic()
     given = clicks()
     produce(running.brokers, TOPIC, given)
@@ -117,13 +118,13 @@ def job(spark: SparkSession, running: Servers, checkpoint: Path, console: Consol
     for problem in problems:
         complain(f"✗ {problem}")
     if not problems:
-        what = f"✓ {len(rows)} visits, each once and as the clicks say; no click was late."
+        what = f"✓ {len(rows)} visits, each once and equal to those computed from the clicks; no click was late."
         console.print(f"{what} {time.monotonic() - began:.0f} seconds.", style="green")
     return not problems
 
 
 def complain(text: str) -> None:
-    """Say what is wrong, as it is: no markup, no wrapping in the middle of a path."""
+    """Print an error verbatim: no markup, no wrapping in the middle of a path."""
     Console(stderr=True).print(text, style="red", markup=False, highlight=False, soft_wrap=True)
 
 

@@ -1,4 +1,4 @@
-"""The check of the clicks job: the visits that are in the table beside those that the clicks make."""
+"""The check of the clicks job: the visits in the table against those computed from the clicks."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def read_back(psql: Callable[[str], list[list[str]]], name: str) -> list[Visit]:
 
 
 def differences(found: list[Visit], right: list[Visit]) -> list[str]:
-    """What is wrong with the rows of the table, a line each kind."""
+    """What is wrong with the rows of the table, one line per kind."""
     extra, missing = Counter(found) - Counter(right), Counter(right) - Counter(found)
-    told = {"should not be there, or not so often": extra, "are missing": missing}
-    return [f"{n.total()} visits {what}, e.g. {next(iter(n))}" for what, n in told.items() if n]
+    kinds = {"should not be there, or not so often": extra, "are missing": missing}
+    return [f"{n.total()} visits {what}, e.g. {next(iter(n))}" for what, n in kinds.items() if n]
 
 
 def shown(rows: list[Visit]) -> Table:

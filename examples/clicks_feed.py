@@ -64,7 +64,7 @@ def _times(dice: random.Random) -> Iterator[datetime]:
 
 
 def expected(given: list[Click]) -> list[Visit]:
-    """The visits, in the plainest way: the clicks of each user in order, cut wherever there is a pause of the gap."""
+    """The visits, computed naively: the clicks of each user in order, cut at every pause as long as the gap."""
     visits = []
     for user, ours in groupby(sorted(given, key=lambda click: (click.user, click.time)), key=lambda click: click.user):
         visit: list[Click] = []
@@ -86,7 +86,7 @@ def produce(brokers: str, topic: str, given: list[Click]) -> None:
     """Make the topic and write the clicks, each with its own time and its user as the key.
 
     Raises:
-        KafkaException: The topic exists, or the broker does not take what it is given.
+        KafkaException: The topic exists, or the broker refuses the records.
     """
     # In a variable: a client that is collected takes its requests with it.
     admin = AdminClient({"bootstrap.servers": brokers})

@@ -15,12 +15,12 @@ from tests.servers.postgres import NoServerError, PostgresServer, binaries
 
 
 class NoServersError(Exception):
-    """One of the two cannot be started on this machine; the message says what to install."""
+    """One of the two cannot be started on this machine; the message names what to install."""
 
 
 @dataclass(frozen=True)
 class Servers:
-    """Where they are.
+    """The addresses of both.
 
     Attributes:
         brokers: What Kafka's clients call `bootstrap.servers`.
@@ -35,11 +35,11 @@ class Servers:
 
 @contextmanager
 def servers(postgres: Callable[[], Path] = binaries, kafka: Callable[[], Path] = jars) -> Iterator[Servers]:
-    """Both, running; each is ended by its process id, and its directory removed, whatever happens meanwhile.
+    """Both, running; at the end each is stopped by its process id and its directory removed, even after an error.
 
     Args:
         postgres: Finds PostgreSQL's programs.
-        kafka: Finds the broker's jars, or has Maven load them.
+        kafka: Finds the broker's jars, or lets Maven download them.
 
     Raises:
         NoServersError: One of them is not installed.

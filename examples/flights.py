@@ -2,15 +2,15 @@
 
     make run            or: .venv/bin/python examples/flights.py [--small] [--directory DIR]
 
-The three airports of New York deliver their departures of 2013 each at its own pace: LGA is twelve hours behind.
+The three airports of New York deliver their departures of 2013, each at its own pace: LGA is twelve hours behind.
 A query (`flights_query.py`, the part to read first) computes for each airport and airline, over the last hour and
 every ten minutes, the number of departures and the mean, worst and p95 delay, into Parquet files. Half-way its driver
-is killed, Python and JVM, in the middle of an epoch, and another one goes on. At the end DuckDB computes the same
+is killed, Python and JVM, in the middle of an epoch, and another one continues. At the end DuckDB computes the same
 from the same files without a stream, and the two are compared row by row.
 
-Beside it the same feed runs, with the same delay, under Spark's own `withWatermark`. That has one watermark for all
-three: wherever a micro-batch is shorter than LGA is behind, it takes LGA's flights for late and drops them. Most of
-the year comes as a backlog in coarse files, so here that is the last six days, which come live.
+In parallel the same feed runs, with the same delay, under Spark's own `withWatermark`. It has one watermark for all
+three: where a micro-batch is shorter than LGA's lag, LGA's flights are late and dropped. Most of
+the year comes as a backlog in coarse files, so this affects the last six days, which arrive live.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ except ModuleNotFoundError as missing:
 
 
 def main() -> int:
-    """Run the job; the exit status says whether everything was as it must be."""
+    """Run the job; the exit status is 0 if every check passed."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--small", action="store_true", help="two days instead of a year")
     parser.add_argument("--directory", type=Path, help="work in this new directory and keep it")
@@ -61,7 +61,7 @@ def main() -> int:
         complain(f"flights: {error}")
     except KeyboardInterrupt:
         complain("flights: stopped.")
-    # What went wrong is to be looked at, unless nothing has begun.
+    # A failed run is kept for inspection, unless nothing has been written.
     if options.directory is not None or options.keep or (not good and any(root.iterdir())):
         console.print(f"Everything is in {root}", soft_wrap=True)
     else:
@@ -70,23 +70,23 @@ def main() -> int:
 
 
 def complain(text: str) -> None:
-    """Say what is wrong, as it is: no markup, no wrapping in the middle of a path."""
+    """Print an error verbatim: no markup, no wrapping in the middle of a path."""
     Console(stderr=True).print(text, style="red", markup=False, highlight=False, soft_wrap=True)
 
 
 def job(places: Places, slices: Slices, console: Console) -> bool:
-    """The whole job; whether everything was as it must be."""
+    """The whole job; whether every check passed."""
     began = time.monotonic()
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[phase]}"))
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[note]}"))
     with Progress(*columns, TimeElapsedColumn(), console=console) as progress:
-        feed = progress.add_task("Feed", total=None, phase="being written")
+        feed = progress.add_task("Feed", total=None, note="being written")
         write_feed(places.feed, slices)
         behind = f"LGA {LGA_BEHIND // timedelta(hours=1)} hours behind"
-        progress.update(feed, total=slices.files, completed=slices.files, phase=behind)
+        progress.update(feed, total=slices.files, completed=slices.files, note=behind)
 
-        def doomed(step: str, epoch: int, kills: int) -> bool:
-            # Prepared: the epoch's files are written, and nothing is decided yet.
-            return kills == 0 and step == "prepared" and epoch >= slices.files // 2
+        def doomed(phase: str, epoch: int, kills: int) -> bool:
+            # At its end the epoch's files are written, and nothing is decided yet.
+            return kills == 0 and phase == "prepare" and epoch >= slices.files // 2
 
         ours = bar(progress, "sparkjet", slices.files)
         theirs = bar(progress, "Spark's own withWatermark", slices.files)
@@ -95,13 +95,13 @@ def job(places: Places, slices: Slices, console: Console) -> bool:
             _, kills = run("sparkjet", places, ours, doomed)
             counted = other.result()[0].counts
 
-        comparing = progress.add_task("Comparison with DuckDB", total=1, phase="row by row")
+        comparing = progress.add_task("Comparison with DuckDB", total=1, note="row by row")
         verdict = check(places.feed, places.out, places.late, LAG)
         progress.update(comparing, completed=1)
 
     problems = [*verdict.problems]
     if kills != 1:
-        problems.append(f"the driver was to be killed once, and was {kills} times")
+        problems.append(f"the driver should have been killed once, and was killed {kills} times")
     console.print(results(verdict, kills), airports(verdict, counted))
     for problem in problems:
         complain(f"✗ {problem}")
@@ -111,29 +111,29 @@ def job(places: Places, slices: Slices, console: Console) -> bool:
 
 
 def bar(progress: Progress, name: str, files: int) -> Report:
-    """A bar over the micro-batches of a query, as what hears of its steps."""
-    task = progress.add_task(name, total=files, phase="")
+    """A progress bar over the micro-batches of a query, as a listener to its phases."""
+    task = progress.add_task(name, total=files, note="")
     killed_in: list[int] = []
 
-    def report(step: str, epoch: int) -> None:
-        if step == "killed":
+    def report(phase: str, epoch: int) -> None:
+        if phase == "killed":
             killed_in.append(epoch)
-            progress.update(task, phase=f"[red]driver killed in epoch {epoch}, starting another")
-        elif step == "started" and not killed_in:
-            progress.update(task, phase="starting Spark")
-        elif step == "finished":
+            progress.update(task, note=f"[red]driver killed in epoch {epoch}, starting another")
+        elif phase == "started" and not killed_in:
+            progress.update(task, note="starting Spark")
+        elif phase == "finished":
             progress.update(task, completed=files)
-        elif step == "committed":
+        elif phase == "commit":
             # The epoch that closes the last windows comes after the last file.
-            phase = f"killed in epoch {killed_in[-1]}, restarted" if killed_in else ""
-            progress.update(task, completed=min(epoch, files), phase=phase)
+            note = f"killed in epoch {killed_in[-1]}, restarted" if killed_in else ""
+            progress.update(task, completed=min(epoch, files), note=note)
 
     return report
 
 
 def results(verdict: Verdict, kills: int) -> Table:
     """The outcome of the comparison."""
-    table = Table("Sliding windows of an hour by ten minutes", "", title="What came out")
+    table = Table("Sliding windows of an hour by ten minutes", "", title="Results")
     table.columns[1].justify = "right"
     table.add_row("driver killed (SIGKILL to Python and JVM) and started again", f"{kills} ×")
     table.add_row("result rows", f"{verdict.rows:,}")
@@ -146,13 +146,13 @@ def results(verdict: Verdict, kills: int) -> Table:
 def airports(verdict: Verdict, counted: dict[str, int]) -> Table:
     """Where the flights of each airport went."""
     delivered, cancelled, late = verdict.delivered, verdict.cancelled, verdict.late
-    table = Table("Flights", *AIRPORTS, "all", title="What became of the flights")
+    table = Table("Flights", *AIRPORTS, "all", title="What happened to the flights")
     for column in table.columns[1:]:
         column.justify = "right"
     for name, numbers in {
         "in the feed": delivered,
         "cancelled, so without event time": cancelled,
-        "late, so delivered apart": late,
+        "late, so delivered to lateRowsPath": late,
         "accepted, so in the results": {a: delivered[a] - cancelled[a] - late[a] for a in AIRPORTS},
         "lost by Spark's own withWatermark": {a: delivered[a] - cancelled[a] - counted.get(a, 0) for a in AIRPORTS},
     }.items():

@@ -29,7 +29,7 @@ class Verdict:
         delivered: Flights of each airport in the feed.
         late: Flights of each airport that came too late.
         cancelled: Flights of each airport without event time.
-        problems: Everything that is not as it must be, in words.
+        problems: Every check that failed, in words.
     """
 
     rows: int = 0
@@ -47,7 +47,7 @@ def check(feed: Path, out: Path, late: Path, lag: timedelta) -> Verdict:
 
     Every flight of the feed must be in exactly one of three sets: without event time, late, or accepted. The first
     two are delivered as rows with the flight's unique id; the third is what is left, and the results must be those
-    of a batch computation over exactly it. Which flights may be late at all, :func:`replay` says.
+    of a batch computation over exactly it. Which flights may be late at all is computed by :func:`replay`.
     """
     verdict = Verdict()
     with duckdb.connect() as db:

@@ -16,11 +16,11 @@ from typing import Any
 CHECKOUT = Path(__file__).resolve().parents[1]
 
 Report = Callable[[str, int], None]
-"""Called with a step and an epoch; steps are those of `sj.EpochPhase`, and `started`, `killed`, `finished`."""
+"""Called with a phase and an epoch; phases are those of `sj.EpochPhase`, plus `started`, `killed`, `finished`."""
 
 
 class DriverError(Exception):
-    """A driver has failed by itself; the message names its log."""
+    """A driver failed without having been killed; the message names its log."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Places:
         return self.root / f"checkpoint-{query}"
 
     def log(self, query: str) -> Path:
-        """What the drivers of a query had to say."""
+        """The log of a query's drivers."""
         return self.root / f"{query}.log"
 
 
@@ -58,7 +58,7 @@ class Driver:
     """A running driver: a Python process and the JVM that it starts.
 
     Attributes:
-        counts: What the driver has counted, once it has ended well.
+        counts: What the driver has counted, once it has ended successfully.
         killed: Whether :meth:`kill` was called.
     """
 
@@ -71,7 +71,7 @@ class Driver:
 
     @staticmethod
     def start(query: str, places: Places) -> Driver:
-        """Start a driver of the query `sparkjet` or `spark`; it goes on where the one before it stopped."""
+        """Start a driver of the query `sparkjet` or `spark`; it continues where the one before it stopped."""
         path = os.pathsep.join([str(CHECKOUT), *filter(None, [os.environ.get("PYTHONPATH")])])
         # SPARK_LOCAL_IP: where the machine's own name does not resolve, Spark could not bind.
         environment = {**os.environ, "PYTHONPATH": path, "TZ": "UTC", "SPARK_LOCAL_IP": "127.0.0.1"}
@@ -84,7 +84,7 @@ class Driver:
         return Driver(query, places, process)
 
     def reports(self) -> Iterator[tuple[str, int]]:
-        """The steps and epochs that the driver reaches. Ends when both processes have.
+        """The phases and epochs that the driver reaches. Ends when both processes have.
 
         Raises:
             DriverError: It ended badly without having been killed.
@@ -96,8 +96,8 @@ class Driver:
                 message = _message(line)
                 self.jvm = message.get("jvm", self.jvm)
                 self.counts = message.get("counts", self.counts)
-                if "step" in message:
-                    yield message["step"], message["epoch"]
+                if "phase" in message:
+                    yield message["phase"], message["epoch"]
         if self.process.wait() and not self.killed:
             log = self.places.log(self.query)
             raise DriverError(
@@ -106,7 +106,7 @@ class Driver:
             )
 
     def kill(self) -> None:
-        """End both processes as a power cut would: SIGKILL, without a chance to say goodbye."""
+        """End both processes as a power cut would: SIGKILL, without a chance to clean up."""
         self.killed = True
         for pid in (self.process.pid, self.jvm):
             if pid is not None:
@@ -120,8 +120,8 @@ def run(query: str, places: Places, report: Report, doomed: Callable[[str, int, 
     Args:
         query: `sparkjet` or `spark`.
         places: Where; the feed must be there.
-        report: Hears of every step.
-        doomed: With a step, an epoch and the number of drivers killed so far: whether to kill this one there.
+        report: Called at every phase.
+        doomed: Decides by phase, epoch and the number of drivers killed so far whether to kill this one there.
 
     Returns:
         The last driver, and how many were killed before it.
@@ -134,9 +134,9 @@ def run(query: str, places: Places, report: Report, doomed: Callable[[str, int, 
         driver = Driver.start(query, places)
         report("started", epoch)
         try:
-            for step, epoch in driver.reports():
-                report(step, epoch)
-                if not driver.killed and doomed(step, epoch, kills):
+            for phase, epoch in driver.reports():
+                report(phase, epoch)
+                if not driver.killed and doomed(phase, epoch, kills):
                     driver.kill()
                     kills += 1
                     report("killed", epoch)
@@ -148,8 +148,8 @@ def run(query: str, places: Places, report: Report, doomed: Callable[[str, int, 
             return driver, kills
 
 
-def never(step: str, epoch: int, kills: int) -> bool:  # noqa: ARG001 - the shape of `doomed`
-    """For drivers that are left in peace."""
+def never(phase: str, epoch: int, kills: int) -> bool:  # noqa: ARG001 - the shape of `doomed`
+    """For drivers that are not killed."""
     return False
 
 

@@ -3,7 +3,7 @@
     python -m examples.flights_driver sparkjet <directory>
     python -m examples.flights_driver spark <directory>
 
-It tells what it does as JSON on its standard output, a line a step; `flights_control.py` listens.
+It reports as JSON on its standard output, one line per phase; `flights_control.py` reads it.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ def main(query: str, root: Path) -> None:
 
 
 def run_sparkjet(spark: SparkSession, places: Places) -> None:
-    """The query of this job."""
+    """The query of this job, reporting its phases."""
     writer = build(spark, places.feed, places.out, places.checkpoint("sparkjet"), places.late)
-    writer.onEpochPhase(lambda step, epoch: say(step=step.value, epoch=epoch))
+    writer.onEpochPhase(lambda phase, epoch: say(phase=phase.value, epoch=epoch))
     writer.start().awaitTermination()
 
 
@@ -43,14 +43,14 @@ def run_spark(spark: SparkSession, places: Places) -> None:
     query = build_with_spark(spark, places.feed, places.checkpoint("spark"), "counted").start()
     while not query.awaitTermination(timeout=1):
         progress = query.lastProgress
-        say(step="committed", epoch=progress.batchId + 1 if progress else 0)
+        say(phase="commit", epoch=progress.batchId + 1 if progress else 0)
     final = spark.table("counted").groupBy("window", "origin").max("count")
     rows = final.groupBy("origin").sum("max(count)").collect()
     say(counts=dict(rows))
 
 
 def say(**message: object) -> None:
-    """A line to whoever has started this process."""
+    """Report to the process that has started this one."""
     print(json.dumps(message), flush=True)
 
 

@@ -28,7 +28,7 @@ SCHEMA = "id BIGINT, origin STRING, carrier STRING, flight INT, dest STRING, sch
 
 
 class NoFlightsError(Exception):
-    """The data set is not installed; the message says what to do about it."""
+    """The data set is not installed; the message explains how to install it."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Slices:
     """How the feed is cut into files: a backlog in coarse files first, then live files of a few hours each.
 
     Attributes:
-        days: So many days, from 1 January on.
+        days: Number of days, from 1 January on.
         backlog: Number of files before the live days, each of the same length.
         live_days: How many of the days, at the end, come live.
         live: Number of files of those, each of the same length; the very last one takes all that is still to come.
@@ -125,7 +125,7 @@ _FLIGHTS = """
     FROM read_csv(?, nullstr = 'NA')
     QUALIFY local < TIMESTAMP '2013-01-01' + to_days(?)
 """
-# to_timestamp makes timestamps with a zone: Parquet then says UTC, which Spark reads as its TIMESTAMP.
+# to_timestamp makes timestamps with a zone: in Parquet they are marked as UTC, which Spark reads as its TIMESTAMP.
 _FEED = """
     CREATE TABLE feed AS
     WITH hours AS (SELECT unnest(?::TIMESTAMP[]) AS hour, unnest(?::TIMESTAMP[]) AS utc),

@@ -46,7 +46,7 @@ def build(spark: SparkSession, feed: Path, out: Path, checkpoint: Path, late: Pa
 def build_with_spark(spark: SparkSession, feed: Path, checkpoint: Path, name: str) -> DataStreamWriter:
     """Flights by airport and ten minutes, under Spark's own watermark with the same delay, into a table in memory.
 
-    Ten minutes, because it loses a flight exactly if the first of the windows above that the flight belongs to has
+    Ten minutes, because it loses a flight if and only if the first of the windows above that the flight belongs to has
     been closed; that is what `build` calls late. In update mode, so that what is still open at the end is in the
     table: of each group the row with the highest count is the last.
     """

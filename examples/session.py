@@ -1,4 +1,4 @@
-"""The Spark session of the examples: two cores of this machine, and no place but a directory of its own."""
+"""The Spark session of the examples: two cores of this machine, and one directory for everything that it writes."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 JVM_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""For a JVM that lives for two minutes on two cores: compiling thoroughly took 40 % of its time."""
+"""For a JVM that lives for two minutes on two cores: the optimising compiler took 40 % of its time."""
 
 
 def local_session(root: Path, name: str, log: Path | None = None) -> SparkSession:
-    """A small Spark on this machine that writes below `root` only; what its JVM complains of goes to `log`."""
+    """A small Spark on this machine that writes below `root` only; what its JVM prints as errors goes to `log`."""
     # A name that does not resolve (containers, laptops offline) would stop the driver from binding.
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     # Workers run this interpreter, which has the packages, not the first python3 of the PATH.

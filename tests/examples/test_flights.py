@@ -63,15 +63,15 @@ def test_a_killed_driver_loses_and_repeats_nothing(tmp_path: Path) -> None:
     write_feed(places.feed, TWO_DAYS)
     heard: list[tuple[str, int]] = []
 
-    def doomed(step: str, epoch: int, kills: int) -> bool:
-        return kills == 0 and (step, epoch) == ("prepared", TWO_DAYS.files // 2)
+    def doomed(phase: str, epoch: int, kills: int) -> bool:
+        return kills == 0 and (phase, epoch) == ("prepare", TWO_DAYS.files // 2)
 
-    _, kills = run("sparkjet", places, lambda step, epoch: heard.append((step, epoch)), doomed)
+    _, kills = run("sparkjet", places, lambda phase, epoch: heard.append((phase, epoch)), doomed)
     assert kills == 1
-    assert [step for step, _ in heard if step in {"started", "killed", "finished"}] == [
+    assert [phase for phase, _ in heard if phase in {"started", "killed", "finished"}] == [
         *("started", "killed", "started", "finished")
     ]
-    assert ("committed", TWO_DAYS.files) in heard
+    assert ("commit", TWO_DAYS.files) in heard
     verdict = check(places.feed, places.out, places.late, LAG)
     assert verdict.problems == []
     assert verdict.equal == verdict.rows > 1000
