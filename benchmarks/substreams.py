@@ -17,12 +17,12 @@ from pyspark.sql import functions as F
 import sparkjet as sj
 from benchmarks.local import local_session
 from sparkjet import functions as J
+from sparkjet.api.writer import settings_of
 from sparkjet.catalyst.columns import KEPT, ONLY_SUBSTREAM, SUBSTREAM, TIME
 from sparkjet.engine.context import configure
 from sparkjet.engine.partial_aggregation import InputBatch, aggregate
-from sparkjet.plan.plan import Output, Plan, Rows, plan_of
+from sparkjet.plan.plan import Plan, plan_of
 from sparkjet.plan.windowed_aggregation import ProgressDetail
-from sparkjet.sinks.console import ConsoleSink
 from sparkjet.windows.segments import release
 
 ROWS = 4_000_000
@@ -35,10 +35,8 @@ def plan(session: SparkSession) -> Plan:
     source = session.readStream.format("rate").load().withColumnRenamed("timestamp", "ts")
     stream = sj.stream(source.withColumn("key", F.col("value") % 1000)).withWatermark("ts", 0)
     result = stream.where("value % 2 = 0").groupBy(sj.window("ts", "1 minute", "1 second"), "key")
-    aggregation = result.agg(J.count().alias("n"), J.sum("value").alias("total")).writeStream.aggregation
-    return plan_of(
-        [Output("results", aggregation, Rows.RESULTS, aggregation.shape(), lambda rows: rows, ConsoleSink(), "console")]
-    )
+    writer = result.agg(J.count().alias("n"), J.sum("value").alias("total")).writeStream.format("console")
+    return plan_of([settings_of(writer).output("results")])
 
 
 def batch(session: SparkSession, substreams: int) -> DataFrame:
@@ -56,7 +54,7 @@ def batch(session: SparkSession, substreams: int) -> DataFrame:
 
 def stage_one(query: Plan, rows: DataFrame, substreams: int, detail: ProgressDetail) -> float:
     """Seconds of partial aggregation, with what it tells of event time or, for comparison, without."""
-    aggregation = query.aggregations["stage0"]
+    aggregation = query.aggregations["aggregation0"]
     operator = aggregation.operator(2)
     started = time.perf_counter()
     if detail is ProgressDetail.NOTHING:

@@ -18,7 +18,7 @@ def test_an_unknown_option_names_the_nearest() -> None:
 
 
 def test_an_option_of_another_sink_is_refused() -> None:
-    with pytest.raises(AnalysisError, match='"numRows" is no option of format\\("files"\\)'):
+    with pytest.raises(AnalysisError, match='"numRows" is not an option of format\\("files"\\)'):
         Options({"numRows": "3"}).check("files")
 
 
@@ -54,6 +54,6 @@ def test_an_age_is_written_as_for_sparks_file_sink_or_as_an_interval(text: str, 
 
 
 @pytest.mark.parametrize("text", ["12", "h", "-1h", "0d", "1 month", ""])
-def test_what_is_no_age_is_refused_by_name(text: str) -> None:
+def test_a_wrong_age_is_refused_by_name(text: str) -> None:
     with pytest.raises(AnalysisError, match="retention"):
         Options({"retention": text}).age("retention")

@@ -58,3 +58,17 @@ def nearest(name: str, known: Iterable[str]) -> str:
         return listing
     original = next(k for k in known if k.lower() == match[0])
     return f'did you mean "{original}"? {listing}'
+
+
+def missing(owner: str, name: str, known: Iterable[str], way_out: str | None = None) -> AttributeError:
+    """The error of an attribute that does not exist: what to do instead, else the nearest name.
+
+    >>> print(missing("Stream", "wher", ["select", "where"]))
+    Stream has no 'wher'; did you mean "where"? Known: select, where.
+    >>> print(missing("Stream", "sort", ["select", "where"], "The rows of a stream have no order."))
+    Stream has no 'sort'. The rows of a stream have no order.
+    """
+    if name.startswith("_"):
+        # Asked for by Python and its tools, hundreds of times, and never shown.
+        return AttributeError(f"{owner} has no {name!r}")
+    return AttributeError(f"{owner} has no {name!r}" + (f". {way_out}" if way_out else f"; {nearest(name, known)}."))

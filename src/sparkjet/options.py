@@ -1,4 +1,4 @@
-"""Options of ``writeStream``: every name in one table, with what it means."""
+"""Options of ``writeStream``: each name with its meaning, in one table."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ QUERY_OPTIONS: Mapping[str, str] = {
     "checkpointLocation": "Directory of the query's snapshots and of Spark's derived checkpoint.",
     "processingGuarantee": "exactly-once (default), at-least-once or none.",
     "closeWindowsAtEnd": "With trigger(availableNow=True): also emit the windows that are still open at the end.",
-    "overlapEpochs": "Whether the next batch is read while this one's results are still written (false).",
+    "overlapEpochs": "Whether the next batch is read while the results of this one are still being written (false).",
     "statePartitions": "Number of partitions of the state; by default the cluster's parallelism.",
 }
 """Options of the query as a whole."""
 
 OUTPUT_OPTIONS: Mapping[str, str] = {
-    "lateRowsPath": "Directory that late rows and rows without event time are delivered to, as Parquet files.",
-    "earlyResultsPeriod": 'With outputMode("update"): how often rows of open windows come; by default every batch.',
+    "lateRowsPath": "Directory for late rows and rows without event time, as Parquet files.",
+    "earlyResultsPeriod": 'With outputMode("update"): how often rows of open windows are emitted (with every batch).',
 }
 """Options of every output."""
 
 FILE_OPTIONS: Mapping[str, str] = {
     "path": "Output directory.",
     "fileFormat": "parquet (default), json or csv.",
-    "retention": "How long read_files lists an epoch's files, as of Spark's file sink: 12h, 7d, 30 days (for ever).",
-    "compression": "Codec, as of Spark's writer.",
-    "maxRecordsPerFile": "As of Spark's writer.",
+    "retention": "How long read_files lists an epoch's files, as in Spark's file sink: 12h, 7d, 30 days (for ever).",
+    "compression": "Codec, as in Spark's writer.",
+    "maxRecordsPerFile": "As in Spark's writer.",
     "header": "csv: whether files start with the column names.",
     "sep": "csv: separator.",
     "quote": "csv: quoting character.",
@@ -44,35 +44,35 @@ FILE_OPTIONS: Mapping[str, str] = {
     "timestampFormat": "csv and json: pattern of timestamps.",
     "ignoreNullFields": "json: whether to leave null fields out.",
 }
-"""Options of ``format("files")``; all but the first three are handed to Spark's writer."""
+"""Options of ``format("files")``; all but the first three are passed to Spark's writer."""
 
 CONSOLE_OPTIONS: Mapping[str, str] = {
-    "numRows": "How many rows of an epoch to print (20).",
-    "truncate": "Whether to cut long values (true).",
+    "numRows": "Number of rows to print of each epoch (20).",
+    "truncate": "Whether to truncate long values (true).",
 }
 """Options of ``format("console")``."""
 
 POSTGRES_OPTIONS: Mapping[str, str] = {
-    "dsn": "Connection string of libpq; the next five options win over it. Never logged or recorded.",
-    "host": "The server.",
-    "port": "Its port.",
-    "dbname": "The database.",
-    "user": "Who writes.",
-    "password": "Never logged or recorded; libpq also looks into its password file.",
-    "dbtable": "The table, with or without its schema; created if it is missing.",
+    "dsn": "Connection string of libpq; the next five options override it. Never logged or recorded.",
+    "host": "Host name of the server.",
+    "port": "Port of the server.",
+    "dbname": "Name of the database.",
+    "user": "User name.",
+    "password": "Password; never logged or recorded. libpq also reads its password file.",
+    "dbtable": "Name of the table, with or without its schema; it is created if it does not exist.",
     "mode": "append (default) or upsert.",
-    "keyColumns": "mode=upsert: the columns, with commas, that say which row is replaced.",
+    "keyColumns": "mode=upsert: the columns, separated by commas, that identify the row to replace.",
     "prepared": "auto (default), always or never: whether rows wait in prepared transactions for the decision.",
-    "numPartitions": "Most connections at once, as in Spark's JDBC writer.",
+    "numPartitions": "Maximum number of connections, as in Spark's JDBC writer.",
 }
 """Options of ``format("postgres")``."""
 
 KAFKA_OPTIONS: Mapping[str, str] = {
-    "kafka.*": "Properties of librdkafka, kafka.bootstrap.servers at least. Never logged or recorded.",
-    "topic": "Where rows go; wins over a column topic.",
-    "numPartitions": "Most transactions of an epoch (16).",
-    "onLostTransaction": "fail (default) or continue, when the brokers have dropped what was decided.",
-    "onRestoredBackup": "fail (default) or continue, when the topic has epochs that the snapshots do not know.",
+    "kafka.*": "Properties of librdkafka, at least kafka.bootstrap.servers. Never logged or recorded.",
+    "topic": "Topic to write to; overrides a column topic.",
+    "numPartitions": "Maximum number of transactions per epoch (16).",
+    "onLostTransaction": "fail (default) or continue, if the brokers have dropped what was decided.",
+    "onRestoredBackup": "fail (default) or continue, if the topic has epochs that the snapshots do not know.",
 }
 """Options of ``format("kafka")``."""
 
@@ -87,7 +87,7 @@ SINK_OPTIONS: Mapping[str, Mapping[str, str]] = {
 
 
 class Options:
-    """Options as given, found by name whatever the case, as in Spark.
+    """Options as given; their names are case-insensitive, as in Spark.
 
     >>> Options({"Path": "/out"}).get("path")
     '/out'
@@ -97,7 +97,7 @@ class Options:
         self._given = {name.lower(): (name, value) for name, value in given.items()}
 
     def check(self, sink: str) -> None:
-        """Refuse names that the sink does not know; a sink that the user has made knows none.
+        """Refuse names that the sink does not know; a user's own sink knows none.
 
         Raises:
             AnalysisError: Naming the option and the nearest known one.
@@ -105,7 +105,7 @@ class Options:
         self.only([*QUERY_OPTIONS, *OUTPUT_OPTIONS, *SINK_OPTIONS.get(sink, {})], sink)
 
     def only(self, known: Sequence[str], format: str) -> None:
-        """Refuse names that a format does not know; one that ends in ``.*`` stands for all that begin so.
+        """Refuse names that a format does not know; a known name ending in ``.*`` stands for all with that prefix.
 
         Raises:
             AnalysisError: Naming the option and the nearest known one.
@@ -114,7 +114,7 @@ class Options:
         families = tuple(name[:-1] for name in lowered if name.endswith(".*"))
         for lower, (name, _) in self._given.items():
             if lower not in lowered and not lower.startswith(families):
-                message = f'option: "{name}" is no option of format("{format}"); {nearest(name, known)}'
+                message = f'option: "{name}" is not an option of format("{format}"); {nearest(name, known)}'
                 raise AnalysisError(message)
 
     def get(self, name: str) -> str | None:
@@ -150,7 +150,7 @@ class Options:
         return int(text)
 
     def age(self, name: str) -> int | None:
-        """A duration in microseconds, None if it was not given: an interval, or Spark's short form for its options.
+        """A duration in microseconds, None if it was not given: an interval, or the short form of Spark's options.
 
         >>> Options({"retention": "12h"}).age("retention") == Options({"retention": "12 hours"}).age("retention")
         True
@@ -167,13 +167,13 @@ class Options:
         """One of several words."""
         text = (self.get(name) or default).lower()
         if text not in choices:
-            message = f'option: {name}="{text}" is none of {", ".join(choices)}; {nearest(text, choices)}'
+            message = f'option: {name}="{text}" is not one of {", ".join(choices)}; {nearest(text, choices)}'
             raise AnalysisError(message)
         return text
 
 
 def file_writer_options(options: Options) -> dict[str, str]:
-    """The options that Spark's file writers get."""
+    """The options that are passed to Spark's file writers."""
     names = [name for name in FILE_OPTIONS if name not in {"path", "fileFormat", "retention"}]
     found = {name: options.get(name) for name in names}
     return {name: value for name, value in found.items() if value is not None}

@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import Column, Window
 from pyspark.sql import functions as F
 
+import sparkjet as sj
 from sparkjet import functions as J
 from sparkjet.aggregates import advice
 from sparkjet.aggregates.operation import NotAnAggregateError, as_aggregate
@@ -107,7 +108,37 @@ def test_an_answer_says_what_it_means(spark: SparkSession, column: Callable[[], 
     assert re.search(named, answered(column()))
 
 
-def test_what_is_said_to_give_the_same_result_does(spark: SparkSession) -> None:
+def test_every_function_of_spark_that_sparkjet_lacks_names_what_to_use(spark: SparkSession) -> None:
+    theirs = {name for name, f in vars(F).items() if getattr(f, "__module__", None) == "pyspark.sql.functions.builtin"}
+    theirs = {name for name in {*theirs, *F.__all__} if not name.startswith("_")}
+    assert len(theirs) > 550
+    found = aggregates(spark)
+    elsewhere = {"window": sj.window, "session_window": sj.session_window}
+    elsewhere |= dict.fromkeys(("pandas_udf", "arrow_udf"), sj.python_aggregate)
+    for name in theirs - {*J.__all__}:
+        assert not hasattr(J, name)
+        with pytest.raises(AttributeError) as missing:
+            getattr(J, name)
+        answer = str(missing.value)
+        if name in found:
+            # The same words as agg has, which agree with what the function means.
+            assert answer.removeprefix(f"sparkjet.functions has no {name!r}. ") in answered(found[name]), name
+            assert not {*re.findall(r"sparkjet\.functions\.(\w+)", answer)} - {*J.__all__}
+        elif name in elsewhere:
+            assert answer.endswith(f"Use sj.{elsewhere[name].__name__}.")
+        else:
+            assert answer.endswith(f"It is not an aggregate: use pyspark.sql.functions.{name}.")
+
+
+def test_a_misspelt_function_names_the_nearest() -> None:
+    with pytest.raises(AttributeError, match=r"sparkjet.functions has no 'summ'; did you mean \"sum\"\? Known: approx"):
+        J.summ  # type: ignore[attr-defined]  # noqa: B018
+    with pytest.raises(ImportError, match="cannot import name 'median'"):
+        from sparkjet.functions import median  # type: ignore[attr-defined]  # noqa: F401
+    assert not hasattr(J, "__path__")
+
+
+def test_each_same_result_is_the_same(spark: SparkSession) -> None:
     rows = spark.createDataFrame(
         [(1, 2.0, True), (4, None, None), (None, 3.5, False), (4, 1.0, True), (9, 8.0, None)],
         "v int, x double, c boolean",

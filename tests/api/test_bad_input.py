@@ -85,10 +85,10 @@ def test_a_join_with_a_batch_dataframe_is_fine(spark: SparkSession, tmp_path: Pa
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        ({"eventTime": "tz"}, "eventTime='tz' is no column; did you mean \"ts\""),
+        ({"eventTime": "tz"}, "eventTime='tz' is not a column; did you mean \"ts\""),
         ({"eventTime": "v"}, "'v' is of type bigint, not timestamp"),
         ({"eventTime": "text"}, "'text' is of type string, not timestamp"),
-        ({"by": "partition"}, "by='partition' is no column"),
+        ({"by": "partition"}, "by='partition' is not a column"),
         ({"policy": "-5 seconds"}, "-5 seconds"),
         ({"policy": "5 parsecs"}, "parsecs"),
         ({"policy": "1 month"}, "no fixed length"),
@@ -136,7 +136,7 @@ def test_the_window_must_be_on_the_watermarked_column(watermarked: Stream) -> No
         watermarked.groupBy(sj.window("other", "1 minute"))
 
 
-def test_a_map_is_no_key(watermarked: Stream) -> None:
+def test_a_map_cannot_be_a_key(watermarked: Stream) -> None:
     with pytest.raises(sj.AnalysisError, match="'m' is of type map"):
         watermarked.groupBy(sj.window("ts", "1 minute"), "m")
 
@@ -164,7 +164,7 @@ def test_what_a_stream_does_not_offer_names_the_way(watermarked: Stream) -> None
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        (lambda w: w.option("pth", "/x"), '"pth" is no option.*did you mean "path"'),
+        (lambda w: w.option("pth", "/x"), '"pth" is not an option.*did you mean "path"'),
         (lambda w: w.option("fileFormat", "orc"), "orc"),
         (lambda w: w.option("processingGuarantee", "twice"), "twice"),
         (lambda w: w.option("checkpointLocation", "s3a://b/ck"), 'scheme "s3a:"'),
@@ -177,7 +177,7 @@ def test_what_a_stream_does_not_offer_names_the_way(watermarked: Stream) -> None
         (lambda w: w.option("fileFormat", "csv"), "csv cannot hold the nested column 'window'"),
         (lambda w: w.trigger(processingTime="1 second").option("closeWindowsAtEnd", True), "availableNow"),
         (lambda w: w.option("overlapEpochs", "maybe"), "overlapEpochs must be true or false"),
-        (lambda w: w.format("memory"), '"path" is no option of format'),
+        (lambda w: w.format("memory"), '"path" is not an option of format'),
         (lambda w: w.format("parquet"), 'option\\("fileFormat", "parquet"\\)'),
         (lambda w: w.format("kafkaa"), "no sink"),
         (lambda w: w.outputMode("complete"), "append"),

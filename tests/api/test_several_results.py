@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 
 import sparkjet as sj
 from sparkjet import functions as J
+from sparkjet.api.writer import settings_of
 from sparkjet.plan.plan import plan_of
 from tests.feed import START, Feed, rows
 
@@ -157,7 +158,7 @@ def test_what_follows_a_filter_sees_none_of_the_rows_that_it_drops(
     ones = kept.where("10 div v > 2").select("*", strict.alias("one"), "v").where(strict == 1).drop("k")
     result = ones.groupBy(sj.window("ts", "10 seconds")).agg(J.sum("half").alias("halves"), J.sum("one").alias("ones"))
     writer = result.writeStream.format("memory").queryName(f"guarded_{python}").trigger(availableNow=True)
-    assert plan_of([writer.output("results")]).held is python
+    assert plan_of([settings_of(writer).output("results")]).persisted is python
     query = writer.start()
     query.awaitTermination()
     # The row that closes the window is one that the filter drops; dropped rows are neither late nor without a time.

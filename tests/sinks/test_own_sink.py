@@ -89,15 +89,18 @@ def feed(tmp_path: Path) -> Feed:
     return feed
 
 
-def writer(spark: SparkSession, feed: Feed, home: Path) -> StreamWriter:
+def homeless(spark: SparkSession, feed: Feed) -> StreamWriter:
     counted = (
         sj.stream(feed.read(spark))
         .withWatermark("ts", "0 seconds")
         .groupBy(sj.window("ts", "10 seconds"), "k")
         .agg(J.count().alias("n"))
     )
-    chosen = counted.select("k", "n").writeStream.option("checkpointLocation", home / "ck")
-    return chosen.option("closeWindowsAtEnd", True).trigger(availableNow=True)
+    return counted.select("k", "n").writeStream.option("closeWindowsAtEnd", True).trigger(availableNow=True)
+
+
+def writer(spark: SparkSession, feed: Feed, home: Path) -> StreamWriter:
+    return homeless(spark, feed).option("checkpointLocation", home / "ck")
 
 
 @pytest.mark.parametrize("step", [sj.EpochPhase.PREPARE, sj.EpochPhase.DECIDE, sj.EpochPhase.COMMIT])
@@ -125,7 +128,7 @@ def test_it_is_checked_like_every_sink_and_creates_nothing_before_all_have_been(
     spark: SparkSession, feed: Feed, tmp_path: Path
 ) -> None:
     own = writer(spark, feed, tmp_path).format(JsonSink(tmp_path / "out"))
-    own.settings["lateRowsPath"] = "/proc/nowhere"
+    own.option("lateRowsPath", "/proc/nowhere")
     with pytest.raises(sj.AnalysisError, match="lateRowsPath"):
         own.start()
     assert not (tmp_path / "out").exists()
@@ -134,19 +137,17 @@ def test_it_is_checked_like_every_sink_and_creates_nothing_before_all_have_been(
 
 def test_it_takes_no_options_of_other_sinks_and_needs_a_home(spark: SparkSession, feed: Feed, tmp_path: Path) -> None:
     chosen = writer(spark, feed, tmp_path).format(JsonSink(tmp_path / "out"))
-    with pytest.raises(sj.AnalysisError, match=r'"numRows" is no option of format\("JsonSink"\)'):
+    with pytest.raises(sj.AnalysisError, match=r'"numRows" is not an option of format\("JsonSink"\)'):
         chosen.option("numRows", 3).start()
-    homeless = writer(spark, feed, tmp_path).format(JsonSink(tmp_path / "out"))
-    del homeless.settings["checkpointLocation"]
     with pytest.raises(sj.AnalysisError, match="checkpointLocation"):
-        homeless.start()
+        homeless(spark, feed).format(JsonSink(tmp_path / "out")).start()
 
 
 def test_what_is_no_sink_is_refused_by_what_it_lacks_and_one_sink_twice_too(
     spark: SparkSession, feed: Feed, tmp_path: Path
 ) -> None:
     chosen = writer(spark, feed, tmp_path)
-    with pytest.raises(sj.AnalysisError, match="Path is no sink, it has no 'guarantee'"):
+    with pytest.raises(sj.AnalysisError, match="Path is not a sink, it has no 'guarantee'"):
         chosen.format(tmp_path)  # type: ignore[arg-type]
     sink = JsonSink(tmp_path / "out")
     with pytest.raises(sj.AnalysisError, match="the same sink object"):

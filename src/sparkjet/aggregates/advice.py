@@ -1,10 +1,11 @@
-"""What to use instead of an aggregate of Spark in ``agg``, and whether the result is the same."""
+"""What to use instead of a Spark aggregate, and whether the result is the same."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from pyspark.sql import Column, SparkSession
+from pyspark.sql import functions as F
 
 SAME = (
     *("avg", "collect_set", "count", "max", "mean", "min", "stddev", "stddev_pop", "stddev_samp", "sum"),
@@ -16,42 +17,47 @@ NOTHING = (
     "sparkjet.functions has nothing of the same meaning yet. Write an sj.AggregateOperation or an sj.python_aggregate."
 )
 NO_AGGREGATE = "Use a function of sparkjet.functions, or write an sj.AggregateOperation."
+_PYTHON = "Use sj.python_aggregate."
+NOT_AN_AGGREGATE = "It is not an aggregate: use pyspark.sql.functions.{}."
 EXPRESSION = (
     "Give agg the aggregates alone, each a function of sparkjet.functions with an alias(…), and compute with their "
     "results in withColumn(…) afterwards."
 )
 
-_BY_TIME = "goes by event time where Spark goes by arrival"
-_TIES = "differs in ties: it takes the row with the lowest event time, Spark any of them"
+_ORDER = "sparkjet.functions.collect_list differs: its order is that of event time, Spark's that of arrival."
+_FIRST = "sparkjet.functions.first differs: it takes the row with the lowest event time, Spark's the first to arrive."
+_LAST = "sparkjet.functions.last differs: it takes the row with the highest event time, Spark's the last to arrive."
+_TIES = "differs in ties: it takes the row with the lowest event time, Spark's any of them"
 _QUANTILE = (
     "sparkjet.functions.percentile_approx({}) differs: it is approximate, and gives a value that occurs where Spark "
-    "interpolates. Exactly: sparkjet.functions.collect_list, and compute with the list in withColumn(…) afterwards."
+    "interpolates. For the exact value: sparkjet.functions.collect_list, and compute with the list in withColumn(…) "
+    "afterwards."
 )
-_SKETCH = "sparkjet.functions.percentile_approx differs: it is another sketch, so its estimates are other ones."
+_SKETCH = "sparkjet.functions.percentile_approx differs: it is another sketch, with other estimates."
 _LIST = (
     "Take sparkjet.functions.{}, and F.array_join of its result in withColumn(…) afterwards. It differs in its order: "
-    "by {}, where Spark's is that of arrival."
+    "by {}, where Spark's is by arrival."
 )
 _BOTH = "F.when(F.col(x).isNotNull() & F.col(y).isNotNull(), {})"
 
 _OTHERS = {
     "any": "Use sparkjet.functions.max of the condition: the same result.",
-    "any_value": "sparkjet.functions.first differs: it is not any value but that with the lowest event time.",
+    "any_value": "sparkjet.functions.first differs: it takes the value with the lowest event time, Spark's any value.",
     "approx_count_distinct": (
-        "sparkjet.functions.approx_count_distinct differs: it is another sketch, so its estimates are other ones, by "
-        "default within 1.6 % where Spark's are within 5 %."
+        "sparkjet.functions.approx_count_distinct differs: it is another sketch, with other estimates, by default "
+        "within 1.6 % where Spark's are within 5 %."
     ),
     "approx_percentile": _SKETCH,
-    "array_agg": f"sparkjet.functions.collect_list differs: its order {_BY_TIME}.",
+    "array_agg": _ORDER,
     "bool_and": "Use sparkjet.functions.min of the condition: the same result.",
     "bool_or": "Use sparkjet.functions.max of the condition: the same result.",
-    "collect_list": f"sparkjet.functions.collect_list differs: its order {_BY_TIME}.",
+    "collect_list": _ORDER,
     "count_if": "Use sparkjet.functions.count(F.when(condition, 1)): the same result.",
     "every": "Use sparkjet.functions.min of the condition: the same result.",
-    "first": f"sparkjet.functions.first differs: it {_BY_TIME}.",
-    "first_value": f"sparkjet.functions.first differs: it {_BY_TIME}.",
-    "last": f"sparkjet.functions.last differs: it {_BY_TIME}.",
-    "last_value": f"sparkjet.functions.last differs: it {_BY_TIME}.",
+    "first": _FIRST,
+    "first_value": _FIRST,
+    "last": _LAST,
+    "last_value": _LAST,
     "listagg": _LIST.format("collect_list", "event time"),
     "max_by": f"sparkjet.functions.max_by {_TIES}.",
     "median": _QUANTILE.format("…, 0.5"),
@@ -67,23 +73,23 @@ _OTHERS = {
     "some": "Use sparkjet.functions.max of the condition: the same result.",
     "std": "Use sparkjet.functions.stddev: the same result.",
     "string_agg": _LIST.format("collect_list", "event time"),
-    "try_avg": "sparkjet.functions.avg differs: where Spark's gives null because of an overflow it fails.",
-    "try_sum": "sparkjet.functions.sum differs: where Spark's gives null because of an overflow it fails.",
+    "try_avg": "sparkjet.functions.avg differs: it fails on an overflow, where Spark's gives null.",
+    "try_sum": "sparkjet.functions.sum differs: it fails on an overflow, where Spark's gives null.",
 }
 _DISTINCT = {
     "collect_set": "Use sparkjet.functions.collect_set: the same result.",
     "count": (
-        "sparkjet.functions.approx_count_distinct differs: it is approximate. Exactly: sparkjet.functions.collect_set, "
-        "and F.size of its result in withColumn(…) afterwards; for several columns the set of an F.struct that is null "
-        "where one of them is."
+        "sparkjet.functions.approx_count_distinct differs: it is approximate. For the exact number: "
+        "sparkjet.functions.collect_set, and F.size of its result in withColumn(…) afterwards; for several columns the "
+        "set of an F.struct that is null where one of them is."
     ),
     "listagg": _LIST.format("collect_set", "value"),
     "max": "Use sparkjet.functions.max: the same result.",
     "min": "Use sparkjet.functions.min: the same result.",
     "string_agg": _LIST.format("collect_set", "value"),
 }
-_OF_DIFFERENT_VALUES = (
-    "sparkjet.functions has no aggregates of different values (DISTINCT) yet, and the same function without DISTINCT "
+_OF_DISTINCT_VALUES = (
+    "sparkjet.functions has no aggregates of distinct values (DISTINCT) yet, and the same function without DISTINCT "
     "differs. Take sparkjet.functions.collect_set, and compute with the set in withColumn(…) afterwards."
 )
 _FILTERED = (
@@ -95,19 +101,58 @@ _ARGUMENTS = {
     "max_by": (2, NOTHING),
     "min_by": (2, NOTHING),
 }
-"""How many arguments ours take of those that Spark allows more, and what to do about the others."""
+"""The most arguments that ours take where Spark takes more, and what to do with the others."""
 _KNOWN = frozenset({*SAME, *_OTHERS})
+_WITHOUT_COUNTERPART = """
+    bit_and bit_or bit_xor bitmap_and_agg bitmap_construct_agg bitmap_or_agg collect_union corr count_min_sketch
+    covar_pop covar_samp grouping grouping_id histogram_numeric hll_sketch_agg hll_union_agg kll_merge_agg_bigint
+    kll_merge_agg_double kll_merge_agg_float kll_sketch_agg_bigint kll_sketch_agg_double kll_sketch_agg_float kurtosis
+    mode regr_intercept regr_r2 regr_sxx regr_sxy regr_syy skewness theta_intersection_agg theta_sketch_agg
+    theta_union_agg tuple_intersection_agg_double tuple_intersection_agg_integer tuple_sketch_agg_double
+    tuple_sketch_agg_integer tuple_union_agg_double tuple_union_agg_integer
+"""
+_PYTHON_NAMES = {
+    "approxCountDistinct": _OTHERS["approx_count_distinct"],
+    "countDistinct": _DISTINCT["count"],
+    "count_distinct": _DISTINCT["count"],
+    "listagg_distinct": _DISTINCT["listagg"],
+    "string_agg_distinct": _DISTINCT["string_agg"],
+    "sumDistinct": _OF_DISTINCT_VALUES,
+    "sum_distinct": _OF_DISTINCT_VALUES,
+    "arrow_udf": _PYTHON,
+    "pandas_udf": _PYTHON,
+    "session_window": "Use sj.session_window.",
+    "window": "Use sj.window.",
+}
+"""Functions of pyspark.sql.functions that SQL writes otherwise, and those that sparkjet has elsewhere."""
+
+
+def instead_of(name: str) -> str | None:
+    """What to use instead of a function of pyspark.sql.functions that sparkjet.functions lacks, None if it is neither.
+
+    >>> instead_of("upper")
+    'It is not an aggregate: use pyspark.sql.functions.upper.'
+    >>> instead_of("uper")
+    """
+    if name in _WITHOUT_COUNTERPART.split():
+        return NOTHING
+    # Not all functions are in __all__.
+    is_function = (
+        name in F.__all__ or getattr(getattr(F, name, None), "__module__", None) == "pyspark.sql.functions.builtin"
+    )
+    found = _PYTHON_NAMES.get(name) or _OTHERS.get(name)
+    return NOT_AN_AGGREGATE.format(name) if found is None and is_function else found
 
 
 def advice(column: Column) -> tuple[str, str]:
-    """How Spark writes a Column that was given to ``agg``, and what to do instead; on the driver."""
+    """Spark's text of a Column that was given to ``agg``, and what to do instead; on the driver."""
     session = SparkSession.active()
     expression: Any = session._jsparkSession.expression(column._jc)
     while expression.getClass().getSimpleName() == "Alias":
         expression = expression.child()
     written = str(expression.sql())
     if _is_function(expression) and expression.isDistinct():
-        # Spark leaves the word out, and would show the aggregate as the one that it must not be taken for.
+        # Spark omits the word, and would show the aggregate as the one that it must not be mistaken for.
         written = written.replace("(", "(DISTINCT ", 1)
     return written, _advice(expression)
 
@@ -121,10 +166,10 @@ def _advice(expression: Any) -> str:
         return EXPRESSION if _has_aggregate(expression) else NOTHING
     arguments = int(expression.arguments().size())
     if expression.filter().isDefined():
-        # Null is what all of SAME leave out; first and its like do not.
+        # All of SAME skip nulls; first and the like do not.
         return _FILTERED if name in SAME or name == "count_if" else NOTHING
     if expression.isDistinct():
-        return _DISTINCT.get(name, _OF_DIFFERENT_VALUES)
+        return _DISTINCT.get(name, _OF_DISTINCT_VALUES)
     most, beyond = _ARGUMENTS.get(name, (arguments, NOTHING))
     if arguments > most:
         return beyond

@@ -11,7 +11,10 @@ from typing_extensions import Self
 
 from sparkjet.aggregates.operation import Aggregate, AggregateOperation, Inputs, as_aggregate
 from sparkjet.api.frame_methods import FrameMethods
+from sparkjet.api.guided import Guided
+from sparkjet.api.output_settings import OutputSettings
 from sparkjet.api.writer import StreamWriter
+from sparkjet.catalyst import alternatives
 from sparkjet.catalyst.columns import HIDDEN, TIME
 from sparkjet.catalyst.logical_plans import attribute_ids
 from sparkjet.catalyst.row_by_row import Together
@@ -29,8 +32,10 @@ if TYPE_CHECKING:
     from sparkjet.plan.inputs import Input
 
 
-class GroupedStream:
-    """A stream grouped by a window and keys, waiting for its aggregates; made by ``groupBy``."""
+class GroupedStream(Guided):
+    """A stream grouped by a window and keys, the result of ``groupBy``; :meth:`agg` aggregates it."""
+
+    _alternatives = alternatives.GROUPS_OF_STREAMS
 
     def __init__(
         self,
@@ -55,13 +60,13 @@ class GroupedStream:
             )
             raise AnalysisError(message)
         event_time.check(transformations.shape, self._window.name)
-        self._steps = transformations
+        self._chain = transformations
         self._inputs = inputs
         self._parent = parent
         columns_only = [column for column in columns if not isinstance(column, Window | SessionWindow)]
         fields = transformations.shape.select(*columns_only).schema.fields if columns_only else []
         if len(fields) != len(columns_only):
-            message = "groupBy: name each key column by itself; one of the columns stands for several."
+            message = "groupBy: name each key column separately; one of the columns stands for several."
             raise AnalysisError(message)
         for field in fields:
             if isinstance(field.dataType, MapType | VariantType):
@@ -81,7 +86,7 @@ class GroupedStream:
         The rows are final: each window is emitted once, when the watermark has reached its end.
 
         Raises:
-            AnalysisError: No aggregate, one of Spark's, or two columns of the same name.
+            AnalysisError: Not an aggregate, one of Spark's, or two columns of the same name.
         """
         if not exprs:
             message = "agg: give at least one aggregate, e.g. sparkjet.functions.count()."
@@ -92,9 +97,9 @@ class GroupedStream:
         if twice:
             message = f"agg: two columns of the result are named {twice[0]!r}. Rename one with alias(…)."
             raise AnalysisError(message)
-        inputs = Inputs(self._steps.shape.drop(*HIDDEN[1:]), F.col(TIME))
+        inputs = Inputs(self._chain.shape.drop(*HIDDEN[1:]), F.col(TIME))
         aggregation = WindowedAggregation(
-            transformations=self._steps,
+            transformations=self._chain,
             inputs=self._inputs,
             parent=self._parent,
             window=self._window,
@@ -121,6 +126,8 @@ class WindowedStream(FrameMethods):
     functions (``F.rank().over(…)``) may compare results of the same window: partition them by the window column.
     """
 
+    _alternatives = alternatives.RESULTS
+
     def __init__(self, aggregation: WindowedAggregation, transformations: Transformations) -> None:
         super().__init__(transformations)
         self._aggregation = aggregation
@@ -129,21 +136,20 @@ class WindowedStream(FrameMethods):
         return type(self)(self._aggregation, chain)
 
     def groupBy(self, *cols: Window | SessionWindow | Column | str) -> GroupedStream:
-        """Aggregate these rows again, in longer windows: count per minute, then the highest count per hour.
+        """Aggregate these rows again in longer windows, e.g. the count per minute to the highest count per hour.
 
-        The window names this one's window column, as in Spark: ``sj.window("window", "1 hour")``. The time of a row
-        is the last microsecond of its window; nothing is ever late here, because the watermark is the same.
+        The new window is over this one's window column, as in Spark: ``sj.window("window", "1 hour")``. The time of a
+        row is the last microsecond of its window. No row is ever late here, as the watermark is the same.
 
         Raises:
-            AnalysisError: Without exactly one window, with columns that cannot be keys, or if the window column was
-                replaced.
+            AnalysisError: Not exactly one window, columns that cannot be keys, or a window column that was replaced.
         """
-        time = EventTime.of_results(self._aggregation.window.name, self._steps.source)
-        return GroupedStream(self._steps, self._aggregation.inputs, self._aggregation, time, cols)
+        time = EventTime.of_results(self._aggregation.window.name, self._chain.source)
+        return GroupedStream(self._chain, self._aggregation.inputs, self._aggregation, time, cols)
 
     @property
     def lateRows(self) -> LateStream:
-        """The rows that these windows do not count: late, or without an event time.
+        """The rows that these windows dropped: late, or without an event time.
 
         Raises:
             AnalysisError: On windows over windows, where nothing can be late.
@@ -154,15 +160,17 @@ class WindowedStream(FrameMethods):
     @property
     def writeStream(self) -> StreamWriter:
         """The way to a sink, as ``DataFrame.writeStream``."""
-        return StreamWriter(self._aggregation, self._steps, Rows.RESULTS)
+        return StreamWriter(OutputSettings(self._aggregation, Rows.RESULTS, self._chain))
 
 
 class LateStream(FrameMethods):
-    """Rows that a window dropped, as they came, with ``_substream``, ``_watermark`` and ``_reason``.
+    """Rows that a window dropped, as they arrived, with ``_substream``, ``_watermark`` and ``_reason``.
 
-    ``_watermark`` is the one that judged them, ``_reason`` is ``late`` or ``null_timestamp``. Deliver them with
+    ``_watermark`` is the watermark that made them late, ``_reason`` is ``late`` or ``null_timestamp``. Write them with
     ``sj.start(result.writeStream…, lateRows=result.lateRows.writeStream…)``.
     """
+
+    _alternatives = alternatives.RESULTS
 
     def __init__(self, aggregation: WindowedAggregation, transformations: Transformations) -> None:
         super().__init__(transformations)
@@ -174,4 +182,4 @@ class LateStream(FrameMethods):
     @property
     def writeStream(self) -> StreamWriter:
         """The way to a sink, as ``DataFrame.writeStream``."""
-        return StreamWriter(self._aggregation, self._steps, Rows.LATE)
+        return StreamWriter(OutputSettings(self._aggregation, Rows.LATE, self._chain))

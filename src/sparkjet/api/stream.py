@@ -34,24 +34,26 @@ if TYPE_CHECKING:
 logger = logging.getLogger("sparkjet")
 
 PARTITION = ("topic", "partition")
-"""Columns that name a partition of Kafka."""
+"""Columns that name a Kafka partition."""
 
 
 class Stream(FrameMethods):
     """Events with a watermark per substream.
 
-    Not a DataFrame: it has the operations that mean the same batch by batch. All methods run on the driver, return
-    a new object and only describe the query; nothing runs before ``writeStream…start()``.
+    Not a DataFrame: it has only the operations that mean the same batch by batch. All methods run on the driver,
+    return a new object and only describe the query; nothing runs before ``writeStream…start()``.
     """
+
+    _alternatives = alternatives.STREAMS
 
     def __init__(
         self,
-        steps: Transformations,
+        chain: Transformations,
         inputs: tuple[Input, ...] = (),
         event_time: EventTime | None = None,
         name: str | None = None,
     ) -> None:
-        super().__init__(steps)
+        super().__init__(chain)
         self._inputs = inputs
         self._event_time = event_time
         self._name = name
@@ -59,15 +61,12 @@ class Stream(FrameMethods):
     def _with(self, chain: Transformations) -> Self:
         return type(self)(chain, self._inputs, self._event_time, self._name)
 
-    def _way_out(self, method: str) -> str | None:
-        return alternatives.of_streams(method)
-
     def alias(self, alias: str) -> Stream:
-        """Name the stream, as ``DataFrame.alias``: its substreams are called ``<alias>/…`` once it is in a union."""
+        """Name the stream, as ``DataFrame.alias``: in a union its substreams are called ``<alias>/…``."""
         if not alias or "/" in alias:
             message = f"alias: {alias!r} must be a name without a slash."
             raise AnalysisError(message)
-        return Stream(self._steps, self._inputs, self._event_time, alias)
+        return Stream(self._chain, self._inputs, self._event_time, alias)
 
     def withWatermark(
         self,
@@ -81,30 +80,30 @@ class Stream(FrameMethods):
         substreamTimeout: Duration | None = None,
         throttle: Throttle | None = None,
     ) -> Stream:
-        """Say which column is the event time and how far it may be out of order, as ``DataFrame.withWatermark``.
+        """Define the event time and how far it may be out of order, as ``DataFrame.withWatermark``.
 
-        Unlike Spark's, the watermark follows each substream by itself and is the least of them, so a substream that
-        lags behind the others loses nothing; it holds the windows open until it has caught up or is idle.
+        Unlike Spark's, the watermark is tracked per substream and the minimum wins, so a substream that lags behind
+        the others loses nothing: it holds the windows open until it has caught up or is idle.
 
         Args:
             eventTime: Name of a timestamp column. Rows in which it is null are dropped, counted and reported.
             policy: A policy such as ``sj.limiting_lag("5 minutes")``; a bare duration means ``limiting_lag``.
-            by: Column or columns that name the substream, e.g. ``"partition"``; their text joined by ``/`` is its
-                name. Without it all rows are one substream; but those of ``sparkjet-kafka``, as long as they have
-                the columns topic and partition, are one for each (``"clicks/0"``). Nobody has to list or discover
-                those: a partition is waited for from the moment it exists.
-            substreams: Names of substreams to wait for from the start. One that is not listed and appears late may
-                find its first rows late.
-            discover: Processing time from the query's first start in which no window is closed, so that substreams
-                nobody listed can show up first.
-            idleTimeout: Processing time after which a substream without rows no longer holds the watermark, if its
-                source does not know of more to read. None: never.
-            substreamTimeout: Processing time after which a substream without rows is taken to be gone for good; see
-                also :meth:`StreamingQuery.retireSubstream`. None: never.
-            throttle: When the watermark may move; by default in steps of the windows' slides.
+            by: Column or columns that name the substream, e.g. ``"partition"``; several are joined by ``/``.
+                Without it all rows are one substream, except those of ``sparkjet-kafka`` with the columns topic and
+                partition: each partition is a substream (``"clicks/0"``) and is waited for from the moment it
+                exists, so it need not be listed or discovered.
+            substreams: Names of substreams to wait for from the start. The first rows of one that is not listed and
+                appears later may be late.
+            discover: Processing time after the query's first start in which no window closes, so that unlisted
+                substreams can appear first.
+            idleTimeout: Processing time after which a substream without rows no longer holds back the watermark, unless
+                its source has more to read. None: never.
+            substreamTimeout: Processing time after which a substream without rows is removed for good; see also
+                :meth:`StreamingQuery.retireSubstream`. None: never.
+            throttle: When the watermark may advance; by default in steps of the windows' slides.
 
         Raises:
-            AnalysisError: Wrong column, type, policy or duration, naming it and what would be right.
+            AnalysisError: A wrong column, type, policy or duration; the message names it and what would be right.
         """
         if self._event_time is not None:
             message = f"withWatermark({eventTime!r}): this stream already has one, on {self._event_time.name!r}."
@@ -112,7 +111,7 @@ class Stream(FrameMethods):
         columns = (by,) if isinstance(by, str) else tuple(by)
         for option, name in [("eventTime", eventTime), *(("by", name) for name in columns)]:
             if name not in self.columns:
-                message = f"withWatermark: {option}={name!r} is no column; {nearest(str(name), self.columns)}"
+                message = f"withWatermark: {option}={name!r} is not a column; {nearest(str(name), self.columns)}"
                 raise AnalysisError(message)
         found = self.schema[eventTime].dataType
         if not isinstance(found, TimestampType):
@@ -124,12 +123,12 @@ class Stream(FrameMethods):
         if isinstance(substreams, str) or (substreams and not columns):
             message = f"withWatermark: substreams={substreams!r} must be a list of names, and needs by=…"
             raise AnalysisError(message)
-        partitions = partition_columns(self._steps.shape)
+        partitions = partition_columns(self._chain.shape)
         if not columns and partitions == PARTITION:
             columns = PARTITION
         elif not columns and partitions is not None:
             logger.warning(
-                "withWatermark: without the columns topic and partition all partitions of Kafka are one substream, and "
+                "withWatermark: without the columns topic and partition all Kafka partitions are one substream, and "
                 "rows of a slow one may be late. Keep both columns, or name others with by=…"
             )
         settings = WatermarkSettings(
@@ -144,22 +143,22 @@ class Stream(FrameMethods):
             partitions=columns in (PARTITION, PARTITION[1:]) and set(columns) <= set(partitions or ()),
         )
         hidden = {TIME: F.unix_micros(quoted(eventTime)), SUBSTREAM: substream_id(columns)}
-        source = self._steps.shape.withColumns(hidden)
+        source = self._chain.shape.withColumns(hidden)
         each = Input("", settings, streaming_sources(source))
         return Stream(Transformations(source, source), (each,), EventTime.of_watermark(eventTime, source), self._name)
 
     def union(self, other: Stream) -> Stream:
         """The rows of both streams, column by column, as ``DataFrame.union``; each keeps its own watermark policy.
 
-        The watermark is the least of all substreams of all inputs. Substreams are then called ``1/…`` and ``2/…``, or
-        by the streams' :meth:`alias`. Windows name this stream's event-time column.
+        The watermark is the minimum over all substreams of all inputs. Their names are prefixed with ``1/`` and
+        ``2/``, or with the streams' :meth:`alias`. Windows name this stream's event-time column.
 
-        A ``where`` before the union costs: the batch is then held in memory and read once for each side. After the
-        union it costs nothing.
+        Filter after the union rather than before: with a ``where`` before it, each batch is persisted in memory and
+        read once for each side.
 
         Raises:
-            AnalysisError: Something else than a stream with a watermark, other columns, or an event time that was
-                replaced or is in another place than the other's.
+            AnalysisError: Not a stream with a watermark, different columns, or an event time that was replaced or is
+                not in the same place in both.
         """
         given: object = other
         if not isinstance(given, Stream):
@@ -173,13 +172,13 @@ class Stream(FrameMethods):
             raise AnalysisError(message)
         names = (self._name or "1", other._name or "2")
         if names[0] == names[1]:
-            message = f"union: both streams are called {names[0]!r}. Give one another alias(…)."
+            message = f"union: both streams are called {names[0]!r}. Give one of them another name with alias(…)."
             raise AnalysisError(message)
         pairs = [(names[0], each) for each in self._inputs] + [(names[1], each) for each in other._inputs]
         inputs = tuple(each.below(f"{name}/") for name, each in pairs)
-        check_union((self._event_time, other._event_time), (self._steps.shape, other._steps.shape))
-        steps = united(self._steps, other._steps, names)
-        return Stream(steps, inputs, EventTime.of_watermark(self._event_time.name, steps.shape))
+        check_union((self._event_time, other._event_time), (self._chain.shape, other._chain.shape))
+        chain = united(self._chain, other._chain, names)
+        return Stream(chain, inputs, EventTime.of_watermark(self._event_time.name, chain.shape))
 
     def unionByName(self, other: Stream) -> Stream:
         """The rows of both streams, column by name, as ``DataFrame.unionByName``; see :meth:`union`."""
@@ -193,22 +192,22 @@ class Stream(FrameMethods):
         """Group by one ``sj.window`` or ``sj.session_window`` and any number of key columns, as ``DataFrame.groupBy``.
 
         Raises:
-            AnalysisError: Without a watermark, without exactly one window, with columns that cannot be keys, or if the
-                event time was replaced after ``withWatermark``.
+            AnalysisError: No watermark, not exactly one window, columns that cannot be keys, or an event time that was
+                replaced after ``withWatermark``.
         """
         if self._event_time is None:
             message = 'groupBy: a window needs a watermark; call withWatermark("<event time>", "<lag>") first.'
             raise AnalysisError(message)
-        return GroupedStream(self._steps, self._inputs, None, self._event_time, cols)
+        return GroupedStream(self._chain, self._inputs, None, self._event_time, cols)
 
 
 def stream(df: DataFrame) -> Stream:
-    """Start a query from a streaming DataFrame, whatever ``spark.readStream`` source it comes from.
+    """Start a query from a streaming DataFrame of any ``spark.readStream`` source.
 
     Args:
-        df: The streaming DataFrame; it may have been transformed by Spark before, row by row (select, where,
-            withColumn, explode, mapInPandas, unions, joins with batch DataFrames), but not by ``withWatermark``,
-            anything that keeps state, or anything that treats each batch by itself.
+        df: The streaming DataFrame. Spark may have transformed it row by row (select, where, withColumn, explode,
+            mapInPandas, unions, joins with batch DataFrames), but not with ``withWatermark``, with anything that keeps
+            state, or with anything that treats each batch separately.
 
     Raises:
         AnalysisError: A batch DataFrame, one of Spark Connect, or one that Spark does not compute row by row.

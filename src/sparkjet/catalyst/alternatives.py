@@ -1,6 +1,8 @@
-"""What streams do not offer, each with a way that works: none leads to another refusal."""
+"""What sparkjet does not offer of Spark's API, each with a way that works: none leads to another refusal."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 BEFORE = "Do it with Spark before sj.stream(…), on the DataFrame."
 OWN_QUERY = "Do it in a Spark query of its own whose output this query reads."
@@ -12,7 +14,7 @@ DUPLICATES = (
     "identify a row as keys, and sparkjet.functions.first of the others. For all others let a Spark query of its own "
     "drop them, and read its output."
 )
-STATE = f"sparkjet has no state of the user's yet. {OWN_QUERY}"
+STATE = f"sparkjet has no user-defined state yet. {OWN_QUERY}"
 STREAM_JOIN = (
     "sparkjet cannot join two streams yet. Rows that belong to one window can be united and aggregated by their key: "
     "sj.stream(a).withWatermark(…).union(…). For the rest let a Spark query of its own join them, and read its output."
@@ -20,27 +22,33 @@ STREAM_JOIN = (
 JOIN = f"A join with a batch DataFrame: {BEFORE[0].lower()}{BEFORE[1:]} A join with a stream: {STREAM_JOIN}"
 FIRST_ROWS = (
     "A stream has no first rows that are the same after a restart. Choose rows by their columns with where(…), or the "
-    "least and greatest of a window with sparkjet.functions.bottom_n and top_n."
+    "lowest and highest of a window with sparkjet.functions.bottom_n and top_n."
 )
 ORDER = "The rows of a stream have no order. Sort where its results are read."
 RANKS = (
-    "It would number or compare the rows of each batch by itself. Compare the rows of a window with aggregates, such "
+    "It would number or compare the rows of each batch separately. Compare the rows of a window with aggregates, such "
     "as sparkjet.functions.first, last, top_n and max_by."
 )
 SET = "Keep or drop rows by a batch DataFrame with a left_semi or left_anti join before sj.stream(…)."
 GROUPS = (
-    "It would see each group of a batch by itself. Aggregate the groups of a window in Python: "
+    "It would see each group of a batch separately. Aggregate the groups of a window in Python: "
     "agg(sj.python_aggregate(…)) after groupBy(sj.window(…), …)."
 )
 ALL_ROWS = (
-    "A stream has no end, so there is no moment to do it. Aggregate it in windows, write the results with "
-    'writeStream, e.g. format("memory"), and look at those.'
+    "It needs all rows, and a stream has no end. Aggregate it in windows, write the results with writeStream, e.g. "
+    'format("memory"), and look at those.'
 )
 WINDOWS_ONLY = "Only results of windows can be written: groupBy(sj.window(…), …), agg(…), then writeStream."
-ONE_WATERMARK = "The watermark of the stream that the rows come from goes on here; nothing is to be set."
+ONE_WATERMARK = "The rows already have the watermark of their stream; leave it out."
 ON_RESULTS = "Do it with Spark on the rows of each epoch, in writeStream.foreachBatch(…)."
 ROWS_OF_RESULTS = (
-    'The rows come while the query runs: write them with writeStream, e.g. format("memory"), and look there.'
+    'The rows arrive while the query runs: write them with writeStream, e.g. format("memory"), and look there.'
+)
+AFTER_AGG = "Call agg(…) first: the rows of its result have it."
+STARTED = "It belongs to the running query, which start(…) returns."
+SHORT_BATCHES = (
+    "sparkjet commits in epochs, one for each micro-batch. Leave trigger(…) out for the lowest latency: the next batch "
+    "then starts as soon as the last one has ended."
 )
 
 _ROW_BY_ROW = """
@@ -55,7 +63,15 @@ _OF_ALL_ROWS = """
     randomSplit rdd scalar show stat storageLevel summary tail take toArrow toJSON toLocalIterator toPandas transpose
     unpersist write writeTo
 """
-_DATAFRAME = {
+_AGGREGATES = ("avg", "max", "mean", "min", "sum")
+_OF_THE_PLAN = {
+    "dtypes": "Use schema, or columns for the names alone.",
+    "isStreaming": "It is always streaming.",
+    **dict.fromkeys(("sameSemantics", "semanticHash"), "Compare the DataFrames that sj.stream(…) is given."),
+    **dict.fromkeys(("sparkSession", "sql_ctx"), "Use the session that made the DataFrame, or the active one."),
+}
+
+STREAMS: Mapping[str, str] = {
     **dict.fromkeys(_ROW_BY_ROW.split(), BEFORE),
     **dict.fromkeys(_OF_ALL_ROWS.split(), ALL_ROWS),
     **dict.fromkeys(("distinct", "dropDuplicates", "dropDuplicatesWithinWatermark", "drop_duplicates"), DUPLICATES),
@@ -64,23 +80,52 @@ _DATAFRAME = {
     **dict.fromkeys(("orderBy", "sort", "sortWithinPartitions"), ORDER),
     **dict.fromkeys(("exceptAll", "intersect", "intersectAll", "subtract"), SET),
     **dict.fromkeys(("zip", "zipWithIndex", "nearestByJoin"), RANKS),
+    **_OF_THE_PLAN,
     "join": JOIN,
     "groupby": "It is called groupBy here.",
     "unionAll": "It is called union here.",
     "writeStream": WINDOWS_ONLY,
 }
-_RESULTS = {
-    **dict.fromkeys((*_DATAFRAME, "alias", "groupBy", "union", "unionByName"), ON_RESULTS),
+"""Of ``DataFrame``, for streams."""
+
+RESULTS: Mapping[str, str] = {
+    **dict.fromkeys((*STREAMS, "alias", "groupBy", "union", "unionByName"), ON_RESULTS),
     **dict.fromkeys(_OF_ALL_ROWS.split(), ROWS_OF_RESULTS),
+    **_OF_THE_PLAN,
     "withWatermark": ONE_WATERMARK,
 }
+"""Of ``DataFrame``, for the results of windows and for late rows."""
 
+GROUPS_OF_STREAMS: Mapping[str, str] = {
+    **{
+        name: f"Use agg(sparkjet.functions.{name}(…)), one aggregate per column."
+        for name in ("avg", "max", "mean", "min", "sum")
+    },
+    **dict.fromkeys(("apply", "applyInArrow", "applyInPandas"), GROUPS),
+    **dict.fromkeys(("applyInPandasWithState", "transformWithState", "transformWithStateInPandas"), STATE),
+    **dict.fromkeys(("columns", "drop", "filter", "printSchema", "schema", "select", "where", "withColumn"), AFTER_AGG),
+    **dict.fromkeys(("lateRows", "writeStream"), AFTER_AGG),
+    "cogroup": STREAM_JOIN,
+    "pivot": "Give the column to groupBy(…) as a key, and pivot where the results are read.",
+}
+"""Of ``GroupedData``, for grouped streams."""
 
-def of_streams(method: str) -> str | None:
-    """What to do instead of a method of DataFrame that streams lack; None if DataFrame has none of that name."""
-    return _DATAFRAME.get(method)
+WRITERS: Mapping[str, str] = {
+    "clusterBy": 'Only tables are clustered. For directories by column: format("files"), partitionBy(…).',
+    "foreach": "Use foreachBatch(…), and foreach or foreachPartition of the DataFrame that it is called with.",
+    "toTable": (
+        'Use format("files") and read it with sj.read_files(…), or append to the table with rows.writeTo(…) in '
+        "foreachBatch(…), which is at-least-once."
+    ),
+    "mode": "It is called outputMode here.",
+    "save": "It is called start here.",
+    **dict.fromkeys(("awaitTermination", "lastProgress", "processAllAvailable", "stop"), STARTED),
+}
+"""Of ``DataStreamWriter``, and what is often looked for there."""
 
-
-def of_results(method: str) -> str | None:
-    """The same for the results of windows, and for late rows."""
-    return _RESULTS.get(method)
+TRIGGERS: Mapping[str, str] = {
+    "once": "once=True is deprecated in Spark: use availableNow=True, which reads the same input in several batches.",
+    "continuous": f"continuous is not supported. {SHORT_BATCHES}",
+    "realTime": f"realTime is not supported. {SHORT_BATCHES}",
+}
+"""Of ``DataStreamWriter.trigger``."""

@@ -1,4 +1,4 @@
-"""Hidden columns that travel with each event, and names safe to use in expressions."""
+"""Hidden columns of each event, column names quoted for expressions, and columns compiled once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TIME = "_sparkjet_time"
 SUBSTREAM = "_sparkjet_substream"
 """Name of the event's substream."""
 KEPT = "_sparkjet_kept"
-"""Whether the user's filters let the row through; those that they drop travel on for the watermark's sake."""
+"""Whether the row passed the user's filters; rows that did not are kept, marked, for the watermark."""
 CARRIED = (TIME, SUBSTREAM)
 """Hidden columns of every row of a stream."""
 HIDDEN = (*CARRIED, KEPT)
@@ -29,31 +29,31 @@ ONLY_SUBSTREAM = "all"
 
 
 class Once:
-    """Columns that are built at the first use and are the same in every epoch.
+    """Columns that are built at the first use and reused in every epoch.
 
-    A Column built again has new names for the variables of its lambdas: Spark would compile it again, and the calls
-    to the JVM that build one take longer than a small epoch has.
+    A Column built again has new names for the variables of its lambdas, so Spark would compile it again; and the calls
+    to the JVM that build one take too long for a small epoch.
     """
 
     def __init__(self) -> None:
         self._built: dict[tuple[Hashable, ...], Any] = {}
 
     def __call__(self, *name: Hashable, build: Callable[[], T]) -> T:
-        """What ``build`` gave when it was first asked for under this name."""
+        """The result of ``build``, which is called only the first time for a name."""
         if name not in self._built:
             self._built[name] = build()
         return cast("T", self._built[name])
 
     def columns(self, *names: str) -> CompiledColumns:
-        """Columns by name: Python needs three calls to the JVM to make one of a name."""
+        """Columns by name; Python needs three calls to the JVM to make one."""
         return self("columns", *names, build=partial(CompiledColumns, names))
 
 
 class CompiledColumns:
     """Columns that every epoch selects or groups by, as the list that the JVM wants; on the driver.
 
-    Python's own ``select`` makes that list anew each time, with a call to the JVM for each column and one more for
-    each object that it lets go of: about half of all calls of a small epoch.
+    Python's own ``select`` makes that list anew each time, with a call to the JVM for each column and another for
+    each object that it releases: about half of all calls of a small epoch.
     """
 
     def __init__(self, columns: Iterable[Column | str]) -> None:
@@ -77,7 +77,7 @@ class CompiledColumns:
         return _wrapped(grouped.agg(listed.head(), listed.tail()), frame)
 
     def listed(self, frame: DataFrame) -> Any:
-        """The list in the JVM that ``frame`` is of."""
+        """The columns as a list in the JVM of ``frame``."""
         if self._made is None:
             self._made = frame._jcols(*self._columns)  # type: ignore[operator]
         return self._made
@@ -110,7 +110,7 @@ def substream_id(by: Sequence[str]) -> Column:
 
 
 def is_star(column: Column | str) -> bool:
-    """Whether a column of a ``select`` means all of them."""
+    """Whether a column of a ``select`` stands for all columns."""
     return str(column) in {"*", "Column<'*'>", "Column<'unresolvedstar()'>"}
 
 

@@ -1,4 +1,4 @@
-"""Walks through Spark's logical plans, on the driver."""
+"""Traversal of Spark's logical plans, on the driver."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def analyzed(df: DataFrame) -> Any:
 
 
 def streaming_nodes(plan: Any) -> Iterator[Any]:
-    """The nodes of a plan that rows of the stream go through, from the top."""
+    """The nodes of a plan that rows of the stream pass through, from the top."""
     if plan.isStreaming():
         yield plan
         for child in children(plan):
@@ -33,12 +33,12 @@ def listed(sequence: Any) -> list[Any]:
 
 
 def attribute_id(attribute: Any) -> int:
-    """Identity of an attribute: another one of the same name is another column."""
+    """Identity of an attribute; two of the same name are different columns."""
     return int(attribute.exprId().id())
 
 
 def attribute_ids(df: DataFrame, name: str) -> list[int]:
-    """Identities of the columns that Spark takes a name to mean, usually one."""
+    """Identities of the columns that a name resolves to in Spark, usually one."""
     found = [number for number, column in enumerate(df.columns) if same_name(df, column, name)]
     if not found:
         return []
@@ -47,7 +47,7 @@ def attribute_ids(df: DataFrame, name: str) -> list[int]:
 
 
 def same_name(df: DataFrame, one: str, other: str) -> bool:
-    """Whether two names mean the same column to Spark."""
+    """Whether two names are the same column in Spark."""
     if one == other:
         return True
     return one.lower() == other.lower() and df.sparkSession.conf.get("spark.sql.caseSensitive") != "true"

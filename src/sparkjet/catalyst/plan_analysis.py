@@ -1,4 +1,4 @@
-"""What Spark knows of a DataFrame or a query and its API does not say."""
+"""What Spark knows about a DataFrame or a query but its API does not show."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def check_source(df: object) -> None:
 
 
 def used_up(query: StreamingQuery) -> bool:
-    """Whether Spark's query has come to the end of its input, rather than been stopped from outside.
+    """Whether Spark's query has reached the end of its input, rather than been stopped from outside.
 
-    ``spark.streams`` gives everybody the query to stop, and Spark itself stops it when one of the same id starts in the
-    same process. Closing windows then would make late what was still to be read.
+    Anyone can stop it through ``spark.streams``, and Spark itself stops it when one of the same id starts in the same
+    process. If windows were closed then, rows still to be read would be late.
     """
-    # Not in Spark's API, whose status says "Stopped" in either case.
+    # Not in Spark's API, whose status is "Stopped" in either case.
     jquery: Any = query._jsq  # noqa: SLF001
     return bool(jquery.streamingQuery().noNewData())
 
@@ -61,7 +61,7 @@ def calls_python(df: DataFrame) -> bool:
 
 
 def check_stable(df: DataFrame, names: Sequence[str]) -> None:
-    """Refuse keys that would be others if they were computed again.
+    """Refuse keys that would change if they were computed again.
 
     Raises:
         AnalysisError: Naming the column and the expression.
@@ -78,7 +78,7 @@ def check_stable(df: DataFrame, names: Sequence[str]) -> None:
 
 
 def _unstable(plan: Any) -> str | None:
-    """The text of a non-deterministic expression that the output of a plan comes from, None if there is none."""
+    """The text of a non-deterministic expression that the output of a plan is computed from, None if there is none."""
     wanted = {attribute_id(attribute) for attribute in listed(plan.output())}
     nodes = [plan]
     while nodes:

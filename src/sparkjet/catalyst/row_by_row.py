@@ -1,4 +1,4 @@
-"""What may lie between a source and its stream: only what Spark computes of each row by itself."""
+"""What is allowed between a source and its stream: only what Spark computes row by row."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ ROW_BY_ROW = frozenset(
 )
 """Nodes that give the same rows however the stream is cut into batches, and keep no state in Spark's checkpoint.
 
-A list of what is allowed: a node that a later Spark brings is refused until somebody has looked at it, as its state
-would be missing after a restart, or its result wrong without a word.
+An allow list: a node of a later Spark is refused until it has been examined. Otherwise its state could be missing
+after a restart, or its result silently wrong.
 """
 
 REFUSED = {
@@ -62,11 +62,11 @@ REFUSED = {
         ("a stateful function", alternatives.STATE),
     ),
 }
-"""Nodes whose name a user may not know, with what to do instead; others are refused by their name."""
+"""Nodes whose name a user may not know, and what to do instead; other nodes are refused by their name."""
 
 
 def check_row_by_row(df: DataFrame) -> None:
-    """Refuse a streaming DataFrame with state or a result of its own for each batch.
+    """Refuse a streaming DataFrame that keeps state or treats each batch separately.
 
     Raises:
         AnalysisError: Naming what was found and the way out.
@@ -90,7 +90,7 @@ def check_step(before: DataFrame, after: DataFrame, together: Together | None) -
         together: By what window functions may be partitioned, None if there must be none.
 
     Returns:
-        Whether the transformation makes several rows, or none, of one (``explode`` and its like).
+        Whether the transformation makes several rows, or none, of one (``explode`` and the like).
 
     Raises:
         AnalysisError: Naming what was found and the way out.
@@ -114,7 +114,7 @@ class Together:
     Attributes:
         name: Name of the column.
         ids: Its identity in Spark's plan: another column may take its name.
-        fields: Those of its fields of which that is true as well.
+        fields: Its fields for which that is true as well.
     """
 
     name: str
@@ -122,7 +122,7 @@ class Together:
     fields: Sequence[str]
 
     def check(self, nodes: Sequence[Any]) -> None:
-        """Refuse window functions that would compare whatever results come in one epoch.
+        """Refuse window functions that would compare any results that happen to be in one epoch.
 
         Raises:
             AnalysisError: One is not partitioned by the column.
@@ -142,7 +142,7 @@ class Together:
         if not all(any(found) for found in origins):
             message = (
                 f"a window function over results must be partitioned by {self.name!r}: without it the function would "
-                f"compare whatever results come in one epoch. Add {self.name!r} to partitionBy(…)."
+                f"compare any results that happen to be in one epoch. Add {self.name!r} to partitionBy(…)."
             )
             raise AnalysisError(message)
 
@@ -170,5 +170,5 @@ def _described(name: str) -> str:
         return f"{what}, which does not work row by row. {way_out}"
     return (
         f"{name}, which is not known to work row by row: it could keep state outside the snapshot, or treat each batch "
-        f"by itself. {alternatives.OWN_QUERY}"
+        f"separately. {alternatives.OWN_QUERY}"
     )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sparkjet.api.grouped import LateStream, WindowedStream
+from sparkjet.api.writer import settings_of
 from sparkjet.errors import AnalysisError, nearest
 from sparkjet.options import Options
 from sparkjet.sinks.protocol import Guarantee
@@ -59,4 +60,4 @@ class DriverOptions:
         writer = result.writeStream.format(sink)
         if isinstance(result, WindowedStream):
             writer = writer.outputMode(self.output_mode).option("earlyResultsPeriod", self.early_period)
-        return writer.output(name)
+        return settings_of(writer).output(name)

@@ -97,7 +97,7 @@ def test_partitions_are_the_substreams_unless_told_otherwise(
     assert watermark(other, by="partition") == (("partition",), False)
     caplog.clear()
     assert watermark(df.select("value", "timestamp")) == ((), False)
-    assert "all partitions of Kafka are one substream" in caplog.text
+    assert "all Kafka partitions are one substream" in caplog.text
 
 
 def test_skew_loses_nothing_and_windows_close_when_they_should(spark: SparkSession, kafka: KafkaServer) -> None:

@@ -1,0 +1,186 @@
+"""The checks of a whole query before it starts: outputs that go together, settings that agree."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from sparkjet.api.launch import Launch
+from sparkjet.clock import SystemClock
+from sparkjet.errors import AnalysisError
+from sparkjet.options import QUERY_OPTIONS, Options
+from sparkjet.plan.plan import Output, Plan, Rows, plan_of
+from sparkjet.plan.spark_sources import KEEPING, acknowledging_source, check_rereading
+from sparkjet.sinks.files import FilesSink
+from sparkjet.sinks.memory import MemorySink
+from sparkjet.sinks.protocol import Guarantee
+from sparkjet.storage.paths import local_path
+
+if TYPE_CHECKING:
+    from sparkjet.api.output_settings import OutputSettings
+    from sparkjet.engine.phases import EpochPhase
+    from sparkjet.plan.windowed_aggregation import WindowedAggregation
+
+logger = logging.getLogger("sparkjet")
+
+_T = TypeVar("_T")
+
+
+def checked(
+    results: Sequence[OutputSettings],
+    late: Sequence[OutputSettings] = (),
+    *,
+    name: str | None = None,
+    home: str | None = None,
+) -> Launch:
+    """The query of some outputs, ready to be started.
+
+    Args:
+        results: Outputs of results.
+        late: Outputs of late rows.
+        name: The query's; without it that of its first output.
+        home: As the option ``checkpointLocation``.
+
+    Raises:
+        AnalysisError: If anything is set wrongly; nothing has been changed.
+    """
+    _check_kinds(results, late)
+    outputs = (*results, *late)
+    options = _common_options(outputs, home)
+    trigger = _only("trigger", [output.trigger for output in outputs]) or {}
+    close_at_end = options.flag("closeWindowsAtEnd")
+    if close_at_end and not trigger.get("availableNow"):
+        message = "closeWindowsAtEnd needs trigger(availableNow=True): other queries have no end."
+        raise AnalysisError(message)
+    guarantee = Guarantee(options.choice("processingGuarantee", tuple(g.value for g in Guarantee), "exactly-once"))
+    plan = plan_of(_outputs(results, late))
+    overlap = options.flag("overlapEpochs")
+    _check_overlap(plan, overlap=overlap)
+    check_rereading(plan.source, guarantee)
+    name = name if name is not None else results[0].name
+    _warn(plan, name, guarantee)
+    place = _home(plan, options, name, needs_one=any(output.is_durable for output in outputs))
+    return Launch(
+        plan=plan,
+        home=local_path(place if place is not None else tempfile.mkdtemp(prefix="sparkjet-"), "checkpointLocation"),
+        has_own_home=place is not None,
+        guarantee=guarantee,
+        partitions=options.number("statePartitions", default=plan.source.sparkSession.sparkContext.defaultParallelism),
+        overlap=overlap,
+        trigger=trigger,
+        close_at_end=close_at_end,
+        name=name,
+        clock=_only("clock", [output.clock for output in outputs]) or SystemClock(),
+        listener=_only("onEpochPhase", [output.listener for output in outputs]) or _no_listener,
+    )
+
+
+def _check_kinds(results: Sequence[OutputSettings], late: Sequence[OutputSettings]) -> None:
+    if not results:
+        message = "start: give at least one writer, e.g. result.writeStream.format(…)."
+        raise AnalysisError(message)
+    if any(output.rows is not Rows.RESULTS for output in results):
+        message = "start: a writer of late rows goes into lateRows=…"
+        raise AnalysisError(message)
+    if any(output.rows is not Rows.LATE for output in late):
+        message = "start: lateRows=… takes writers of late rows: result.lateRows.writeStream…"
+        raise AnalysisError(message)
+
+
+def _common_options(outputs: Sequence[OutputSettings], home: str | None) -> Options:
+    common: dict[str, str] = {}
+    for option in QUERY_OPTIONS:
+        given = [Options(output.options).get(option) for output in outputs]
+        found = _only(option, [home, *given] if option == "checkpointLocation" else given)
+        if found is not None:
+            common[option] = found
+    return Options(common)
+
+
+def _only(name: str, given: Sequence[_T | None]) -> _T | None:
+    """The one value that was given, None if there is none.
+
+    Raises:
+        AnalysisError: Two outputs of one query were given different ones.
+    """
+    values = [value for value in given if value is not None]
+    if any(value != values[0] for value in values):
+        message = f"start: the outputs of one query have different settings of {name}: {values}. Give it once."
+        raise AnalysisError(message)
+    return values[0] if values else None
+
+
+def _check_overlap(plan: Plan, *, overlap: bool) -> None:
+    source = acknowledging_source(plan.source) if overlap else None
+    if source is not None:
+        message = (
+            f"overlapEpochs: Spark commits a batch to its source before the record has it, and {source} may delete it "
+            f"then: a crash would lose it. Leave the option out. (Known to keep their rows: {', '.join(KEEPING)}.)"
+        )
+        raise AnalysisError(message)
+
+
+def _outputs(results: Sequence[OutputSettings], late: Sequence[OutputSettings]) -> list[Output]:
+    outputs = [each.output(name) for each, name in zip(results, _names("results", len(results)), strict=True)]
+    paths = [(each.aggregation, Options(each.options).get("lateRowsPath")) for each in results]
+    dropped: list[Callable[[str], Output]] = [each.output for each in late]
+    dropped += [partial(_late_files, aggregation, path) for aggregation, path in paths if path is not None]
+    outputs += [make(name) for make, name in zip(dropped, _names("late", len(dropped)), strict=True)]
+    places = [str(output.sink.directory) for output in outputs if isinstance(output.sink, FilesSink)]
+    places += [f"the table {output.sink.view}" for output in outputs if isinstance(output.sink, MemorySink)]
+    for place in places:
+        if places.count(place) > 1:
+            message = f"start: two outputs write to {place}. Give each a place of its own."
+            raise AnalysisError(message)
+    if len({id(output.sink) for output in outputs}) < len(outputs):
+        # Each would abort what the other has prepared.
+        message = "start: two outputs have the same sink object. Make one for each."
+        raise AnalysisError(message)
+    return outputs
+
+
+def _late_files(aggregation: WindowedAggregation, path: str, name: str) -> Output:
+    sink = FilesSink(local_path(path, "lateRowsPath"), option="lateRowsPath")
+    return Output(name, aggregation, Rows.LATE, aggregation.late_shape(), lambda rows: rows, sink, "files")
+
+
+def _names(kind: str, count: int) -> list[str]:
+    return [kind] if count == 1 else [f"{kind}{number}" for number in range(1, count + 1)]
+
+
+def _home(plan: Plan, options: Options, name: str | None, *, needs_one: bool) -> str | None:
+    """The query's directory: as given, else below Spark's default, else None where losing it does no harm."""
+    given = options.get("checkpointLocation")
+    if given is not None:
+        return given
+    default = plan.source.sparkSession.conf.get("spark.sql.streaming.checkpointLocation", None)
+    if default is not None and name is not None:
+        return f"{default.rstrip('/')}/{name}"
+    if needs_one:
+        message = 'start: this sink needs option("checkpointLocation", "…"), the home of the query\'s state.'
+        raise AnalysisError(message)
+    return None
+
+
+def _warn(plan: Plan, name: str | None, guarantee: Guarantee) -> None:
+    for output in plan.outputs:
+        if guarantee is Guarantee.EXACTLY_ONCE and output.sink.guarantee is not Guarantee.EXACTLY_ONCE:
+            promise = output.sink.guarantee.value
+            logger.warning("sink %r of query %s gives %s, not exactly-once", output.name, name or "", promise)
+    for each in plan.inputs:
+        watermark = each.watermark
+        known = watermark.substreams or watermark.partitions
+        if watermark.by and not known and watermark.discover is None:
+            logger.warning(
+                "query %s: substreams by %s are not waited for before their first row, which may be late. List them "
+                'with substreams=[…] or wait for them with discover="2 minutes".',
+                name or "",
+                ", ".join(watermark.by),
+            )
+
+
+def _no_listener(phase: EpochPhase, epoch: int) -> None:
+    """Where no listener is given."""

@@ -1,0 +1,34 @@
+"""Attributes that do not exist, answered with what to do instead."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from sparkjet.errors import missing
+
+
+class Guided:
+    """Answers for an attribute that it does not have with what to do instead, else with the nearest name.
+
+    Attributes:
+        _alternatives: What to do instead of Spark's methods that are not offered.
+    """
+
+    _alternatives: ClassVar[Mapping[str, str]] = {}
+
+    if not TYPE_CHECKING:
+        # Hidden from type checkers: they would accept every misspelt name, and skip all code that follows it.
+        def __getattr__(self, name: str) -> Any:
+            kind = type(self)
+            if hasattr(kind, name):
+                # A property has failed with an AttributeError: its own message, not that there is no such property.
+                return object.__getattribute__(self, name)
+            known = [each for each in dir(kind) if not each.startswith("_")]
+            # A private name must not touch the object: Python asks for some before __init__ has run.
+            way_out = None if name.startswith("_") else self._way_out(name)
+            raise missing(kind.__name__, name, known, way_out)
+
+    def _way_out(self, name: str) -> str | None:
+        """What to do instead of an attribute that is not offered, None if only the nearest name can help."""
+        return self._alternatives.get(name)

@@ -1,0 +1,106 @@
+"""The settings of one output: what a writer has been given, for the start of the query."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from sparkjet.api.sink_formats import SinkFormat
+from sparkjet.catalyst.columns import HIDDEN, IS_EARLY
+from sparkjet.catalyst.plan_analysis import check_stable
+from sparkjet.clock import SystemClock
+from sparkjet.errors import AnalysisError
+from sparkjet.options import Options
+from sparkjet.plan.plan import Output, Rows
+from sparkjet.sinks.protocol import Keyed
+from sparkjet.time import parse_duration
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from sparkjet.clock import Clock
+    from sparkjet.engine.phases import PhaseListener
+    from sparkjet.plan.transformations import Transformations
+    from sparkjet.plan.windowed_aggregation import WindowedAggregation
+
+
+@dataclass(frozen=True)
+class OutputSettings:
+    """One output as its writer describes it; unchecked until :meth:`output`.
+
+    Attributes:
+        aggregation: Whose rows they are.
+        rows: Which of its rows.
+        chain: The user's transformations of them.
+        sink: Where they go; None until a format is chosen.
+        options: As given, by name.
+        update: Whether early rows are wanted as well.
+        name: Of the query, and of the table of the memory sink.
+        trigger: As Spark's ``trigger`` takes it; None where the default is meant.
+        clock: Of policies and timeouts; None where the default is meant.
+        listener: Called at the end of each phase.
+    """
+
+    aggregation: WindowedAggregation
+    rows: Rows
+    chain: Transformations
+    sink: SinkFormat | None = None
+    partition_by: tuple[str, ...] = ()
+    options: Mapping[str, str] = field(default_factory=dict)
+    update: bool = False
+    name: str | None = None
+    trigger: Mapping[str, str | bool] | None = None
+    clock: Clock | None = None
+    listener: PhaseListener | None = None
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether the output outlives the session, so that the query's state must as well."""
+        return self.sink is not None and self.sink.is_durable
+
+    def output(self, name: str) -> Output:
+        """The output under the name that the record has for it.
+
+        Raises:
+            AnalysisError: If anything is set wrongly.
+        """
+        if self.sink is None:
+            message = 'start: choose a sink, e.g. format("files") or foreachBatch(…).'
+            raise AnalysisError(message)
+        options = Options(self.options)
+        options.check(self.sink.name)
+        if self.partition_by and self.sink.name != "files":
+            message = f'partitionBy: format("{self.sink.name}") has no directories; use it with format("files").'
+            raise AnalysisError(message)
+        shape = self.chain.source
+        sink = self.sink.create(
+            options,
+            partition_by=self.partition_by,
+            table=self.name or "",
+            session=shape.sparkSession,
+            clock=self.clock or SystemClock(),
+        )
+        early = self._early_period(options)
+        output = Output(name, self.aggregation, self.rows, shape, self._finished, sink, self.sink.name, early)
+        if isinstance(sink, Keyed):
+            check_stable(output.finished(shape), sink.keys)
+        return output
+
+    def _finished(self, rows: DataFrame) -> DataFrame:
+        return self.chain.apply(rows).drop(*HIDDEN)
+
+    def _early_period(self, options: Options) -> int | None:
+        given = options.get("earlyResultsPeriod")
+        if not self.update:
+            if given is not None:
+                message = 'earlyResultsPeriod: early rows need outputMode("update").'
+                raise AnalysisError(message)
+            return None
+        if self.rows is Rows.LATE:
+            message = 'outputMode: late rows are never early; use "append".'
+            raise AnalysisError(message)
+        if IS_EARLY in self.chain.shape.columns:
+            message = f'outputMode("update") adds a column {IS_EARLY!r}, which exists already. Rename yours.'
+            raise AnalysisError(message)
+        return 0 if given is None else parse_duration(given, "earlyResultsPeriod", minimum=1)
