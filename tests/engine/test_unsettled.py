@@ -12,7 +12,7 @@ from sparkjet.engine.committer import Committer, Retry
 from sparkjet.errors import LostTransactionError, RecoveryError, UnsettledError
 from sparkjet.sinks.protocol import TransactionId
 from sparkjet.snapshots.record import EpochKind, PreparedTransaction, Record
-from tests.engine.run import Collected
+from sparkjet.testing import CollectingSink
 
 if TYPE_CHECKING:
     from sparkjet.sinks.protocol import Handle
@@ -21,7 +21,7 @@ ONCE = Retry(attempts=2, patient_attempts=4, first_wait=0.001, longest_wait=0.00
 
 
 @dataclass
-class Refusing(Collected):
+class Refusing(CollectingSink):
     """Refuses a number of commits."""
 
     refusals: int = 0
@@ -237,7 +237,7 @@ def test_a_record_keeps_the_last_transactions_of_sinks_that_forget() -> None:
 
 
 @dataclass
-class Undoing(Collected):
+class Undoing(CollectingSink):
     """Undoes what an attempt has prepared."""
 
     broken: bool = False
@@ -254,5 +254,5 @@ class Undoing(Collected):
 def test_an_attempt_that_cannot_be_undone_keeps_no_other_sink_from_it() -> None:
     first, second = Undoing(broken=True), Undoing()
     transactions = [TransactionId("q", name, 0, 1, 0) for name in ("first", "plain", "second")]
-    Committer({"first": first, "plain": Collected(), "second": second}).abort(transactions)
+    Committer({"first": first, "plain": CollectingSink(), "second": second}).abort(transactions)
     assert (first.aborted, second.aborted) == ([transactions[0]], [transactions[2]])
