@@ -2,7 +2,7 @@
 .DELETE_ON_ERROR:
 # Check, tests and docs share one machine and Spark takes all of it: never side by side, even under `make -j`.
 .NOTPARALLEL:
-.PHONY: help setup run clicks test test-unit test-long check docs bench bench-quick format clean checked benchmark-peers
+.PHONY: help setup run clicks test test-unit test-crash test-long check docs bench bench-quick format clean checked benchmark-peers
 
 VENV := .venv
 PYTHON_RUN := $(VENV)/bin/python
@@ -27,21 +27,26 @@ run: checked $(READY) ## The main job: a year of flights, skewed feeds, a killed
 clicks: checked $(READY) ## Kafka to sessions to PostgreSQL, both started for it (one minute; needs Maven and PostgreSQL)
 	@$(PYTHON_RUN) examples/clicks.py
 
-test: checked $(READY) ## All tests but the long ones
-	@# The slowest are shown: where to save when the whole comes near its 45 minutes.
-	@$(PYTEST) -m "not long" --durations=25
+test: checked $(READY) ## What a change needs (12 minutes with set-up): everything but crash matrices and long tests
+	@# In two processes, each with a Spark session of its own; a file stays in one, as its fixtures are shared.
+	@# The slowest are shown: where to save when the whole comes near its 12 minutes.
+	@$(PYTEST) -m "not crash and not long" -n 2 --dist loadfile --durations=15
+
+test-crash: checked $(READY) ## Drivers, executors and servers killed at every step of the protocols (40 minutes)
+	@$(PYTEST) -m "crash and not long" --durations=15
 
 test-unit: $(READY) ## The tests that need no Java (under two minutes)
 	@# No Java to be found: a test that starts a JVM without saying so (the `spark` fixture, a mark) fails here.
 	@JAVA_HOME=/dev/null $(PYTEST) -m "not spark and not crash and not long"
 
-test-long: checked $(READY) ## The long ones: every crash point, many seeds
+test-long: checked $(READY) ## The long ones: every crash point, many seeds (hours)
 	@$(PYTEST) -m long
 
-check: $(READY) ## Lint, format, types, house rules
+check: $(READY) ## Lint, format, types, layers, house rules
 	@$(PYTHON_RUN) -m ruff check .
 	@$(PYTHON_RUN) -m ruff format --check .
 	@$(PYTHON_RUN) -m mypy
+	@$(VENV)/bin/lint-imports --no-logo
 	@$(PYTHON_RUN) scripts/house_rules.py
 
 docs: checked $(READY) ## Run every example in docstrings, README and docs; check the links between pages
@@ -53,13 +58,13 @@ bench: checked $(READY) benchmark-peers ## Speed next to Spark, Hazelcast Jet, F
 bench-quick: checked $(READY) benchmark-peers ## One work next to Spark and Hazelcast Jet (5 minutes; needs Maven)
 	@$(PYTHON_RUN) -m benchmarks --quick
 
-format: $(READY) ## Format, and mend what ruff can mend safely
+format: $(READY) ## Format, and fix what ruff can fix safely
 	@$(PYTHON_RUN) -m ruff check --fix-only --quiet .
 	@$(PYTHON_RUN) -m ruff format .
 
 clean: ## Remove the environment, the caches and what Spark leaves behind
 	rm -rf $(VENV) $(BYTEWAX) benchmarks/java/target build dist spark-warehouse metastore_db derby.log artifacts
-	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find src tests scripts examples benchmarks docs -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # Maven and pip know themselves what is up to date.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import time
@@ -20,6 +21,9 @@ pytest_plugins = ["scripts.doc_examples", "tests.servers.fixtures", "pytester"]
 
 JVMS = {"spark", "kafka", "kafka_old", "kafka_secure"}
 """Fixtures that start Java."""
+
+MATRICES = ("cluster", "crash", "faults", "protocol", "soak")
+"""Folders of tests that start, kill and restart drivers, executors and servers, over many cases."""
 
 # Before any JVM: naive datetimes of rows are read in the process's zone, and a test must not depend on the machine's.
 os.environ["TZ"] = "UTC"
@@ -58,8 +62,36 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session.stop()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks what needs a session or a broker, so that `-m "not spark"` starts no JVM."""
+class LoggedErrors(logging.Handler):
+    """Collects what sparkjet logs of errors that it does not raise."""
+
+    def __init__(self) -> None:
+        """Collects nothing yet."""
+        super().__init__()
+        self.found: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keeps an error, or a warning with a traceback."""
+        if record.levelno >= logging.ERROR or record.exc_info:
+            self.found.append(f"{record.levelname} {record.name}: {record.getMessage()}")
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_swallowed(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fails a test during which sparkjet has logged an error, unless the test is about that."""
+    logged, logger = LoggedErrors(), logging.getLogger("sparkjet")
+    logger.addHandler(logged)
+    yield
+    logger.removeHandler(logged)
+    if logged.found and request.node.get_closest_marker("logs_errors") is None:
+        pytest.fail("sparkjet logged errors that it did not raise:\n" + "\n".join(logged.found), pytrace=False)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Marks what needs a session or a broker, and what `make test-crash` runs instead of `make test`."""
+    matrices = [config.rootpath / "tests" / name for name in MATRICES]
     for item in items:
         if not JVMS.isdisjoint(getattr(item, "fixturenames", ())):
             item.add_marker("spark")
+        if any(item.path.is_relative_to(folder) for folder in matrices):
+            item.add_marker("crash")

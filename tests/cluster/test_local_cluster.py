@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.crash, pytest.mark.timeout(1800)]
 def run(log: Path, *tasks: str) -> int:
     """Run the driver of this folder in a process of its own, one task after the other; its exit status."""
     command = [sys.executable, "-m", "tests.cluster.driver", *tasks]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
     with log.open("ab") as output:
         status = subprocess.run(
             command, cwd=ROOT, env=environment, stdout=output, stderr=output, check=False
@@ -101,7 +101,10 @@ def test_losing_an_executor_or_the_driver_changes_nothing(tmp_path: Path) -> Non
     assert run(log, "windows", f"none={homes['none']}", f"executor={homes['executor']}") == 0
     assert "restoring it" in log.read_text()
     assert run(log, f"driver={homes['driver']}") == -signal.SIGKILL
+    # As a start leaves it that is killed while it looks whether the executors share the directory.
+    (homes["driver"] / "ck" / "snapshots" / ".sparkjet-probe-0000dead").mkdir()
     assert run(log, f"none={homes['driver']}") == 0
+    assert list(homes["driver"].rglob(".sparkjet-probe-*")) == []
     undisturbed = output(homes["none"])
     assert len(undisturbed["out"]) > 10
     assert len(undisturbed["late"]) >= 6

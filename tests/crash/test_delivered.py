@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-from sparkjet.snapshots.record import Record, SparkPosition
+from sparkjet.snapshots.record import EpochKind, Record, SparkPosition
 from tests.crash import history
 from tests.crash.delivered import check_table, check_topic
 from tests.crash.jobs import Place
@@ -31,7 +31,7 @@ def record(place: Place, slot: int, batch: int | None = None, ends: dict[str, An
     position = None if batch is None else SparkPosition(batch, given, {})
     log = place.home / "snapshots" / "log"
     log.mkdir(parents=True, exist_ok=True)
-    made = Record("epoch", place.root.name, 0, "run", slot, {}, 0, {}, {}, {}, position, [])
+    made = Record(EpochKind.BATCH, place.root.name, 0, "run", slot, {}, 0, {}, {}, {}, position, [])
     (log / f"{slot:012}.json").write_bytes(made.encode())
 
 

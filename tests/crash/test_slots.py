@@ -9,13 +9,13 @@ import pytest
 
 from sparkjet import FencedError
 from sparkjet.snapshots import DirectoryStore
-from sparkjet.snapshots.record import Record
+from sparkjet.snapshots.record import EpochKind, Record
 from sparkjet.snapshots.record_log import RETAINED_SLOTS, RecordLog
 
 
 def record(epoch: int, takeover: int) -> Record:
     """A record that only says who decided what."""
-    return Record("epoch", "query", takeover, f"run {takeover}", epoch, {}, 0, {}, {}, {}, None, [])
+    return Record(EpochKind.BATCH, "query", takeover, f"run {takeover}", epoch, {}, 0, {}, {}, {}, None, [])
 
 
 @pytest.fixture

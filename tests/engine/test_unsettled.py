@@ -11,7 +11,7 @@ import pytest
 from sparkjet.engine.committer import Committer, Retry
 from sparkjet.errors import LostTransactionError, RecoveryError, UnsettledError
 from sparkjet.sinks.protocol import TransactionId
-from sparkjet.snapshots.record import PreparedTransaction, Record
+from sparkjet.snapshots.record import EpochKind, PreparedTransaction, Record
 from tests.engine.run import Collected
 
 if TYPE_CHECKING:
@@ -161,7 +161,9 @@ def test_what_expires_is_committed_first() -> None:
 
 
 def record_of(*transactions: PreparedTransaction, published: Sequence[PreparedTransaction] = ()) -> Record:
-    return Record("epoch", "q", 3, "r", 7, {}, 0, {}, {}, {}, None, list(transactions), published=list(published))
+    return Record(
+        EpochKind.BATCH, "q", 3, "r", 7, {}, 0, {}, {}, {}, None, list(transactions), published=list(published)
+    )
 
 
 def test_a_start_commits_what_expires_before_anything_else_and_only_once() -> None:

@@ -26,6 +26,7 @@ logger = logging.getLogger("sparkjet")
 
 FEWEST = 8
 """Tasks that write at least: executors that come late are few at a start."""
+_PREFIX = ".sparkjet-probe-"
 _LOCAL = re.compile(r"local(\[.*\])?")
 _OWNER = "If executors and driver run as different users, run them as the same one."
 
@@ -53,11 +54,21 @@ def check_shared(session: SparkSession, directories: Mapping[Path, str]) -> None
     context = session._jsparkSession.sparkContext()
     slots = context.maxNumConcurrentTasks(context.resourceProfileManager().defaultResourceProfile())
     for directory, option in tried.items():
-        probe = directory / f".sparkjet-probe-{os.urandom(4).hex()}"
-        _try(session, probe, max(FEWEST, 2 * slots), option)
+        for left in directory.glob(f"{_PREFIX}*"):
+            # By a start that was killed.
+            shutil.rmtree(left, ignore_errors=True)
+        probe = partial(_try, session, directory, max(FEWEST, 2 * slots), option)
+        try:
+            probe()
+        except AnalysisError as error:
+            # Another driver that starts may have taken our probe for one that was left.
+            logger.warning("%s Trying once more.", error)
+            probe()
 
 
-def _try(session: SparkSession, probe: Path, tasks: int, option: str) -> None:
+def _try(session: SparkSession, directory: Path, tasks: int, option: str) -> None:
+    probe = directory / f"{_PREFIX}{os.urandom(4).hex()}"
+
     def refuse(why: str) -> AnalysisError:
         return AnalysisError(f"{option}: {why}")
 

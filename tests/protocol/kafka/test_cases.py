@@ -194,6 +194,7 @@ def test_a_transaction_that_the_system_rolled_back_is_an_error_and_not_a_warning
     assert len(seen(kafka, orders)) == 5
 
 
+@pytest.mark.logs_errors
 def test_a_transaction_that_was_open_too_long_is_lost_and_one_may_go_on_without_it(
     kafka: KafkaServer, orders: Orders, caplog: pytest.LogCaptureFixture
 ) -> None:

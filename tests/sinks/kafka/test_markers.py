@@ -81,6 +81,7 @@ def test_a_topic_that_was_deleted_holds_nothing_up(broker: Broker) -> None:
     assert look(broker) == 0
 
 
+@pytest.mark.logs_errors
 def test_who_may_not_tell_is_told_what_to_do(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
     forbidden = 31
     broker.answers[MARK] = lambda: marked(forbidden)

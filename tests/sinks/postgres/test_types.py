@@ -11,7 +11,7 @@ import pytest
 
 from sparkjet.errors import AnalysisError
 from sparkjet.testing.sink_contract import transaction
-from tests.sinks.test_postgres import sink_of
+from tests.sinks.postgres.test_sink import sink_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,7 +14,7 @@ from sparkjet.sinks.postgres.sink import PostgresSink
 from sparkjet.sinks.postgres.target import MARKERS
 from sparkjet.sinks.protocol import Aborting, Remembering
 from sparkjet.testing.sink_contract import SCHEMA, transaction
-from tests.sinks.test_postgres import sink_of, under_test
+from tests.sinks.postgres.test_sink import sink_of, under_test
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

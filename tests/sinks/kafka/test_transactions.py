@@ -80,6 +80,7 @@ def test_committed_before_is_committed_whoever_did_it(broker: Broker, code: int,
     transactions(broker).commit(handle(), lambda: None)
 
 
+@pytest.mark.logs_errors
 @pytest.mark.parametrize(
     ("code", "answer", "why"),
     [
