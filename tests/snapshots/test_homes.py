@@ -14,7 +14,17 @@ from sparkjet.snapshots.record import Record
 from sparkjet.snapshots.record_log import RecordLog
 from tests.snapshots.homes.archives import HOMES, KINDS, unpack
 from tests.snapshots.homes.shops import (
-    BATCHES, GONE, PAUSE, QUIET, START, arrive, events, expected, found, outputs, INPUTS,
+    BATCHES,
+    GONE,
+    INPUTS,
+    PAUSE,
+    QUIET,
+    START,
+    arrive,
+    events,
+    expected,
+    found,
+    outputs,
 )  # fmt: skip
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from sparkjet.errors import FencedError, RecoveryError
 from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.record import FORMAT, EpochKind, Record
 from sparkjet.snapshots.record_log import RETAINED_SLOTS, RecordLog
+from tests.snapshots.records import NO_WATERMARKS
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ def record(epoch: int, *, takeover: int = 0) -> Record:
         epoch=epoch,
         fingerprint={"keys": {"k": "string"}},
         clock=-5,
-        watermarks={"emitted": -(2**63)},
+        watermarks=NO_WATERMARKS,
         aggregations={},
         early_at={},
         spark=None,

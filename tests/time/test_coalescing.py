@@ -206,7 +206,9 @@ def test_what_is_no_snapshot_changes_nothing() -> None:
     coalescer = WatermarkCoalescer(2)
     coalescer.watermark(0, 10)
     before = coalescer.snapshot()
-    for broken in (None, {}, WatermarkCoalescer(3).snapshot(), {**before, "idle": [0, 1]}):
+    renamed = through_json(before)
+    renamed["frontier"]["members"] = {"2": {"watermark": 10, "idle": False}}
+    for broken in (None, {}, WatermarkCoalescer(3).snapshot(), {**through_json(before), "idle_pending": 0}, renamed):
         with pytest.raises(RecoveryError):
             coalescer.restore(broken)
     assert coalescer.snapshot() == before

@@ -112,7 +112,8 @@ def test_what_is_no_snapshot_changes_nothing() -> None:
     history = TimestampHistory(9, 3)
     history.sample(1, 1)
     before = history.snapshot()
-    for broken in (None, {}, {**before, "slots": [1, None]}, {**before, "advance_at": "soon"}):
+    plain = through_json(before)
+    for broken in (None, {}, {**plain, "slots": [1, None]}, {**plain, "advance_at": "soon"}):
         with pytest.raises(RecoveryError):
             history.restore(broken)
     assert history.snapshot() == before

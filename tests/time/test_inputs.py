@@ -75,7 +75,7 @@ def test_restored_after_every_step_they_go_on_alike(
         assert advance == expected
         assert restored.progress() == inputs.progress()
         snapshot = through_json(restored.snapshot())
-        assert snapshot == inputs.snapshot()
+        assert snapshot == through_json(inputs.snapshot())
         restored = union(settings, policies)
         restored.report("2/forgotten", 99, now=99)
         restored.restore(snapshot)
@@ -314,9 +314,10 @@ def test_what_is_no_snapshot_changes_nothing() -> None:
     before = inputs.snapshot()
     inputs.report("b/1", 20, 1)
     now = inputs.snapshot()
-    damaged = through_json(before)
-    damaged["inputs"]["b/"]["output"]["top"] = None
-    for broken in (None, {}, {**before, "now": None}, {**before, "coalescer": {}}, damaged):
+    plain, damaged, foreign = through_json(before), through_json(before), through_json(before)
+    damaged["inputs"]["b/"]["frontier"]["top"] = None
+    foreign["coalescer"]["inputs"] = 3
+    for broken in (None, {}, {**plain, "now": None}, {**plain, "coalescer": {}}, damaged, foreign):
         with pytest.raises(RecoveryError):
             inputs.restore(broken)
         assert inputs.snapshot() == now

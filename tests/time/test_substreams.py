@@ -383,16 +383,17 @@ def test_what_is_no_snapshot_changes_nothing() -> None:
     tracker.report("a", 10, 0)
     tracker.advance(0)
     before = tracker.snapshot()
-    damaged = through_json(before)
-    damaged["substreams"]["a"]["watermark"] = "10"
+    plain, damaged = through_json(before), through_json(before)
+    damaged["frontier"]["members"]["a"]["watermark"] = "10"
     for broken in (
         None,
         {},
         damaged,
-        {**before, "output": {**before["output"], "emitted": None}},
-        {**before, "substreams": {1: {}}},
-        {**before, "retired": [1]},
-        {**before, "started": "0"},
+        {**plain, "emitted": None},
+        {**plain, "substreams": {1: {}}},
+        {**plain, "substreams": {}},
+        {**plain, "retired": [1]},
+        {**plain, "started": "0"},
     ):
         with pytest.raises(RecoveryError):
             tracker.restore(broken)

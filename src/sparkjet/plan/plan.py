@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from sparkjet.plan.transformations import Transformations
     from sparkjet.plan.windowed_aggregation import WindowedAggregation
     from sparkjet.sinks.protocol import Sink
+    from sparkjet.snapshots.record import Fingerprint
     from sparkjet.time import InputTracker
 
 
@@ -110,9 +111,9 @@ class Plan:
         )
 
     @property
-    def fingerprint(self) -> dict[str, Any]:
+    def fingerprint(self) -> Fingerprint:
         """What must not change between two runs, because the saved state would no longer fit."""
-        described: dict[str, Any] = {
+        described: Fingerprint = {
             "inputs": {each.prefix: [each.watermark.event_time, *each.watermark.by] for each in self.inputs}
         }
         for name, aggregation in self.aggregations.items():

@@ -1,8 +1,8 @@
 """The watermark of a query of several inputs, each made of substreams with settings of its own.
 
-A union in Jet: every input has its mapper (:class:`SubstreamTracker`), and where they meet a coalescer takes the minimum
-of those that are not idle. The name of an input is the prefix of its substreams' full names, which are the only ones
-used here.
+A union in Jet: every input has its mapper (:class:`SubstreamTracker`), and where they meet, a coalescer takes the
+minimum of those that are not idle. The name of an input is the prefix of its substreams' full names, which are the only
+ones used here.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ class StateReader(Generic[_State]):
     (Counted(rows=7), Counted(rows=8))
     >>> read({"rows": "7"})
     Traceback (most recent call last):
-    sparkjet.errors.RecoveryError: snapshot of a counter is damaged or of something else: Expected `int`, got `str` - at `$.rows`
+    sparkjet.errors.RecoveryError: snapshot of a counter does not fit: Expected `int`, got `str` - at `$.rows`
     """
 
     def __init__(self, kind: type[_State], owner: str) -> None:
@@ -52,4 +52,4 @@ class StateReader(Generic[_State]):
         try:
             return msgspec.convert(saved, self._kind)
         except msgspec.ValidationError as error:
-            raise RecoveryError(f"snapshot of {self._owner} is damaged or of something else: {error}") from error
+            raise RecoveryError(f"snapshot of {self._owner} does not fit: {error}") from error

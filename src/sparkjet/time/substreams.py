@@ -237,7 +237,7 @@ class SubstreamTracker:
         """
         state = _read(snapshot)
         if state.substreams.keys() != state.frontier.members.keys():
-            raise RecoveryError("snapshot of the substreams is damaged: its frontier has other members")
+            raise RecoveryError("snapshot of the substreams does not fit: its frontier has other members")
         self._substreams = {name: Substream.restored(self._policy, each) for name, each in state.substreams.items()}
         self._frontier = Frontier(state.frontier)
         self._retired = dict.fromkeys(state.retired)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from sparkjet.api.writer import StreamWriter
 
-BATCHES = 9
+BATCHES = 8
 """Files of each input."""
 RECORDED = 6
 """How many of them a kept home has read, at most."""
@@ -84,7 +84,7 @@ def arrive(root: Path, batches: range) -> None:
 
 def outputs(spark: SparkSession, root: Path, clock: sj.Clock) -> list[StreamWriter]:
     """The results on their way to files, up to the trigger."""
-    from pyspark.sql import functions as F  # noqa: PLC0415 - the feed alone needs no Spark
+    from pyspark.sql import functions as F
 
     def read(name: str, policy: Any, **settings: Any) -> sj.Stream:
         source = spark.readStream.schema("sub string, user string, ts long, cents long")
@@ -145,9 +145,7 @@ def found(spark: SparkSession, root: Path) -> dict[str, Counter[tuple[Any, ...]]
     late = sj.read_files(str(root / "late")).collect()
     return {
         "sliding": Counter((*span(row, "window"), row["user"], row["rows"], row["cents"]) for row in sliding),
-        "sessions": Counter(
-            (*span(row, "session_window"), row["user"], row["rows"], row["cents"]) for row in sessions
-        ),
+        "sessions": Counter((*span(row, "session_window"), row["user"], row["rows"], row["cents"]) for row in sessions),
         "late": Counter(
             (row["_substream"], row["user"], row["ts"] and _seconds(row["ts"]), row["cents"], row["_reason"])
             for row in late

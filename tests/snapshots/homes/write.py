@@ -1,7 +1,8 @@
-"""Writes the homes of this version's record format: ``python -m tests.snapshots.homes.write [stopped|decided] [DIRECTORY]``.
+"""Writes homes of this version's record format: ``python -m tests.snapshots.homes.write``.
 
-Once for each format, before the next one: later versions are held to what it leaves below ``format-N``. Without a kind
-it writes both, each in a process of its own, because ``decided`` ends like a crash, right after a decision.
+Run it once for each format, before there is a next one: later versions are held to what it leaves below ``format-N``.
+Each home is written by a process of its own (the same command with the kind and a directory): ``stopped`` ends in good
+order, ``decided`` like a crash, right after a decision.
 """
 
 from __future__ import annotations
@@ -20,12 +21,10 @@ import sparkjet as sj
 from tests.snapshots.homes.archives import HOMES, KINDS, pack
 from tests.snapshots.homes.shops import GONE, PAUSE, RECORDED, START, arrive, outputs
 
-HERE = Path(__file__).parent
-
 
 def write(kind: str, root: Path) -> None:
     """Run the query into a directory until its home is worth keeping."""
-    from pyspark.sql import SparkSession  # noqa: PLC0415 - what packs the homes needs no Spark
+    from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master("local[2]").config("spark.sql.session.timeZone", "UTC")
     spark = builder.config("spark.ui.enabled", "false").config("spark.sql.shuffle.partitions", "1").getOrCreate()
@@ -62,15 +61,15 @@ def newest(root: Path) -> dict[str, Any]:
     return record
 
 
-def main(kinds: tuple[str, ...]) -> None:
-    """Write and pack homes."""
-    for kind in kinds:
+def main() -> None:
+    """Write and pack a home of each kind."""
+    for kind in KINDS:
         with tempfile.TemporaryDirectory() as directory:
             root = Path(directory).resolve()
             subprocess.run([sys.executable, "-m", "tests.snapshots.homes.write", kind, str(root)], check=True)
             target = HOMES / f"format-{newest(root)['format']}" / f"{kind}.tar.xz"
             pack(root, target)
-            print(f"{target.relative_to(Path.cwd())}: {target.stat().st_size} bytes")
+            sys.stdout.write(f"{target}: {target.stat().st_size} bytes\n")
 
 
 if __name__ == "__main__":
@@ -79,4 +78,4 @@ if __name__ == "__main__":
     if len(sys.argv) > 2:
         write(sys.argv[1], Path(sys.argv[2]))
     else:
-        main(tuple(sys.argv[1:]) or KINDS)
+        main()
