@@ -114,7 +114,7 @@ def test_a_record_of_a_newer_format_is_refused(opened: _Log) -> None:
         opened.log.newest()
 
 
-def test_what_crashes_inside_a_put_left_is_removed_when_the_store_is_opened(tmp_path: Path) -> None:
+def test_leftovers_of_crashed_puts_are_removed_when_the_store_is_opened(tmp_path: Path) -> None:
     store = DirectoryStore(tmp_path)
     store.open("checkpointLocation")
     store.put(0, b"{}")

@@ -56,10 +56,10 @@ class Naive:
         return [watermark for name, watermark in self.watermarks.items() if name not in self.idle]
 
     def ideal(self) -> Ideal:
-        said, self.announced = self.announced, not self.active
+        reported, self.announced = self.announced, not self.active
         if self.active:
             return Ideal(min(self.active), went_idle=False)
-        return Ideal(None, went_idle=False) if said else Ideal(max(self.reached), went_idle=True)
+        return Ideal(None, went_idle=False) if reported else Ideal(max(self.reached), went_idle=True)
 
 
 def act(frontier: Frontier, step: tuple[str, str, int]) -> None:

@@ -1,4 +1,4 @@
-"""Records: what one slot of the log says about a query."""
+"""Records: the state of a query as one slot of the log holds it."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class EpochKind(Enum):
     BATCH = "epoch"
     """A micro-batch of Spark's."""
     TICK = "tick"
-    """The clock, or a substream that was retired; nothing arrived."""
+    """The clock, or a substream that was retired; there was no batch."""
     CLOSING = "closing"
     """The end of the input, with ``closeWindowsAtEnd``."""
     SETTLED = "settled"
-    """Everything is committed, and nothing has to be remembered of it."""
+    """Everything is committed, and the record need not name it any more."""
 
 
 class SlidingSettings(msgspec.Struct, frozen=True, tag_field="window", tag="sliding"):

@@ -22,9 +22,9 @@ _read = StateReader(HistoryState, "TimestampHistory")
 
 
 class TimestampHistory:
-    """A ring of samples that answers a value observed about ``delay`` ago (Jet's ``TimestampHistory``).
+    """A ring of samples that returns a value observed about ``delay`` ago (Jet's ``TimestampHistory``).
 
-    Each sample stands for an interval of ``delay // samples`` and keeps the last value put into it. With dense polling
+    Each sample covers an interval of ``delay // samples`` and keeps the last value put into it. With dense polling
     the answer is more than ``delay`` minus one interval old and at most ``delay``, so that an observed timestamp is
     reached within the delay, provided it is polled. The clock is passed in, in the unit of ``delay``.
 
@@ -33,7 +33,7 @@ class TimestampHistory:
         samples: Number of samples kept, at least 1.
 
     Raises:
-        AnalysisError: No whole time unit would be left for a sample.
+        AnalysisError: A sample would cover less than one time unit.
 
     >>> history = TimestampHistory(delay=6, samples=3)
     >>> [history.sample(now, 10 * now) for now in (1, 3, 5, 7)][-1]
@@ -57,7 +57,7 @@ class TimestampHistory:
         """Put in the highest timestamp so far; the answer is that of about ``delay`` ago, MIN if unknown.
 
         Called at every report and poll. A second call at the same time changes only the value of that time; a clock
-        that went back is taken as standing still, unless :meth:`set_back` was called.
+        that went back counts as standing still, unless :meth:`set_back` was called.
         """
         length = len(self._slots)
         if self._advance_at <= now:

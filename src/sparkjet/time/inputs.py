@@ -42,7 +42,7 @@ class InputTracker:
     """Tracks the inputs of a query on the driver; in an epoch the engine reports, then advances once.
 
     Clock readings are arguments; one a little below an earlier one, of whatever input or run, counts as the earlier
-    one, and one further below sets processing time back for all. A single input, named with the empty string, has the
+    one, and one further below sets processing time back for all. A single input, named by the empty string, has the
     watermark of its tracker.
 
     Args:
@@ -50,7 +50,7 @@ class InputTracker:
         tolerance: How far a reading may go back and count as the earlier one.
 
     Raises:
-        AnalysisError: There is no input, or a substream's name could be of two.
+        AnalysisError: There is no input, or a substream's name could belong to two.
 
     >>> from sparkjet.time import limiting_lag
     >>> orders, trades = SubstreamTracker(limiting_lag(0)), SubstreamTracker(limiting_lag(5), idle_timeout=9)
@@ -84,7 +84,7 @@ class InputTracker:
         return self._coalescer.coalesced
 
     def discovering(self, now: int) -> bool:
-        """Whether an input, and with it the query, emits nothing new yet because substreams may show up."""
+        """Whether an input, and with it the query, emits nothing new yet because unknown substreams may show up."""
         time = self._time.after(now)
         return any(tracker.discovering(time) for tracker in self._trackers.values())
 
@@ -211,7 +211,7 @@ class InputTracker:
         self._time = ProcessingTime(state.now, self._tolerance)
 
     def _clock(self, now: int) -> int:
-        # Inputs with a last reading each would disagree on who has been silent for how long.
+        # Inputs with a last reading each would disagree on how long a substream has been silent.
         if self._time.is_set_back(now):
             for tracker in self._trackers.values():
                 tracker.set_back(self._time.now, now)

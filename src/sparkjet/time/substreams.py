@@ -51,7 +51,7 @@ class SubstreamTracker:
     Args:
         policy: Settings of the policies.
         throttle: Which watermarks are worth emitting.
-        idle_timeout: Silence after which a substream is not waited for; None waits for ever.
+        idle_timeout: Silence after which a substream is not waited for; None waits forever.
         discover: Time from the first clock reading of all runs in which nothing is emitted, so that substreams that
             are not listed can show up before their first rows would be late.
         substream_timeout: Silence after which a substream is retired.
@@ -191,9 +191,9 @@ class SubstreamTracker:
             substream.resume(now)
 
     def set_back(self, before: int, now: int) -> None:
-        """Go on at ``now``, though processing time was ``before``: no timer is longer in coming than from its start.
+        """Go on at ``now``, though processing time was ``before``: no timer takes longer than if it started now.
 
-        What was emitted stays so, and a watermark that has followed the clock stands still until that has caught up.
+        What was emitted stays so, and a watermark that follows the clock stands still until the clock has caught up.
         """
         for substream in self._substreams.values():
             substream.set_back(before, now)

@@ -27,7 +27,12 @@ def write(kind: str, root: Path) -> None:
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master("local[2]").config("spark.sql.session.timeZone", "UTC")
-    spark = builder.config("spark.ui.enabled", "false").config("spark.sql.shuffle.partitions", "1").getOrCreate()
+    spark = (
+        builder.config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.shuffle.partitions", "1")
+        .getOrCreate()
+    )
     spark.sparkContext.setLogLevel("ERROR")
     clock = sj.ManualClock(START)
     dies = threading.Event()
