@@ -147,7 +147,7 @@ class EngineRun:
             session=self._spark,
             store=self.store,
             log=RecordLog(self.store),
-            outputs=Committer({output.name: output.sink for output in self.plan.outputs}),
+            committer=Committer({output.name: output.sink for output in self.plan.outputs}),
             clock=self.clock,
             listener=self._listener,
         )

@@ -46,8 +46,8 @@ class RecordLog:
         return None if newest is None or newest[1].run == record.run else _fenced(record, slot + 1)
 
     def _holds(self, slot: int, content: bytes) -> bool:
-        # A put that was sent twice, as NFS does with link(), meets its own entry. No two drivers write the same
-        # as the content names the run.
+        # A put that was sent twice, as NFS does with link(), meets its own entry. No two drivers write the
+        # same content: it names the run.
         try:
             return self._store.read(slot) == content
         except FileNotFoundError:
