@@ -62,6 +62,11 @@ def test_they_hold_all_that_a_record_can_hold(root: Path, request: pytest.Fixtur
     for aggregation in record.aggregations.values():
         assert aggregation.deltas
         assert sum(aggregation.late.values()) == sum(aggregation.null_timestamps.values()) + 3 == 9
+    till = record.watermarks.inputs[INPUTS["till"]]
+    assert [INPUTS["till"] + name for name in till.retired] == [GONE]
+    assert [INPUTS["till"] + name for name, each in till.frontier.members.items() if each.idle] == [QUIET]
+    policies = {each.policy_type for one in record.watermarks.inputs.values() for each in one.substreams.values()}
+    assert policies == {"LimitingLag", "LimitingLagAndDelay", "LimitingLagAndLull"}
     assert record.early_at
     assert record.spark is not None
     assert len(record.spark.sources) >= 3 * 6

@@ -162,6 +162,7 @@ def plan_of(outputs: Sequence[Output]) -> Plan:
         persisted=persisted,
         shared=_shared(chains) if persisted else 0,
         inputs=root.inputs,
+        # Every record holds these names: others would need an upgrade (:mod:`sparkjet.snapshots.upgrades`).
         aggregations={f"aggregation{i}": aggregation for i, aggregation in enumerate(aggregations)},
         outputs=tuple(outputs),
     )

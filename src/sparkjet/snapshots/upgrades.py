@@ -1,4 +1,4 @@
-"""Upgrades of records: from each format that was ever released to the next one, in plain JSON."""
+"""Upgrades of records: from each format to the next one, in plain JSON."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 OLDEST = 2
-"""The oldest format that can be upgraded; there was one before it, but never outside of this repository's history."""
+"""The oldest format that can be upgraded; format 1 was in use for a day, before there were homes to keep."""
 
 
 def upgraded(record: dict[str, Any], number: int, to: int) -> dict[str, Any]:
