@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from sparkjet.engine.committer import Committer, Retry
@@ -13,6 +14,7 @@ from sparkjet.errors import LostTransactionError, RecoveryError, UnsettledError
 from sparkjet.sinks.protocol import TransactionId
 from sparkjet.snapshots.record import EpochKind, PreparedTransaction, Record
 from sparkjet.testing import CollectingSink
+from tests.snapshots.records import NO_WATERMARKS
 
 if TYPE_CHECKING:
     from sparkjet.sinks.protocol import Handle
@@ -161,9 +163,8 @@ def test_what_expires_is_committed_first() -> None:
 
 
 def record_of(*transactions: PreparedTransaction, published: Sequence[PreparedTransaction] = ()) -> Record:
-    return Record(
-        EpochKind.BATCH, "q", 3, "r", 7, {}, 0, {}, {}, {}, None, list(transactions), published=list(published)
-    )
+    record = Record(EpochKind.BATCH, "q", 3, "r", 7, {}, 0, NO_WATERMARKS, {}, {}, None, list(transactions))
+    return msgspec.structs.replace(record, published=list(published))
 
 
 def test_a_start_commits_what_expires_before_anything_else_and_only_once() -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame
 
 from sparkjet.errors import RecoveryError
-from sparkjet.snapshots.record import WindowState
+from sparkjet.snapshots.record import SlidingSettings, WindowState
 from sparkjet.snapshots.store import Delta
 from sparkjet.time import WindowGrid
 from sparkjet.windows import Segment, SegmentStatistics, SlidingWindows
@@ -67,7 +67,7 @@ class AggregationState:
         """The state as the record names it: the deltas behind the operator's segments."""
         deltas = [segment.stored for segment in self.operator.segments if isinstance(segment.stored, Delta)]
         return WindowState(
-            settings=dict(self.operator.settings),
+            settings=self.operator.settings,
             closed=self.operator.closed,
             deltas=deltas,
             late=dict(self.late),
@@ -90,15 +90,26 @@ class AggregationState:
             return
         self.late, self.null_timestamps = Counter(saved.late), Counter(saved.null_timestamps)
         segments = [self._load(delta, session, store) for delta in saved.deltas]
-        if isinstance(self.operator, SlidingWindows) and saved.settings != self.operator.settings:
-            self._realign(self.operator, saved, segments, store, name)
+        before = saved.settings
+        if (
+            isinstance(self.operator, SlidingWindows)
+            and isinstance(before, SlidingSettings)
+            and before != self.operator.settings
+        ):
+            grid = WindowGrid(before.size, before.step, before.offset)
+            self._realign(self.operator, grid, saved, segments, store, name)
         else:
             self.operator.restore(segments, saved.closed)
 
     def _realign(
-        self, operator: SlidingWindows, saved: WindowState, loaded: list[Segment], store: SnapshotStore, name: str
+        self,
+        operator: SlidingWindows,
+        before: WindowGrid,
+        saved: WindowState,
+        loaded: list[Segment],
+        store: SnapshotStore,
+        name: str,
     ) -> None:
-        before = WindowGrid(**{key: value for key, value in saved.settings.items() if value is not None})
         segments = []
         if loaded:
             united = reduce(DataFrame.unionByName, [segment.partials for segment in loaded])

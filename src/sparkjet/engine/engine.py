@@ -6,7 +6,7 @@ import json
 import logging
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from sparkjet.engine.state import QueryState
     from sparkjet.errors import FencedError
     from sparkjet.snapshots.record import Record
+    from sparkjet.time import InputsState
 
 logger = logging.getLogger("sparkjet")
 
@@ -41,7 +42,7 @@ class _EndingEpoch:
     """An epoch whose end runs beside what comes next, and the policies as they were before it."""
 
     epoch: Epoch
-    tracked: dict[str, Any]
+    tracked: InputsState
     end: Future[None]
 
 
@@ -210,7 +211,7 @@ class Engine:
             self.record = settled
 
     def _run(self, request: EpochRequest, *, overlap: bool = False, attempt: int = 0) -> None:
-        tracked: dict[str, Any] = {}
+        tracked: InputsState | None = None
         while True:
             epoch = self._epoch(request, attempt)
             try:
@@ -257,7 +258,7 @@ class Engine:
         """Whether state was lost with an executor, and its epoch is not decided."""
         return LOST_STATE in str(error) and self.record.epoch + 1 == epoch.progress.epoch
 
-    def _restore(self, epoch: Epoch, tracked: dict[str, Any]) -> None:
+    def _restore(self, epoch: Epoch, tracked: InputsState) -> None:
         logger.warning("epoch %d: state was lost with an executor, restoring it", epoch.progress.epoch)
         self.state.restore(self.record, self._context.session, self._context.store, f"{epoch.name}-moved")
         # After restoring: before, it would try to compute what was lost.

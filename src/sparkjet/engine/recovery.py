@@ -7,7 +7,7 @@ import logging
 import shutil
 import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sparkjet.engine.context import EngineContext
+    from sparkjet.snapshots.record import Fingerprint
 
 logger = logging.getLogger("sparkjet")
 
@@ -109,7 +110,7 @@ def _take_over(context: EngineContext, spark_directory: Path) -> tuple[int, Reco
         return slot + 1, record
 
 
-def _first(run: str, fingerprint: dict[str, Any], context: EngineContext) -> Record:
+def _first(run: str, fingerprint: Fingerprint, context: EngineContext) -> Record:
     return Record(
         kind=EpochKind.TAKEOVER,
         query=str(uuid.uuid4()),
@@ -138,12 +139,12 @@ def _check_checkpoint(spark_directory: Path, record: Record | None) -> None:
         check_agreement(current, record.query, batch, record.takeover, ahead=int(record.overlap))
 
 
-def _check_fingerprint(saved: dict[str, Any], current: dict[str, Any]) -> None:
+def _check_fingerprint(saved: Fingerprint, current: Fingerprint) -> None:
     """Refuse a query whose saved partial rows would no longer fit."""
-    saved, current = _parts_of(saved), _parts_of(current)
-    changed = [part for part in {**saved, **current} if _plain(saved.get(part)) != _plain(current.get(part))]
+    before, now = _parts_of(saved), _parts_of(current)
+    changed = [part for part in {**before, **now} if _plain(before.get(part)) != _plain(now.get(part))]
     if changed:
-        details = "; ".join(f"{part} were {saved.get(part)}, are {current.get(part)}" for part in changed)
+        details = "; ".join(f"{part} were {before.get(part)}, are {now.get(part)}" for part in changed)
         message = (
             f"The query has changed since its last run: {details}. Saved partial results do not fit. Change it back, "
             "or start anew with another checkpointLocation. (Length, slide and offset of the window may change.)"
@@ -151,13 +152,9 @@ def _check_fingerprint(saved: dict[str, Any], current: dict[str, Any]) -> None:
         raise RecoveryError(message)
 
 
-def _parts_of(fingerprint: dict[str, Any]) -> dict[str, Any]:
+def _parts_of(fingerprint: Fingerprint) -> dict[str, object]:
     """The parts that are compared one by one, so that a refusal names the keys or the aggregates, not everything."""
-    return {
-        (f"{aggregation} {part}" if isinstance(value, dict) else aggregation): shown
-        for aggregation, value in fingerprint.items()
-        for part, shown in (value.items() if isinstance(value, dict) else [("", value)])
-    }
+    return {f"{name} {part}": value for name, parts in fingerprint.items() for part, value in parts.items()}
 
 
 def _plain(value: object) -> str:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from sparkjet.plan.inputs import Input
     from sparkjet.plan.transformations import Transformations
     from sparkjet.sinks.protocol import Sink
+    from sparkjet.snapshots.record import Fingerprint
     from sparkjet.time import InputTracker
 
 
@@ -131,9 +132,9 @@ class Plan:
         )
 
     @property
-    def fingerprint(self) -> dict[str, Any]:
+    def fingerprint(self) -> Fingerprint:
         """What must not change between two runs, because the saved state would no longer fit."""
-        described: dict[str, Any] = {
+        described: Fingerprint = {
             "inputs": {each.prefix: [each.watermark.event_time, *each.watermark.by] for each in self.inputs}
         }
         for aggregation in self.aggregations:
@@ -167,8 +168,8 @@ def plan_of(outputs: Sequence[Output]) -> Plan:
         for aggregation in output.aggregation.lineage:
             if aggregation not in planned:
                 parent = None if aggregation.parent is None else planned[aggregation.parent]
-                # Records and fingerprints of every version hold these names: under others no home could be recovered.
-                name = f"stage{len(planned)}"
+                # Every record holds these names: others would need an upgrade (:mod:`sparkjet.snapshots.upgrades`).
+                name = f"aggregation{len(planned)}"
                 planned[aggregation] = PlannedAggregation(**_fields(aggregation, parent=parent), name=name)
     chains = [aggregation.transformations for aggregation in planned.values() if aggregation.parent is None]
     if any(chain.source is not chains[0].source for chain in chains):
