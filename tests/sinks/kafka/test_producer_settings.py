@@ -88,7 +88,7 @@ def test_a_query_that_wants_less_gets_no_transactions(given: str, kept: str) -> 
         ({"kafka__ssl__keystore__location": "x"}, "kafka.ssl.keystore.location: .*ssl.certificate.location"),
         ({"kafka__security__protocol": "SSL", "kafka__ssl__ca__location": "/none"}, "cannot be read"),
         ({"kafka__security__protocol": "SSL", "kafka__ssl__ca__pem": SECRET}, "PEM"),
-        ({"onLostTransaction": "ignore"}, "none of fail, continue"),
+        ({"onLostTransaction": "ignore"}, "is not one of fail, continue"),
         ({"topics": "x"}, 'did you mean "topic"'),
     ],
 )
