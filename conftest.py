@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-# Its asserts are to explain themselves like those of a test file.
-pytest.register_assert_rewrite("sparkjet.testing.sink_contract")
+# Their asserts are to explain themselves like those of a test file.
+SUITES = ("policy", "sink", "source", "store", "throttle")
+pytest.register_assert_rewrite(*(f"sparkjet.testing.{suite}_contract" for suite in SUITES))
 pytest_plugins = ["scripts.doc_examples", "tests.servers.fixtures", "pytester"]
 
 JVMS = {"spark", "kafka", "kafka_old", "kafka_secure"}

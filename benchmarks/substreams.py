@@ -21,8 +21,8 @@ from sparkjet.api.writer import settings_of
 from sparkjet.catalyst.columns import KEPT, ONLY_SUBSTREAM, SUBSTREAM, TIME
 from sparkjet.engine.context import configure
 from sparkjet.engine.partial_aggregation import InputBatch, aggregate
+from sparkjet.plan.partial_rows import ProgressDetail
 from sparkjet.plan.plan import Plan, plan_of
-from sparkjet.plan.windowed_aggregation import ProgressDetail
 from sparkjet.windows.segments import release
 
 ROWS = 4_000_000
@@ -52,24 +52,24 @@ def batch(session: SparkSession, substreams: int) -> DataFrame:
     )
 
 
-def stage_one(query: Plan, rows: DataFrame, substreams: int, detail: ProgressDetail) -> float:
-    """Seconds of partial aggregation, with what it tells of event time or, for comparison, without."""
-    aggregation = query.aggregations["aggregation0"]
+def partial_aggregation(query: Plan, rows: DataFrame, substreams: int, detail: ProgressDetail) -> float:
+    """Seconds of partial aggregation, with what it finds out about event time or, for comparison, without."""
+    (aggregation,) = query.aggregations
     operator = aggregation.operator(2)
     started = time.perf_counter()
     if detail is ProgressDetail.NOTHING:
         shaped = aggregation.transformations.apply(rows).withColumn(KEPT, F.lit(True))
     else:
         shaped = InputBatch(rows, query).rows(aggregation)
-    outcome = aggregate(shaped, aggregation, operator, detail)
+    partial = aggregate(shaped, aggregation, operator, detail)
     taken = time.perf_counter() - started
-    if outcome.accepted != ROWS // 2 or (detail is not ProgressDetail.NOTHING and len(outcome.highest) != substreams):
-        sys.exit(f"wrong result: {len(outcome.highest)} substreams, {outcome.accepted} rows")
-    release(outcome.table)
+    if partial.accepted != ROWS // 2 or (detail is not ProgressDetail.NOTHING and len(partial.highest) != substreams):
+        sys.exit(f"wrong result: {len(partial.highest)} substreams, {partial.accepted} rows")
+    release(partial.table)
     return taken
 
 
-def _told(substreams: int) -> ProgressDetail:
+def _detail(substreams: int) -> ProgressDetail:
     return ProgressDetail.ALL if substreams == 1 else ProgressDetail.EACH
 
 
@@ -82,13 +82,13 @@ def main(rounds: int) -> None:
     for round_ in range(WARM_UP + rounds):
         for count in COUNTS:
             rows = batch(session, count)
-            for detail in (ProgressDetail.NOTHING, _told(count)):
-                taken = stage_one(query, rows, count, detail)
+            for detail in (ProgressDetail.NOTHING, _detail(count)):
+                taken = partial_aggregation(query, rows, count, detail)
                 if round_ >= WARM_UP:
                     seconds.setdefault((count, detail), []).append(taken)
     for count in COUNTS:
         without, following = (
-            statistics.median(seconds[count, detail]) for detail in (ProgressDetail.NOTHING, _told(count))
+            statistics.median(seconds[count, detail]) for detail in (ProgressDetail.NOTHING, _detail(count))
         )
         print(
             f"{count:4} substreams: {without:.3f} s without, {following:.3f} s with the watermark "

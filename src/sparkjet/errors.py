@@ -72,3 +72,29 @@ def missing(owner: str, name: str, known: Iterable[str], way_out: str | None = N
         # Asked for by Python and its tools, hundreds of times, and never shown.
         return AttributeError(f"{owner} has no {name!r}")
     return AttributeError(f"{owner} has no {name!r}" + (f". {way_out}" if way_out else f"; {nearest(name, known)}."))
+
+
+def chain(error: BaseException, *, suppressed: bool = False) -> list[BaseException]:
+    """An error and what led to it, the latest first: its cause or, without one, its context.
+
+    Args:
+        error: The error.
+        suppressed: Whether to go on to a context that ``raise … from None`` hides. A traceback does not, and neither
+            should what is reported; a search for the root of a failure should.
+
+    >>> try:
+    ...     try:
+    ...         {}["a"]
+    ...     except KeyError:
+    ...         raise OSError("no a") from None
+    ... except OSError as error:
+    ...     chain(error), chain(error, suppressed=True)
+    ([OSError('no a')], [OSError('no a'), KeyError('a')])
+    """
+    found: list[BaseException] = []
+    next_one: BaseException | None = error
+    while next_one is not None:
+        found.append(next_one)
+        hidden = next_one.__suppress_context__ and not suppressed
+        next_one = next_one.__cause__ or (None if hidden else next_one.__context__)
+    return found

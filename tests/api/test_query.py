@@ -134,8 +134,8 @@ def test_stop_waits_for_the_epoch_and_a_new_run_goes_on(spark: SparkSession, fee
         feed.add(*rows([batch * 20, batch * 20 + 1], v=1))
     reached, proceed = threading.Event(), threading.Event()
 
-    def pause(step: sj.EpochPhase, epoch: int) -> None:
-        if step is sj.EpochPhase.PREPARE and epoch == 2:
+    def pause(phase: sj.EpochPhase, epoch: int) -> None:
+        if phase is sj.EpochPhase.PREPARE and epoch == 2:
             reached.set()
             proceed.wait(60)
 

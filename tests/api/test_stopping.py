@@ -26,16 +26,16 @@ PATIENCE = 60.0
 
 
 class Held:
-    """A step of an epoch that lasts until it is let go."""
+    """A phase of an epoch that lasts until it is released."""
 
-    def __init__(self, step: EpochPhase, epoch: int = 1) -> None:
-        self._at = (step, epoch)
-        self.reached, self.let_go = threading.Event(), threading.Event()
+    def __init__(self, phase: EpochPhase, epoch: int = 1) -> None:
+        self._at = (phase, epoch)
+        self.reached, self.released = threading.Event(), threading.Event()
 
-    def __call__(self, step: EpochPhase, epoch: int) -> None:
-        if (step, epoch) == self._at:
+    def __call__(self, phase: EpochPhase, epoch: int) -> None:
+        if (phase, epoch) == self._at:
             self.reached.set()
-            assert self.let_go.wait(PATIENCE)
+            assert self.released.wait(PATIENCE)
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_a_stop_whose_time_was_up_comes_without_another_call_or_batch(
     with pytest.raises(TimeoutError, match="stops by itself"):
         query.stop(timeout)
     assert query.isActive
-    held.let_go.set()
+    held.released.set()
     assert query.awaitTermination(PATIENCE)
     assert query.exception() is None
     assert [each.id for each in spark.streams.active if each.id == query.id] == []
@@ -103,7 +103,7 @@ def test_a_second_stop_waits_again(spark: SparkSession, feed: Feed, tmp_path: Pa
     for _ in range(2):
         with pytest.raises(TimeoutError):
             query.stop(0.05)
-    held.let_go.set()
+    held.released.set()
     query.stop()
     assert not query.isActive
 
@@ -129,7 +129,7 @@ def test_a_batch_that_spark_has_planned_is_left_to_the_next_run(
         assert not query.awaitTermination(0.02)
     # Long enough for Spark to hand the batch over, and to have failed were it not taken.
     assert not query.awaitTermination(0.5)
-    held.let_go.set()
+    held.released.set()
     stopping.join(PATIENCE)
     terminated()
     assert inner.exception() is None
@@ -142,7 +142,7 @@ def test_a_batch_that_spark_has_planned_is_left_to_the_next_run(
 def test_a_batch_that_is_left_is_not_acknowledged_to_its_source(
     spark: SparkSession, feed: Feed, tmp_path: Path, terminated: Callable[[], None]
 ) -> None:
-    """An epoch of the clock runs when the batch comes; the source deletes what it is told to be done."""
+    """An epoch of the clock runs when the batch comes; the source deletes what Spark reports as done."""
 
     def writer() -> StreamWriter:
         whole = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).option("cleanSource", "delete")
@@ -165,7 +165,7 @@ def test_a_batch_that_is_left_is_not_acknowledged_to_its_source(
         assert not query.awaitTermination(0.02)
     with pytest.raises(TimeoutError):
         query.stop(0.3)
-    held.let_go.set()
+    held.released.set()
     query.stop()
     terminated()
     assert query.exception() is None
@@ -182,9 +182,9 @@ def test_an_epoch_that_fails_after_sparks_query_has_is_reported_with_it(
     feed.add(*rows([1, 2], v=1))
     held = Held(EpochPhase.PREPARE)
 
-    def fail(step: EpochPhase, epoch: int) -> None:
-        held(step, epoch)
-        if step is EpochPhase.PREPARE:
+    def fail(phase: EpochPhase, epoch: int) -> None:
+        held(phase, epoch)
+        if phase is EpochPhase.PREPARE:
             message = "the disk is full"
             raise OSError(message)
 
@@ -197,7 +197,7 @@ def test_an_epoch_that_fails_after_sparks_query_has_is_reported_with_it(
     feed.add(*rows([11], v=1))
     with pytest.raises(StreamingQueryException):
         inner.awaitTermination(int(PATIENCE))
-    held.let_go.set()
+    held.released.set()
     with pytest.raises(OSError, match="the disk is full") as caught:
         query.awaitTermination(PATIENCE)
     assert isinstance(caught.value.__context__, StreamingQueryException)
@@ -209,7 +209,7 @@ def stops(spark: SparkSession, feed: Feed, home: Path, count: int, terminated: C
         feed.add(*rows([number * 20], v=1))
         feed.add(*rows([number * 20 + 10], v=1))
         begun = threading.Event()
-        query = start(spark, feed, home, lambda step, epoch, begun=begun: begun.set())  # type: ignore[misc]
+        query = start(spark, feed, home, lambda phase, epoch, begun=begun: begun.set())  # type: ignore[misc]
         assert begun.wait(PATIENCE)
         # No condition is waited for: it is the moment that varies.
         query.awaitTermination((number % 20) * 0.03)

@@ -68,7 +68,7 @@ def test_histories(text: str) -> None:
     assert setting is not None
     made = history(setting)
     assert made is not None
-    assert made.snapshot()["interval"] == 2
+    assert made.snapshot().interval == 2
 
 
 @pytest.mark.parametrize("text", ["limiting_lagg(3)", "win(4,4) CNT", "", "lag 3", "the limitingLag(3)"])

@@ -16,6 +16,7 @@ from tests.crash import history
 from tests.crash.delivered import check_table, check_topic
 from tests.crash.jobs import Place
 from tests.crash.topics import Topic
+from tests.snapshots.records import NO_WATERMARKS
 from tests.sources.feed import send, transaction
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def record(place: Place, slot: int, batch: int | None = None, ends: dict[str, An
     position = None if batch is None else SparkPosition(batch, given, {})
     log = place.home / "snapshots" / "log"
     log.mkdir(parents=True, exist_ok=True)
-    made = Record(EpochKind.BATCH, place.root.name, 0, "run", slot, {}, 0, {}, {}, {}, position, [])
+    made = Record(EpochKind.BATCH, place.root.name, 0, "run", slot, {}, 0, NO_WATERMARKS, {}, {}, position, [])
     (log / f"{slot:012}.json").write_bytes(made.encode())
 
 

@@ -11,11 +11,12 @@ from sparkjet import FencedError
 from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.record import EpochKind, Record
 from sparkjet.snapshots.record_log import RETAINED_SLOTS, RecordLog
+from tests.snapshots.records import NO_WATERMARKS
 
 
 def record(epoch: int, takeover: int) -> Record:
     """A record that only says who decided what."""
-    return Record(EpochKind.BATCH, "query", takeover, f"run {takeover}", epoch, {}, 0, {}, {}, {}, None, [])
+    return Record(EpochKind.BATCH, "query", takeover, f"run {takeover}", epoch, {}, 0, NO_WATERMARKS, {}, {}, None, [])
 
 
 @pytest.fixture

@@ -114,7 +114,7 @@ def test_a_store_that_lost_only_a_takeover_is_refused(spark: SparkSession, half_
 @pytest.mark.parametrize("damage", ["", "{", '{"kind": "epoch"}', "[1, 2]"])
 def test_a_damaged_record_is_refused_by_its_slot(spark: SparkSession, half_done: Place, damage: str) -> None:
     slots(half_done)[-1].write_text(damage)
-    refuses(spark, half_done, r"record 5 is no record")
+    refuses(spark, half_done, r"record 5 is not a record")
 
 
 def test_a_checkpoint_of_another_query_is_refused(spark: SparkSession, half_done: Place) -> None:

@@ -15,7 +15,7 @@ import sparkjet as sj
 from sparkjet import functions as J
 from sparkjet.sinks.protocol import Guarantee
 from sparkjet.time import MIN
-from tests.engine.run import EngineRun, Event, source
+from tests.engine.run import Event, EventDriver
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sparkjet.api.grouped import WindowedStream
 
 AFTER_THE_BATCH = pytest.mark.parametrize(
-    ("guarantee", "step"),
+    ("guarantee", "phase"),
     [
         (Guarantee.AT_LEAST_ONCE, sj.EpochPhase.ADVANCE),
         (Guarantee.AT_LEAST_ONCE, sj.EpochPhase.PREPARE),
@@ -33,47 +33,30 @@ AFTER_THE_BATCH = pytest.mark.parametrize(
 """Where the next batch has been consumed but not decided."""
 
 
-class Crash(Exception):  # noqa: N818 - it is not an error of anybody's
-    """The driver dies here."""
-
-
-class Fault:
-    """Crashes once at a step of an epoch."""
-
-    def __init__(self, at: sj.EpochPhase, epoch: int) -> None:
-        self._at = (at, epoch)
-
-    def __call__(self, step: sj.EpochPhase, epoch: int) -> None:
-        if (step, epoch) == self._at:
-            self._at = (sj.EpochPhase.CLEAN, -1)
-            raise Crash
-
-
-def pairs(spark: SparkSession) -> WindowedStream:
+def pairs(events: sj.Stream) -> WindowedStream:
     """An operator that needs both halves: a session and what is in it."""
-    stream = sj.stream(source(spark)).withWatermark("ts", 0, by="substream", substreams=["a", "b"])
+    stream = events.withWatermark("ts", 0, by="substream", substreams=["a", "b"])
     return stream.groupBy(sj.session_window("ts", 10), "key").agg(J.collect_list("value").alias("found"))
 
 
 @AFTER_THE_BATCH
 def test_b11_both_halves_of_a_pair_meet_after_a_crash(
-    spark: SparkSession, tmp_path: Path, guarantee: Guarantee, step: sj.EpochPhase
+    spark: SparkSession, tmp_path: Path, guarantee: Guarantee, phase: sj.EpochPhase
 ) -> None:
-    run = EngineRun(spark.newSession(), tmp_path, [pairs(spark)], Fault(step, 2), guarantee)
+    run = EventDriver(spark, tmp_path, pairs, guarantee=guarantee)
     run.feed([Event("a", "k", 1, 1), Event("b", "other", 1)])
-    with pytest.raises(Crash):
+    with run.crash(at=phase):
         run.feed([Event("b", "k", 2, 2)])
     run.restart()
-    run.feed([Event("b", "k", 2, 2)])
+    run.feed([])
     run.feed([Event("a", "end", 100), Event("b", "end", 100)])
-    assert [row[2] for row in run.rows() if row[1] == "k"] == [[1, 2]]
+    assert [row[2] for row in run.results() if row[1] == "k"] == [[1, 2]]
 
 
 def test_b01_b02_b09_no_row_from_behind_the_barrier_is_in_the_saved_state(spark: SparkSession, tmp_path: Path) -> None:
-    fault = Fault(sj.EpochPhase.SAVE, 2)
-    run = EngineRun(spark.newSession(), tmp_path, [pairs(spark)], fault, Guarantee.AT_LEAST_ONCE)
+    run = EventDriver(spark, tmp_path, pairs, guarantee=Guarantee.AT_LEAST_ONCE)
     run.feed([Event("a", "k", 1, 1), Event("b", "k", 2, 2)])
-    with pytest.raises(Crash):
+    with run.crash(at=sj.EpochPhase.SAVE):
         run.feed([Event("a", "k", 3, 3), Event("b", "k", 4, 4)])
     run.restart()
     (aggregation,) = run.engine.state.aggregations.values()
@@ -84,32 +67,34 @@ def test_b01_b02_b09_no_row_from_behind_the_barrier_is_in_the_saved_state(spark:
 
 @AFTER_THE_BATCH
 def test_b05_the_watermark_belongs_to_the_epoch_and_never_goes_back(
-    spark: SparkSession, tmp_path: Path, guarantee: Guarantee, step: sj.EpochPhase
+    spark: SparkSession, tmp_path: Path, guarantee: Guarantee, phase: sj.EpochPhase
 ) -> None:
-    run = EngineRun(spark.newSession(), tmp_path, [pairs(spark)], Fault(step, 2), guarantee)
-    assert run.watermark == MIN
+    run = EventDriver(spark, tmp_path, pairs, guarantee=guarantee)
+    assert run.reached == MIN
     run.feed([Event("a", "k", 20), Event("b", "k", 30)])
-    assert run.watermark == 20
-    with pytest.raises(Crash):
+    assert run.reached == 20
+    with run.crash(at=phase):
         run.feed([Event("a", "k", 50), Event("b", "k", 60)])
     run.restart()
     # What the lost epoch had come to is forgotten with it; what was decided is not.
-    assert run.watermark == 20
+    assert run.reached == 20
+    # The lost rows come again, and with them one that is late by what was decided.
     run.feed([Event("a", "k", 19), Event("b", "k", 20)])
-    assert run.watermark == 20
+    assert run.reached == 50
     assert run.engine.state.late == {"a": 1}
     run.feed([Event("a", "k", 55), Event("b", "k", 60)])
     run.restart()
     run.feed([Event("a", "k", 1), Event("b", "k", 2)])
-    assert run.watermark == 55
+    assert run.reached == 55
 
 
 def test_b10_a_query_that_is_stopped_has_decided_everything_it_has_read(spark: SparkSession, tmp_path: Path) -> None:
-    run = EngineRun(spark.newSession(), tmp_path, [pairs(spark)])
+    run = EventDriver(spark, tmp_path, pairs)
     run.feed([Event("a", "k", 1, 1)])
+    run.stop()
     run.restart()
     # Substream b has not come to the barrier's time: its end must not release what waits for it.
-    assert run.rows() == []
+    assert run.results() == []
     run.feed([Event("b", "k", 3, 2)])
     run.feed([Event("a", "end", 100), Event("b", "end", 100)])
-    assert [row[2] for row in run.rows()] == [[1, 2]]
+    assert [row[2] for row in run.results()] == [[1, 2]]

@@ -14,11 +14,13 @@ import sparkjet as sj
 from sparkjet import functions as J
 from sparkjet.engine.engine import IDLE
 from sparkjet.snapshots.record import EpochKind
-from tests.engine.run import EngineRun, Event, source
+from tests.engine.run import Event, EventDriver
 from tests.engine.test_expiring import Forgetful
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from sparkjet.api.grouped import WindowedStream
 
 SECOND = 1_000_000
 YEAR = 365 * 24 * 3600 * SECOND
@@ -26,16 +28,15 @@ START = 1_700_000_000 * SECOND
 
 
 @pytest.fixture
-def query(spark: SparkSession, tmp_path: Path) -> Callable[..., EngineRun]:
+def query(spark: SparkSession, tmp_path: Path) -> Callable[..., EventDriver]:
     """A query of tumbling windows of ten seconds by substream, on a clock that can be set."""
 
-    class Run(EngineRun):
-        sink_class = Forgetful
+    def run(policy: Any = 0, **settings: Any) -> EventDriver:
+        def sums(events: sj.Stream) -> WindowedStream:
+            stream = events.withWatermark("ts", policy, by="substream", **settings)
+            return stream.groupBy(sj.window("ts", "10 seconds"), "key").agg(J.sum("value").alias("n"))
 
-    def run(policy: Any = 0, **settings: Any) -> EngineRun:
-        stream = sj.stream(source(spark)).withWatermark("ts", policy, by="substream", **settings)
-        sums = stream.groupBy(sj.window("ts", "10 seconds"), "key").agg(J.sum("value").alias("n"))
-        run = Run(spark.newSession(), tmp_path, [sums])
+        run = EventDriver(spark, tmp_path, sums, sinks=[Forgetful()])
         run.clock.advance(START)
         run.restart()
         return run
@@ -48,7 +49,7 @@ def said(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if "clock" in record.getMessage()]
 
 
-def pass_time(run: EngineRun, seconds: float) -> None:
+def pass_time(run: EventDriver, seconds: float) -> None:
     """Let the clock go on, and the engine look at it."""
     run.clock.advance(int(seconds * SECOND))
     run.engine.tick()
@@ -56,7 +57,7 @@ def pass_time(run: EngineRun, seconds: float) -> None:
 
 @pytest.mark.parametrize("restart", [False, True])
 def test_after_a_jump_and_back_an_idle_substream_holds_no_longer_than_its_timeout(
-    query: Callable[..., EngineRun], caplog: pytest.LogCaptureFixture, *, restart: bool
+    query: Callable[..., EventDriver], caplog: pytest.LogCaptureFixture, *, restart: bool
 ) -> None:
     run = query(substreams=["a", "b"], idleTimeout="1 minute")
     run.clock.advance(YEAR)
@@ -71,13 +72,13 @@ def test_after_a_jump_and_back_an_idle_substream_holds_no_longer_than_its_timeou
     assert run.engine.record.clock == START
     pass_time(run, 59)
     run.feed([Event("a", "k", 26 * SECOND)])
-    assert run.rows() == []
+    assert run.results() == []
     pass_time(run, 1)
-    assert [row[-1] for row in run.rows()] == [2]
+    assert [row[-1] for row in run.results()] == [2]
     assert len(said(caplog)) == 1
 
 
-def test_of_a_jump_between_two_epochs_nothing_stays(query: Callable[..., EngineRun]) -> None:
+def test_of_a_jump_between_two_epochs_nothing_stays(query: Callable[..., EventDriver]) -> None:
     run = query(sj.limiting_lag_and_delay("1 second", "20 seconds"), substreams=["a"])
     run.feed([Event("a", "k", 5 * SECOND)])
     pass_time(run, YEAR / SECOND)
@@ -85,10 +86,10 @@ def test_of_a_jump_between_two_epochs_nothing_stays(query: Callable[..., EngineR
     run.feed([Event("a", "k", 10 * SECOND)])
     for _ in range(20):
         pass_time(run, 1)
-    assert [row[-1] for row in run.rows()] == [1]
+    assert [row[-1] for row in run.results()] == [1]
 
 
-def test_housekeeping_goes_on(query: Callable[..., EngineRun]) -> None:
+def test_housekeeping_goes_on(query: Callable[..., EventDriver]) -> None:
     run = query(substreams=["a"])
     run.clock.advance(YEAR)
     run.feed([Event("a", "k", 5 * SECOND), Event("a", "k", 25 * SECOND)])
@@ -102,7 +103,7 @@ def test_housekeeping_goes_on(query: Callable[..., EngineRun]) -> None:
     assert run.engine.record.kind is EpochKind.SETTLED
 
 
-def test_early_rows_go_on(spark: SparkSession, query: Callable[..., EngineRun]) -> None:
+def test_early_rows_go_on(spark: SparkSession, query: Callable[..., EventDriver]) -> None:
     run = query(substreams=["a"])
     state, plan = run.engine.state, run.plan
     state.early_at["out0"] = START + YEAR

@@ -13,16 +13,18 @@ from sparkjet.engine.engine import IDLE
 from sparkjet.errors import SinkError
 from sparkjet.sinks.protocol import Expiring
 from sparkjet.snapshots.record import EpochKind
-from tests.engine.run import Collected, EngineRun, Event, source
+from sparkjet.testing import CollectingSink
+from tests.engine.run import Event, EventDriver
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from sparkjet.api.grouped import WindowedStream
     from sparkjet.sinks.protocol import Handle
 
 
-class Forgetful(Collected):
-    """Says of a transaction that it will not live, when it is told to."""
+class Forgetful(CollectingSink):
+    """Reports that a transaction will not live, while ``dying``."""
 
     dying = False
 
@@ -33,16 +35,15 @@ class Forgetful(Collected):
             raise SinkError(message)
 
 
-class Run(EngineRun):
-    """Its results go into such a sink."""
-
-    sink_class = Forgetful
-
-
-def run_of(spark: SparkSession, home: Path) -> Run:
+def sums(events: sj.Stream) -> WindowedStream:
     """A query of tumbling windows."""
-    stream = sj.stream(source(spark)).withWatermark("ts", 0, by="substream", substreams=["a"])
-    return Run(spark.newSession(), home, [stream.groupBy(sj.window("ts", 10), "key").agg(J.sum("value").alias("n"))])
+    stream = events.withWatermark("ts", 0, by="substream", substreams=["a"])
+    return stream.groupBy(sj.window("ts", 10), "key").agg(J.sum("value").alias("n"))
+
+
+def run_of(spark: SparkSession, home: Path) -> EventDriver:
+    """Such a query into such a sink."""
+    return EventDriver(spark, home, sums, sinks=[Forgetful()])
 
 
 def test_what_may_not_live_until_its_commit_is_not_decided(spark: SparkSession, tmp_path: Path) -> None:
@@ -57,8 +58,8 @@ def test_what_may_not_live_until_its_commit_is_not_decided(spark: SparkSession, 
     assert run.engine.record.epoch == 1
     sink.dying = False
     run.restart()
-    run.feed([Event("a", "k", 12, 2)])
-    assert [row[2] for row in run.rows()] == [1]
+    run.feed([])
+    assert [row[2] for row in run.results()] == [1]
 
 
 def test_a_query_that_ends_or_idles_records_that_nothing_is_open(spark: SparkSession, tmp_path: Path) -> None:
@@ -77,5 +78,5 @@ def test_a_query_that_ends_or_idles_records_that_nothing_is_open(spark: SparkSes
     run.restart()
     assert run.engine.record.transactions == []
     run.feed([Event("a", "k", 31, 4)])
-    run.engine.close_windows()
-    assert [row[2] for row in run.rows()] == [1, 2, 3, 4]
+    run.close_windows()
+    assert [row[2] for row in run.results()] == [1, 2, 3, 4]

@@ -1,4 +1,4 @@
-"""A disk that fills up at a step of an epoch: a clear error, and with room again the query goes on exactly once."""
+"""A disk that fills up at a phase of an epoch: a clear error, and with room again the query goes on exactly once."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Query:
             self._feed.add(*rows([batch * 10, batch * 10 + 3], k="a", v=batch), *rows([batch * 10 + 7], k="b", v=1))
         self.handed_over: dict[int, list[Any]] = {}
 
-    def run(self, listener: Any = lambda step, epoch: None) -> None:
+    def run(self, listener: Any = lambda phase, epoch: None) -> None:
         stream = sj.stream(self._feed.read(self._spark)).withWatermark("ts", "0 seconds")
         result = stream.groupBy(sj.window("ts", "10 seconds"), "k").agg(J.count().alias("n"), J.sum("v").alias("v"))
 
@@ -50,7 +50,7 @@ class Query:
 
 
 @pytest.mark.parametrize(
-    ("full", "step", "error", "where"),
+    ("full", "phase", "error", "where"),
     [
         ("home/snapshots/blobs", sj.EpochPhase.ADVANCE, sj.StorageError, "home/snapshots/blobs/"),
         ("home/snapshots/state", sj.EpochPhase.ADVANCE, sj.StorageError, "home/snapshots/state/"),
@@ -63,14 +63,14 @@ class Query:
     ids=str,
 )
 def test_a_full_disk_loses_and_repeats_nothing(
-    spark: SparkSession, tmp_path: Path, full: str, step: sj.EpochPhase, error: type[Exception], where: str
+    spark: SparkSession, tmp_path: Path, full: str, phase: sj.EpochPhase, error: type[Exception], where: str
 ) -> None:
     query = Query(spark, tmp_path)
     (tmp_path / full).parent.mkdir(parents=True, exist_ok=True)
     with small_disk(tmp_path / full, 4) as disk:
 
         def fill(reached: sj.EpochPhase, epoch: int) -> None:
-            if reached is step and epoch == 2 and not disk.full:
+            if reached is phase and epoch == 2 and not disk.full:
                 disk.fill()
 
         message = f"No space left on device: '?{tmp_path / where}.*othing is lost"

@@ -56,8 +56,8 @@ def grow(spark: SparkSession, home: Path, epochs: int) -> list[dict[str, int]]:
     )
     started: list[sj.StreamingQuery] = []
 
-    def look(step: sj.EpochPhase, epoch: int) -> None:
-        if step is sj.EpochPhase.CLEAN and started and epoch % 5 == 0:
+    def look(phase: sj.EpochPhase, epoch: int) -> None:
+        if phase is sj.EpochPhase.CLEAN and started and epoch % 5 == 0:
             numbers.append(measure(started[0], spark, home))
 
     started.append(

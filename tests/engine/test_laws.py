@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 import sparkjet as sj
 from sparkjet import functions as J
+from sparkjet.testing import CollectingSink
 from sparkjet.time import MIN, WindowGrid
-from tests.engine.run import EngineRun, Event, source
+from tests.engine.run import Event, EventDriver
 from tests.laws import law
 from tests.windows import model, session_model
 
@@ -49,7 +50,7 @@ class Level:
 class Case:
     """A query and the model of it; ``policies`` maps the prefix of each input to lag and wall-clock lag (or None)."""
 
-    query: Callable[[SparkSession], list[WindowedStream]]
+    query: Callable[..., list[WindowedStream]]
     levels: Sequence[Level]
     policies: dict[str, tuple[int, int | None]]
 
@@ -62,23 +63,22 @@ def _sessions(gap: int, longest: int | None, fold: model.Fold) -> Level:
     return Level(lambda batches: session_model.naive(batches, gap, longest, [fold]), lag=1)
 
 
-def _stream(spark: SparkSession, policy: Any) -> sj.Stream:
-    table = sj.stream(source(spark))
-    return table.withWatermark("ts", policy, by="substream", substreams=["a"], throttle=sj.no_throttling())
+def _marked(events: sj.Stream, policy: Any) -> sj.Stream:
+    return events.withWatermark("ts", policy, by="substream", substreams=["a"], throttle=sj.no_throttling())
 
 
-def _union_of_policies(spark: SparkSession) -> list[WindowedStream]:
-    left = _stream(spark, sj.limiting_lag(3))
-    right = _stream(spark, sj.limiting_timestamp_and_wall_clock_lag(0, 20))
+def _union_of_policies(left: sj.Stream, right: sj.Stream) -> list[WindowedStream]:
+    left = _marked(left, sj.limiting_lag(3))
+    right = _marked(right, sj.limiting_timestamp_and_wall_clock_lag(0, 20))
     tens = left.union(right).groupBy(sj.window("ts", 8, 4), "key").agg(J.sum("value").alias("n"))
     longer = tens.groupBy(sj.window("window", 24, 8), "key").agg(J.max("n").alias("n"))
     longest = longer.groupBy(sj.window("window", 48), "key").agg(J.sum("n").alias("n"))
     return [tens, longer, longest]
 
 
-def _sessions_then_windows(longest: int | None) -> Callable[[SparkSession], list[WindowedStream]]:
-    def query(spark: SparkSession) -> list[WindowedStream]:
-        stream = _stream(spark, sj.limiting_lag(2))
+def _sessions_then_windows(longest: int | None) -> Callable[[sj.Stream], list[WindowedStream]]:
+    def query(events: sj.Stream) -> list[WindowedStream]:
+        stream = _marked(events, sj.limiting_lag(2))
         sessions = stream.groupBy("key", sj.session_window("ts", 6, longest)).agg(J.sum("value").alias("n"))
         busy = sessions.groupBy(sj.window("session_window", 10, 5), "key").agg(J.max("n").alias("n"))
         again = busy.groupBy(sj.session_window("window", 7), "key").agg(J.sum("n").alias("n"))
@@ -152,20 +152,31 @@ def check(spark: SparkSession, case: Case, epochs: Sequence[Epoch], home: Path) 
     together = [Epoch([event for epoch in epochs for event in epoch.events], epochs[-1].now)]
     for mode, fed in (("one batch", together), ("overlapping", epochs), ("restarts", epochs)):
         levels, late = expected(case, fed)
-        run = EngineRun(spark, home / mode, case.query(spark), overlap=mode == "overlapping")
+        run = EventDriver(spark, home / mode, case.query, overlap=mode == "overlapping", inputs=len(case.policies))
         naive = NaiveWatermark(case.policies)
         for epoch in fed:
             run.clock.advance(epoch.now - run.clock.now())
-            run.feed(epoch.events)
-            assert run.watermark == naive.after(epoch)
+            run.feed(*(_of_input(epoch.events, prefix) for prefix in case.policies))
+            assert run.reached == naive.after(epoch)
             if mode == "restarts":
                 run.restart()
-        run.engine.close_windows()
+        run.close_windows()
+        run.engine.join()
         for sink, rows in zip(run.sinks, levels, strict=True):
+            assert isinstance(sink, CollectingSink)
             found = [sink.committed.get(number, []) for number in range(1, len(fed) + 2)]
             assert [sorted(map(_plain, each), key=repr) for each in found] == [sorted(each, key=repr) for each in rows]
         assert run.engine.state.late.total() == late
         assert all(not aggregation.operator.segments for aggregation in run.engine.state.aggregations.values())
+
+
+def _of_input(events: Sequence[Event], prefix: str) -> list[Event]:
+    """The events of one input, as they are before the union has put its prefix in front of their substreams."""
+    return [
+        replace(event, substream=event.substream.removeprefix(prefix))
+        for event in events
+        if event.substream.startswith(prefix)
+    ]
 
 
 def _plain(row: tuple[Any, ...]) -> model.Row:
@@ -238,7 +249,7 @@ def test_the_engine_equals_the_naive_model(
     @law(1)
     @given(epochs=runs(list(case.policies)))
     def holds(epochs: list[Epoch]) -> None:
-        check(spark.newSession(), case, epochs, tmp_path_factory.mktemp("laws"))
+        check(spark, case, epochs, tmp_path_factory.mktemp("laws"))
 
     holds()
 
@@ -254,6 +265,6 @@ def test_the_engine_equals_the_naive_model_over_many_runs(
     @law(40)
     @given(epochs=runs(list(case.policies)))
     def holds(epochs: list[Epoch]) -> None:
-        check(spark.newSession(), case, epochs, tmp_path_factory.mktemp("laws"))
+        check(spark, case, epochs, tmp_path_factory.mktemp("laws"))
 
     holds()

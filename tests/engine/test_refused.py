@@ -9,37 +9,40 @@ import pytest
 
 import sparkjet as sj
 from sparkjet import functions as J
-from tests.engine.run import EngineRun, Event, source
+from tests.engine.run import Event, EventDriver
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from sparkjet.api.grouped import WindowedStream
+
 
 @pytest.fixture
-def run(spark: SparkSession, tmp_path: Path) -> EngineRun:
+def run(spark: SparkSession, tmp_path: Path) -> EventDriver:
     """A query that has run batch 0 and, as Spark's checkpoint has it, batch 1."""
-    stream = sj.stream(source(spark)).withWatermark("ts", 0)
-    sums = stream.groupBy(sj.window("ts", 10), "key").agg(J.sum("value").alias("n"))
-    run = EngineRun(spark.newSession(), tmp_path, [sums])
+
+    def sums(events: sj.Stream) -> WindowedStream:
+        windows = events.withWatermark("ts", 0).groupBy(sj.window("ts", 10), "key")
+        return windows.agg(J.sum("value").alias("n"))
+
+    run = EventDriver(spark, tmp_path, sums)
     run.feed([Event("", "k", 1, 1), Event("", "k", 12, 2)])
     directory = run.checkpoint.directory
     (directory / "offsets" / "1").write_text("v1\n{}\n1")
-    for batch in (0, 1):
-        (directory / "commits" / str(batch)).parent.mkdir(exist_ok=True)
-        (directory / "commits" / str(batch)).write_text("v1\n{}")
+    (directory / "commits" / "1").write_text("v1\n{}")
     return run
 
 
-def test_it_is_run_by_the_next_run(run: EngineRun) -> None:
+def test_it_is_run_by_the_next_run(run: EventDriver) -> None:
     run.engine.refuse(1)
     run.restart()
     assert run.engine.next_batch == 1
     run.feed([Event("", "k", 13, 3)])
-    run.engine.close_windows()
-    assert [row[2] for row in run.rows()] == [1, 5]
+    run.close_windows()
+    assert [row[2] for row in run.results()] == [1, 5]
 
 
-def test_a_stop_may_refuse_it_again(run: EngineRun) -> None:
+def test_a_stop_may_refuse_it_again(run: EventDriver) -> None:
     run.engine.refuse(1)
     run.restart()
     run.engine.refuse(1)
@@ -48,14 +51,14 @@ def test_a_stop_may_refuse_it_again(run: EngineRun) -> None:
 
 
 @pytest.mark.parametrize("refused", [None, "0", "2", ""])
-def test_any_other_batch_that_no_record_has_is_a_missing_record(run: EngineRun, refused: str | None) -> None:
+def test_any_other_batch_that_no_record_has_is_a_missing_record(run: EventDriver, refused: str | None) -> None:
     if refused is not None:
         (run.checkpoint.directory / "refused").write_text(refused)
     with pytest.raises(sj.RecoveryError, match="a commit of batch 1, but the newest record is of batch 0"):
         run.restart()
 
 
-def test_nothing_can_follow_it(run: EngineRun) -> None:
+def test_nothing_can_follow_it(run: EventDriver) -> None:
     run.engine.refuse(1)
     (run.checkpoint.directory / "commits" / "2").write_text("v1\n{}")
     with pytest.raises(sj.RecoveryError, match="a commit of batch 2"):

@@ -91,8 +91,8 @@ def test_the_first_epoch_refuses_it_before_anything_is_decided(spark: SparkSessi
     stream = sj.stream(feed.read(spark)).withWatermark("ts", "10 seconds")
     result = stream.groupBy(sj.window("ts", "20 seconds"), "k").agg(J.count().alias("n"))
 
-    def keep(step: EpochPhase, _: int) -> None:
-        if step is EpochPhase.BEGIN:
+    def keep(phase: EpochPhase, _: int) -> None:
+        if phase is EpochPhase.BEGIN:
             for run in (tmp_path / "ck" / "spark").iterdir():
                 add(run, {"sources/0/_schema_log/0": "v1"})
 

@@ -17,12 +17,15 @@ from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
 from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.record import EpochKind
 from sparkjet.snapshots.record_log import RecordLog
-from tests.engine.run import Collected, EngineRun, Event, source
+from sparkjet.testing import CollectingSink
+from tests.engine.run import Event, EventDriver
 from tests.feed import Feed, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
+
+    from sparkjet.api.grouped import WindowedStream
 
 
 class Full(DirectoryStore):
@@ -43,7 +46,7 @@ class Full(DirectoryStore):
 
 
 @dataclass
-class Numbered(Collected):
+class Numbered(CollectingSink):
     """Takes the rows of an epoch once, as files and tables with markers do, and undoes attempts."""
 
     dying: ClassVar[bool] = False
@@ -65,21 +68,13 @@ class Numbered(Collected):
 
     def commit(self, handle: Handle, between: Callable[[], None]) -> None:
         """Show the rows, unless the epoch is there."""
-        epoch, _ = self.prepared[handle["transaction"]]
-        if epoch not in self.committed:
+        if int(handle["transaction"].split("-")[1]) not in self.committed:
             super().commit(handle, between)
 
     def abort(self, transaction: TransactionId) -> None:
         """Forget what was prepared."""
         self.aborted.append(transaction)
         self.prepared.pop(str(transaction), None)
-
-
-class Run(EngineRun):
-    """A query into such sinks, with such a store."""
-
-    sink_class = Numbered
-    store_class = Full
 
 
 @pytest.fixture(autouse=True)
@@ -90,21 +85,25 @@ def _room() -> None:
 def run_of(
     spark: SparkSession,
     home: Path,
-    listener: Callable[[EpochPhase, int], None] = lambda step, epoch: None,
+    listener: Callable[[EpochPhase, int], None] | None = None,
     guarantee: Guarantee = Guarantee.EXACTLY_ONCE,
     *,
     outputs: int = 1,
     overlap: bool = False,
-) -> Run:
-    """A query of tumbling windows."""
-    stream = sj.stream(source(spark)).withWatermark("ts", 0, by="substream", substreams=["a"])
-    sums = stream.groupBy(sj.window("ts", 10), "key").agg(J.sum("value").alias("n"))
-    return Run(spark.newSession(), home, [sums] * outputs, listener, guarantee, overlap=overlap)
+) -> EventDriver:
+    """A query of tumbling windows into such sinks, with such a store."""
+
+    def query(events: sj.Stream) -> list[WindowedStream]:
+        stream = events.withWatermark("ts", 0, by="substream", substreams=["a"])
+        return [stream.groupBy(sj.window("ts", 10), "key").agg(J.sum("value").alias("n"))] * outputs
+
+    sinks, store = [Numbered() for _ in range(outputs)], Full(home / "snapshots")
+    return EventDriver(spark, home, query, listener, guarantee, overlap=overlap, sinks=sinks, store=store)
 
 
-def sums(run: EngineRun, sink: int = 0) -> list[int]:
+def sums(run: EventDriver, sink: int = 0) -> list[int]:
     """The results in the order in which they were committed."""
-    return [row[2] for row in run.rows(sink)]
+    return [row[2] for row in run.results(sink)]
 
 
 @pytest.mark.parametrize("guarantee", list(Guarantee))
@@ -119,8 +118,8 @@ def test_an_epoch_that_is_run_again_with_more_input_loses_nothing(
         run.feed([Event("a", "k", 12, 2)])
     run.restart()
     # Spark plans the batch anew, with what has come since: two windows close where one did.
-    run.feed([Event("a", "k", 12, 2), Event("a", "k", 25, 3)])
-    run.engine.close_windows()
+    run.feed([Event("a", "k", 25, 3)])
+    run.close_windows()
     assert sums(run) == [1, 2, 3]
 
 
@@ -138,7 +137,7 @@ def test_an_epoch_that_fails_is_undone_at_once_in_every_sink(spark: SparkSession
     assert third.aborted == []
     second.refuses = False
     run.restart()
-    run.feed([Event("a", "k", 12, 2)])
+    run.feed([])
     assert [sums(run, sink) for sink in range(3)] == [[1], [1], [1]]
 
 
@@ -157,18 +156,18 @@ def test_nothing_is_undone_when_the_put_fails_as_it_may_have_decided(
     run.restart()
     assert sums(run) == ([1] if after_the_put else [])
     if not after_the_put:
-        run.feed([Event("a", "k", 12, 2)])
+        run.feed([])
         assert sums(run) == [1]
 
 
-@pytest.mark.parametrize("step", [EpochPhase.ADVANCE, EpochPhase.BEGIN])
+@pytest.mark.parametrize("phase", [EpochPhase.ADVANCE, EpochPhase.BEGIN])
 def test_state_that_is_lost_twice_in_an_overlapped_epoch_is_restored_twice(
-    spark: SparkSession, tmp_path: Path, step: EpochPhase
+    spark: SparkSession, tmp_path: Path, phase: EpochPhase
 ) -> None:
-    due = [(step, 2), (EpochPhase.PREPARE, 2)]
+    due = [(phase, 2), (EpochPhase.PREPARE, 2)]
 
-    def lose(step: EpochPhase, epoch: int) -> None:
-        if due and (step, epoch) == due[0]:
+    def lose(phase: EpochPhase, epoch: int) -> None:
+        if due and (phase, epoch) == due[0]:
             due.pop(0)
             raise RuntimeError(LOST_STATE)
 
@@ -176,7 +175,7 @@ def test_state_that_is_lost_twice_in_an_overlapped_epoch_is_restored_twice(
     run.feed([Event("a", "k", 1, 1), Event("a", "k", 12, 2)])
     run.feed([Event("a", "k", 25, 3)])
     run.feed([Event("a", "k", 31, 4)])
-    run.engine.close_windows()
+    run.close_windows()
     assert due == []
     assert sums(run) == [1, 2, 3, 4]
 
@@ -189,8 +188,7 @@ def test_overlap_may_be_switched_off_after_a_crash_and_another_one_before_the_re
     run.engine.join()
     # As Spark does, whose commit of the next batch overtakes the record; then the driver dies.
     directory = run.checkpoint.directory
-    (directory / "commits").mkdir(exist_ok=True)
-    logs = {"offsets/1": "v1\n{}\n1", "commits/0": "v1\n{}", "commits/1": "v1\n{}", "offsets/2": "v1\n{}\n2"}
+    logs = {"offsets/1": "v1\n{}\n1", "commits/1": "v1\n{}", "offsets/2": "v1\n{}\n2"}
     for name, text in logs.items():
         (directory / name).write_text(text)
 
@@ -202,7 +200,7 @@ def test_overlap_may_be_switched_off_after_a_crash_and_another_one_before_the_re
     assert again.engine.next_batch == 1
     again.feed([Event("a", "k", 12, 2), Event("a", "k", 25, 3)])
     assert not again.engine.record.overlap
-    again.engine.close_windows()
+    again.close_windows()
     assert sums(again) == [1, 2, 3]
 
 
@@ -278,8 +276,8 @@ def test_a_start_that_is_refused_has_committed_what_would_expire(spark: SparkSes
     feed.add(*rows([1, 12], k="a", v=1))
     lasting, fleeting = OneTable(), OneTable(expires=True)
 
-    def die(step: EpochPhase, epoch: int) -> None:
-        if step is EpochPhase.DECIDE:
+    def die(phase: EpochPhase, epoch: int) -> None:
+        if phase is EpochPhase.DECIDE:
             message = "killed"
             raise OSError(message)
 
@@ -295,10 +293,10 @@ def test_a_start_that_is_refused_has_committed_what_would_expire(spark: SparkSes
     assert (lasting.rows, fleeting.rows) == ([], [])
     lasting.reachable = False
     with pytest.raises(sj.AnalysisError, match="the server is away"):
-        start(lambda step, epoch: None)
+        start(lambda phase, epoch: None)
     assert [row[1] for row in fleeting.rows] == [1]
     lasting.reachable = True
-    start(lambda step, epoch: None).awaitTermination()
+    start(lambda phase, epoch: None).awaitTermination()
     assert [row[1] for row in lasting.rows] == [row[1] for row in fleeting.rows] == [1]
 
 
@@ -307,14 +305,14 @@ def test_outputs_may_be_others_after_an_orderly_stop_but_not_after_a_crash(spark
     feed.add(*rows([1, 12], k="a", v=1))
     tables = [OneTable(), OneTable()]
 
-    def start(sink: TableSink, listener: Callable[[EpochPhase, int], None] = lambda step, epoch: None) -> None:
+    def start(sink: TableSink, listener: Callable[[EpochPhase, int], None] = lambda phase, epoch: None) -> None:
         stream = sj.stream(feed.read(spark)).withWatermark("ts", "0 seconds")
         counts = stream.groupBy(sj.window("ts", "10 seconds")).count()
         writer = counts.writeStream.format(sink).trigger(availableNow=True).onEpochPhase(listener)
         writer.option("checkpointLocation", tmp_path / "home").start().awaitTermination()
 
-    def die(step: EpochPhase, epoch: int) -> None:
-        if step is EpochPhase.COMMIT:
+    def die(phase: EpochPhase, epoch: int) -> None:
+        if phase is EpochPhase.COMMIT:
             message = "killed"
             raise OSError(message)
 

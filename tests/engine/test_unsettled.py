@@ -6,13 +6,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from sparkjet.engine.committer import Committer, Retry
 from sparkjet.errors import LostTransactionError, RecoveryError, UnsettledError
 from sparkjet.sinks.protocol import TransactionId
 from sparkjet.snapshots.record import EpochKind, PreparedTransaction, Record
-from tests.engine.run import Collected
+from sparkjet.testing import CollectingSink
+from tests.snapshots.records import NO_WATERMARKS
 
 if TYPE_CHECKING:
     from sparkjet.sinks.protocol import Handle
@@ -21,7 +23,7 @@ ONCE = Retry(attempts=2, patient_attempts=4, first_wait=0.001, longest_wait=0.00
 
 
 @dataclass
-class Refusing(Collected):
+class Refusing(CollectingSink):
     """Refuses a number of commits."""
 
     refusals: int = 0
@@ -161,9 +163,8 @@ def test_what_expires_is_committed_first() -> None:
 
 
 def record_of(*transactions: PreparedTransaction, published: Sequence[PreparedTransaction] = ()) -> Record:
-    return Record(
-        EpochKind.BATCH, "q", 3, "r", 7, {}, 0, {}, {}, {}, None, list(transactions), published=list(published)
-    )
+    record = Record(EpochKind.BATCH, "q", 3, "r", 7, {}, 0, NO_WATERMARKS, {}, {}, None, list(transactions))
+    return msgspec.structs.replace(record, published=list(published))
 
 
 def test_a_start_commits_what_expires_before_anything_else_and_only_once() -> None:
@@ -237,7 +238,7 @@ def test_a_record_keeps_the_last_transactions_of_sinks_that_forget() -> None:
 
 
 @dataclass
-class Undoing(Collected):
+class Undoing(CollectingSink):
     """Undoes what an attempt has prepared."""
 
     broken: bool = False
@@ -254,5 +255,5 @@ class Undoing(Collected):
 def test_an_attempt_that_cannot_be_undone_keeps_no_other_sink_from_it() -> None:
     first, second = Undoing(broken=True), Undoing()
     transactions = [TransactionId("q", name, 0, 1, 0) for name in ("first", "plain", "second")]
-    Committer({"first": first, "plain": Collected(), "second": second}).abort(transactions)
+    Committer({"first": first, "plain": CollectingSink(), "second": second}).abort(transactions)
     assert (first.aborted, second.aborted) == ([transactions[0]], [transactions[2]])

@@ -23,6 +23,7 @@ from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
 from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.record import EpochKind, Record
 from sparkjet.snapshots.record_log import RecordLog
+from tests.snapshots.records import NO_WATERMARKS
 
 if TYPE_CHECKING:
     pass
@@ -185,7 +186,8 @@ class PlainDriver:
         if newest is None:
             slot, record = 0, Record(
                 kind=EpochKind.TAKEOVER, query="00000000-1111-2222-3333-444444444444", takeover=0, run="0", epoch=0,
-                fingerprint={}, clock=0, watermarks={}, aggregations={}, early_at={}, spark=None, transactions=[],
+                fingerprint={}, clock=0, watermarks=NO_WATERMARKS, aggregations={}, early_at={}, spark=None,
+                transactions=[],
             )  # fmt: skip
         else:
             slot, before = newest[0] + 1, newest[1]

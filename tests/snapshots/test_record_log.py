@@ -12,6 +12,7 @@ from sparkjet.errors import FencedError, RecoveryError
 from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.record import FORMAT, EpochKind, Record
 from sparkjet.snapshots.record_log import RETAINED_SLOTS, RecordLog
+from tests.snapshots.records import NO_WATERMARKS
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ def record(epoch: int, *, takeover: int = 0) -> Record:
         epoch=epoch,
         fingerprint={"keys": {"k": "string"}},
         clock=-5,
-        watermarks={"emitted": -(2**63)},
+        watermarks=NO_WATERMARKS,
         aggregations={},
         early_at={},
         spark=None,
@@ -113,7 +114,7 @@ def test_a_record_of_a_newer_format_is_refused(opened: _Log) -> None:
         opened.log.newest()
 
 
-def test_what_crashes_inside_a_put_left_is_removed_when_the_store_is_opened(tmp_path: Path) -> None:
+def test_leftovers_of_crashed_puts_are_removed_when_the_store_is_opened(tmp_path: Path) -> None:
     store = DirectoryStore(tmp_path)
     store.open("checkpointLocation")
     store.put(0, b"{}")

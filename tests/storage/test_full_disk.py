@@ -32,6 +32,13 @@ def test_a_cause_further_down_counts() -> None:
     assert "perhaps of spark.local.dir" in str(full_disk(error, [Path("/missing")]))
 
 
+def test_a_cause_counts_that_pyspark_hides_with_from_none() -> None:
+    error = RuntimeError("the query has failed")
+    error.__context__ = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/ck/log/7")
+    error.__suppress_context__ = True
+    assert "/ck/log/7" in str(full_disk(error, []))
+
+
 @pytest.mark.parametrize("error", [SinkError("No space left on device"), ValueError("another"), OSError(2, "gone")])
 def test_other_errors_stay_as_they_are(error: Exception) -> None:
     assert full_disk(error, []) is None

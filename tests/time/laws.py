@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 from hypothesis import settings
 from hypothesis import strategies as st
 
@@ -33,4 +34,4 @@ POLICIES: st.SearchStrategy[PolicySettings] = st.one_of(
 
 def through_json(snapshot: Any) -> Any:
     """A snapshot as it comes back from a file."""
-    return json.loads(json.dumps(snapshot))
+    return json.loads(msgspec.json.encode(snapshot))

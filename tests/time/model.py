@@ -1,4 +1,4 @@
-"""What trackers must answer, said a second time: naively, for a fixed lag, by level instead of by transition."""
+"""A naive model of the trackers: for a fixed lag, by level instead of by transition."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.time.laws import PASSING, TIMES
 CaughtUp: TypeAlias = dict[str, bool | None]
 TIMEOUTS = st.one_of(st.none(), st.integers(1, 15))
 TOLERANCE = 6
-"""How far clocks go back in vain, in the trackers and their models."""
+"""How far a clock may go back without effect, in the trackers and their models."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def scripts(names: list[str]) -> st.SearchStrategy[list[Epoch]]:
 
 @dataclass
 class TrackerModel:
-    """One input: who is there, what they said, and who of them is live now."""
+    """One input: its substreams, what they reported, and which of them are live now."""
 
     settings: Settings
     heard: dict[str, int] = field(default_factory=dict)
@@ -133,8 +133,8 @@ class TrackerModel:
             self.heard[name], self.reached[name] = now, MIN
 
     def retire(self, name: str) -> None:
-        for said in (self.heard, self.data_at, self.highest, self.reached, self.caught_up):
-            said.pop(name, None)
+        for reported in (self.heard, self.data_at, self.highest, self.reached, self.caught_up):
+            reported.pop(name, None)
         self.retired.add(name)
 
     def set_back(self, before: int, now: int) -> None:
@@ -172,7 +172,7 @@ class UnionModel:
     inputs: dict[str, TrackerModel]
     now: int = MIN
     watermark: int = MIN
-    said_idle: bool = False
+    reported_idle: bool = False
 
     def run(self, epoch: Epoch, now: int) -> Advance:
         for action in epoch.actions:
@@ -180,15 +180,17 @@ class UnionModel:
             self.do(action, now)
         self.tick(now + epoch.passing, *self.inputs.values())
         for prefix, each in self.inputs.items():
-            said = {name.removeprefix(prefix): value for name, value in (epoch.caught_up or {}).items()}
-            each.settle(self.now, {name: said[name] for name in each.heard if prefix + name in (epoch.caught_up or {})})
+            known = {name.removeprefix(prefix): value for name, value in (epoch.caught_up or {}).items()}
+            each.settle(
+                self.now, {name: known[name] for name in each.heard if prefix + name in (epoch.caught_up or {})}
+            )
         waited_for = [each.emitted for each in self.inputs.values() if each.live or each.discovering]
         highest = max(each.emitted for each in self.inputs.values())
-        before, said_before = self.watermark, self.said_idle
+        before, reported_before = self.watermark, self.reported_idle
         self.watermark = max(before, min(waited_for, default=highest))
-        self.said_idle = not waited_for
+        self.reported_idle = not waited_for
         return Advance(
-            self.watermark if self.watermark > before else None, went_idle=self.said_idle and not said_before
+            self.watermark if self.watermark > before else None, went_idle=self.reported_idle and not reported_before
         )
 
     def tick(self, now: int, *inputs: TrackerModel) -> None:
@@ -206,7 +208,7 @@ class UnionModel:
         if action.kind == "report":
             self.tick(now, each)
             each.report(name, action.time, self.now)
-            self.said_idle = False
+            self.reported_idle = False
         elif action.kind == "add":
             self.tick(now, each)
             each.add(name, self.now)

@@ -220,35 +220,35 @@ def test_all_inputs_go_back_together() -> None:
     assert inputs.advance(120).watermark == 40
 
 
-def test_a_policy_of_the_users_own_is_told() -> None:
-    class Told:
+def test_a_policy_of_the_users_own_is_notified() -> None:
+    class Notified:
         def __init__(self) -> None:
-            self.told: list[tuple[int, int]] = []
+            self.calls: list[tuple[int, int]] = []
 
         def report(self, timestamp: int, now: int) -> None: ...
 
         def current(self, now: int) -> int:
-            return len(self.told)
+            return len(self.calls)
 
         def set_back(self, before: int, now: int) -> None:
-            self.told.append((before, now))
+            self.calls.append((before, now))
 
         def snapshot(self) -> None: ...
 
         def restore(self, snapshot: object) -> None: ...
 
-    made: list[Told] = []
+    made: list[Notified] = []
 
-    class ToldSettings:
+    class OwnSettings:
         def create(self) -> WatermarkPolicy:
-            made.append(Told())
+            made.append(Notified())
             return made[-1]
 
-    tracker = SubstreamTracker(ToldSettings(), tolerance=TOLERANCE)
+    tracker = SubstreamTracker(OwnSettings(), tolerance=TOLERANCE)
     tracker.add("a", 1000)
     for now in (995, 100, 99, 102):
         tracker.advance(now)
-    assert made[0].told == [(1000, 100)]
+    assert made[0].calls == [(1000, 100)]
 
 
 @law

@@ -79,7 +79,7 @@ def test_idleness_is_announced_after_it_with_the_highest_watermark() -> None:
     assert tracker.advance(11) == Advance()
 
 
-def test_nobody_shows_up() -> None:
+def test_no_substream_shows_up() -> None:
     tracker = SubstreamTracker(limiting_lag(0), discover=10)
     assert tracker.advance(0) == Advance()
     assert tracker.advance(10) == Advance(None, went_idle=True)

@@ -81,7 +81,7 @@ def test_restored_at_any_step_it_goes_on_alike(calls: list[tuple[int, int]], cut
         assert restored.sample(now, value) == history.sample(now, value)
 
 
-def test_the_clock_going_back_is_taken_as_standing_still() -> None:
+def test_the_clock_going_back_counts_as_standing_still() -> None:
     history = TimestampHistory(4, 2)
     assert [history.sample(now, now) for now in (10, 12, 14)] == [MIN, MIN, 10]
     assert history.sample(3, 15) == 10
@@ -108,11 +108,12 @@ def test_a_snapshot_of_other_settings_starts_anew() -> None:
     assert other.snapshot() == TimestampHistory(12, 3).snapshot()
 
 
-def test_what_is_no_snapshot_changes_nothing() -> None:
+def test_what_is_not_a_snapshot_changes_nothing() -> None:
     history = TimestampHistory(9, 3)
     history.sample(1, 1)
     before = history.snapshot()
-    for broken in (None, {}, {**before, "slots": [1, None]}, {**before, "advance_at": "soon"}):
+    plain = through_json(before)
+    for broken in (None, {}, {**plain, "slots": [1, None]}, {**plain, "advance_at": "soon"}):
         with pytest.raises(RecoveryError):
             history.restore(broken)
     assert history.snapshot() == before

@@ -75,7 +75,7 @@ def test_restored_after_every_step_they_go_on_alike(
         assert advance == expected
         assert restored.progress() == inputs.progress()
         snapshot = through_json(restored.snapshot())
-        assert snapshot == inputs.snapshot()
+        assert snapshot == through_json(inputs.snapshot())
         restored = union(settings, policies)
         restored.report("2/forgotten", 99, now=99)
         restored.restore(snapshot)
@@ -277,7 +277,7 @@ def test_the_clock_is_one_for_all_inputs() -> None:
     assert [progress.last_data_at for progress in inputs.progress()] == [100, 100]
 
 
-def test_names_that_are_of_no_input_are_refused() -> None:
+def test_names_of_unknown_inputs_are_refused() -> None:
     inputs = InputTracker({"orders/": SubstreamTracker(limiting_lag(0)), "1/2/": SubstreamTracker(limiting_lag(0))})
     inputs.add("orders/trades-1", 0)
     for call in (
@@ -292,7 +292,7 @@ def test_names_that_are_of_no_input_are_refused() -> None:
         inputs.retire("orders/trades-2", 0)
 
 
-def test_inputs_that_cannot_be_told_apart_are_refused() -> None:
+def test_inputs_that_cannot_be_distinguished_are_refused() -> None:
     for prefixes in (["a", "a/"], ["", "b/"], ["1/2/", "x", "1/"]):
         with pytest.raises(AnalysisError, match="begin with another's"):
             InputTracker({prefix: SubstreamTracker(limiting_lag(0)) for prefix in prefixes})
@@ -307,16 +307,17 @@ def test_the_snapshot_of_other_inputs_is_refused() -> None:
         inputs.restore(snapshot)
 
 
-def test_what_is_no_snapshot_changes_nothing() -> None:
+def test_what_is_not_a_snapshot_changes_nothing() -> None:
     inputs = two()
     inputs.report("a/1", 10, 0)
     inputs.advance(0)
     before = inputs.snapshot()
     inputs.report("b/1", 20, 1)
     now = inputs.snapshot()
-    damaged = through_json(before)
-    damaged["inputs"]["b/"]["output"]["top"] = None
-    for broken in (None, {}, {**before, "now": None}, {**before, "coalescer": {}}, damaged):
+    plain, damaged, foreign = through_json(before), through_json(before), through_json(before)
+    damaged["inputs"]["b/"]["frontier"]["top"] = None
+    foreign["coalescer"]["inputs"] = 3
+    for broken in (None, {}, {**plain, "now": None}, {**plain, "coalescer": {}}, damaged, foreign):
         with pytest.raises(RecoveryError):
             inputs.restore(broken)
         assert inputs.snapshot() == now

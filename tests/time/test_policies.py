@@ -116,7 +116,7 @@ def test_in_a_lull_the_watermark_moves_with_the_clock(lag: int, lull: int, time:
         assert policy.current(now) == time - lag + max(0, now - lull)
 
 
-def test_a_lull_that_nobody_polled_for_is_lost_and_old_timestamps_end_it() -> None:
+def test_a_lull_that_was_not_polled_is_lost_and_old_timestamps_end_it() -> None:
     policy = limiting_lag_and_lull(2, 3).create()
     policy.report(12, 0)
     policy.report(1, 10)

@@ -11,7 +11,7 @@ def known(tracker: SubstreamTracker) -> list[str]:
     return [progress.id for progress in tracker.progress()]
 
 
-def test_who_is_silent_for_the_timeout_is_retired() -> None:
+def test_a_substream_that_is_silent_for_the_timeout_is_retired() -> None:
     tracker = SubstreamTracker(limiting_lag(0), substream_timeout=10)
     tracker.add("silent", 0)
     tracker.report("a", 20, 9)
@@ -21,12 +21,12 @@ def test_who_is_silent_for_the_timeout_is_retired() -> None:
     assert known(tracker) == ["a"]
 
 
-@pytest.mark.parametrize("said", [True, False, None])
-def test_whatever_the_source_says(said: bool | None) -> None:
+@pytest.mark.parametrize("answer", [True, False, None])
+def test_whatever_the_source_knows(answer: bool | None) -> None:
     tracker = SubstreamTracker(limiting_lag(0), idle_timeout=5, substream_timeout=10)
     tracker.report("a", 20, 0)
     tracker.advance(0)
-    tracker.advance(10, caught_up={"a": said})
+    tracker.advance(10, caught_up={"a": answer})
     assert known(tracker) == []
 
 
@@ -49,7 +49,7 @@ def test_retiring_the_last_by_hand_flushes_too() -> None:
     assert tracker.advance(1) == Advance(30, went_idle=True)
 
 
-def test_those_that_were_idle_already_are_retired_without_a_word() -> None:
+def test_those_that_were_idle_already_are_retired_silently() -> None:
     tracker = SubstreamTracker(limiting_lag(0), idle_timeout=5, substream_timeout=10)
     tracker.report("a", 30, 0)
     tracker.advance(0)
@@ -98,7 +98,7 @@ def test_a_new_one_has_no_watermark_of_its_own_life_before() -> None:
     assert tracker.watermark == 20
 
 
-def test_downtime_is_no_silence() -> None:
+def test_downtime_is_not_silence() -> None:
     tracker = SubstreamTracker(limiting_lag(0), substream_timeout=10)
     tracker.report("a", 20, 0)
     tracker.advance(0)

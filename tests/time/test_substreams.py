@@ -56,7 +56,7 @@ def act(tracker: SubstreamTracker, now: int, step: tuple[str, str, Any]) -> Adva
 
 @law
 @given(SETTINGS, scripts(["a", "b", "c"]))
-def test_the_watermark_is_the_least_of_the_live_ones(settings: Settings, script: list[Epoch]) -> None:
+def test_the_watermark_is_the_minimum_of_the_live_ones(settings: Settings, script: list[Epoch]) -> None:
     tracker, oracle = settings.tracker(), model({"": settings})
     now = 0
     for epoch in script:
@@ -83,7 +83,7 @@ def test_what_is_emitted_only_grows_and_lies_on_frames(
             last = advance.watermark
         assert tracker.watermark == last
         active = [progress.watermark for progress in tracker.progress() if not progress.idle]
-        # Nobody who is waited for is overtaken by more than what was emitted while they were not.
+        # No active substream is overtaken but by what was emitted while it was idle.
         assert advance.watermark is None or advance.watermark <= min(active, default=MAX)
 
 
@@ -136,19 +136,19 @@ def test_a_clock_that_goes_back_counts_as_standing_still(
 
 @law
 @given(STEPS, st.integers(1, 15))
-def test_all_idle_is_said_once_until_there_is_data(steps: list[Any], timeout: int) -> None:
+def test_all_idle_is_reported_once_until_there_is_data(steps: list[Any], timeout: int) -> None:
     tracker = SubstreamTracker(limiting_lag(1), idle_timeout=timeout)
-    now, said = 0, False
+    now, reported = 0, False
     for passing, step in steps:
         now += passing
         advance = act(tracker, now, step)
         live = [progress for progress in tracker.progress() if not progress.idle]
         if step[0] == "report" or live:
-            said = said and not live
+            reported = reported and not live
         if advance.went_idle:
             assert not live
-            assert not said or step[0] == "report"
-        said = not live
+            assert not reported or step[0] == "report"
+        reported = not live
 
 
 def test_a_revived_substream_holds_back_and_never_lowers() -> None:
@@ -210,12 +210,12 @@ def test_who_is_not_caught_up_is_not_idle() -> None:
     assert tracker.advance(10, caught_up={"b": False}) == Advance()
 
 
-@pytest.mark.parametrize("said", [{}, {"a": None}, None])
-def test_where_the_source_cannot_tell_the_timeout_alone_decides(said: dict[str, bool | None] | None) -> None:
+@pytest.mark.parametrize("known", [{}, {"a": None}, None])
+def test_where_the_source_knows_nothing_the_timeout_alone_decides(known: dict[str, bool | None] | None) -> None:
     tracker = SubstreamTracker(limiting_lag(0), idle_timeout=5)
     tracker.report("a", 10, 0)
-    assert tracker.advance(4, caught_up=said) == Advance(10)
-    assert tracker.advance(5, caught_up=said) == Advance(None, went_idle=True)
+    assert tracker.advance(4, caught_up=known) == Advance(10)
+    assert tracker.advance(5, caught_up=known) == Advance(None, went_idle=True)
     assert [p.caught_up for p in tracker.progress()] == [None]
 
 
@@ -230,7 +230,7 @@ def test_caught_up_is_not_idle_before_the_timeout() -> None:
     assert not tracker.idle
 
 
-def test_what_the_source_said_of_others_is_ignored() -> None:
+def test_what_the_source_knows_of_others_is_ignored() -> None:
     tracker = SubstreamTracker(limiting_lag(0))
     assert tracker.advance(0, caught_up={"unknown": False}) == Advance(None, went_idle=True)
 
@@ -378,21 +378,22 @@ def test_a_policy_of_the_users_own() -> None:
     assert restored.progress()[0].watermark == 7
 
 
-def test_what_is_no_snapshot_changes_nothing() -> None:
+def test_what_is_not_a_snapshot_changes_nothing() -> None:
     tracker = SubstreamTracker(limiting_lag(0))
     tracker.report("a", 10, 0)
     tracker.advance(0)
     before = tracker.snapshot()
-    damaged = through_json(before)
-    damaged["substreams"]["a"]["watermark"] = "10"
+    plain, damaged = through_json(before), through_json(before)
+    damaged["frontier"]["members"]["a"]["watermark"] = "10"
     for broken in (
         None,
         {},
         damaged,
-        {**before, "output": {**before["output"], "emitted": None}},
-        {**before, "substreams": {1: {}}},
-        {**before, "retired": [1]},
-        {**before, "started": "0"},
+        {**plain, "emitted": None},
+        {**plain, "substreams": {1: {}}},
+        {**plain, "substreams": {}},
+        {**plain, "retired": [1]},
+        {**plain, "started": "0"},
     ):
         with pytest.raises(RecoveryError):
             tracker.restore(broken)

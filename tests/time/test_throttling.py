@@ -78,7 +78,7 @@ def test_durations_may_be_written_out() -> None:
 
 
 @pytest.mark.parametrize(("step", "offset"), [(-1, 0), (4, 4), (4, -1), (0, 1)])
-def test_what_is_no_grid_is_refused(step: int, offset: int) -> None:
+def test_what_is_not_a_grid_is_refused(step: int, offset: int) -> None:
     with pytest.raises(AnalysisError):
         EmitByFrame(step, offset)
 

@@ -48,7 +48,7 @@ class OperatorRun:
         framed = events.withColumn("frame", operator.frame_of(F.col("time")))
         self.late += framed.where(operator.is_late("time")).count()
         accepted = framed.where(~operator.is_late("time"))
-        grouped = accepted.groupBy(F.col("key").alias("key0"), "frame", F.lit(0).alias("verdict"))
+        grouped = accepted.groupBy(F.col("key").alias("key0"), "frame", F.lit(0).alias("kind"))
         table = operator.partitioned(grouped.agg(*Accumulators.aggregations(self._results)))
         outcome = PartialAggregation(table, SegmentStatistics.measure(table))
         self.state.append(outcome)

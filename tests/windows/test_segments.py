@@ -15,7 +15,7 @@ SIZES = st.lists(st.integers(1, 1_000) | st.integers(0, 20).map(lambda power: 2*
 
 
 def segment(rows: int) -> Segment:
-    """One of so many rows, which nobody looks at."""
+    """One of so many rows, which are not looked at."""
     return Segment(cast("DataFrame", None), SegmentStatistics(rows, 0, 0))
 
 

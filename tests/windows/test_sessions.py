@@ -19,6 +19,7 @@ from tests.laws import law
 from tests.windows.model import Batch, Event, Fold, Row
 from tests.windows.session_model import naive, sessions
 from tests.windows.session_run import SessionRun, session_of
+from tests.windows.timeline import timeline
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,22 +34,56 @@ FOLDS: list[Fold] = [
 
 Run = tuple[int, int, list[Batch]]
 
-EXAMPLE: Run = (
-    10,
-    7,
-    [
-        Batch([Event("a", 20, 1), Event("a", 41, 2), Event("b", 0, 3), Event(None, -15, 4), Event("b", 10, 5)], -10),
-        Batch([Event("a", 12, 6), Event(None, -11, 7), Event(None, -10, 8), Event("b", 9, 9)], 12),
-        Batch([Event("a", 30, 1), Event("a", 33, 2), Event("b", 12, 3), Event("b", 11, 4), Event(None, 12, 5)], 12),
-        Batch([], 19),
-        Batch([Event("b", 19, 1), Event("a", 19, 1), Event("a", 26, 9), Event("c", 60, 1)], 20),
-        Batch([Event("b", 25, 1), Event("c", 69, 1), Event("c", 51, 1)], 51),
-        Batch([Event("a", 51, 2), Event("a", 60, 2), Event("c", 52, 0), Event("c", 50, 0)], 57),
-        Batch([Event("c", 79, 7), Event("c", 58, 7)], 77),
-        Batch([], None),
-    ],
-)
-"""Touching, bridging, moving left, negative times, a null key, late by one, a session that outlives its pieces."""
+GAP, LONGEST = 10, 7
+EXAMPLE = timeline("""
+    time            -10       0         10        20        30        40        50        60        70        80
+    a                                             1                    2
+    b                         3         5
+    null       4
+    watermark       |
+
+    a                                     6
+    b                                  9
+    null           78
+    watermark                             |
+    null       [======2=======)
+
+    a                                                       1  2
+    b                                    43
+    null                                  5
+    watermark                             |
+
+    watermark                                    |
+
+    a                                            1      9
+    b                                            1
+    c                                                                                     1
+    watermark                                     |
+
+    b                                                  1
+    c                                                                            1                 1
+    watermark                                                                    |
+    b                         [================6=================)
+    null                                  [====1====)
+
+    a                                                                            2        2
+    c                                                                           00
+    watermark                                                                          |
+    a                                     [==================7===================)
+
+    c                                                                                   7                    7
+    watermark                                                                                              |
+    a                                                                            [========2=========)
+
+    watermark end
+    c                                                                            [=============5=============)
+    c                                                                                                        [====1====)
+    late 3
+""")
+"""Touching, bridging, moving left, negative times, a null key, late by one, a session that outlives its pieces.
+
+The rows are those of sessions without a longest piece.
+"""
 
 events = st.builds(Event, key=st.sampled_from(["a", "b", None]), time=st.integers(-40, 60), value=st.integers(-9, 9))
 
@@ -102,8 +137,14 @@ def session(spark: SparkSession) -> SparkSession:
     return session_of(spark)
 
 
+def test_the_model_gives_the_rows_that_are_drawn() -> None:
+    rows, late = naive(EXAMPLE.batches, GAP, None, FOLDS[:1])
+    assert [_sorted(each) for each in rows] == [_sorted(each) for each in EXAMPLE.rows]
+    assert late == EXAMPLE.late
+
+
 @pytest.mark.parametrize("limited", LIMITS.values(), ids=list(LIMITS))
-@example(run=EXAMPLE)
+@example(run=(GAP, LONGEST, EXAMPLE.batches))
 @law(1)
 @given(run=runs())
 def test_sessions_equal_the_naive_ones(
@@ -125,17 +166,16 @@ def test_sessions_equal_the_naive_ones_over_many_runs(
 
 @pytest.mark.parametrize("limited", LIMITS.values(), ids=list(LIMITS))
 def test_early_rows_are_the_open_sessions_and_change_nothing(session: SparkSession, limited: bool) -> None:
-    gap, longest, batches = EXAMPLE
-    max_duration = longest if limited else None
-    run = SessionRun(session, gap, max_duration, _aggregates()[:2])
+    max_duration = LONGEST if limited else None
+    run = SessionRun(session, GAP, max_duration, _aggregates()[:2])
     assert run.operator.early() is None
     accepted: list[Event] = []
-    for batch in batches[:4]:
+    for batch in EXAMPLE.batches[:4]:
         closed = run.operator.closed
         accepted += [event for event in batch.events if closed is None or event.time >= closed]
         run.append(batch)
         early = run.rows(run.operator.early())
-        found = sessions(accepted, gap, max_duration, FOLDS[:2])
+        found = sessions(accepted, GAP, max_duration, FOLDS[:2])
         assert _sorted(early) == _sorted([row for row in found if closed is None or row[2] >= closed])
         assert batch.watermark is not None
         final = run.rows(run.operator.close(batch.watermark))
@@ -147,7 +187,13 @@ def test_early_rows_are_the_open_sessions_and_change_nothing(session: SparkSessi
 
 
 def test_n02_every_order_gives_the_same_sessions(session: SparkSession) -> None:
-    times = (35, 12, 40, 1, 30, 6)
+    drawn = timeline("""
+        time       0         10        20        30        40        50
+        any         1    1     1                 1    1    1
+        watermark end
+        any         [=========3==========)       [=========3=========)
+    """)
+    times = [event.time for event in drawn.events]
     orders = list(permutations(times))
     run = SessionRun(session, 10, None, [J.count()])
     for place in range(len(times)):
@@ -156,15 +202,23 @@ def test_n02_every_order_gives_the_same_sessions(session: SparkSession) -> None:
         assert run.operator.close(0) is None
         run.operator.release()
     rows = run.rows(run.operator.close(100))
-    expected = [(str(key), start, end, (3,)) for key in range(len(orders)) for start, end in ((1, 22), (30, 50))]
+    expected = [(str(key), *row[1:]) for key in range(len(orders)) for row in drawn.rows[0]]
     assert _sorted(rows) == _sorted(expected)
     assert run.operator.segments == []
     run.discard()
 
 
 def test_pieces_do_not_depend_on_the_order_of_arrival(session: SparkSession) -> None:
-    arrivals = [Event("a", time, time) for time in (1, 4, 8, 9, 13, 17, 30, 36, 38)]
+    drawn = timeline("""
+        time       0         10        20        30        40
+        a           1  2   34   5   6            7     8 9
+        watermark end
+        a           [=2==)    [=1==)             [=1==)
+        a                [=2==)    [=1==)             [=2==)
+    """)
+    arrivals = drawn.events
     expected = sessions(arrivals, 7, 5, FOLDS[:2])
+    assert _sorted([(*row[:3], row[3][:1]) for row in expected]) == _sorted(drawn.rows[0])
     for order in (arrivals, arrivals[::-1], arrivals[4:] + arrivals[:4]):
         run = SessionRun(session, 7, 5, _aggregates()[:2])
         # Below the first event: the start may still move, whatever comes.
@@ -237,9 +291,19 @@ def test_late_is_what_is_below_the_watermark(session: SparkSession) -> None:
     run = SessionRun(session, 10, None, [J.count()])
     run.operator.skip_to(5)
     run.operator.skip_to(4)
-    assert run.feed(Batch([Event("a", 4, 1), Event("a", 5, 1)], 3)) == []
-    assert (run.late, run.operator.closed) == (1, 5)
-    assert run.feed(Batch([], 16)) == [("a", 5, 15, (1,))]
+    drawn = timeline("""
+        time       0         10        20
+        a              11
+        watermark     |
+
+        watermark                  |
+        a               [====1====)
+        late 1
+    """)
+    first, second = drawn.batches
+    assert run.feed(first) == drawn.rows[0] == []
+    assert (run.late, run.operator.closed) == (drawn.late, 5)
+    assert run.feed(second) == drawn.rows[1] == [("a", 5, 15, (1,))]
 
 
 def test_keys_that_a_collation_holds_equal_are_one_key(session: SparkSession) -> None:

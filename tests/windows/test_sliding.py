@@ -19,6 +19,7 @@ from sparkjet.time import WindowGrid
 from tests.laws import law
 from tests.windows.model import Batch, Event, Fold, Row, naive
 from tests.windows.operator import OperatorRun
+from tests.windows.timeline import timeline
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,16 +51,47 @@ PATHS: dict[str, list[tuple[Callable[[], Aggregate], Fold]]] = {
     ],
 }
 
-EXAMPLE = (
-    WindowGrid(6, 2, 1),
-    [
-        Batch([Event("a", 1, 5), Event("b", 3, 2), Event(None, -4, 1), Event("a", 9, -3)], 4),
-        Batch([Event("a", -4, 9), Event("a", 4, 7), Event("b", 14, 1), Event(None, 30, 2)], 15),
-        Batch([], 16),
-        Batch([Event("b", 13, 4), Event("a", 40, 1)], 35),
-        Batch([], None),
-    ],
-)
+WINDOW = WindowGrid(6, 2, 1)
+EXAMPLE = timeline("""
+    time                0         10        20        30        40        50
+    a                    5       -3
+    b                      2
+    null            1
+    watermark               |
+    a                [==1==)
+    null       [==1==)
+    null         [==1==)
+    null           [==1==)
+
+    a               9       7
+    b                                 1
+    null                                              2
+    watermark                          |
+    a                  [==2==) [==1==)
+    a                    [==2==) [==1==)
+    a                      [==1==)
+    a                        [==1==)
+    b                  [==1==)   [==1==)
+    b                    [==1==)
+    b                      [==1==)
+
+    watermark                           |
+
+    a                                                           1
+    b                                4
+    watermark                                              |
+    b                              [==1==)
+    b                                [==1==)
+    null                                         [==1==)
+    null                                           [==1==)
+    null                                             [==1==)
+
+    watermark end
+    a                                                      [==1==)
+    a                                                        [==1==)
+    a                                                          [==1==)
+    late 2
+""")
 """Late by a frame, late events of an open frame, a null key, negative times, gaps, an empty epoch."""
 
 events = st.builds(
@@ -107,8 +139,14 @@ def check_modes(
         assert operator.state.operator.segments == []
 
 
+def test_the_model_gives_the_rows_that_are_drawn() -> None:
+    rows, late = naive(EXAMPLE.batches, WINDOW, [len])
+    assert [_sorted(each) for each in rows] == [_sorted(each) for each in EXAMPLE.rows]
+    assert late == EXAMPLE.late
+
+
 @pytest.mark.parametrize("path", list(PATHS))
-@example(run=EXAMPLE)
+@example(run=(WINDOW, EXAMPLE.batches))
 @law(1)
 @given(run=runs())
 def test_windows_equal_the_naive_ones(

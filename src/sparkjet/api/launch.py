@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import threading
+from collections import deque
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,10 +13,13 @@ from typing import TYPE_CHECKING
 from pyspark.sql import SparkSession
 
 from sparkjet.api.query import StreamingQuery
+from sparkjet.engine.batch_runner import BatchRunner
 from sparkjet.engine.committer import Committer
 from sparkjet.engine.context import EngineContext, configure
+from sparkjet.engine.ending import Ending
 from sparkjet.engine.plain_logs import plain_logs
 from sparkjet.engine.recovery import recover
+from sparkjet.engine.supervisor import Supervisor
 from sparkjet.engine.ticker import Ticker, tick_interval
 from sparkjet.errors import AnalysisError
 from sparkjet.plan.spark_sources import guarantee_of_sources
@@ -26,10 +32,17 @@ from sparkjet.storage.full_disk import full_disks_named
 from sparkjet.storage.sharing import check_shared
 
 if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery as SparkQuery
+
     from sparkjet.clock import Clock
+    from sparkjet.engine.engine import Engine
     from sparkjet.engine.phases import PhaseListener
+    from sparkjet.engine.progress_report import ProgressReport
+    from sparkjet.engine.spark_checkpoint import SparkCheckpoint
     from sparkjet.plan.plan import Plan
 
+RECENT = 100
+"""Epochs that ``recentProgress`` keeps."""
 _NO_HOME = (
     "checkpointLocation is missing, and executors on other machines cannot use the driver's temporary directory. Give "
     'option("checkpointLocation", "…") a directory that all machines share'
@@ -55,7 +68,7 @@ class Launch:
 
     @property
     def places(self) -> list[Path]:
-        """Directories that the driver writes into, which may be of several disks."""
+        """Directories that the driver writes into, which may be on several disks."""
         snapshots = [self.home / "snapshots" / name for name in ("log", "state", "blobs", "outbox")]
         outputs = [output.sink.directory for output in self.plan.outputs if isinstance(output.sink, FilesSink)]
         return list(dict.fromkeys([*snapshots, self.home / "spark", *outputs]))
@@ -83,6 +96,7 @@ class Launch:
         for sink in committer.sinks.values():
             if isinstance(sink, OutboxSink):
                 sink.attach(self.home / "snapshots" / "outbox", session)
+        reports: deque[ProgressReport] = deque(maxlen=RECENT)
         context = EngineContext(
             plan=self.plan,
             guarantee=self.guarantee,
@@ -94,20 +108,15 @@ class Launch:
             committer=committer,
             clock=self.clock,
             listener=self.listener,
+            on_progress=reports.append,
         )
         engine, checkpoint = recover(context, self.home / "spark")
-        # With availableNow the input decides when the query ends, not the clock.
-        ticking = self.plan.uses_clock and "availableNow" not in self.trigger
-        ticker = Ticker(tick_interval(self.trigger.get("processingTime"))) if ticking else None
-        query = StreamingQuery(
-            engine,
-            self.plan,
-            self._guarantees(),
-            places=self.places,
-            close_at_end=self.close_at_end,
-            ticker=ticker,
-        )
-        writer = self.plan.source.writeStream.foreachBatch(query._run_batch)  # noqa: SLF001
+        return self._run(engine, checkpoint, reports)
+
+    def _run(self, engine: Engine, checkpoint: SparkCheckpoint, reports: Sequence[ProgressReport]) -> StreamingQuery:
+        ending, lock = Ending(engine.fenced, self.places), threading.Lock()
+        started: Future[SparkQuery] = Future()
+        writer = self.plan.source.writeStream.foreachBatch(BatchRunner(engine, ending, lock, started).run)
         writer = writer.option("checkpointLocation", f"file:{checkpoint.directory}")
         if self.name is not None:
             writer = writer.queryName(self.name)
@@ -118,16 +127,22 @@ class Launch:
             # Spark ends a running query when one of the same id starts: that must not be our successor's.
             raise fenced
         with plain_logs(self.plan.source.sparkSession):
-            query._attach(writer.start())  # noqa: SLF001
-        return query
+            spark = writer.start()
+        started.set_result(spark)
+        # With availableNow the input decides when the query ends, not the clock.
+        ticking = self.plan.uses_clock and "availableNow" not in self.trigger
+        ticker = Ticker(tick_interval(self.trigger.get("processingTime"))) if ticking else None
+        supervisor = Supervisor(engine, ending, lock, spark, ticker=ticker, close_at_end=self.close_at_end)
+        supervisor.start()
+        return StreamingQuery(engine, supervisor, ending, spark, reports, self._guarantees)
 
     def _check_shared(self) -> None:
-        """See that the executors write where this driver reads; before anything is made, or taken over.
+        """Check that the executors write where this driver reads; before anything is created or taken over.
 
         Raises:
             AnalysisError: They do not.
         """
-        # Not into a home that only this machine has: executors would make a directory that nobody removes.
+        # Not into a home that only this machine has: executors would create a directory that is never removed.
         options = {self.home / "snapshots": "checkpointLocation"} if self.has_own_home else {self.home.parent: _NO_HOME}
         options |= {
             output.sink.directory: output.sink.option
@@ -141,6 +156,7 @@ class Launch:
                 self.home.rmdir()
             raise
 
+    @property
     def _guarantees(self) -> dict[str, str]:
         """What each sink gives: its own promise, the query's or that of the sources, whichever is weakest."""
         order = list(Guarantee)

@@ -1,38 +1,21 @@
-"""The handle of a running query, with the shape of Spark's ``StreamingQuery``."""
+"""The handle of a running query, with the methods of Spark's ``StreamingQuery``."""
 
 from __future__ import annotations
 
 import json
-import logging
-import threading
-from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from sparkjet.api.ending import Ending, FailedError
-from sparkjet.catalyst.plan_analysis import used_up
-from sparkjet.engine.caught_up import caught_up_by
 from sparkjet.engine.progress import merged
-from sparkjet.errors import AnalysisError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Mapping, Sequence
 
-    from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery as SparkQuery
 
+    from sparkjet.engine.ending import Ending
     from sparkjet.engine.engine import Engine
-    from sparkjet.engine.progress import EpochProgress
-    from sparkjet.engine.ticker import Ticker
-    from sparkjet.plan.plan import Plan
-
-logger = logging.getLogger("sparkjet")
-
-RECENT = 100
-SETTLING = 1
-"""Seconds between two looks at how the last epoch has ended, and at what is decided and not committed."""
-POLLING = 0.05
-"""Seconds between two looks of a batch that Spark has planned at whether it may run."""
+    from sparkjet.engine.progress_report import ProgressReport
+    from sparkjet.engine.supervisor import Supervisor
 
 
 class StreamingQuery:
@@ -41,24 +24,18 @@ class StreamingQuery:
     def __init__(
         self,
         engine: Engine,
-        plan: Plan,
+        supervisor: Supervisor,
+        ending: Ending,
+        spark: SparkQuery,
+        reports: Sequence[ProgressReport],
         guarantees: Mapping[str, str],
-        *,
-        places: Sequence[Path],
-        close_at_end: bool,
-        ticker: Ticker | None,
     ) -> None:
         self._engine = engine
-        engine.ended = self._note
-        self._plan = plan
-        self._close_at_end = close_at_end
-        self._ticker = ticker
+        self._supervisor = supervisor
+        self._ending = ending
+        self._spark = spark
+        self._reports = reports
         self._guarantees = dict(guarantees)
-        self._spark: SparkQuery
-        self._epoch = threading.Lock()
-        self._attached = threading.Event()
-        self._ending = Ending(engine.fenced, places)
-        self._progress: deque[dict[str, Any]] = deque(maxlen=RECENT)
 
     @property
     def id(self) -> str:
@@ -82,12 +59,12 @@ class StreamingQuery:
 
     @property
     def status(self) -> dict[str, Any]:
-        """What Spark says the query is doing."""
+        """What Spark's query is doing."""
         return dict(self._spark.status)
 
     @property
     def guarantees(self) -> dict[str, str]:
-        """What each sink really gives."""
+        """The processing guarantee that each sink really gives."""
         return dict(self._guarantees)
 
     @property
@@ -98,10 +75,10 @@ class StreamingQuery:
     @property
     def recentProgress(self) -> list[dict[str, Any]]:
         """Progress of the last epochs, oldest first."""
-        return merged([json.loads(progress.json) for progress in self._spark.recentProgress], list(self._progress))
+        return merged([json.loads(progress.json) for progress in self._spark.recentProgress], list(self._reports))
 
     def awaitTermination(self, timeout: float | None = None) -> bool | None:
-        """Wait for the end; with a timeout in seconds, say whether it has come.
+        """Wait for the end; with a timeout in seconds, return whether it has come.
 
         Raises:
             SparkjetError, StreamingQueryException: What the query failed with.
@@ -117,12 +94,7 @@ class StreamingQuery:
 
     def processAllAvailable(self) -> None:
         """For tests: wait until all input there is has been committed, and let the clock tick once."""
-        self._spark.processAllAvailable()
-        with self._epoch:
-            self._join()
-            if self._ticker is not None:
-                self._tick()
-        self._ending.raise_failure()
+        self._supervisor.drain()
 
     def retireSubstream(self, substream: str) -> None:
         """Stop waiting for a substream that will have no more data, e.g. of a partition that was removed.
@@ -132,17 +104,7 @@ class StreamingQuery:
         Raises:
             AnalysisError: There is no such substream; the message names the nearest.
         """
-        with self._epoch:
-            if self._ending.begun:
-                message = f"retireSubstream({substream!r}): the query has ended or is being stopped."
-                raise AnalysisError(message)
-            try:
-                self._engine.retire(substream)
-            except AnalysisError:
-                raise
-            except BaseException as error:
-                self._end(error)
-                raise
+        self._supervisor.retire(substream)
 
     def explain(self, extended: bool = False) -> None:
         """Print Spark's plan of the last batch's source."""
@@ -154,145 +116,10 @@ class StreamingQuery:
         Raises:
             TimeoutError: If it has not ended within ``timeout`` seconds; it then does so by itself, as soon as it can.
         """
-        self._ending.ask(self._stop_between_epochs, f"sparkjet-stop-{self.id}")
+        self._supervisor.stop()
         if not self._ending.wait(timeout):
             message = (
                 f"The query has not stopped within {timeout} seconds. It stops by itself when the current epoch has "
                 f"ended (the last one recorded is {self._engine.record.epoch}); to wait for it, call stop again."
             )
             raise TimeoutError(message)
-
-    def _attach(self, spark_query: SparkQuery) -> None:
-        self._spark = spark_query
-        self._attached.set()
-        threading.Thread(target=self._supervise, name=f"sparkjet-{self.id}", daemon=True).start()
-        if self._ticker is not None:
-            self._ticker.start(self.id, lambda: self._between_epochs(self._tick))
-
-    def _run_batch(self, batch: DataFrame, batch_id: int) -> None:
-        """Called by Spark in the query's thread."""
-        while not self._epoch.acquire(timeout=POLLING):
-            if self._ending.begun:
-                break
-        else:
-            try:
-                if not self._ending.begun:
-                    self._engine.run_batch(batch, batch_id, self._caught_up(batch_id))
-                    return
-            except BaseException as error:
-                self._ending.fail(error)
-                raise
-            finally:
-                self._epoch.release()
-        self._refuse(batch_id)
-
-    def _refuse(self, batch_id: int) -> None:
-        """Leave a batch that Spark has planned to the next run.
-
-        Spark takes an error for a failure of the query, and a return for a batch that is done: it may write down so,
-        even after it was stopped. But once it was, it asks for no other batch and does not commit this one to its
-        source.
-        """
-        while self._ending.failure is None and self._spark.isActive:
-            self._ending.wait(POLLING)
-        if self._ending.failure is not None:
-            message = f"Batch {batch_id} is not run: the query has failed."
-            raise FailedError(message) from self._ending.failure
-        try:
-            self._engine.refuse(batch_id)
-        except BaseException as error:
-            self._ending.fail(error)
-            raise
-
-    def _stop_between_epochs(self) -> None:
-        with self._epoch:
-            if not self._ending.finished:
-                self._join()
-                self._stop_spark()
-
-    def _stop_spark(self) -> None:
-        """End Spark's query; only between epochs, as Spark would interrupt one in the middle."""
-        try:
-            self._spark.stop()
-        except Exception:  # the supervisor waits for Spark's query in any case, and learns how it ends
-            logger.warning("query %s: Spark's query could not be stopped at once", self.id, exc_info=True)
-
-    def _between_epochs(self, work: Callable[[], None]) -> None:
-        """Called by ticker and supervisor; while an epoch runs it does the same itself. Errors end the query."""
-        if self._epoch.acquire(blocking=False):
-            try:
-                work()
-            except BaseException as error:  # noqa: BLE001 - kept: exception() and awaitTermination() raise it
-                self._end(error)
-            finally:
-                self._epoch.release()
-
-    def _tick(self) -> None:
-        """Run an epoch without a batch if the clock makes one due; holds the lock."""
-        if self._ending.begun or not self._spark.isActive:
-            return
-        if self._spark.lastProgress is None:
-            # Spark has not looked at the sources yet: what has piled up there must not find its windows closed.
-            return
-        try:
-            self._engine.tick(self._caught_up(None))
-        except BaseException as error:  # noqa: BLE001 - kept for the user
-            self._end(error)
-
-    def _join(self) -> None:
-        """Wait for the end of the last epoch, whose failure must not be left until the next; holds the lock."""
-        try:
-            self._engine.join()
-        except BaseException as error:  # noqa: BLE001 - kept for the user
-            self._end(error)
-
-    def _end(self, error: BaseException) -> None:
-        """End the query between two batches; holds the lock."""
-        self._ending.fail(error)
-        self._stop_spark()
-
-    def _caught_up(self, batch_id: int | None) -> dict[str, bool | None]:
-        """What Spark's newest progress says of the substreams."""
-        if not self._attached.is_set():
-            # Spark may run the first batch before it has returned the query to us.
-            return {}
-        newest = self._spark.lastProgress
-        if newest is None:
-            return {}
-        told, position = json.loads(newest.json), self._engine.record.spark
-        between = batch_id is None and position is not None and told["batchId"] >= position.batch
-        return caught_up_by(self._plan.inputs, told, self._engine.state.tracker.progress(), between_batches=between)
-
-    def _supervise(self) -> None:
-        try:
-            try:
-                while not self._spark.awaitTermination(SETTLING):
-                    # What could not be committed must not wait for the next epoch, which may be far away.
-                    self._between_epochs(lambda: self._engine.settle(last=False))
-            except Exception as error:
-                if self._ending.stopping:
-                    # Spark interrupts its thread wherever it is, in a source for example; in an epoch it never is.
-                    logger.warning("query %s: Spark's query failed while it was being stopped", self.id, exc_info=True)
-                elif self._ending.failure is None:
-                    self._ending.fail(error)
-            with self._epoch:
-                self._join()
-            if self._close_at_end and not self._ending.begun:
-                with self._epoch:
-                    if used_up(self._spark):
-                        self._engine.close_windows()
-                    else:
-                        logger.warning("query %s was stopped from outside before its end; windows stay open", self.id)
-            if self._ending.failure is None:
-                with self._epoch:
-                    self._engine.settle(last=True)
-        except BaseException as error:  # noqa: BLE001 - kept: exception() and awaitTermination() raise it
-            self._ending.fail(error)
-        finally:
-            if self._ticker is not None:
-                self._ticker.stop()
-            self._ending.finish()
-
-    def _note(self, progress: EpochProgress) -> None:
-        """Keep the progress of the epoch that has just ended."""
-        self._progress.append(progress.describe(self._engine.record, self._engine.state))

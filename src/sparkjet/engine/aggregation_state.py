@@ -1,4 +1,4 @@
-"""The live state of one aggregation: its operator and counters, and how they get into the store and back."""
+"""The live state of one aggregation: its operator and counters, saved to the store and restored from it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame
 
 from sparkjet.errors import RecoveryError
-from sparkjet.snapshots.record import WindowState
+from sparkjet.snapshots.record import SlidingSettings, WindowState
 from sparkjet.snapshots.store import Delta
 from sparkjet.time import WindowGrid
 from sparkjet.windows import Segment, SegmentStatistics, SlidingWindows
@@ -31,7 +31,7 @@ UNREADABLE = "FAILED_READ_FILE"
 
 @dataclass
 class AggregationState:
-    """What an epoch reads and changes of one aggregation.
+    """What an epoch reads and changes in one aggregation.
 
     ``obsolete`` names deltas that a restore has read or written; those that the next record does not name are removed
     once it is written.
@@ -48,17 +48,17 @@ class AggregationState:
         last, closed = self.operator.open_until, self.operator.closed
         return last is not None and (closed is None or last > closed)
 
-    def append(self, outcome: PartialAggregation) -> None:
+    def append(self, partial: PartialAggregation) -> None:
         """Count an epoch's rows and hand the accepted ones to the operator."""
-        self.late += outcome.late
-        self.null_timestamps += outcome.null_timestamps
-        if outcome.statistics is None:
-            release(outcome.table)
+        self.late += partial.late
+        self.null_timestamps += partial.null_timestamps
+        if partial.statistics is None:
+            release(partial.table)
         else:
-            self.operator.append(Segment(outcome.partials, outcome.statistics, None, outcome.table))
+            self.operator.append(Segment(partial.partials, partial.statistics, None, partial.table))
 
     def save(self, name: str, store: SnapshotStore) -> None:
-        """Write the segments that the store does not have yet; it then holds what memory holds."""
+        """Write the segments that the store does not have yet."""
         for number, segment in enumerate(self.operator.segments):
             if segment.stored is None:
                 segment.stored = _write(f"{name}-{number}", segment.partials, segment.statistics, store)
@@ -67,7 +67,7 @@ class AggregationState:
         """The state as the record names it: the deltas behind the operator's segments."""
         deltas = [segment.stored for segment in self.operator.segments if isinstance(segment.stored, Delta)]
         return WindowState(
-            settings=dict(self.operator.settings),
+            settings=self.operator.settings,
             closed=self.operator.closed,
             deltas=deltas,
             late=dict(self.late),
@@ -90,26 +90,37 @@ class AggregationState:
             return
         self.late, self.null_timestamps = Counter(saved.late), Counter(saved.null_timestamps)
         segments = [self._load(delta, session, store) for delta in saved.deltas]
-        if isinstance(self.operator, SlidingWindows) and saved.settings != self.operator.settings:
-            self._realign(self.operator, saved, segments, store, name)
+        before = saved.settings
+        if (
+            isinstance(self.operator, SlidingWindows)
+            and isinstance(before, SlidingSettings)
+            and before != self.operator.settings
+        ):
+            grid = WindowGrid(before.size, before.step, before.offset)
+            self._realign(self.operator, grid, saved, segments, store, name)
         else:
             self.operator.restore(segments, saved.closed)
 
     def _realign(
-        self, operator: SlidingWindows, saved: WindowState, loaded: list[Segment], store: SnapshotStore, name: str
+        self,
+        operator: SlidingWindows,
+        before: WindowGrid,
+        saved: WindowState,
+        loaded: list[Segment],
+        store: SnapshotStore,
+        name: str,
     ) -> None:
-        before = WindowGrid(**{key: value for key, value in saved.settings.items() if value is not None})
         segments = []
         if loaded:
             united = reduce(DataFrame.unionByName, [segment.partials for segment in loaded])
             partials = operator.partitioned(operator.realigned(united, before, saved.closed))
             statistics = SegmentStatistics.measure(partials)
-            # Only now: what is held when it is first read would have nothing to read.
+            # Only now: the new partial rows are computed when they are first read, from these.
             for segment in loaded:
                 segment.release()
             if statistics is not None:
                 segments.append(Segment(partials, statistics, _write(name, partials, statistics, store)))
-        # The new one too: merged away in the very next epoch, it would never have been in a record that lets go of it.
+        # The new one too: merged away in the very next epoch, it would never have been in a record that drops it.
         self.obsolete = {name, *(delta.name for delta in saved.deltas)}
         operator.restore(segments, operator.realigned_end(before, saved.closed))
 

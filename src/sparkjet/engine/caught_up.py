@@ -1,4 +1,4 @@
-"""What the offsets of sources tell of substreams: which there are, and whether they have been read to their end."""
+"""What the offsets of sources reveal of substreams: which exist, and whether they have been read to their end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def caught_up(
     inputs: Sequence[Input], sources: Sequence[dict[str, Any]], substreams: Collection[str]
 ) -> dict[str, bool | None]:
-    """For each substream: True at the end of its source, False if there is more, None where the source cannot tell.
+    """For each substream: True at the end of its source, False if there is more, None where its source does not say.
 
     A source's offsets may be those of its partitions (``{"topic": {"0": 17}}``): a substream called ``0`` or
     ``topic/0`` is then judged by those, any other one by all of them.
@@ -32,7 +32,7 @@ def caught_up(
     {'0': False, 'clicks/1': True, 'other': False}
     """
     if len(sources) != sum(each.sources for each in inputs):
-        # One source that two inputs read is one in the progress.
+        # A source that two inputs read appears once in the progress.
         return dict.fromkeys(substreams)
     answers: dict[str, bool | None] = {}
     position = 0
@@ -60,13 +60,13 @@ def announced(inputs: Sequence[Input], offsets: Sequence[str]) -> Iterator[str]:
     ['clicks/0', 'clicks/1']
     """
     if len(offsets) not in {1, sum(each.sources for each in inputs)}:
-        # Some of several sources are read by two inputs: whose offset is whose cannot be told.
+        # Some of several sources are read by two inputs: which offset belongs to which is unknown.
         return
     position = 0
     for each in inputs:
         own = offsets[position : position + each.sources]
         if len(offsets) == 1:
-            # One source that several inputs read is one in the batch.
+            # A source that several inputs read appears once in the batch.
             own = offsets
         position += each.sources
         if each.watermark.partitions:
@@ -79,14 +79,14 @@ def announced(inputs: Sequence[Input], offsets: Sequence[str]) -> Iterator[str]:
 def caught_up_by(
     inputs: Sequence[Input], progress: dict[str, Any], substreams: Sequence[SubstreamProgress], *, between_batches: bool
 ) -> dict[str, bool | None]:
-    """The same from Spark's newest progress, as far as it can be believed.
+    """The same from Spark's newest progress, as far as it still holds.
 
     Args:
         inputs: The query's inputs.
         progress: Spark's progress.
         substreams: Those of the query.
-        between_batches: Whether no batch runs and the progress tells of the last one. Otherwise a source that can tell
-            counts as having more to read, unless the substream is idle already.
+        between_batches: Whether no batch runs and the progress is that of the last one. Otherwise a source that reports
+            its end counts as having more to read, unless the substream is idle already.
     """
     idle = {substream.id: substream.idle for substream in substreams}
     answers = caught_up(inputs, progress["sources"], list(idle))

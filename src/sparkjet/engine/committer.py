@@ -1,4 +1,4 @@
-"""Committer: the sinks of a query, each with its name, and how an epoch goes through them."""
+"""The committer: the sinks of a query, each with its name, and how an epoch goes through them."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ logger = logging.getLogger("sparkjet")
 
 @dataclass(frozen=True)
 class Retry:
-    """How often a decided transaction is tried in one go.
+    """How often the commit of a decided transaction is tried in one go.
 
     Attributes:
         attempts: Right after the decision; what fails then is tried again between epochs.
         patient_attempts: Before a new transaction is opened; then the query stops, and the next start tries again.
-        first_wait: Seconds after the first failure; twice as long after each other.
-        longest_wait: The longest of these pauses.
+        first_wait: Seconds after the first failure; doubled after each further one.
+        longest_wait: The longest of these pauses, in seconds.
     """
 
     attempts: int = 5
@@ -44,14 +44,14 @@ class Retry:
 class Committer:
     """The sinks of one query and the transactions that are decided but not confirmed.
 
-    A transaction enters ``unsettled`` with its decision and leaves it when its sink has confirmed the commit; while
-    anything is unsettled no new transaction is opened, because a sink may reuse what the old one still needs, and
-    because epochs are settled in their order. Every record names what is unsettled.
+    A transaction enters ``unsettled`` with its decision and leaves it when its sink has confirmed the commit. While
+    anything is unsettled no new transaction is opened: a sink may reuse what the old one still needs, and epochs are
+    settled in order. Every record names what is unsettled.
 
     Args:
         sinks: By name of the output.
         retry: How often a commit is tried.
-        formats: What users call the sinks; their types where it is not given.
+        formats: The sinks' names for users; their types where none is given.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Committer:
         self._settled_early: list[PreparedTransaction] = []
 
     def create(self) -> None:
-        """Make what is missing where the rows go."""
+        """Create what is missing where the rows go."""
         for sink in self.sinks.values():
             if isinstance(sink, Creating):
                 sink.create()
@@ -82,7 +82,7 @@ class Committer:
     def abort(self, transactions: Sequence[TransactionId]) -> None:
         """Undo what an epoch that failed before its decision has prepared: locks and readers would wait for it.
 
-        Best effort: what remains is rolled back by the next start.
+        Best effort: the next start rolls back what remains.
         """
         for transaction in transactions:
             sink = self.sinks[transaction.sink]
@@ -102,7 +102,7 @@ class Committer:
         self.unsettled += [each for each in transactions if each not in self._settled_early]
 
     def attempt(self, between: Callable[[], None] = lambda: None) -> None:
-        """As :meth:`settle`, but what goes on failing is left for later: it is decided, and stays so.
+        """As :meth:`settle`, but what keeps failing is left for later: it is decided, and stays so.
 
         Raises:
             LostTransactionError: If a prepared transaction is gone.
@@ -113,12 +113,12 @@ class Committer:
             logger.warning("%s It is tried again between epochs.", error)
 
     def settle(self, between: Callable[[], None] = lambda: None, attempts: int | None = None) -> None:
-        """Commit everything that is decided, each sink's oldest first, trying again for a while.
+        """Commit everything that is decided, each sink's oldest first, with retries.
 
-        A sink that fails keeps no other sink waiting, and what expires comes first.
+        A sink that fails does not keep the others waiting, and what expires comes first.
 
         Raises:
-            UnsettledError: If a commit went on failing; it stays decided, as do later ones of its sink.
+            UnsettledError: If a commit kept failing; it stays decided, as do later ones of its sink.
             LostTransactionError: If a prepared transaction is gone; likewise.
         """
         failed: dict[str, LostTransactionError | UnsettledError] = {}
@@ -137,8 +137,8 @@ class Committer:
     def settle_what_expires(self, record: Record) -> None:
         """Commit the decided transactions that a destination will drop, before anything may refuse the start.
 
-        Needs no takeover: whoever commits what is decided, and however often, does the right thing. What fails is
-        tried again, and reported, when everything is settled.
+        Needs no takeover: what is decided may be committed by any driver, any number of times. What fails is tried
+        again, and reported, when everything is settled.
         """
         for prepared in record.transactions:
             if self._expires(prepared):
@@ -161,11 +161,11 @@ class Committer:
                 sink.check_alive(prepared.handle)
 
     def check_history(self, record: Record) -> None:
-        """Refuse to go on from a record if the sinks know this query, and hold what it has decided since.
+        """Refuse to go on from a record that the sinks cannot commit, or that is older than what they hold.
 
         Raises:
-            RecoveryError: Naming the sink. A decided transaction has nobody to commit it, or the home was restored from
-                a backup: epoch numbers would repeat, and a sink that knows them takes new rows for old ones.
+            RecoveryError: Naming the sink. No output can commit a decided transaction, or the home was restored from a
+                backup: epoch numbers would repeat, and a sink that knows them takes new rows for old ones.
         """
         for prepared in record.transactions:
             self._check_known(prepared)
@@ -184,12 +184,12 @@ class Committer:
                     raise RecoveryError(message)
 
     def published(self, before: Record, decided: Sequence[PreparedTransaction]) -> list[PreparedTransaction]:
-        """What a record says of the last transactions of sinks whose destination does not number epochs."""
+        """The last transaction of each sink whose destination does not number epochs, for the record."""
         last = {each.sink: each for each in [*before.published, *decided] if self._expires(each)}
         return list(last.values())
 
     def abort_orphans(self, record: Record) -> None:
-        """Remove what earlier drivers prepared and nobody decided; call it after :meth:`settle`."""
+        """Remove what earlier drivers prepared and did not decide; call it after :meth:`settle`."""
         for name, sink in self.sinks.items():
             keep = [prepared.handle for prepared in self.unsettled if prepared.sink == name]
             sink.abort_orphans(record.query, record.takeover, keep)
@@ -210,7 +210,7 @@ class Committer:
         obstacle = self._obstacle(prepared)
         if obstacle is not None:
             message = (
-                f"The snapshot holds a decided transaction that nobody can commit: {obstacle}. Start the query once "
+                f"The snapshot holds a decided transaction that no output can commit: {obstacle}. Start the query once "
                 "more as it was and stop it with query.stop(), so that these rows are published; then change it."
             )
             raise RecoveryError(message)
@@ -232,7 +232,7 @@ class Committer:
             reason = str(error).rstrip(".")
             message = (
                 f"Sink {prepared.sink!r} could not publish a decided transaction: {reason}. Nothing is lost: remove "
-                "the cause and start the query again, it publishes these rows first."
+                "the cause and start the query again; it publishes these rows first."
             )
             raise UnsettledError(message) from error
 

@@ -1,4 +1,4 @@
-"""What the engine is built from and what it is given to do."""
+"""What the engine is built from, and what it is asked to do."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ if TYPE_CHECKING:
     from sparkjet.clock import Clock
     from sparkjet.engine.committer import Committer
     from sparkjet.engine.phases import PhaseListener
+    from sparkjet.engine.progress_report import ProgressListener
     from sparkjet.plan.plan import Plan
     from sparkjet.sinks.protocol import Guarantee
     from sparkjet.snapshots import SnapshotStore
     from sparkjet.snapshots.record_log import RecordLog
 
 CaughtUp = Mapping[str, bool | None]
-"""By full name of a substream: whether it has been read to its end, None where its source cannot tell."""
+"""By full name of a substream: whether it has been read to its end, None where its source does not say."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,8 @@ class EngineContext:
 
     Attributes:
         overlap: Whether an epoch may end beside the partial aggregation of the next one.
+        listener: Called at the end of each phase.
+        on_progress: Called at the end of each epoch.
     """
 
     plan: Plan
@@ -42,18 +45,19 @@ class EngineContext:
     committer: Committer
     clock: Clock
     listener: PhaseListener
+    on_progress: ProgressListener = lambda _: None
 
 
 @dataclass(frozen=True)
 class EpochRequest:
-    """What an epoch has to do; the same for every attempt at it.
+    """What an epoch is asked to do; the same for every attempt at it.
 
     Attributes:
         kind: A batch, a tick or the closing epoch.
         now: The clock reading that every policy gets.
         batch: The micro-batch, None where nothing has arrived.
         batch_id: Spark's number of it.
-        caught_up: What the sources say.
+        caught_up: What the offsets of the sources say.
     """
 
     kind: EpochKind
@@ -66,7 +70,7 @@ class EpochRequest:
 def configure(session: SparkSession, partitions: int) -> None:
     """Settings of the query's own session that keep the state where it is: hash-partitioned, read without a shuffle."""
     if all(session.conf.get(name, None) == value for name, value in PLAIN_FILES.items()):
-        # Left by the start, for the logs. A user's local files keep the checksums that they have.
+        # Left by the start, for the logs. The user's own local files keep their checksums.
         for name in PLAIN_FILES:
             session.conf.unset(name)
     session.conf.set("spark.sql.adaptive.enabled", "false")

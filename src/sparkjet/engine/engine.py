@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
+from sparkjet.engine.caught_up import caught_up_by
 from sparkjet.engine.context import CaughtUp, EngineContext, EpochRequest, configure
 from sparkjet.engine.epoch import Epoch
 from sparkjet.engine.spark_checkpoint import same_offsets
@@ -19,35 +20,36 @@ from sparkjet.snapshots.record import EpochKind
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.listener import StreamingQueryProgress
 
     from sparkjet.clock import SteadyClock
-    from sparkjet.engine.progress import EpochProgress
     from sparkjet.engine.spark_checkpoint import SparkCheckpoint
     from sparkjet.engine.state import QueryState
     from sparkjet.errors import FencedError
     from sparkjet.snapshots.record import Record
+    from sparkjet.time import InputsState
 
 logger = logging.getLogger("sparkjet")
 
 ATTEMPTS = 3
 IDLE = 3_600_000_000
-"""Microseconds without an epoch after which a record says that all is settled."""
+"""Microseconds without an epoch after which a record says that everything is settled."""
 LOST_STATE = "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"
 
 
 @dataclass(frozen=True)
-class _Ending:
-    """An epoch whose end runs beside whatever comes next, and the policies as they were before it."""
+class _EndingEpoch:
+    """An epoch whose end runs beside what comes next, and the policies as they were before it."""
 
     epoch: Epoch
-    tracked: dict[str, Any]
+    tracked: InputsState
     end: Future[None]
 
 
 class Engine:
     """Runs the epochs of one query on the driver.
 
-    Recovery builds it with the record it goes on from. Not thread-safe: the query's handle holds a lock.
+    Recovery builds it with the record it goes on from. Not thread-safe: its callers hold one lock.
 
     With ``overlap`` (the option ``overlapEpochs``) :meth:`run_batch` returns when the epoch has been aggregated and its
     watermark is known: Spark then plans the next batch, and its partial aggregation runs, while this epoch is saved,
@@ -70,12 +72,10 @@ class Engine:
         self._checkpoint = checkpoint
         self._clock = record.clock
         self._batch = None if record.spark is None else record.spark.batch
-        self._ending: _Ending | None = None
+        self._ending: _EndingEpoch | None = None
         self._beside = ThreadPoolExecutor(2, thread_name_prefix="sparkjet-epoch")
         self.record = record
         self.state = state
-        self.ended: Callable[[EpochProgress], None] | None = None
-        """Called at the end of each epoch, when state and record are those of that epoch."""
 
     @property
     def next_batch(self) -> int:
@@ -106,7 +106,7 @@ class Engine:
         self._batch = batch_id
 
     def tick(self, caught_up: CaughtUp | None = None) -> None:
-        """Let the clock do what it does on a quiet stream, as an epoch without a batch, if anything is due.
+        """Let time pass on a quiet stream: an epoch without a batch, if the clock makes one due.
 
         The policies are polled in either case, as some of them need to be; but not beside the end of an epoch, which
         has just polled them.
@@ -145,7 +145,7 @@ class Engine:
         State that was lost with an executor is restored, and the epoch run again.
 
         Args:
-            wait: False to look whether it has ended, and leave it alone if not.
+            wait: False to return at once if it has not ended yet.
         """
         ending = self._ending
         if ending is None or not (wait or ending.end.done()):
@@ -161,7 +161,7 @@ class Engine:
             self._run(ending.epoch.request, attempt=ending.epoch.attempt + 1)
 
     def settle(self, *, last: bool) -> None:
-        """See how the last epoch has ended, and try again to commit what is decided.
+        """Raise what the last epoch failed with, and try again to commit what is decided.
 
         Raises:
             FencedError: If another driver has taken over, which a query without input would not notice otherwise.
@@ -180,8 +180,22 @@ class Engine:
             elif self._idle_for(self._now()) > IDLE:
                 self._record_settled()
 
+    def caught_up(self, newest: StreamingQueryProgress | None, *, in_batch: bool) -> CaughtUp:
+        """Which substreams have been read to their end, by Spark's newest progress; empty before the first.
+
+        Args:
+            newest: Spark's ``lastProgress``.
+            in_batch: Whether a batch is about to run, which that progress does not describe yet.
+        """
+        if newest is None:
+            return {}
+        progress, position = json.loads(newest.json), self.record.spark
+        between = not in_batch and position is not None and progress["batchId"] >= position.batch
+        substreams = self.state.tracker.progress()
+        return caught_up_by(self._context.plan.inputs, progress, substreams, between_batches=between)
+
     def refuse(self, batch_id: int) -> None:
-        """Take note that a batch was left to the next run, though Spark may write down that it is done."""
+        """Write down that a batch is left to the next run, though Spark may mark it as done."""
         self._checkpoint.refuse(batch_id)
 
     def fenced(self) -> FencedError | None:
@@ -189,7 +203,7 @@ class Engine:
         return self._context.log.fenced(self._slot, self.record)
 
     def _record_settled(self) -> None:
-        """Say in the log that everything is committed: sinks may forget, and the next start may have other outputs."""
+        """Record that everything is committed: sinks may forget it, and the next start may have other outputs."""
         if self.record.transactions and not self._context.committer.unsettled:
             settled = msgspec.structs.replace(self.record, kind=EpochKind.SETTLED, transactions=[])
             self._context.log.append(self._slot + 1, settled)
@@ -197,13 +211,13 @@ class Engine:
             self.record = settled
 
     def _run(self, request: EpochRequest, *, overlap: bool = False, attempt: int = 0) -> None:
-        tracked: dict[str, Any] = {}
+        tracked: InputsState | None = None
         while True:
             epoch = self._epoch(request, attempt)
             try:
                 epoch.aggregate()
                 self.join()
-                # Not the record's: the policies may have been polled since, and must not hear of anything twice.
+                # Not the record's: the policies may have been polled since, and must get nothing twice.
                 tracked = tracked or self.state.tracker.snapshot()
                 epoch.advance(self.record)
                 if not overlap:
@@ -220,7 +234,7 @@ class Engine:
                 break
         self._clock = request.now
         if overlap:
-            self._ending = _Ending(epoch, tracked, self._beside.submit(self._finish, epoch))
+            self._ending = _EndingEpoch(epoch, tracked, self._beside.submit(self._finish, epoch))
 
     def _epoch(self, request: EpochRequest, attempt: int) -> Epoch:
         # Not the record's number plus two: the epoch that is ending may be in the record by now.
@@ -237,14 +251,14 @@ class Engine:
             epoch.publish(before, self.record)
         finally:
             epoch.release()
-        if self.ended is not None:
-            self.ended(epoch.progress)
+        # Now: state and record are those of this epoch.
+        self._context.on_progress(epoch.progress.report(self.record, self.state))
 
     def _may_restore(self, epoch: Epoch, error: Exception) -> bool:
         """Whether state was lost with an executor, and its epoch is not decided."""
         return LOST_STATE in str(error) and self.record.epoch + 1 == epoch.progress.epoch
 
-    def _restore(self, epoch: Epoch, tracked: dict[str, Any]) -> None:
+    def _restore(self, epoch: Epoch, tracked: InputsState) -> None:
         logger.warning("epoch %d: state was lost with an executor, restoring it", epoch.progress.epoch)
         self.state.restore(self.record, self._context.session, self._context.store, f"{epoch.name}-moved")
         # After restoring: before, it would try to compute what was lost.

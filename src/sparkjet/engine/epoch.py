@@ -33,7 +33,8 @@ class Epoch:
 
     In this order: :meth:`aggregate`, :meth:`advance`, :meth:`prepare`, :meth:`decide`, :meth:`publish`. ``aggregate``
     reads nothing of the state but what windows have closed up to, so it may run beside the end of the epoch before,
-    from its ``prepare`` on. Whoever runs them restores the state when one fails, and calls :meth:`release` in any case.
+    from its ``prepare`` on. The caller restores the state when one of them fails, and calls :meth:`release` in any
+    case.
     """
 
     def __init__(
@@ -48,7 +49,7 @@ class Epoch:
         self._state = state
         self._checkpoint = checkpoint
         self._transaction = transaction
-        self._aggregations: dict[str, PartialAggregation] = {}
+        self._partials: dict[str, PartialAggregation] = {}
         self._highest: dict[str, int] = {}
         self._results = Results(context.plan, state)
         self._judged_by: int | None = None
@@ -59,34 +60,34 @@ class Epoch:
         self.progress = EpochProgress(epoch=transaction.epoch, batch=request.batch_id)
 
     def aggregate(self) -> None:
-        """Aggregate the batch partially for every window that reads it, and find how far each substream has come.
+        """Aggregate the batch partially for every window that reads it, and find out how far each substream has come.
 
         Changes nothing.
         """
         self._reached(EpochPhase.BEGIN)
         if self.request.batch is not None:
-            with self.progress.timed("aggregate"):
+            with self.progress.timed(EpochPhase.AGGREGATE):
                 self._aggregate(self.request.batch)
         self._reached(EpochPhase.AGGREGATE)
 
     def advance(self, record: Record) -> None:
-        """Move state and watermark on, in memory only.
+        """Advance the watermark and the windows, in memory only.
 
         Args:
-            record: That of the epoch before.
+            record: The record of the epoch before.
         """
         tracker, request = self._state.tracker, self.request
         self._judged_by = None if tracker.watermark == MIN else tracker.watermark
-        for name in list(self._aggregations):
-            self._results.accept(name, self._aggregations.pop(name))
-        self.progress.count(self._results.outcomes.values())
+        for name in list(self._partials):
+            self._results.accept(name, self._partials.pop(name))
+        self.progress.count(self._results.accepted.values())
         if request.batch_id is not None and any(each.watermark.partitions for each in self._context.plan.inputs):
             # Before the watermark moves: a partition without rows yet would find its first ones late.
             for substream in announced(self._context.plan.inputs, self._checkpoint.end_offsets(request.batch_id)):
                 tracker.add(substream, request.now)
         for substream, timestamp in self._highest.items():
             tracker.report(substream, timestamp, request.now)
-        with self.progress.timed("advance"):
+        with self.progress.timed(EpochPhase.ADVANCE):
             if request.kind is EpochKind.CLOSING:
                 self._results.close_all()
             else:
@@ -101,7 +102,7 @@ class Epoch:
 
     @property
     def name(self) -> str:
-        """What this attempt calls the things that it stores."""
+        """Start of the names of everything that this attempt stores."""
         return str(self._transaction)
 
     @property
@@ -118,12 +119,12 @@ class Epoch:
         Raises:
             SinkError: If a prepared transaction may not live until its commit, or rows were refused.
         """
-        with self.progress.timed("commit"):
+        with self.progress.timed(EpochPhase.COMMIT):
             self._context.committer.attempt()
         saving = beside.submit(self._save)
         try:
             try:
-                with self.progress.timed("prepare"):
+                with self.progress.timed(EpochPhase.PREPARE):
                     self._prepared = self._transactions()
             finally:
                 # What it reads is released next, whether or not the sinks have failed.
@@ -139,15 +140,15 @@ class Epoch:
     def decide(self, slot: int, before: Record) -> Record:
         """Write the record into its slot.
 
-        At least once, it names the transactions too. Published before it, rows would have the number of an epoch that
-        may be run again with more input, and whatever knows that number would drop the new ones.
+        With at-least-once it names the transactions too. Published before it, rows would have the number of an epoch
+        that may be run again with more input, and a reader that knows that number would drop the new ones.
 
         Raises:
             FencedError: If another driver has taken over; nothing was decided.
         """
-        outputs = self._context.committer
+        committer = self._context.committer
         decided = [] if self._context.guarantee is Guarantee.NONE else self._prepared
-        with self.progress.timed("decide"):
+        with self.progress.timed(EpochPhase.DECIDE):
             record = self._state.saved_into(
                 msgspec.structs.replace(
                     before,
@@ -156,8 +157,8 @@ class Epoch:
                     clock=self.request.now,
                     spark=self._position,
                     # What is still to be committed must be named by the newest record: only that one is read again.
-                    transactions=[*outputs.unsettled, *decided],
-                    published=outputs.published(before, decided),
+                    transactions=[*committer.unsettled, *decided],
+                    published=committer.published(before, decided),
                     # Not at the takeover: its predecessor's checkpoint may be looked at once more.
                     overlap=self._context.overlap,
                 )
@@ -166,12 +167,12 @@ class Epoch:
         return record
 
     def publish(self, before: Record, record: Record) -> None:
-        """Commit what was decided and remove what ``record`` does not name any more."""
+        """Commit what was decided and remove what ``record`` no longer names."""
         self._reached(EpochPhase.DECIDE)
         self._commit()
         self._reached(EpochPhase.COMMIT)
-        with self.progress.timed("clean"):
-            # Here: after the last step Spark may have interrupted the thread, and a call to the JVM would fail.
+        with self.progress.timed(EpochPhase.CLEAN):
+            # Here: after the last phase Spark may have interrupted the thread, and a call to the JVM would fail.
             self.release()
             self._state.release()
             obsolete = before.names() | self._state.take_obsolete()
@@ -180,30 +181,30 @@ class Epoch:
         self._reached(EpochPhase.CLEAN)
 
     def release(self) -> None:
-        """Let go of everything that was held in memory for this epoch; a second call does nothing."""
-        for outcome in self._aggregations.values():
-            outcome.release()
+        """Release everything that was held in memory for this epoch; a second call does nothing."""
+        for partial in self._partials.values():
+            partial.release()
         self._results.release()
 
     def _aggregate(self, batch: DataFrame) -> None:
         plan = self._context.plan
         arrived = InputBatch(batch, plan)
         try:
-            for name in plan.roots:
-                self._aggregations[name] = aggregate(
-                    arrived.rows(plan.aggregations[name]),
-                    plan.aggregations[name],
-                    self._state.aggregations[name].operator,
+            for aggregation in plan.roots:
+                self._partials[aggregation.name] = aggregate(
+                    arrived.rows(aggregation),
+                    aggregation,
+                    self._state.aggregations[aggregation.name].operator,
                     plan.progress_detail,
-                    keep_rows=plan.delivers_late_rows(name),
+                    keep_rows=plan.delivers_late_rows(aggregation),
                 )
-            self._highest = arrived.highest(self._aggregations.values())
+            self._highest = arrived.highest(self._partials.values())
         finally:
             arrived.release()
 
     def _save(self) -> None:
-        """Write the state delta, beside the sinks: neither reads what the other writes."""
-        with self.progress.timed("save"):
+        """Write the state delta while the sinks prepare: neither reads what the other writes."""
+        with self.progress.timed(EpochPhase.SAVE):
             for name, aggregation in self._state.aggregations.items():
                 aggregation.save(f"{self.name}-{name}", self._context.store)
         self._reached(EpochPhase.SAVE)
@@ -224,7 +225,7 @@ class Epoch:
         return prepared
 
     def _commit(self) -> None:
-        with self.progress.timed("commit"):
+        with self.progress.timed(EpochPhase.COMMIT):
             self._context.committer.decided(self._prepared)
             self._prepared = []
             self._context.committer.attempt(lambda: self._reached(EpochPhase.COMMITTING))

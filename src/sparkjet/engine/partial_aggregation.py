@@ -1,4 +1,4 @@
-"""WindowedAggregation 1 of an epoch: a batch of events becomes partial rows, drop counts and highest event times."""
+"""Partial aggregation: a batch of rows becomes partial rows, counts of dropped rows and highest event times."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from sparkjet.catalyst.columns import KEPT, ONLY_SUBSTREAM, SUBSTREAM, TIME
-from sparkjet.plan.windowed_aggregation import ProgressDetail, RowKind, dropped_rows
+from sparkjet.plan.dropped_rows import dropped_rows, judged
+from sparkjet.plan.partial_rows import ProgressDetail, RowKind, accepted
 from sparkjet.windows import SegmentStatistics
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class PartialAggregation:
-    """Outcome of partial aggregation for one window.
+    """What partial aggregation of one window has found.
 
     Attributes:
         table: Partial rows and counts of dropped rows in one local checkpoint.
@@ -32,7 +33,7 @@ class PartialAggregation:
         late: Late rows by substream.
         null_timestamps: Rows without an event time by substream.
         highest: Highest event time by substream, null for the only one; what the plan's ``detail`` asks for.
-        rows: The rows with their verdict, held until :meth:`release`; None unless late rows are delivered.
+        rows: The judged rows, persisted until :meth:`release`; None unless late rows are delivered.
     """
 
     table: DataFrame
@@ -46,7 +47,7 @@ class PartialAggregation:
     @property
     def partials(self) -> DataFrame:
         """The partial rows of the accepted rows, partitioned as the state is."""
-        return self.table.where(f"verdict = {RowKind.ACCEPTED.value}").drop("verdict", "substream", "highest")
+        return accepted(self.table)
 
     @property
     def dropped(self) -> bool:
@@ -58,7 +59,7 @@ class PartialAggregation:
         return None if self.rows is None or not self.dropped else dropped_rows(self.rows, watermark)
 
     def release(self) -> None:
-        """Let the rows go; a second call does nothing."""
+        """Unpersist the rows; a second call does nothing."""
         if self.rows is not None:
             self.rows.unpersist()
             self.rows = None
@@ -68,7 +69,7 @@ class InputBatch:
     """A batch on its way through the partial aggregation, read from its source once.
 
     Where one aggregation reads it, and the rows that its filters drop can travel on marked, partial aggregation itself
-    finds how far each substream has come. Otherwise the batch is held in memory and looked at once more.
+    finds how far each substream has come. Otherwise the batch is persisted in memory and read once more.
 
     Args:
         batch: The batch as Spark gives it to ``foreachBatch``.
@@ -80,7 +81,7 @@ class InputBatch:
         self._batch = batch
         if plan.persisted:
             # The source would be read, and a user's Python function run, once for every branch and result.
-            self._batch = plan.aggregations[plan.roots[0]].transformations.apply(batch, upto=plan.shared).persist()
+            self._batch = plan.roots[0].transformations.apply(batch, upto=plan.shared).persist()
 
     def rows(self, aggregation: WindowedAggregation) -> DataFrame:
         """The rows as an aggregation aggregates them."""
@@ -88,15 +89,15 @@ class InputBatch:
             return aggregation.transformations.apply(self._batch, after=self._plan.shared).withColumn(KEPT, F.lit(True))
         return aggregation.transformations.marked(self._batch)
 
-    def highest(self, outcomes: Iterable[PartialAggregation]) -> dict[str, int]:
+    def highest(self, partials: Iterable[PartialAggregation]) -> dict[str, int]:
         """Highest event time of each substream that had one, whatever the user's filters drop."""
         if self._plan.persisted:
             found = self._batch.where(F.col(TIME).isNotNull()).groupBy(SUBSTREAM).agg(F.max(TIME)).collect()
             return {row[0]: row[1] for row in found}
-        return {name: time for outcome in outcomes for name, time in outcome.highest.items()}
+        return {name: time for partial in partials for name, time in partial.highest.items()}
 
     def release(self) -> None:
-        """Let the rows go."""
+        """Unpersist the rows."""
         if self._plan.persisted:
             self._batch.unpersist()
 
@@ -117,34 +118,35 @@ def aggregate(
         rows: What has gone through the aggregation's transformations, with ``KEPT``.
         aggregation: The aggregation.
         operator: Its operator.
-        detail: What to tell of event time.
+        detail: What to find out about event time.
         keep_rows: Whether the dropped rows are wanted.
     """
-    judged = aggregation.judged(rows, operator)
+    judged_rows = judged(rows, operator)
     if keep_rows:
-        judged = judged.persist()
+        judged_rows = judged_rows.persist()
     try:
-        outcome = PartialAggregation(operator.partitioned(aggregation.partials(judged, operator, detail)))
-        _count(outcome, aggregation, detail)
+        partial_rows = aggregation.partial_rows.of(judged_rows, operator, detail)
+        partial = PartialAggregation(operator.partitioned(partial_rows))
+        _count(partial, aggregation, detail)
     except BaseException:
-        judged.unpersist()
+        judged_rows.unpersist()
         raise
-    outcome.rows = judged if keep_rows else None
-    return outcome
+    partial.rows = judged_rows if keep_rows else None
+    return partial
 
 
-def _count(outcome: PartialAggregation, aggregation: WindowedAggregation, detail: ProgressDetail) -> None:
+def _count(partial: PartialAggregation, aggregation: WindowedAggregation, detail: ProgressDetail) -> None:
     # From the aggregated table: an accumulator or an observation counts the rows of a retried task twice.
-    labels, sums = aggregation.totals
-    totals = sums.agg(outcome.table, labels)
-    for verdict, *named, rows, low, high, events, highest in totals.collect():
+    labels, sums = aggregation.partial_rows.totals
+    totals = sums.agg(partial.table, labels)
+    for kind, *named, rows, low, high, events, highest in totals.collect():
         substream = named[0] if named else ONLY_SUBSTREAM
-        if verdict == RowKind.ACCEPTED:
-            outcome.statistics = SegmentStatistics(rows, low, high)
-            outcome.accepted = events
-        elif verdict != RowKind.PROGRESS_ONLY:
-            (outcome.late if verdict == RowKind.LATE else outcome.null_timestamps)[substream] += events
+        if kind == RowKind.ACCEPTED:
+            partial.statistics = SegmentStatistics(rows, low, high)
+            partial.accepted = events
+        elif kind != RowKind.PROGRESS_ONLY:
+            (partial.late if kind == RowKind.LATE else partial.null_timestamps)[substream] += events
         if highest is not None and (
-            detail is ProgressDetail.ALL or (detail is ProgressDetail.EACH and verdict == RowKind.PROGRESS_ONLY)
+            detail is ProgressDetail.ALL or (detail is ProgressDetail.EACH and kind == RowKind.PROGRESS_ONLY)
         ):
-            outcome.highest[substream] = max(highest, outcome.highest.get(substream, highest))
+            partial.highest[substream] = max(highest, partial.highest.get(substream, highest))

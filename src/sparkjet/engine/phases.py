@@ -6,14 +6,15 @@ from collections.abc import Callable
 from enum import Enum
 
 PhaseListener = Callable[["EpochPhase", int], None]
+"""Called with a phase that has ended and the number of its epoch."""
 
 
 class EpochPhase(Enum):
     """A phase of an epoch. A crash at the end of any of them neither loses nor repeats anything.
 
-    Listeners (``writeStream.onEpochPhase``) are called on the driver, with the phase and the epoch's number, when the
-    phase has ended. An exception from a listener fails the epoch, as a fault at that point would. ``BEGIN`` and
-    ``COMMITTING`` are moments rather than phases; the others are the keys of ``durationMs`` in the query's progress.
+    Listeners (``writeStream.onEpochPhase``) are called on the driver when the phase has ended. An exception from a
+    listener fails the epoch, as a fault at that point would. ``BEGIN`` and ``COMMITTING`` are moments rather than
+    phases; the others are the keys of ``durationMs`` in the query's progress.
     """
 
     BEGIN = "begin"

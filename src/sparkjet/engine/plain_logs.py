@@ -1,4 +1,4 @@
-"""Plain logs: a query that starts writes Spark's offset and commit logs by the shortest way."""
+"""Plain logs: a query writes Spark's offset and commit logs without Hadoop's detours."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _BY_FILE_SYSTEM = "org.apache.spark.sql.execution.streaming.checkpointing.FileSy
 
 
 class _Borrowed:
-    """The settings of one session while queries start from it: set for the first of them, given back by the last."""
+    """The settings of one session while queries start from it: set by the first of them, restored by the last."""
 
     def __init__(self, session: SparkSession) -> None:
         self._session = session
         self._before = session.conf.get(_MANAGER, None)
-        # Spark's query takes a session of its own with all of this: what a user has set has to stay in it, what we set
-        # `configure` takes out again.
+        # Spark's query gets a copy of the session with all of this: what a user has set must stay in it, and what we
+        # set is removed again by `configure`.
         own_files = any(session.conf.get(name, None) is not None for name in PLAIN_FILES)
         self._settings = {_MANAGER: _BY_FILE_SYSTEM, **({} if own_files else PLAIN_FILES)}
         self.starts = 0
@@ -45,11 +45,11 @@ _lock = threading.Lock()
 
 @contextmanager
 def plain_logs(session: SparkSession) -> Iterator[None]:
-    """Let queries that start in this block write their logs so; any number of threads may be in it at once.
+    """Have queries that start in this block write their logs this way; any number of threads may be in it at once.
 
-    Spark's default for local files starts a dozen processes a micro-batch, to see whether names are links. What it
-    buys, a rename that refuses to overwrite, protects a log that two drivers share. These logs are of one run alone,
-    and made anew from the record at each start.
+    Spark's default for local files starts a dozen processes a micro-batch, to find out whether names are links. What it
+    buys, a rename that refuses to overwrite, protects a log that two drivers share. These logs belong to one run alone,
+    and are rebuilt from the record at each start.
 
     Spark reads these settings from the session that the query is started from, and a clone of it would not do: its
     queries are missing in ``spark.streams`` of the original, and unknown to the listeners there.

@@ -1,4 +1,4 @@
-"""Progress of an epoch: what the query's ``lastProgress`` adds to Spark's."""
+"""Progress of an epoch: what it counts and how long its phases take."""
 
 from __future__ import annotations
 
@@ -10,10 +10,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from sparkjet.engine.progress_report import (
+    DroppedCount,
+    EpochReport,
+    ProgressReport,
+    SinkReport,
+    SnapshotReport,
+    SubstreamReport,
+)
 from sparkjet.time import MIN
 
 if TYPE_CHECKING:
     from sparkjet.engine.partial_aggregation import PartialAggregation
+    from sparkjet.engine.phases import EpochPhase
     from sparkjet.engine.state import QueryState
     from sparkjet.snapshots.record import Record
 
@@ -22,21 +31,21 @@ logger = logging.getLogger("sparkjet")
 
 @dataclass
 class EpochProgress:
-    """Numbers of one epoch; durations in seconds by step."""
+    """Numbers of one epoch; durations in seconds by phase."""
 
     epoch: int = 0
     batch: int | None = None
     accepted: int = 0
     late: Counter[str] = field(default_factory=Counter)
     null_timestamps: Counter[str] = field(default_factory=Counter)
-    durations: dict[str, float] = field(default_factory=dict)
+    durations: dict[EpochPhase, float] = field(default_factory=dict)
 
-    def count(self, outcomes: Iterable[PartialAggregation]) -> None:
-        """Take note of what partial aggregation accepted and dropped, and log what was dropped."""
-        for outcome in outcomes:
-            self.accepted += outcome.accepted
-            self.late += outcome.late
-            self.null_timestamps += outcome.null_timestamps
+    def count(self, partials: Iterable[PartialAggregation]) -> None:
+        """Add what partial aggregation accepted and dropped, and log what was dropped."""
+        for partial in partials:
+            self.accepted += partial.accepted
+            self.late += partial.late
+            self.null_timestamps += partial.null_timestamps
         if self.late or self.null_timestamps:
             logger.warning(
                 "epoch %d dropped late rows %s and rows without event time %s",
@@ -46,49 +55,54 @@ class EpochProgress:
             )
 
     @contextmanager
-    def timed(self, step: str) -> Iterator[None]:
-        """Add the time of a block to a step."""
+    def timed(self, phase: EpochPhase) -> Iterator[None]:
+        """Add the time of a block to a phase."""
         started = time.perf_counter()
         try:
             yield
         finally:
-            self.durations[step] = self.durations.get(step, 0.0) + time.perf_counter() - started
+            self.durations[phase] = self.durations.get(phase, 0.0) + time.perf_counter() - started
 
-    def describe(self, record: Record, state: QueryState) -> dict[str, Any]:
-        """The keys that we add to Spark's progress; times are microseconds since the epoch, null before the first."""
+    def report(self, record: Record, state: QueryState) -> ProgressReport:
+        """The report for the user, from the epoch's record and the state behind it."""
         deltas = [delta for aggregation in record.aggregations.values() for delta in aggregation.deltas]
-        tracked = {substream.id: substream for substream in state.tracker.progress()}
         late, null_timestamps = state.late, state.null_timestamps
-        return {
-            "batchId": self.batch,
-            "watermark": _known(state.tracker.watermark),
-            "substreams": {
-                name: {
-                    "watermark": _known(tracked[name].watermark) if name in tracked else None,
-                    "idle": name in tracked and tracked[name].idle,
-                    "holdsWatermark": name in tracked and tracked[name].holds,
-                    "caughtUp": tracked[name].caught_up if name in tracked else None,
-                    "lateRows": late[name],
-                    "nullTimestamps": null_timestamps[name],
-                }
-                for name in sorted(tracked.keys() | late.keys() | null_timestamps.keys())
-            },
-            "acceptedRows": self.accepted,
-            "lateRows": {"epoch": self.late.total(), "total": late.total()},
-            "nullTimestamps": {"epoch": self.null_timestamps.total(), "total": null_timestamps.total()},
-            "epoch": {
-                "number": self.epoch,
-                "durationMs": {step: round(seconds * 1000) for step, seconds in self.durations.items()},
-            },
-            "snapshot": {"deltas": len(deltas), "entries": sum(delta.rows for delta in deltas)},
-            "sinks": [{"name": prepared.sink, "transaction": prepared.handle} for prepared in record.transactions],
-        }
+        return ProgressReport(
+            batch_id=self.batch,
+            watermark=_known(state.tracker.watermark),
+            substreams=_substreams(state),
+            accepted_rows=self.accepted,
+            late_rows=DroppedCount(self.late.total(), late.total()),
+            null_timestamps=DroppedCount(self.null_timestamps.total(), null_timestamps.total()),
+            epoch=EpochReport(
+                self.epoch, {phase.value: round(seconds * 1000) for phase, seconds in self.durations.items()}
+            ),
+            snapshot=SnapshotReport(len(deltas), sum(delta.rows for delta in deltas)),
+            sinks=[SinkReport(prepared.sink, prepared.handle) for prepared in record.transactions],
+        )
 
 
-def merged(sparks: Iterable[dict[str, Any]], ours: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+def merged(sparks: Iterable[dict[str, Any]], reports: Iterable[ProgressReport]) -> list[dict[str, Any]]:
     """Spark's progress of each batch with ours in it; ours alone where Spark ran no batch."""
     by_batch = {entry["batchId"]: entry for entry in sparks}
-    return [{**by_batch.get(entry["batchId"], {}), **entry} for entry in ours]
+    return [{**by_batch.get(report.batch_id, {}), **report.as_dict()} for report in reports]
+
+
+def _substreams(state: QueryState) -> dict[str, SubstreamReport]:
+    """Every substream that is tracked, or of which rows were dropped: one without event time is not tracked."""
+    tracked = {substream.id: substream for substream in state.tracker.progress()}
+    late, null_timestamps = state.late, state.null_timestamps
+    return {
+        name: SubstreamReport(
+            watermark=_known(tracked[name].watermark) if name in tracked else None,
+            idle=name in tracked and tracked[name].idle,
+            holds_watermark=name in tracked and tracked[name].holds,
+            caught_up=tracked[name].caught_up if name in tracked else None,
+            late_rows=late[name],
+            null_timestamps=null_timestamps[name],
+        )
+        for name in sorted(tracked.keys() | late.keys() | null_timestamps.keys())
+    }
 
 
 def _known(time_or_min: int) -> int | None:

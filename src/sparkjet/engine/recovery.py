@@ -7,7 +7,7 @@ import logging
 import shutil
 import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sparkjet.engine.context import EngineContext
+    from sparkjet.snapshots.record import Fingerprint
 
 logger = logging.getLogger("sparkjet")
 
@@ -30,27 +31,27 @@ def recover(context: EngineContext, spark_directory: Path) -> tuple[Engine, Spar
     """Take a query over and make it ready to run.
 
     In this order: compare store, checkpoint, sinks and query (nothing is changed if they disagree); take over, which
-    fences any other driver; have the sinks make what is missing; publish what was decided; roll back what was not;
-    remove what nothing names; restore the state; rebuild Spark's checkpoint for this run.
+    fences any other driver; have the sinks create what is missing; publish what was decided; abort what was not;
+    remove what no record names; restore the state; rebuild Spark's checkpoint for this run.
 
     Raises:
         RecoveryError: If store and checkpoint disagree, the query's shape has changed, or entries are missing.
     """
     slot, record = _take_over(context, spark_directory)
     try:
-        return _prepared(context, slot, record, spark_directory)
+        return _recovered(context, slot, record, spark_directory)
     except Exception as error:
         fenced = context.log.fenced(slot, record)
         if fenced is not None:
-            # What a driver misses that was itself taken over while it started was removed by its successor.
+            # This driver was itself taken over while it started: what it misses was removed by its successor.
             raise fenced from error
         raise
 
 
-def _prepared(
+def _recovered(
     context: EngineContext, slot: int, record: Record, spark_directory: Path
 ) -> tuple[Engine, SparkCheckpoint]:
-    """Bring sinks, store, state and checkpoint to where the record says they are."""
+    """Bring sinks, store, state and checkpoint to the position of the record."""
     # Not before the takeover: a start that is refused must leave nothing behind.
     context.committer.create()
     context.committer.decided(list(record.transactions))
@@ -69,13 +70,13 @@ def _prepared(
     checkpoint.rebuild(record.query, record.spark, context.store)
     for run in _runs(spark_directory):
         if int(run.name) < record.takeover:
-            # Whatever a fenced driver still writes there goes nowhere; it cannot reach this run's directory.
+            # A fenced driver may still write there, to no effect; it cannot reach this run's directory.
             shutil.rmtree(run, ignore_errors=True)
     return Engine(context, slot, record, state, checkpoint, clock), checkpoint
 
 
 def _take_over(context: EngineContext, spark_directory: Path) -> tuple[int, Record]:
-    """Write a takeover record on top of the newest one that was found in order."""
+    """Write a takeover record on top of the newest one that passes the checks."""
     run = str(uuid.uuid4())
     while True:
         newest = context.log.newest()
@@ -96,7 +97,7 @@ def _take_over(context: EngineContext, spark_directory: Path) -> tuple[int, Reco
         else:
             _check_fingerprint(before.fingerprint, fingerprint)
             next_takeover = before.takeover + 1
-            # Its `overlap` stays: until an epoch is recorded, the checkpoint looked at may still be the old run's.
+            # Its `overlap` stays: until an epoch is recorded, a start may still find the old run's checkpoint.
             overlap = before.overlap or context.overlap
             record = msgspec.structs.replace(
                 before, kind=EpochKind.TAKEOVER, takeover=next_takeover, run=run, overlap=overlap
@@ -109,7 +110,7 @@ def _take_over(context: EngineContext, spark_directory: Path) -> tuple[int, Reco
         return slot + 1, record
 
 
-def _first(run: str, fingerprint: dict[str, Any], context: EngineContext) -> Record:
+def _first(run: str, fingerprint: Fingerprint, context: EngineContext) -> Record:
     return Record(
         kind=EpochKind.TAKEOVER,
         query=str(uuid.uuid4()),
@@ -138,12 +139,12 @@ def _check_checkpoint(spark_directory: Path, record: Record | None) -> None:
         check_agreement(current, record.query, batch, record.takeover, ahead=int(record.overlap))
 
 
-def _check_fingerprint(saved: dict[str, Any], current: dict[str, Any]) -> None:
+def _check_fingerprint(saved: Fingerprint, current: Fingerprint) -> None:
     """Refuse a query whose saved partial rows would no longer fit."""
-    saved, current = _parts_of(saved), _parts_of(current)
-    changed = [part for part in {**saved, **current} if _plain(saved.get(part)) != _plain(current.get(part))]
+    before, now = _parts_of(saved), _parts_of(current)
+    changed = [part for part in {**before, **now} if _plain(before.get(part)) != _plain(now.get(part))]
     if changed:
-        details = "; ".join(f"{part} were {saved.get(part)}, are {current.get(part)}" for part in changed)
+        details = "; ".join(f"{part} were {before.get(part)}, are {now.get(part)}" for part in changed)
         message = (
             f"The query has changed since its last run: {details}. Saved partial results do not fit. Change it back, "
             "or start anew with another checkpointLocation. (Length, slide and offset of the window may change.)"
@@ -151,13 +152,9 @@ def _check_fingerprint(saved: dict[str, Any], current: dict[str, Any]) -> None:
         raise RecoveryError(message)
 
 
-def _parts_of(fingerprint: dict[str, Any]) -> dict[str, Any]:
-    """What is compared on its own, so that a refusal names the keys or the aggregates and not the whole aggregation."""
-    return {
-        (f"{aggregation} {part}" if isinstance(value, dict) else aggregation): shown
-        for aggregation, value in fingerprint.items()
-        for part, shown in (value.items() if isinstance(value, dict) else [("", value)])
-    }
+def _parts_of(fingerprint: Fingerprint) -> dict[str, object]:
+    """The parts that are compared one by one, so that a refusal names the keys or the aggregates, not everything."""
+    return {f"{name} {part}": value for name, parts in fingerprint.items() for part, value in parts.items()}
 
 
 def _plain(value: object) -> str:
@@ -179,7 +176,7 @@ def _remove_leftovers(context: EngineContext, record: Record) -> None:
     """Remove what earlier drivers wrote and the record does not name.
 
     Only names of earlier takeovers: a driver that was itself taken over while it started must not remove what its
-    successor has written since. Names that are not ours are left alone: ``.nfs…``, ``.snapshot``, ``lost+found``.
+    successor has written since. Foreign names are left alone: ``.nfs…``, ``.snapshot``, ``lost+found``.
     """
     kept = record.names()
     for name in context.store.names():

@@ -1,4 +1,4 @@
-"""What an epoch has computed: aggregation by aggregation, from partial rows to the rows that each output gets."""
+"""The results of an epoch: aggregation by aggregation, from partial rows to the rows that each output gets."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 
     from sparkjet.engine.partial_aggregation import PartialAggregation
     from sparkjet.engine.state import QueryState
-    from sparkjet.plan.plan import Output, Plan
-    from sparkjet.plan.windowed_aggregation import WindowedAggregation
+    from sparkjet.plan.plan import Plan, PlannedAggregation, PlannedOutput
 
 
 class Results:
@@ -30,36 +29,37 @@ class Results:
         self._plan = plan
         self._state = state
         self._rows: dict[str, DataFrame | None] = {}
-        self._held: list[DataFrame] = []
-        self.outcomes: dict[str, PartialAggregation] = {}
+        self._persisted: list[DataFrame] = []
+        self.accepted: dict[str, PartialAggregation] = {}
+        """What :meth:`accept` was given, by name of the aggregation."""
 
-    def accept(self, name: str, outcome: PartialAggregation) -> None:
+    def accept(self, name: str, partial: PartialAggregation) -> None:
         """Hand the partial rows of an aggregation to its operator."""
-        self.outcomes[name] = outcome
-        self._state.aggregations[name].append(outcome)
+        self.accepted[name] = partial
+        self._state.aggregations[name].append(partial)
 
     def close(self, watermark: int) -> None:
         """Close windows up to the watermark, each aggregation's results going into the aggregations that read them."""
-        for name, aggregation in self._plan.aggregations.items():
-            self._feed(name, aggregation)
-            self._close(name, aggregation, watermark - aggregation.lag if watermark > MIN else MIN)
+        for aggregation in self._plan.aggregations:
+            self._feed(aggregation)
+            self._close(aggregation, watermark - aggregation.lag if watermark > MIN else MIN)
 
     def close_all(self) -> None:
         """Close whatever is open, and raise the watermark so far that nothing of it can be opened again."""
         highest = self._state.tracker.watermark
-        for name, aggregation in self._plan.aggregations.items():
-            self._feed(name, aggregation)
-            until = self._state.aggregations[name].operator.open_until
+        for aggregation in self._plan.aggregations:
+            self._feed(aggregation)
+            until = self._state.aggregations[aggregation.name].operator.open_until
             if until is not None:
                 highest = max(highest, until + aggregation.lag)
-            self._close(name, aggregation, MIN if until is None else until)
+            self._close(aggregation, MIN if until is None else until)
         self._state.tracker.force(highest)
-        for name, aggregation in self._plan.aggregations.items():
-            self._state.aggregations[name].operator.skip_to(highest - aggregation.lag)
+        for aggregation in self._plan.aggregations:
+            self._state.aggregations[aggregation.name].operator.skip_to(highest - aggregation.lag)
 
-    def rows(self, output: Output, *, early: bool) -> DataFrame | None:
+    def rows(self, output: PlannedOutput, *, early: bool) -> DataFrame | None:
         """The final rows for an output, with early ones of what is still open if wanted; None if there are none."""
-        name = self._name(output.aggregation)
+        name = output.aggregation.name
         final = self._rows[name]
         rows = None if final is None else output.finished(final)
         if early:
@@ -69,36 +69,34 @@ class Results:
                 rows = added if rows is None else rows.unionByName(added)
         return rows
 
-    def late_rows(self, output: Output, watermark: int | None) -> DataFrame | None:
+    def late_rows(self, output: PlannedOutput, watermark: int | None) -> DataFrame | None:
         """The rows that an aggregation dropped, judged by ``watermark``; None if there are none."""
-        outcome = self.outcomes.get(self._name(output.aggregation))
-        rows = None if outcome is None else outcome.late_rows(watermark)
+        partial = self.accepted.get(output.aggregation.name)
+        rows = None if partial is None else partial.late_rows(watermark)
         return None if rows is None else output.finished(rows)
 
     def release(self) -> None:
-        """Let go of everything that was held in memory for this epoch; a second call does nothing."""
-        for outcome in self.outcomes.values():
-            outcome.release()
-        while self._held:
-            self._held.pop().unpersist()
+        """Release everything that was held in memory for this epoch; a second call does nothing."""
+        for partial in self.accepted.values():
+            partial.release()
+        while self._persisted:
+            self._persisted.pop().unpersist()
 
-    def _feed(self, name: str, aggregation: WindowedAggregation) -> None:
+    def _feed(self, aggregation: PlannedAggregation) -> None:
         """Aggregate what the aggregation above has just emitted."""
         if aggregation.parent is None:
             return
-        rows = self._rows[self._name(aggregation.parent)]
+        rows = self._rows[aggregation.parent.name]
         if rows is not None:
             shaped = aggregation.transformations.apply(rows).withColumn(KEPT, F.lit(True))
-            self.accept(name, aggregate(shaped, aggregation, self._state.aggregations[name].operator))
+            operator = self._state.aggregations[aggregation.name].operator
+            self.accept(aggregation.name, aggregate(shaped, aggregation, operator))
 
-    def _close(self, name: str, aggregation: WindowedAggregation, watermark: int) -> None:
-        windows = self._state.aggregations[name].operator.close(watermark)
+    def _close(self, aggregation: PlannedAggregation, watermark: int) -> None:
+        windows = self._state.aggregations[aggregation.name].operator.close(watermark)
         rows = None if windows is None else aggregation.output(windows)
-        if rows is not None and self._plan.consumers(name) > 1:
+        if rows is not None and self._plan.consumers(aggregation) > 1:
             # Each consumer would compute the windows again.
             rows = rows.persist()
-            self._held.append(rows)
-        self._rows[name] = rows
-
-    def _name(self, aggregation: WindowedAggregation) -> str:
-        return next(name for name, each in self._plan.aggregations.items() if each is aggregation)
+            self._persisted.append(rows)
+        self._rows[aggregation.name] = rows

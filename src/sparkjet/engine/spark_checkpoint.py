@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from sparkjet.snapshots import SnapshotStore
 
 REFUSED = "refused"
-"""Name of the file, beside Spark's, that holds the number of the batch which a stop has left to the next run."""
+"""File beside Spark's with the number of the batch that a stop has left to the next run."""
 
 
 class SparkCheckpoint:
     """One run's checkpoint directory, as Spark's micro-batch engine lays it out.
 
-    Every run gets a directory of its own, rebuilt from the newest record: a driver that was taken over can write
-    into its own directory only, and there is one way to start, whatever state the old directory is in.
+    Every run gets a directory of its own, rebuilt from the newest record: a driver that was taken over can only write
+    into its own, and there is one way to start, whatever state the old directory is in.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -46,7 +46,7 @@ class SparkCheckpoint:
         return _offsets((self.directory / "offsets" / str(batch)).read_text())
 
     def refuse(self, batch: int) -> None:
-        """Write down that a batch was not run, which Spark may go on to mark as done in ``commits``."""
+        """Write down that a batch was not run, although Spark may mark it as done in ``commits``."""
         path = self.directory / REFUSED
         path.write_text(str(batch))
         sync_file(path)
@@ -108,7 +108,7 @@ class SparkCheckpoint:
         """Files below ``sources`` that a restart reads: of a compacting log, the newest compaction and what follows.
 
         Raises:
-            RecoveryError: A source keeps something else there, which nobody knows how to save.
+            RecoveryError: A source keeps something else there, which cannot be saved.
         """
         files = []
         for folder in _visible(self.directory / "sources"):
@@ -133,7 +133,7 @@ class SparkCheckpoint:
 
 
 def _visible(folder: Path) -> list[Path]:
-    """What is in a directory but for checksums and half-written files, whose names Hadoop begins with a dot."""
+    """What a directory contains, except checksums and half-written files, whose names Hadoop begins with a dot."""
     return sorted(path for path in folder.glob("*") if not path.name.startswith("."))
 
 
@@ -174,13 +174,13 @@ def check_agreement(
     if takeover is not None and int(current.directory.name) > takeover:
         message = (
             f"{current.directory} was made by a later takeover, but the newest record is of takeover "
-            f"{takeover}: records are missing. Bring the newest snapshots/ back; going on would give names of "
-            "transactions away twice."
+            f"{takeover}: records are missing. Bring the newest snapshots/ back; going on would use names of "
+            "transactions twice."
         )
         raise RecoveryError(message)
     recorded = -1 if batch is None else batch
     known = recorded + ahead
-    # Not run, so no record can have it; the next run gets it again.
+    # It was not run, so no record can have it; the next run gets it again.
     refused = commits == recorded + 1 == current.refused()
     if (commits is not None and commits > known and not refused) or (offsets is not None and offsets > known + 1):
         message = (

@@ -36,8 +36,8 @@ class QueryState:
 
     @staticmethod
     def of(plan: Plan, partitions: int) -> QueryState:
-        """The state of a query that has seen nothing."""
-        states = {name: AggregationState(each.operator(partitions)) for name, each in plan.aggregations.items()}
+        """The state of a new query."""
+        states = {each.name: AggregationState(each.operator(partitions)) for each in plan.aggregations}
         return QueryState(plan.tracker(), states)
 
     @property
@@ -66,7 +66,7 @@ class QueryState:
             record: The newest record.
             session: The query's session.
             store: Where the deltas are.
-            name: What deltas are called that have to be written anew, because a window has changed.
+            name: What deltas are named that are written anew, because a window has changed.
 
         Raises:
             RecoveryError: If entries are missing.
@@ -86,15 +86,12 @@ class QueryState:
             # The earlier of the two: a clock that was ahead may have been set back since.
             self.early_at[output.name] = min(self.early_at.get(output.name, now), now)
             since = now - self.early_at[output.name]
-            aggregation = next(
-                state for name, state in self.aggregations.items() if plan.aggregations[name] is output.aggregation
-            )
-            if aggregation.is_open and (batch if period == 0 else since >= period):
+            if self.aggregations[output.aggregation.name].is_open and (batch if period == 0 else since >= period):
                 due.append(output.name)
         return due
 
     def take_obsolete(self) -> set[str]:
-        """Names of deltas that a restore has read or written and that a record may let go of, once."""
+        """Names of deltas that a restore has read or written and that the next record may drop; each is given once."""
         names = {name for aggregation in self.aggregations.values() for name in aggregation.obsolete}
         for aggregation in self.aggregations.values():
             aggregation.obsolete = set()

@@ -1,4 +1,4 @@
-"""The ticker: it lets time pass for a query on which nothing arrives."""
+"""The ticker: it lets time pass for a query that receives nothing."""
 
 from __future__ import annotations
 

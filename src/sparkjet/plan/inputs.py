@@ -1,4 +1,4 @@
-"""The inputs of a query: streams with a watermark of their own, told apart by a prefix of their substreams' names."""
+"""The inputs of a query: streams with a watermark of their own, each with a prefix for its substreams' names."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Input:
     """One input of a query.
 
     Attributes:
-        prefix: Start of the names of its substreams, empty where there is one input only.
+        prefix: Start of the names of its substreams, empty if it is the only input.
         watermark: Its settings.
         sources: Number of Spark's sources that it reads.
     """
@@ -73,7 +73,7 @@ def several_substreams(inputs: Sequence[Input]) -> bool:
 def tracker_of(inputs: Sequence[Input], grids: Sequence[tuple[int, int]]) -> InputTracker:
     """A new tracker of all inputs.
 
-    Without a throttle of the user's the watermark moves by the largest step that every window's end lies on.
+    Unless the user gave a throttle, the watermark moves by the largest step that every window's end lies on.
 
     Args:
         inputs: The inputs.

@@ -1,9 +1,9 @@
-"""The plan of a query: one input DataFrame, the aggregations over it, and the outputs of those."""
+"""The plan of a query: one input DataFrame, the aggregations over it, and the outputs of those aggregations."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -12,15 +12,17 @@ from pyspark.sql import functions as F
 from sparkjet.catalyst.columns import IS_EARLY
 from sparkjet.errors import AnalysisError
 from sparkjet.plan.inputs import several_substreams, tracker_of
-from sparkjet.plan.windowed_aggregation import ProgressDetail
+from sparkjet.plan.partial_rows import ProgressDetail
+from sparkjet.plan.windowed_aggregation import WindowedAggregation
 
 if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
     from pyspark.sql import DataFrame
 
     from sparkjet.plan.inputs import Input
     from sparkjet.plan.transformations import Transformations
-    from sparkjet.plan.windowed_aggregation import WindowedAggregation
     from sparkjet.sinks.protocol import Sink
+    from sparkjet.snapshots.record import Fingerprint
     from sparkjet.time import InputTracker
 
 
@@ -70,6 +72,26 @@ class Output:
         return finished if self.early_period is None else finished.withColumn(IS_EARLY, F.lit(early))
 
 
+@dataclass(frozen=True, eq=False)
+class PlannedAggregation(WindowedAggregation):
+    """An aggregation of a query.
+
+    Attributes:
+        name: What the record calls it; the same in every run.
+        parent: The aggregation of the query whose results are aggregated here, None at the root.
+    """
+
+    parent: PlannedAggregation | None
+    name: str
+
+
+@dataclass(frozen=True)
+class PlannedOutput(Output):
+    """An output of a query, with the aggregation of the query that it reads."""
+
+    aggregation: PlannedAggregation
+
+
 @dataclass(frozen=True)
 class Plan:
     """What a query computes; pure description, made by :func:`plan_of`.
@@ -79,7 +101,7 @@ class Plan:
         persisted: Whether a batch of it is persisted in memory, as it is read more than once.
         shared: Number of transformations that all its aggregations begin with; they come before it is persisted.
         inputs: The inputs united in it.
-        aggregations: By name, each after its parent.
+        aggregations: Each after its parent.
         outputs: In the order in which they are written.
     """
 
@@ -87,17 +109,17 @@ class Plan:
     persisted: bool
     shared: int
     inputs: tuple[Input, ...]
-    aggregations: Mapping[str, WindowedAggregation]
-    outputs: tuple[Output, ...]
+    aggregations: tuple[PlannedAggregation, ...]
+    outputs: tuple[PlannedOutput, ...]
 
     @property
-    def roots(self) -> list[str]:
-        """Names of the aggregations that aggregate the input."""
-        return [name for name, aggregation in self.aggregations.items() if aggregation.parent is None]
+    def roots(self) -> list[PlannedAggregation]:
+        """The aggregations that aggregate the input."""
+        return [aggregation for aggregation in self.aggregations if aggregation.parent is None]
 
     @property
     def progress_detail(self) -> ProgressDetail:
-        """What partial aggregation has to tell of event time."""
+        """What partial aggregation has to find out about event time."""
         if self.persisted:
             return ProgressDetail.NOTHING
         return ProgressDetail.EACH if several_substreams(self.inputs) else ProgressDetail.ALL
@@ -110,31 +132,29 @@ class Plan:
         )
 
     @property
-    def fingerprint(self) -> dict[str, Any]:
+    def fingerprint(self) -> Fingerprint:
         """What must not change between two runs, because the saved state would no longer fit."""
-        described: dict[str, Any] = {
+        described: Fingerprint = {
             "inputs": {each.prefix: [each.watermark.event_time, *each.watermark.by] for each in self.inputs}
         }
-        for name, aggregation in self.aggregations.items():
-            parent = next((other for other, each in self.aggregations.items() if each is aggregation.parent), None)
-            described[name] = {"reads": parent, **aggregation.fingerprint}
+        for aggregation in self.aggregations:
+            reads = None if aggregation.parent is None else aggregation.parent.name
+            described[aggregation.name] = {"reads": reads, **aggregation.fingerprint}
         return described
 
-    def consumers(self, name: str) -> int:
+    def consumers(self, aggregation: PlannedAggregation) -> int:
         """How many outputs and aggregations read an aggregation's final rows."""
-        aggregation = self.aggregations[name]
-        outputs = sum(output.aggregation is aggregation and output.rows is Rows.RESULTS for output in self.outputs)
-        return outputs + sum(other.parent is aggregation for other in self.aggregations.values())
+        readers = [output.aggregation.name for output in self.outputs if output.rows is Rows.RESULTS]
+        readers += [other.parent.name for other in self.aggregations if other.parent is not None]
+        return readers.count(aggregation.name)
 
-    def delivers_late_rows(self, name: str) -> bool:
-        """Whether somebody wants the rows that an aggregation drops."""
-        return any(
-            output.aggregation is self.aggregations[name] and output.rows is Rows.LATE for output in self.outputs
-        )
+    def delivers_late_rows(self, aggregation: PlannedAggregation) -> bool:
+        """Whether an output takes the rows that an aggregation drops."""
+        return aggregation.name in {output.aggregation.name for output in self.outputs if output.rows is Rows.LATE}
 
     def tracker(self) -> InputTracker:
         """A new watermark tracker."""
-        return tracker_of(self.inputs, [aggregation.grid for aggregation in self.aggregations.values()])
+        return tracker_of(self.inputs, [aggregation.grid for aggregation in self.aggregations])
 
 
 def plan_of(outputs: Sequence[Output]) -> Plan:
@@ -143,27 +163,35 @@ def plan_of(outputs: Sequence[Output]) -> Plan:
     Raises:
         AnalysisError: They do not all come from one ``withWatermark`` or ``union``.
     """
-    aggregations: list[WindowedAggregation] = []
+    planned: dict[WindowedAggregation, PlannedAggregation] = {}
     for output in outputs:
-        aggregations += [aggregation for aggregation in output.aggregation.lineage if aggregation not in aggregations]
-    root = aggregations[0]
-    for aggregation in aggregations:
-        if aggregation.parent is None and aggregation.transformations.source is not root.transformations.source:
-            message = (
-                "start: the results come from different inputs. One query reads one input once: derive all results "
-                "from the same stream object (what withWatermark(…) or union(…) returned), or start two queries."
-            )
-            raise AnalysisError(message)
-    chains = [aggregation.transformations for aggregation in aggregations if aggregation.parent is None]
+        for aggregation in output.aggregation.lineage:
+            if aggregation not in planned:
+                parent = None if aggregation.parent is None else planned[aggregation.parent]
+                # Every record holds these names: others would need an upgrade (:mod:`sparkjet.snapshots.upgrades`).
+                name = f"aggregation{len(planned)}"
+                planned[aggregation] = PlannedAggregation(**_fields(aggregation, parent=parent), name=name)
+    chains = [aggregation.transformations for aggregation in planned.values() if aggregation.parent is None]
+    if any(chain.source is not chains[0].source for chain in chains):
+        message = (
+            "start: the results come from different inputs. One query reads one input once: derive all results "
+            "from the same stream object (what withWatermark(…) or union(…) returned), or start two queries."
+        )
+        raise AnalysisError(message)
     persisted = len(chains) > 1 or not chains[0].markable
     return Plan(
-        source=root.transformations.source,
+        source=chains[0].source,
         persisted=persisted,
         shared=_shared(chains) if persisted else 0,
-        inputs=root.inputs,
-        aggregations={f"aggregation{i}": aggregation for i, aggregation in enumerate(aggregations)},
-        outputs=tuple(outputs),
+        inputs=next(iter(planned.values())).inputs,
+        aggregations=tuple(planned.values()),
+        outputs=tuple(PlannedOutput(**_fields(each, aggregation=planned[each.aggregation])) for each in outputs),
     )
+
+
+def _fields(described: DataclassInstance, **changed: Any) -> dict[str, Any]:
+    """The fields of a dataclass as arguments of a class that extends it, some of them changed."""
+    return {each.name: getattr(described, each.name) for each in fields(described)} | changed
 
 
 def _shared(chains: Sequence[Transformations]) -> int:

@@ -1,16 +1,25 @@
-"""Records: what one slot of the log says about a query."""
+"""Records: the state of a query as one slot of the log holds it."""
 
 from __future__ import annotations
 
 from enum import Enum
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
 from sparkjet.errors import RecoveryError
 from sparkjet.snapshots.store import Delta
+from sparkjet.snapshots.upgrades import OLDEST, upgraded
+from sparkjet.time import InputsState
 
-FORMAT = 2
+FORMAT = 3
+"""What is written. A change of any type below, or of a state in :mod:`sparkjet.time`, takes a new number: add a step to
+:mod:`sparkjet.snapshots.upgrades`, and keep homes of each format (``tests/snapshots/homes``)."""
+
+Fingerprint: TypeAlias = dict[str, dict[str, Any]]
+"""What must not change between two runs. Under ``inputs``: the columns of each input's watermark, by its prefix. Under
+the name of each aggregation: what it ``reads``, its ``keys``, ``aggregates`` and ``accumulators``, and the gap of a
+session window."""
 
 
 class EpochKind(Enum):
@@ -21,11 +30,26 @@ class EpochKind(Enum):
     BATCH = "epoch"
     """A micro-batch of Spark's."""
     TICK = "tick"
-    """The clock, or a substream that was retired; nothing arrived."""
+    """The clock, or a substream that was retired; there was no batch."""
     CLOSING = "closing"
     """The end of the input, with ``closeWindowsAtEnd``."""
     SETTLED = "settled"
-    """Everything is committed, and nothing has to be remembered of it."""
+    """Everything is committed, and the record need not name it any more."""
+
+
+class SlidingSettings(msgspec.Struct, frozen=True, tag_field="window", tag="sliding"):
+    """A sliding or tumbling window, in microseconds."""
+
+    size: int
+    step: int
+    offset: int
+
+
+class SessionSettings(msgspec.Struct, frozen=True, tag_field="window", tag="session"):
+    """A session window, in microseconds."""
+
+    gap: int
+    max_duration: int | None
 
 
 class WindowState(msgspec.Struct, frozen=True):
@@ -34,7 +58,7 @@ class WindowState(msgspec.Struct, frozen=True):
     ``late`` and ``null_timestamps`` count the rows that it dropped, by substream, since the query's first start.
     """
 
-    settings: dict[str, int | None]
+    settings: SlidingSettings | SessionSettings
     closed: int | None
     deltas: list[Delta]
     late: dict[str, int]
@@ -54,7 +78,10 @@ class SparkPosition(msgspec.Struct, frozen=True):
 
 
 class PreparedTransaction(msgspec.Struct, frozen=True):
-    """A prepared transaction: the output it belongs to, what its sink needs to commit it, and the sink's format."""
+    """A prepared transaction: the output it belongs to, what its sink needs to commit it, and the sink's format.
+
+    Each sink defines its own handle, any JSON object, and reads those of its older versions.
+    """
 
     sink: str
     handle: dict[str, Any]
@@ -62,10 +89,10 @@ class PreparedTransaction(msgspec.Struct, frozen=True):
 
 
 class Record(msgspec.Struct, frozen=True):
-    """Everything needed to go on after the slot's epoch; each record stands alone.
+    """Everything needed to go on after the slot's epoch; no record needs another one.
 
     ``transactions`` are decided: they will be committed, by this driver or a later one. ``clock`` is the last
-    clock reading that policies have seen, by which a start tells whether the machine's clock was set back.
+    clock reading that policies have seen, by which a start notices that the machine's clock was set back.
     ``published`` keeps the last transaction of each sink whose destination does not number epochs: a start compares
     it with what is there. ``early_at`` says when each output last had early rows. ``overlap`` says that Spark's
     checkpoint may be one batch ahead of the record.
@@ -76,10 +103,10 @@ class Record(msgspec.Struct, frozen=True):
     takeover: int
     run: str
     epoch: int
-    fingerprint: dict[str, Any]
+    fingerprint: Fingerprint
     clock: int
-    watermarks: dict[str, Any]
-    aggregations: dict[str, WindowState] = msgspec.field(name="stages")
+    watermarks: InputsState
+    aggregations: dict[str, WindowState]
     early_at: dict[str, int]
     spark: SparkPosition | None
     transactions: list[PreparedTransaction]
@@ -98,22 +125,37 @@ class Record(msgspec.Struct, frozen=True):
 
     @staticmethod
     def decode(content: bytes, where: str) -> Record:
-        """Read a record.
+        """Read a record of this format or an older one.
 
         Raises:
-            RecoveryError: Naming ``where`` if it is damaged or of a newer format.
+            RecoveryError: Naming ``where`` if it is damaged, or of a format that this version does not know.
         """
         try:
-            record = _DECODER.decode(content)
+            number = _HEADER.decode(content).format
+            if number == FORMAT:
+                return _RECORD.decode(content)
+            if OLDEST <= number < FORMAT:
+                return msgspec.convert(upgraded(msgspec.json.decode(content), number, FORMAT), Record)
         except msgspec.MsgspecError as error:
-            message = f"{where} is no record that this version can read: {error}. Do not edit the snapshot log."
+            message = f"{where} is not a record that this version can read: {error}. Do not edit the snapshot log."
             raise RecoveryError(message) from error
-        if record.format != FORMAT:
-            message = f"{where} has format {record.format}, this version reads format {FORMAT}. Upgrade sparkjet."
-            raise RecoveryError(message)
-        return record
+        if number > FORMAT:
+            message = f"{where} has format {number}, this version reads formats up to {FORMAT}. Upgrade sparkjet."
+        else:
+            message = (
+                f"{where} has format {number}, this version reads formats from {OLDEST}. Start the query once with a "
+                "version in between, or start anew with another checkpointLocation."
+            )
+        raise RecoveryError(message)
+
+
+class _Header(msgspec.Struct):
+    """What all formats have."""
+
+    format: int
 
 
 # When the module is imported: queries that start side by side would describe the types to msgspec side by side, which
 # has ended a process with a segmentation fault.
-_DECODER = msgspec.json.Decoder(Record)
+_HEADER = msgspec.json.Decoder(_Header)
+_RECORD = msgspec.json.Decoder(Record)

@@ -16,7 +16,7 @@ RETAINED_SLOTS = 8
 class RecordLog:
     """The sequence of a query's records, appended by one driver at a time.
 
-    Whoever fills the next slot first has decided; the other one finds it taken and knows that it is fenced.
+    The driver that fills the next slot first has decided; the other one finds it taken, and learns that it is fenced.
     """
 
     def __init__(self, store: SnapshotStore) -> None:
@@ -41,22 +41,22 @@ class RecordLog:
         self._store.trim(slot - RETAINED_SLOTS + 1)
 
     def fenced(self, slot: int, record: Record) -> FencedError | None:
-        """What to tell a driver whose last record is ``record`` in ``slot`` if another one has taken over."""
+        """The error of a driver whose last record is ``record`` in ``slot``; None unless another one has taken over."""
         newest = self.newest()
         return None if newest is None or newest[1].run == record.run else _fenced(record, slot + 1)
 
     def _holds(self, slot: int, content: bytes) -> bool:
-        # A put that was sent again, as NFS does with link(), meets its own entry. No two drivers write the same
-        # content: it names the run.
+        # A put that was sent twice, as NFS does with link(), meets its own entry. No two drivers write the
+        # same content: it names the run.
         try:
             return self._store.read(slot) == content
         except FileNotFoundError:
-            # Taken, superseded and trimmed since.
+            # Taken, then superseded and trimmed.
             return False
 
     def _superseded(self, slot: int) -> bool:
         # A driver that slept so long that its next slot was written, superseded and trimmed finds the slot free:
-        # only the later slots tell it that its decision is void.
+        # only the later slots show that its decision is void.
         return self._store.slots()[-1] > slot
 
 

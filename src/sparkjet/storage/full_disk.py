@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from sparkjet.errors import SparkjetError, StorageError
+from sparkjet.errors import SparkjetError, StorageError, chain
 
 REASONS = {os.strerror(number): number for number in (errno.ENOSPC, errno.EDQUOT, errno.EROFS)}
 """The system's messages for such a disk, which Java's exceptions contain too."""
@@ -41,27 +41,22 @@ def full_disk(error: BaseException, places: Sequence[Path]) -> StorageError | No
     """
     if isinstance(error, SparkjetError):
         return None
-    chain = list(_chain(error))
-    reason = next((reason for each in chain for reason in REASONS if reason in str(each)), None)
+    # PySpark raises what it has translated "from None"; the disk may be named only by what that hides.
+    errors = chain(error, suppressed=True)
+    reason = next((reason for each in errors for reason in REASONS if reason in str(each)), None)
     if reason is None:
         return None
     remedy = "Make it writable" if REASONS[reason] == errno.EROFS else "Free space there"
     found = StorageError(
-        f"{reason}: {_where(chain, places)}. The epoch is not decided or waits to be published; nothing is lost. "
+        f"{reason}: {_where(errors, places)}. The epoch is not decided or waits to be published; nothing is lost. "
         f"{remedy} and start the query again, it goes on where it stopped."
     )
     found.__cause__ = error
     return found
 
 
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
-        yield error
-        error = error.__cause__ or error.__context__
-
-
-def _where(chain: Sequence[BaseException], places: Sequence[Path]) -> str:
-    for each in chain:
+def _where(errors: Sequence[BaseException], places: Sequence[Path]) -> str:
+    for each in errors:
         if isinstance(each, OSError) and each.filename is not None:
             return str(each.filename)
         target = _SPARKS_TARGET.search(str(each))

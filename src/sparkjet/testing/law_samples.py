@@ -1,4 +1,4 @@
-"""Trials of aggregates: samples dealt into parts, and both sides of every law computed from them by Spark."""
+"""Law samples: rows dealt into parts, and both sides of every law of aggregates computed from them by Spark."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def hidden(noun: str) -> str:
 
 
 GROUP, ROWS = hidden("group"), hidden("rows")
-_PART, _TRIAL, _ORDER = hidden("part"), hidden("trial"), hidden("order")
+_PART, _SAMPLE, _ORDER = hidden("part"), hidden("sample"), hidden("order")
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +69,7 @@ class Subject:
         return {field: accumulator[field].cast(data_type) for field, data_type in self.types.items()}
 
     def flat(self, accumulator: Accumulator) -> list[Column]:
-        """The fields under the names that tell them from those of other subjects."""
+        """The fields under the names that distinguish them from those of other subjects."""
         return [accumulator[field].alias(self.prefix + field) for field in self.types]
 
     def inside(self, struct: Column) -> Accumulator:
@@ -138,17 +138,17 @@ def deal(samples: DataFrame, subjects: Sequence[Subject], by: Sequence[str]) -> 
 
 
 def grouped(dealt: DataFrame, subjects: Sequence[Subject]) -> DataFrame:
-    """The sides of the laws that come from ``combine_group``: a row per group, ``prefix`` + trial each a column."""
+    """The sides of the laws that come from ``combine_group``: a row per group, a column ``prefix`` + name each."""
     grouping = [s for s in subjects if s.operation.combine_group is not None]
     deducting = [s for s in grouping if s.operation.deduct is not None]
     running_over = [s for s in deducting if s.operation.scan is None]
 
-    def item(trial: str, order: int, part: str | None, *, negated: bool = False) -> Column:
+    def item(sample: str, order: int, part: str | None, *, negated: bool = False) -> Column:
         columns: list[Column] = []
         for subject in grouping:
             accumulator = subject.empty() if part is None else subject.inside(F.col(hidden(part)))
             columns += subject.flat(subject.negated(accumulator) if negated else accumulator)
-        return F.struct(F.lit(trial).alias(_TRIAL), F.lit(order).alias(_ORDER), *columns)
+        return F.struct(F.lit(sample).alias(_SAMPLE), F.lit(order).alias(_ORDER), *columns)
 
     items = F.array(
         *(item("group", i, part) for i, part in enumerate(("a", "b", "c", None))),
@@ -159,24 +159,24 @@ def grouped(dealt: DataFrame, subjects: Sequence[Subject]) -> DataFrame:
     )
     rows = dealt.select(GROUP, F.inline(items))
     windows = Window.partitionBy(GROUP).orderBy(_ORDER).rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    is_running = F.col(_TRIAL) == "running"
+    is_running = F.col(_SAMPLE) == "running"
     groups = (
         rows.where(~is_running)
-        .groupBy(GROUP, _TRIAL)
+        .groupBy(GROUP, _SAMPLE)
         .agg(F.count(F.lit(1)), *(column for s in grouping for column in s.grouped()))
     )
     running = rows.where(is_running).select(
         GROUP,
-        F.concat(_TRIAL, _ORDER).alias(_TRIAL),
+        F.concat(_SAMPLE, _ORDER).alias(_SAMPLE),
         *(column for s in running_over for column in s.grouped(windows)),
     )
-    results = groups.select(GROUP, _TRIAL, *(s.finished() for s in grouping)).unionByName(
-        running.select(GROUP, _TRIAL, *(s.finished() for s in running_over)), allowMissingColumns=True
+    results = groups.select(GROUP, _SAMPLE, *(s.finished() for s in grouping)).unionByName(
+        running.select(GROUP, _SAMPLE, *(s.finished() for s in running_over)), allowMissingColumns=True
     )
     sides = [
-        F.first(F.when(F.col(_TRIAL) == trial, F.col(s.prefix)), ignorenulls=True).alias(s.prefix + trial)
+        F.first(F.when(F.col(_SAMPLE) == sample, F.col(s.prefix)), ignorenulls=True).alias(s.prefix + sample)
         for s in grouping
-        for trial in (
+        for sample in (
             *("group", "single"),
             *(("removed",) if s in deducting else ()),
             *(("running3", "running4") if s in running_over else ()),

@@ -1,4 +1,4 @@
-"""The laws of aggregates, checked on data: whoever writes an AggregateOperation tests it with this."""
+"""The laws of aggregates, checked on data, to test an AggregateOperation of your own with."""
 
 from __future__ import annotations
 

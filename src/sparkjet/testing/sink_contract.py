@@ -106,7 +106,7 @@ class SinkContract:
         assert sorted(target.read()) == [(f"k{n}", n) for n in range(8)]
         assert target.dangling() == 0
 
-    def test_strays_of_earlier_drivers_are_rolled_back_but_not_the_decided(
+    def test_orphans_of_earlier_drivers_are_rolled_back_but_not_the_decided(
         self, spark: SparkSession, target: SinkUnderTest
     ) -> None:
         decided = self.prepare(target, self.rows(spark, 1), transaction(1))

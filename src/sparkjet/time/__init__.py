@@ -6,8 +6,9 @@ Nothing here reads a clock or starts anything: clock readings are arguments, all
 from sparkjet.time.coalescing import IDLE, Signal, WatermarkCoalescer, WatermarkOrderError
 from sparkjet.time.durations import Duration, parse_duration
 from sparkjet.time.frames import MAX, MIN, FrameGrid, WindowGrid, clamp
+from sparkjet.time.frontier import Frontier
 from sparkjet.time.history import TimestampHistory
-from sparkjet.time.inputs import InputTracker
+from sparkjet.time.inputs import InputsState, InputTracker
 from sparkjet.time.policies import (
     LimitingLag,
     LimitingLagAndDelay,
@@ -49,7 +50,9 @@ __all__ = [
     "EmitByFrame",
     "EmitByMinStep",
     "FrameGrid",
+    "Frontier",
     "InputTracker",
+    "InputsState",
     "Json",
     "LimitingLag",
     "LimitingLagAndDelay",

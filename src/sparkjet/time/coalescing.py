@@ -9,18 +9,20 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final, Literal
 
-from sparkjet.errors import AnalysisError, RecoveryError, SparkjetError
-from sparkjet.time.frames import MIN
-from sparkjet.time.states import Json, entries, entry
+import msgspec
 
-_OWNER = "a coalescer"
+from sparkjet.errors import AnalysisError, RecoveryError, SparkjetError
+from sparkjet.time.frontier import Frontier, FrontierState
+from sparkjet.time.states import StateReader
+from sparkjet.time.throttling import NoThrottling
+from sparkjet.time.watermark_emitter import WatermarkEmitter
 
 
 class Signal(Enum):
-    """What an input or output says instead of a watermark."""
+    """What an input or output sends instead of a watermark."""
 
     IDLE = "idle"
-    """No watermark will come until there are events again; nobody should wait for it."""
+    """No watermark will come until there are events again; do not wait for one."""
 
 
 IDLE: Final = Signal.IDLE
@@ -30,8 +32,20 @@ class WatermarkOrderError(SparkjetError, ValueError):
     """An input's watermark went back, or something came after its end: a fault of what feeds the coalescer."""
 
 
+class CoalescerState(msgspec.Struct, frozen=True):
+    """Snapshot of a coalescer of so many inputs; the frontier has those that have not ended."""
+
+    inputs: int
+    frontier: FrontierState
+    emitted: int
+    idle_pending: bool
+
+
+_read = StateReader(CoalescerState, "a coalescer")
+
+
 class WatermarkCoalescer:
-    """The least watermark of the active inputs, never going back.
+    """The minimum watermark of the active inputs, never going back.
 
     Each call answers what to pass on: a watermark, IDLE, or None. A single input is passed on as it is. State may be
     saved, which Jet does not do: without it the output would start at MIN again.
@@ -47,28 +61,28 @@ class WatermarkCoalescer:
     def __init__(self, inputs: int) -> None:
         if inputs < 0:
             raise AnalysisError(f"inputs = {inputs}: their number must not be negative")
-        self._watermarks = [MIN] * inputs
-        self._idle = [False] * inputs
-        self._done = [False] * inputs
-        self._emitted = MIN
-        self._top = MIN
-        self._all_idle = False
+        self._inputs = inputs
+        self._frontier = Frontier()
+        for source in range(inputs):
+            self._frontier.insert(str(source))
+        self._emitter = WatermarkEmitter(NoThrottling())
         self._idle_pending = False
 
     @property
     def coalesced(self) -> int:
         """The last watermark passed on or forced, MIN if there was none."""
-        return self._emitted
+        return self._emitter.emitted
 
     @property
     def top(self) -> int:
         """The highest watermark of any input, MIN if there was none."""
-        return self._top
+        return self._frontier.top
 
     def event(self, source: int) -> None:
         """An input had an event: it is waited for again, from the watermark it had; that alone passes nothing on."""
-        self._check_open(source)
-        self._activate(source)
+        self._frontier.mark_active(self._open(source))
+        # A revived input must be waited for: the pending IDLE is no longer true.
+        self._idle_pending = False
 
     def watermark(self, source: int, watermark: int) -> int | Literal[Signal.IDLE] | None:
         """An input's watermark moved, which makes it active.
@@ -76,100 +90,67 @@ class WatermarkCoalescer:
         Raises:
             WatermarkOrderError: It is not above the input's last one, or the input has ended.
         """
-        self._check_open(source)
-        if watermark <= self._watermarks[source]:
+        last = self._frontier[self._open(source)].watermark
+        if watermark <= last:
             raise WatermarkOrderError(
-                f"watermark {watermark} on input {source} after {self._watermarks[source]}: each must be above the last"
+                f"watermark {watermark} on input {source} after {last}: each must be above the last"
             )
-        self._activate(source)
-        self._watermarks[source] = watermark
-        self._top = max(self._top, watermark)
+        self.event(source)
+        self._frontier.advance(str(source), watermark)
         return self._evaluate()
 
     def idle(self, source: int) -> int | Literal[Signal.IDLE] | None:
         """An input is idle: not waiting for it may release a watermark at once."""
-        self._check_open(source)
-        self._idle[source] = True
-        if len(self._idle) == 1:
+        self._frontier.mark_idle(self._open(source))
+        if self._inputs == 1:
             return IDLE
         return self._evaluate()
 
     def done(self, source: int) -> int | Literal[Signal.IDLE] | None:
         """An input has ended; once all have, the highest watermark is passed on, and IDLE never."""
-        self._check_open(source)
-        self._done[source] = True
-        if all(self._done):
-            # Nobody is left that could be idle.
+        self._frontier.remove(self._open(source))
+        if not self._frontier.members:
+            # No input is left that could be idle.
             self._idle_pending = False
         return self._evaluate()
 
     def poll(self) -> int | Literal[Signal.IDLE] | None:
-        """Ask for what could not be said at once: the IDLE that follows the highest watermark."""
+        """Ask for what could not be passed on at once: the IDLE that follows the highest watermark."""
         pending, self._idle_pending = self._idle_pending, False
         return IDLE if pending else None
 
     def force(self, watermark: int) -> None:
         """Count a watermark as passed on, because windows up to it were closed; only higher ones follow."""
-        self._emitted = max(self._emitted, watermark)
+        self._emitter.force(watermark)
 
-    def snapshot(self) -> Json:
+    def snapshot(self) -> CoalescerState:
         """All state."""
-        return {
-            "watermarks": list(self._watermarks),
-            "idle": list(self._idle),
-            "done": list(self._done),
-            "emitted": self._emitted,
-            "top": self._top,
-            "all_idle": self._all_idle,
-            "idle_pending": self._idle_pending,
-        }
+        return CoalescerState(self._inputs, self._frontier.snapshot(), self._emitter.emitted, self._idle_pending)
 
-    def restore(self, snapshot: Json) -> None:
+    def restore(self, snapshot: object) -> None:
         """Become what a snapshot described.
 
         Raises:
             RecoveryError: It is not the snapshot of a coalescer of as many inputs; nothing has changed.
         """
-        watermarks = entries(snapshot, "watermarks", int, _OWNER)
-        idle = entries(snapshot, "idle", bool, _OWNER)
-        done = entries(snapshot, "done", bool, _OWNER)
-        if not len(self._watermarks) == len(watermarks) == len(idle) == len(done):
-            raise RecoveryError(f"snapshot of {_OWNER} of {len(watermarks)} inputs, but there are {len(self._done)}")
-        emitted, top = (entry(snapshot, name, int, _OWNER) for name in ("emitted", "top"))
-        all_idle, idle_pending = (entry(snapshot, name, bool, _OWNER) for name in ("all_idle", "idle_pending"))
-        self._watermarks, self._idle, self._done = watermarks, idle, done
-        self._emitted, self._top, self._all_idle, self._idle_pending = emitted, top, all_idle, idle_pending
+        state = _read(snapshot)
+        if state.inputs != self._inputs or not state.frontier.members.keys() <= {str(n) for n in range(self._inputs)}:
+            raise RecoveryError(f"snapshot of a coalescer of {state.inputs} inputs, but there are {self._inputs}")
+        self._frontier = Frontier(state.frontier)
+        self._emitter = WatermarkEmitter(NoThrottling(), state.emitted)
+        self._idle_pending = state.idle_pending
 
     def _evaluate(self) -> int | Literal[Signal.IDLE] | None:
-        active = [
-            w for w, idle, done in zip(self._watermarks, self._idle, self._done, strict=True) if not (idle or done)
-        ]
-        if active:
-            return self._emit(min(active))
-        if self._all_idle:
-            return None
-        self._all_idle = True
-        # Whichever input turned idle last must not decide how far the watermark gets.
-        top = self._emit(self._top)
-        if all(self._done):
-            return top
-        self._idle_pending = top is not None
-        return IDLE if top is None else top
+        advance = self._emitter.offer(self._frontier.ideal())
+        if not advance.went_idle or not self._frontier.members:
+            return advance.watermark
+        self._idle_pending = advance.watermark is not None
+        return IDLE if advance.watermark is None else advance.watermark
 
-    def _emit(self, watermark: int) -> int | None:
-        if watermark <= self._emitted:
-            return None
-        self._emitted = watermark
-        return watermark
-
-    def _activate(self, source: int) -> None:
-        self._idle[source] = False
-        self._all_idle = False
-        # A revived input must be waited for: the IDLE that was still to be said is no longer true.
-        self._idle_pending = False
-
-    def _check_open(self, source: int) -> None:
-        if not 0 <= source < len(self._done):
-            raise WatermarkOrderError(f"input {source} does not exist: there are {len(self._done)}")
-        if self._done[source]:
+    def _open(self, source: int) -> str:
+        """The name of an input in the frontier."""
+        if not 0 <= source < self._inputs:
+            raise WatermarkOrderError(f"input {source} does not exist: there are {self._inputs}")
+        if str(source) not in self._frontier:
             raise WatermarkOrderError(f"input {source} has ended: nothing may follow")
+        return str(source)

@@ -18,7 +18,7 @@ MAX = 2**63 - 1
 
 
 def clamp(time: int) -> int:
-    """Move a time that left the 64 bits of Spark's long back to the nearest limit.
+    """Clamp a time to the 64 bits of Spark's long.
 
     >>> clamp(MAX + 5) == MAX, clamp(7)
     (True, 7)
@@ -38,7 +38,7 @@ class FrameGrid:
         offset: Where the grid starts, 0 <= offset < step.
 
     Raises:
-        AnalysisError: The numbers make no grid.
+        AnalysisError: The numbers do not make a grid.
 
     >>> grid = FrameGrid(4, offset=1)
     >>> grid.floor_frame(0), grid.higher_frame(0)
@@ -88,7 +88,7 @@ class WindowGrid:
         offset: Where the grid starts, 0 <= offset < step.
 
     Raises:
-        AnalysisError: The size is no multiple of the step, or the numbers make no grid.
+        AnalysisError: The size is not a multiple of the step, or the numbers do not make a grid.
 
     >>> window = WindowGrid(size=6, step=2)
     >>> window.frames, window.tumbling, window.start(10)
@@ -107,7 +107,7 @@ class WindowGrid:
             below = self.size - self.size % grid.step
             lengths = " or ".join(str(length) for length in (below, below + grid.step) if length > 0)
             raise AnalysisError(
-                f"window size {self.size} is no multiple of the slide step {self.step}: "
+                f"window size {self.size} is not a multiple of the slide step {self.step}: "
                 f"the nearest valid window length is {lengths}"
             )
 
@@ -161,7 +161,7 @@ class WindowGrid:
         return self.grid.higher_frame(time) < self.next_end(watermark)
 
     def oldest_frame_needed(self, next_end: int) -> int:
-        """End of the oldest frame in the window that ends at ``next_end``; state below it can go.
+        """End of the oldest frame in the window that ends at ``next_end``; state below it can be dropped.
 
         >>> WindowGrid(6, 2).oldest_frame_needed(8)
         4

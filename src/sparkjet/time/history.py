@@ -2,25 +2,38 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from sparkjet.errors import AnalysisError
 from sparkjet.time.frames import MIN
 from sparkjet.time.processing_time import moved
-from sparkjet.time.states import Json, entries, entry
+from sparkjet.time.states import StateReader
+
+
+class HistoryState(msgspec.Struct, frozen=True):
+    """Snapshot of a history: its samples, oldest first, and the clock reading at which the ring moves on."""
+
+    interval: int
+    slots: list[int]
+    advance_at: int
+
+
+_read = StateReader(HistoryState, "TimestampHistory")
 
 
 class TimestampHistory:
-    """A ring of samples that answers a value observed about ``delay`` ago (Jet's ``TimestampHistory``).
+    """A ring of samples that returns a value observed about ``delay`` ago (Jet's ``TimestampHistory``).
 
-    Each sample stands for an interval of ``delay // samples`` and keeps the last value put into it. With dense polling
+    Each sample covers an interval of ``delay // samples`` and keeps the last value put into it. With dense polling
     the answer is more than ``delay`` minus one interval old and at most ``delay``, so that an observed timestamp is
-    reached within the delay, provided somebody polls. The clock is passed in, in the unit of ``delay``.
+    reached within the delay, provided it is polled. The clock is passed in, in the unit of ``delay``.
 
     Args:
         delay: Age of the answer, at least ``samples``.
         samples: Number of samples kept, at least 1.
 
     Raises:
-        AnalysisError: No whole time unit would be left for a sample.
+        AnalysisError: A sample would cover less than one time unit.
 
     >>> history = TimestampHistory(delay=6, samples=3)
     >>> [history.sample(now, 10 * now) for now in (1, 3, 5, 7)][-1]
@@ -44,7 +57,7 @@ class TimestampHistory:
         """Put in the highest timestamp so far; the answer is that of about ``delay`` ago, MIN if unknown.
 
         Called at every report and poll. A second call at the same time changes only the value of that time; a clock
-        that went back is taken as standing still, unless :meth:`set_back` has said so.
+        that went back counts as standing still, unless :meth:`set_back` was called.
         """
         length = len(self._slots)
         if self._advance_at <= now:
@@ -61,21 +74,19 @@ class TimestampHistory:
         """Go on at ``now`` after the clock was set back from ``before``, keeping the age of the newest sample."""
         self._advance_at = moved(self._advance_at - self._interval, before, now) + self._interval
 
-    def snapshot(self) -> Json:
-        """The samples, oldest first, with the clock reading at which the ring moves on."""
-        return {"interval": self._interval, "slots": list(self._slots), "advance_at": self._advance_at}
+    def snapshot(self) -> HistoryState:
+        """All state."""
+        return HistoryState(self._interval, list(self._slots), self._advance_at)
 
-    def restore(self, snapshot: Json) -> None:
+    def restore(self, snapshot: object) -> None:
         """Continue a saved history; one with another delay or number of samples starts anew instead.
 
         Raises:
-            RecoveryError: It is not the snapshot of a history.
+            RecoveryError: It is not the snapshot of a history; nothing has changed.
         """
-        interval = entry(snapshot, "interval", int, "TimestampHistory")
-        slots = entries(snapshot, "slots", int, "TimestampHistory")
-        advance_at = entry(snapshot, "advance_at", int, "TimestampHistory")
-        if interval == self._interval and len(slots) == len(self._slots):
-            self._slots, self._advance_at = slots, advance_at
+        state = _read(snapshot)
+        if state.interval == self._interval and len(state.slots) == len(self._slots):
+            self._slots, self._advance_at = list(state.slots), state.advance_at
         else:
             # Samples of other ages would answer a value younger than the delay asked for.
             self._slots, self._advance_at = [MIN] * len(self._slots), MIN

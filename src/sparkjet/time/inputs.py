@@ -1,7 +1,7 @@
 """The watermark of a query of several inputs, each made of substreams with settings of its own.
 
-A union in Jet: every input has its mapper (:class:`SubstreamTracker`), and where they meet a coalescer waits for the
-least of those that are not idle. The name of an input is the prefix of its substreams' full names, which are the only
+A union in Jet: every input has its mapper (:class:`SubstreamTracker`), and where they meet, a coalescer takes the
+minimum of those that are not idle. The name of an input is the prefix of its substreams' full names, which are the only
 ones used here.
 """
 
@@ -11,12 +11,14 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from sparkjet.errors import AnalysisError, RecoveryError, nearest
-from sparkjet.time.coalescing import IDLE, WatermarkCoalescer
+from sparkjet.time.coalescing import IDLE, CoalescerState, WatermarkCoalescer
 from sparkjet.time.frames import MIN
 from sparkjet.time.processing_time import TOLERANCE, ProcessingTime
-from sparkjet.time.states import Json, entry
-from sparkjet.time.substreams import SubstreamTracker
+from sparkjet.time.states import StateReader
+from sparkjet.time.substreams import SubstreamsState, SubstreamTracker
 from sparkjet.time.watermark_emitter import Advance
 
 if TYPE_CHECKING:
@@ -24,14 +26,23 @@ if TYPE_CHECKING:
 
     from sparkjet.time.substream import SubstreamProgress
 
-_OWNER = "the inputs"
+
+class InputsState(msgspec.Struct, frozen=True):
+    """Snapshot of all inputs by prefix, of their common watermark, and the last clock reading."""
+
+    inputs: dict[str, SubstreamsState]
+    coalescer: CoalescerState
+    now: int
+
+
+_read = StateReader(InputsState, "the inputs")
 
 
 class InputTracker:
     """Tracks the inputs of a query on the driver; in an epoch the engine reports, then advances once.
 
     Clock readings are arguments; one a little below an earlier one, of whatever input or run, counts as the earlier
-    one, and one further below sets processing time back for all. A single input, named with the empty string, has the
+    one, and one further below sets processing time back for all. A single input, named by the empty string, has the
     watermark of its tracker.
 
     Args:
@@ -39,7 +50,7 @@ class InputTracker:
         tolerance: How far a reading may go back and count as the earlier one.
 
     Raises:
-        AnalysisError: There is no input, or a substream's name could be of two.
+        AnalysisError: There is no input, or a substream's name could belong to two.
 
     >>> from sparkjet.time import limiting_lag
     >>> orders, trades = SubstreamTracker(limiting_lag(0)), SubstreamTracker(limiting_lag(5), idle_timeout=9)
@@ -73,7 +84,7 @@ class InputTracker:
         return self._coalescer.coalesced
 
     def discovering(self, now: int) -> bool:
-        """Whether an input, and with it the query, emits nothing new yet because substreams may show up."""
+        """Whether an input, and with it the query, emits nothing new yet because unknown substreams may show up."""
         time = self._time.after(now)
         return any(tracker.discovering(time) for tracker in self._trackers.values())
 
@@ -121,13 +132,13 @@ class InputTracker:
             AnalysisError: A throttle answered too much, or ``caught_up`` names a substream of no input.
         """
         now = self._clock(now)
-        said: dict[str, dict[str, bool | None]] = {prefix: {} for prefix in self._trackers}
+        known: dict[str, dict[str, bool | None]] = {prefix: {} for prefix in self._trackers}
         for substream, value in (caught_up or {}).items():
             prefix, name = self._split(substream)
-            said[prefix][name] = value
-        advances = {prefix: tracker.advance(now, caught_up=said[prefix]) for prefix, tracker in self._trackers.items()}
+            known[prefix][name] = value
+        advances = {prefix: tracker.advance(now, caught_up=known[prefix]) for prefix, tracker in self._trackers.items()}
         for prefix, tracker in self._trackers.items():
-            # Before anything is released: whoever is waited for without data, a new substream say, holds as well.
+            # Before anything is released: an input that waits for a substream without data holds the others too.
             if not tracker.idle:
                 self._coalescer.event(self._places[prefix])
         answers = [
@@ -147,13 +158,13 @@ class InputTracker:
         self._coalescer.force(watermark)
 
     def resume(self, now: int) -> None:
-        """Count silence anew from ``now``: after a restart nobody could have heard a substream while we were down."""
+        """Count silence anew from ``now``: nothing could be read while the query was down."""
         now = self._clock(now)
         for tracker in self._trackers.values():
             tracker.resume(now)
 
     def progress(self) -> list[SubstreamProgress]:
-        """What a query's progress says of each substream; those hold that are the least of all inputs' active ones."""
+        """What a query's progress reports of each substream; those hold that are the minimum over all inputs."""
         found = [(prefix, each) for prefix, tracker in self._trackers.items() for each in tracker.progress()]
         least = min((each.watermark for _, each in found if not each.idle), default=None)
         return [
@@ -161,15 +172,15 @@ class InputTracker:
             for prefix, each in found
         ]
 
-    def snapshot(self) -> Json:
+    def snapshot(self) -> InputsState:
         """Everything but the settings."""
-        return {
-            "inputs": {prefix: tracker.snapshot() for prefix, tracker in self._trackers.items()},
-            "coalescer": self._coalescer.snapshot(),
-            "now": self._time.now,
-        }
+        return InputsState(
+            inputs={prefix: tracker.snapshot() for prefix, tracker in self._trackers.items()},
+            coalescer=self._coalescer.snapshot(),
+            now=self._time.now,
+        )
 
-    def restore(self, snapshot: Json) -> None:
+    def restore(self, snapshot: object) -> None:
         """Become exactly what a snapshot described, forgetting everything since; settings may have changed.
 
         After a restart follow it by :meth:`add` for each substream that the user lists, and :meth:`resume`.
@@ -177,30 +188,30 @@ class InputTracker:
         Raises:
             RecoveryError: It is the snapshot of other inputs, or of something else; nothing has changed.
         """
-        saved = entry(snapshot, "inputs", dict, _OWNER)
-        if saved.keys() != self._trackers.keys():
-            appeared = sorted(self._trackers.keys() - saved.keys())
-            disappeared = sorted(map(str, saved.keys() - self._trackers.keys()))
+        state = _read(snapshot)
+        if state.inputs.keys() != self._trackers.keys():
+            appeared = sorted(self._trackers.keys() - state.inputs.keys())
+            disappeared = sorted(state.inputs.keys() - self._trackers.keys())
             raise RecoveryError(
                 f"the query has other inputs than its snapshot: appeared {appeared}, disappeared {disappeared}; "
                 f"run it with the inputs it had, or start anew with another checkpointLocation"
             )
-        now = entry(snapshot, "now", int, _OWNER)
         before = self.snapshot()
         try:
-            self._assume(snapshot)
+            self._assume(state)
         except Exception:
+            # A user's policy may refuse its snapshot after other inputs have taken theirs.
             self._assume(before)
             raise
-        self._time = ProcessingTime(now, self._tolerance)
 
-    def _assume(self, snapshot: Json) -> None:
+    def _assume(self, state: InputsState) -> None:
         for prefix, tracker in self._trackers.items():
-            tracker.restore(snapshot["inputs"][prefix])
-        self._coalescer.restore(entry(snapshot, "coalescer", dict, _OWNER))
+            tracker.restore(state.inputs[prefix])
+        self._coalescer.restore(state.coalescer)
+        self._time = ProcessingTime(state.now, self._tolerance)
 
     def _clock(self, now: int) -> int:
-        # Inputs with a last reading each would disagree on who has been silent for how long.
+        # Inputs with a last reading each would disagree on how long a substream has been silent.
         if self._time.is_set_back(now):
             for tracker in self._trackers.values():
                 tracker.set_back(self._time.now, now)

@@ -1,7 +1,7 @@
 """Watermark policies: how far event time of one substream has come, given its timestamps and the clock.
 
 Two objects, as everywhere in sparkjet: frozen *settings*, which users write, and the *policy* that they create, one for
-each substream, which has the state. Both are protocols: users may bring their own. The five below are those of Jet
+each substream, which has the state. Both are protocols that users may implement. The five below are those of Jet
 (Jet manual 004, ``WatermarkPolicies``; ``limitingRealTimeLag`` came with 4.3).
 """
 
@@ -34,7 +34,7 @@ class WatermarkPolicy(Protocol):
     then :meth:`current` once unless the substream is idle. The clock readings do not go back, not even over a restart,
     unless the machine's clock was set back by more than ten seconds. A policy that measures silence may have a method
     ``resume(now)``, which is called after a restart, and one ``set_back(before, now)``, which is called when the clock
-    was set back: what it has noted as a later time than ``now`` would not come about for that long.
+    was set back: anything it has scheduled later than ``now`` would be delayed by that much.
     """
 
     def report(self, timestamp: int, now: int) -> None:
@@ -42,7 +42,7 @@ class WatermarkPolicy(Protocol):
         ...
 
     def current(self, now: int) -> int:
-        """The watermark, MIN if there is none yet; it may go back, the tracker that asks keeps the highest."""
+        """The watermark, MIN if there is none yet; it may go back, as the tracker keeps the highest."""
         ...
 
     def snapshot(self) -> Json:
@@ -50,7 +50,7 @@ class WatermarkPolicy(Protocol):
         ...
 
     def restore(self, snapshot: Json) -> None:
-        """Become what :meth:`snapshot` described; the settings may have changed in between."""
+        """Become what :meth:`snapshot` described; the settings may have changed since."""
         ...
 
 
@@ -58,7 +58,7 @@ class WatermarkPolicy(Protocol):
 class PolicySettings(Protocol):
     """What a user writes: settings that create a policy with its own state for every substream.
 
-    An attribute ``uses_clock = False`` says that the policy needs no ticks in a lull; see :func:`uses_clock`.
+    An attribute ``uses_clock = False`` declares that the policy needs no ticks in a lull; see :func:`uses_clock`.
     """
 
     def create(self) -> WatermarkPolicy:
@@ -67,7 +67,7 @@ class PolicySettings(Protocol):
 
 
 def uses_clock(settings: PolicySettings) -> bool:
-    """Whether a policy's watermark can move without events; True where its settings do not say.
+    """Whether a policy's watermark can move without events; True if its settings do not specify it.
 
     >>> uses_clock(limiting_lag(5)), uses_clock(limiting_real_time_lag(5))
     (False, True)
@@ -102,7 +102,7 @@ class LimitingLagAndDelay:
     def __post_init__(self) -> None:
         parse_duration(self.lag, "limiting_lag_and_delay: lag")
         parse_duration(self.delay, "limiting_lag_and_delay: delay", minimum=1)
-        # Made and thrown away: a wrong number of samples must be found when the query is written.
+        # Created only to be checked: a wrong number of samples must be found when the query is written.
         self.create()
 
     def create(self) -> WatermarkPolicy:
@@ -171,7 +171,7 @@ def limiting_lag(lag: Duration) -> LimitingLag:
 
 
 with_fixed_lag = limiting_lag
-"""The name that Jet manual 004 has for :func:`limiting_lag`."""
+"""Name of :func:`limiting_lag` in Jet manual 004."""
 
 
 def limiting_lag_and_delay(lag: Duration, delay: Duration, samples: int = DEFAULT_SAMPLES) -> LimitingLagAndDelay:

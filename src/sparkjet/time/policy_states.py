@@ -1,15 +1,44 @@
 """The state of each watermark policy, for one substream.
 
-Created by the settings in :mod:`sparkjet.time.policies`, whose protocol ``WatermarkPolicy`` says who calls what. A
-watermark of these only grows (but for the real-time lag, which has no state) and is clamped to 64 bits.
+Created by the settings in :mod:`sparkjet.time.policies`; its protocol ``WatermarkPolicy`` documents who calls what. The
+watermarks of these policies only grow (but for the real-time lag, which has no state) and are clamped to 64 bits.
 """
 
 from __future__ import annotations
 
+import msgspec
+
 from sparkjet.time.frames import MIN, clamp
-from sparkjet.time.history import TimestampHistory
+from sparkjet.time.history import HistoryState, TimestampHistory
 from sparkjet.time.processing_time import moved
-from sparkjet.time.states import Json, entry, optional_entry
+from sparkjet.time.states import Json, StateReader
+
+
+class LagState(msgspec.Struct, frozen=True):
+    """Snapshot of a policy that has nothing but its watermark."""
+
+    watermark: int
+
+
+class LagAndDelayState(msgspec.Struct, frozen=True):
+    """Snapshot of :class:`LagAndDelayPolicy`: watermark, highest timestamp and its history."""
+
+    watermark: int
+    top: int
+    history: HistoryState
+
+
+class LagAndLullState(msgspec.Struct, frozen=True):
+    """Snapshot of :class:`LagAndLullPolicy`: watermark, and the clock reading from which it moves on."""
+
+    watermark: int
+    lull_at: int | None
+
+
+_read_lag = StateReader(LagState, "limiting_lag")
+_read_lag_and_delay = StateReader(LagAndDelayState, "limiting_lag_and_delay")
+_read_lag_and_lull = StateReader(LagAndLullState, "limiting_lag_and_lull")
+_read_wall_clock = StateReader(LagState, "limiting_timestamp_and_wall_clock_lag")
 
 
 class LagPolicy:
@@ -29,11 +58,11 @@ class LagPolicy:
 
     def snapshot(self) -> Json:
         """The watermark."""
-        return {"watermark": self._watermark}
+        return msgspec.to_builtins(LagState(self._watermark))
 
     def restore(self, snapshot: Json) -> None:
         """Continue at the saved watermark, whatever the lag was then."""
-        self._watermark = entry(snapshot, "watermark", int, "limiting_lag")
+        self._watermark = _read_lag(snapshot).watermark
 
 
 class LagAndDelayPolicy:
@@ -61,14 +90,13 @@ class LagAndDelayPolicy:
 
     def snapshot(self) -> Json:
         """Watermark, highest timestamp and its history."""
-        return {"watermark": self._watermark, "top": self._top, "history": self._history.snapshot()}
+        return msgspec.to_builtins(LagAndDelayState(self._watermark, self._top, self._history.snapshot()))
 
     def restore(self, snapshot: Json) -> None:
         """Continue; a changed delay starts a new history at the saved highest timestamp."""
-        watermark = entry(snapshot, "watermark", int, "limiting_lag_and_delay")
-        top = entry(snapshot, "top", int, "limiting_lag_and_delay")
-        self._history.restore(entry(snapshot, "history", dict, "limiting_lag_and_delay"))
-        self._watermark, self._top = watermark, top
+        state = _read_lag_and_delay(snapshot)
+        self._history.restore(state.history)
+        self._watermark, self._top = state.watermark, state.top
 
 
 class LagAndLullPolicy:
@@ -83,7 +111,7 @@ class LagAndLullPolicy:
     def report(self, timestamp: int, now: int) -> None:
         """Move up to the timestamp less the lag, and end the lull; old timestamps end it too.
 
-        The part of a lull that nobody polled for is lost: the watermark does not jump when events return.
+        The part of a lull in which it was not polled is lost: the watermark does not jump when events return.
         """
         self._lull_at = now + self._lull
         self._watermark = max(self._watermark, clamp(timestamp - self._lag))
@@ -94,13 +122,13 @@ class LagAndLullPolicy:
             self._lull_at = now + self._lull
         past = max(0, now - self._lull_at)
         self._lull_at += past
-        # MIN is no time: a substream without events has no watermark that could move on.
+        # MIN is not a time: a substream without events has no watermark that could move on.
         if self._watermark > MIN:
             self._watermark = clamp(self._watermark + past)
         return self._watermark
 
     def resume(self, now: int) -> None:
-        """Count a lull from ``now``: while we were down nobody could have heard an event."""
+        """Count a lull from ``now``: no event could be read while the query was down."""
         if self._lull_at is not None:
             self._lull_at = max(self._lull_at, now + self._lull)
 
@@ -111,13 +139,12 @@ class LagAndLullPolicy:
 
     def snapshot(self) -> Json:
         """Watermark, and the clock reading from which it moves on."""
-        return {"watermark": self._watermark, "lull_at": self._lull_at}
+        return msgspec.to_builtins(LagAndLullState(self._watermark, self._lull_at))
 
     def restore(self, snapshot: Json) -> None:
         """Continue; a changed length of the lull counts from the next report."""
-        watermark = entry(snapshot, "watermark", int, "limiting_lag_and_lull")
-        self._lull_at = optional_entry(snapshot, "lull_at", int, "limiting_lag_and_lull")
-        self._watermark = watermark
+        state = _read_lag_and_lull(snapshot)
+        self._watermark, self._lull_at = state.watermark, state.lull_at
 
 
 class TimestampAndWallClockLagPolicy:
@@ -139,11 +166,11 @@ class TimestampAndWallClockLagPolicy:
 
     def snapshot(self) -> Json:
         """The watermark."""
-        return {"watermark": self._watermark}
+        return msgspec.to_builtins(LagState(self._watermark))
 
     def restore(self, snapshot: Json) -> None:
         """Continue at the saved watermark, whatever the lags were then."""
-        self._watermark = entry(snapshot, "watermark", int, "limiting_timestamp_and_wall_clock_lag")
+        self._watermark = _read_wall_clock(snapshot).watermark
 
 
 class RealTimeLagPolicy:

@@ -1,4 +1,4 @@
-"""Processing time: what clock readings mean for timers, where the clock may be set."""
+"""Processing time: what clock readings mean for timers when the clock may be set."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from sparkjet.time.frames import MIN
 TOLERANCE = 10_000_000
 """Ten seconds: how far a clock may go back and processing time stands still until it has caught up.
 
-More than a clock that is kept in order ever goes back: NTP slews what is less than 128 ms, a leap second is one second,
-and two machines of one time service differ by less than either. Less than what people set as a timeout, so that what
-stands still meanwhile is not missed.
+More than a well-kept clock ever goes back: NTP slews corrections below 128 ms, a leap second is one second, and two
+machines of one time service differ by less than either. Less than any usual timeout, so that standing still meanwhile
+goes unnoticed.
 """
 
 
 class ProcessingTime:
-    """The time that policies and timeouts count by; it is never more than ``tolerance`` ahead of the clock.
+    """The time by which policies and timeouts count; it is never more than ``tolerance`` ahead of the clock.
 
-    A reading that is a little below an earlier one leaves it where it is, so that nobody is silent for a negative time.
-    If it is further below, one of the two was wrong, and only the new one goes on: processing time is set back, and
-    whoever keeps times of it moves them with :func:`moved`.
+    A reading that is a little below an earlier one leaves it where it is, so that no silence has a negative length.
+    If it is further below, one of the two was wrong, and only the new one counts: processing time is set back, and
+    times that were noted before are moved with :func:`moved`.
 
     Args:
         now: The last reading; MIN before the first.
@@ -42,16 +42,16 @@ class ProcessingTime:
         return reading if self.is_set_back(reading) else max(self.now, reading)
 
     def take(self, reading: int) -> int:
-        """Go on to a reading and answer the time it is then."""
+        """Move on to a reading and return the processing time then."""
         self.now = self.after(reading)
         return self.now
 
 
 def moved(stamp: int, before: int, now: int) -> int:
-    """A time that was noted before processing time was set back, as it is to be counted from since.
+    """Where to count from since processing time was set back, for a time that was noted before.
 
-    One that lies in the future now was noted by the same clock as ``before``: as much time has passed since as had by
-    then. So a timer that counts from it is at most as long in coming as if it were started anew.
+    A time that lies in the future now was noted by the same clock as ``before``: its age stays the same. So a timer
+    that counts from it takes at most as long as one that is started anew.
 
     Args:
         stamp: What was noted, at most ``before``.

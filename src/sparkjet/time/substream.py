@@ -1,13 +1,14 @@
-"""One substream: its policy, its watermark, and how long it has been silent."""
+"""One substream: its policy, and how long it has been silent."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from sparkjet.time.frames import MIN
+import msgspec
+
 from sparkjet.time.processing_time import moved
-from sparkjet.time.states import Json, entry, optional_entry
+from sparkjet.time.states import Json
 
 if TYPE_CHECKING:
     from sparkjet.time.policies import PolicySettings
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class ResumablePolicy(Protocol):
-    """A policy that measures silence, and is told when a query goes on after it was down."""
+    """A policy that measures silence, and is notified when a query goes on after it was down."""
 
     def resume(self, now: int) -> None:
         """Count silence from ``now``; called on the driver once per start, after ``restore``."""
@@ -24,7 +25,7 @@ class ResumablePolicy(Protocol):
 
 @runtime_checkable
 class ClockedPolicy(Protocol):
-    """A policy that keeps clock readings, and is told when processing time is set back."""
+    """A policy that keeps clock readings, and is notified when processing time is set back."""
 
     def set_back(self, before: int, now: int) -> None:
         """Go on at ``now``, which is less than ``before``, the last reading; called on the driver."""
@@ -33,11 +34,11 @@ class ClockedPolicy(Protocol):
 
 @dataclass(frozen=True)
 class SubstreamProgress:
-    """What a query's progress says of a substream.
+    """What a query's progress reports of a substream.
 
     ``watermark`` is MIN before the first, ``last_data_at`` the clock reading of the last report (None: never), and
-    ``holds`` whether no other active substream is further behind: it is one of those that everybody waits for.
-    ``caught_up`` is what the source last said of it, None where it cannot tell.
+    ``holds`` whether no other active substream is further behind, so that it holds the watermark back. ``caught_up`` is
+    what the source last reported of it, None where it cannot know.
     """
 
     id: str
@@ -48,8 +49,20 @@ class SubstreamProgress:
     caught_up: bool | None
 
 
+class SubstreamState(msgspec.Struct, frozen=True):
+    """Snapshot of a substream; ``policy_type`` says which settings can read ``policy``, that of its policy."""
+
+    silent_since: int
+    last_data_at: int | None
+    caught_up: bool | None
+    policy_type: str
+    policy: Json
+
+
 class Substream:
-    """State of a substream; the tracker owns it and passes processing times, which go back after :meth:`set_back` only.
+    """A substream but for its watermark, which is in the tracker's frontier.
+
+    The tracker owns it and passes processing times, which go back after :meth:`set_back` only.
 
     Args:
         policy: Settings that create its own policy.
@@ -58,29 +71,25 @@ class Substream:
     >>> from sparkjet.time.policies import limiting_lag
     >>> substream = Substream(limiting_lag(3), now=0)
     >>> substream.report(10, now=1)
-    >>> substream.poll(now=1, cap=100), substream.silent_since
+    >>> substream.poll(now=1), substream.silent_since
     (7, 1)
     """
 
     def __init__(self, policy: PolicySettings, now: int) -> None:
         self._settings = policy
         self._policy = policy.create()
-        self.watermark = MIN
         self.silent_since = now
         self.last_data_at: int | None = None
         self.caught_up: bool | None = None
-        self.idle = False
 
     def report(self, timestamp: int, now: int) -> None:
-        """Take note of data; it makes an idle substream active again, with the watermark it had."""
+        """Take note of data."""
         self._policy.report(timestamp, now)
         self.silent_since = self.last_data_at = now
-        self.idle = False
 
-    def poll(self, now: int, cap: int) -> int:
-        """The watermark: what the policy says, at most ``cap``, and never less than before."""
-        self.watermark = max(self.watermark, min(self._policy.current(now), cap))
-        return self.watermark
+    def poll(self, now: int) -> int:
+        """The policy's watermark, which may be below an earlier one."""
+        return self._policy.current(now)
 
     def resume(self, now: int) -> None:
         """Count silence from ``now``, after a restart."""
@@ -96,37 +105,26 @@ class Substream:
         if isinstance(self._policy, ClockedPolicy):
             self._policy.set_back(before, now)
 
-    def progress(self, name: str, *, holds: bool) -> SubstreamProgress:
-        """What to say of this substream."""
-        return SubstreamProgress(name, self.watermark, self.idle, holds, self.last_data_at, self.caught_up)
-
-    def snapshot(self) -> Json:
-        """Everything but the settings, whose type is noted to know the policy's snapshot by."""
-        return {
-            "watermark": self.watermark,
-            "silent_since": self.silent_since,
-            "last_data_at": self.last_data_at,
-            "caught_up": self.caught_up,
-            "idle": self.idle,
-            "policy_type": type(self._settings).__qualname__,
-            "policy": self._policy.snapshot(),
-        }
+    def snapshot(self) -> SubstreamState:
+        """Everything but the settings."""
+        return SubstreamState(
+            self.silent_since,
+            self.last_data_at,
+            self.caught_up,
+            type(self._settings).__qualname__,
+            self._policy.snapshot(),
+        )
 
     @staticmethod
-    def restored(policy: PolicySettings, snapshot: Json) -> Substream:
-        """A substream as it was.
-
-        Under settings of another type the policy starts anew, and only the watermark remains, as in Jet.
+    def restored(policy: PolicySettings, state: SubstreamState) -> Substream:
+        """A substream as it was; under settings of another type the policy starts anew, as in Jet.
 
         Raises:
-            RecoveryError: It is not the snapshot of a substream.
+            RecoveryError: The policy cannot read its snapshot.
         """
-        substream = Substream(policy, entry(snapshot, "silent_since", int, "a substream"))
-        substream.watermark = entry(snapshot, "watermark", int, "a substream")
-        substream.last_data_at = optional_entry(snapshot, "last_data_at", int, "a substream")
-        substream.caught_up = optional_entry(snapshot, "caught_up", bool, "a substream")
-        substream.idle = entry(snapshot, "idle", bool, "a substream")
-        if entry(snapshot, "policy_type", str, "a substream") == type(policy).__qualname__:
-            # A policy written by a user may have nothing to save and say so with None.
-            substream._policy.restore(snapshot.get("policy"))
+        substream = Substream(policy, state.silent_since)
+        substream.last_data_at = state.last_data_at
+        substream.caught_up = state.caught_up
+        if state.policy_type == type(policy).__qualname__:
+            substream._policy.restore(state.policy)
         return substream

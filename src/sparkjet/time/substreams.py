@@ -1,7 +1,7 @@
 """The watermark of a stream made of substreams, each as far along as it is.
 
-This is Jet's ``EventTimeMapper`` for a whole query: one policy for each substream (a Kafka partition, say), the least
-of the active ones' watermarks, throttled. Two defaults of Jet that lose data are not taken over: nothing is idle unless
+This is Jet's ``EventTimeMapper`` for a whole query: one policy for each substream (a Kafka partition, say), the minimum
+of the active ones' watermarks, throttled. Two defaults of Jet that lose data are not adopted: nothing is idle unless
 the user set a timeout, and what was emitted is never taken back, not even by a restart. Discovery and retirement after
 a silence are not Jet's.
 """
@@ -10,12 +10,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from sparkjet.errors import AnalysisError, RecoveryError, nearest
 from sparkjet.time.durations import Duration, parse_duration
 from sparkjet.time.frames import MAX, MIN
+from sparkjet.time.frontier import Frontier, FrontierState
 from sparkjet.time.processing_time import TOLERANCE, ProcessingTime, moved
-from sparkjet.time.states import Json, entries, entry, optional_entry
-from sparkjet.time.substream import Substream, SubstreamProgress
+from sparkjet.time.states import StateReader
+from sparkjet.time.substream import Substream, SubstreamProgress, SubstreamState
 from sparkjet.time.throttling import NoThrottling, Throttle
 from sparkjet.time.watermark_emitter import Advance, WatermarkEmitter
 
@@ -24,7 +27,19 @@ if TYPE_CHECKING:
 
     from sparkjet.time.policies import PolicySettings
 
-_OWNER = "the substreams"
+
+class SubstreamsState(msgspec.Struct, frozen=True):
+    """Snapshot of a tracker: its substreams, those that are retired, what was emitted, the first and last reading."""
+
+    substreams: dict[str, SubstreamState]
+    frontier: FrontierState
+    retired: list[str]
+    emitted: int
+    started: int | None
+    now: int
+
+
+_read = StateReader(SubstreamsState, "the substreams")
 
 
 class SubstreamTracker:
@@ -36,14 +51,14 @@ class SubstreamTracker:
     Args:
         policy: Settings of the policies.
         throttle: Which watermarks are worth emitting.
-        idle_timeout: Silence after which a substream is not waited for; None waits for ever.
+        idle_timeout: Silence after which a substream is not waited for; None waits forever.
         discover: Time from the first clock reading of all runs in which nothing is emitted, so that substreams that
-            nobody listed can show up before their first rows would be late.
+            are not listed can show up before their first rows would be late.
         substream_timeout: Silence after which a substream is retired.
         tolerance: How far a reading may go back and count as the earlier one.
 
     Raises:
-        AnalysisError: One of these times is no positive duration.
+        AnalysisError: One of these times is not a positive duration.
 
     >>> from sparkjet.time import limiting_lag
     >>> tracker = SubstreamTracker(limiting_lag(3))
@@ -68,7 +83,8 @@ class SubstreamTracker:
     ) -> None:
         self._policy = policy
         self._throttle = NoThrottling() if throttle is None else throttle
-        self._output = WatermarkEmitter(self._throttle)
+        self._emitter = WatermarkEmitter(self._throttle)
+        self._frontier = Frontier()
         self._idle_timeout = _optional_time(idle_timeout, "idleTimeout")
         self._discover = _optional_time(discover, "discover")
         self._substream_timeout = _optional_time(substream_timeout, "substreamTimeout")
@@ -82,12 +98,12 @@ class SubstreamTracker:
     @property
     def watermark(self) -> int:
         """The last watermark emitted or forced, MIN if there was none."""
-        return self._output.emitted
+        return self._emitter.emitted
 
     @property
     def idle(self) -> bool:
-        """Whether the last :meth:`advance` left nobody to wait for and there has been no data since."""
-        return self._output.idle
+        """Whether the last :meth:`advance` left no substream to wait for and there has been no data since."""
+        return self._frontier.quiet
 
     def discovering(self, now: int) -> bool:
         """Whether nothing is emitted at that time yet, because unknown substreams may show up."""
@@ -106,6 +122,7 @@ class SubstreamTracker:
         now = self._clock(now)
         if substream not in self._substreams and substream not in self._retired:
             self._substreams[substream] = Substream(self._policy, now)
+            self._frontier.insert(substream)
 
     def retire(self, substream: str, now: int) -> None:
         """Forget a substream that will have no more data; the next :meth:`advance` no longer waits for it.
@@ -118,7 +135,7 @@ class SubstreamTracker:
         self._clock(now)
         if substream in self._retired:
             return
-        self._known(substream)
+        self._check_known(substream)
         self._forget(substream)
 
     def report(self, substream: str, timestamp: int, now: int) -> None:
@@ -126,55 +143,57 @@ class SubstreamTracker:
         self._retired.pop(substream, None)
         self.add(substream, now)
         self._substreams[substream].report(timestamp, self._clock(now))
-        self._output.idle = False
+        self._frontier.mark_active(substream)
 
     def advance(self, now: int, cap: int = MAX, caught_up: Mapping[str, bool | None] | None = None) -> Advance:
-        """Retire whoever was silent for too long, poll every active substream and decide what to emit.
+        """Retire substreams that were silent for too long, poll every active substream and decide what to emit.
 
         Args:
             now: The clock.
             cap: No substream's watermark is moved above it in this call, so that a policy driven by the clock does not
                 make the very events late that are being read.
             caught_up: Whether a substream has been read to its end: one that has not is never idle, however long it
-                has been silent. Of those that are missing or None the source cannot tell; the timeout alone decides.
+                has been silent. Of those that are missing or None the source knows nothing: the timeout alone decides.
 
         Raises:
-            AnalysisError: A throttle of the user's answered more than the ideal watermark.
+            AnalysisError: The throttle answered more than the ideal watermark.
         """
         now = self._clock(now)
         self._retire_silent(now)
-        ideal = self._poll(now, cap, caught_up or {})
+        self._poll(now, cap, caught_up or {})
         if self.discovering(now):
-            # Said now, nobody would say it when it becomes true; and the highest watermark would stay behind.
-            self._output.idle = False
+            # Reported now, going idle would not be reported when nothing holds it back any more, and the highest
+            # watermark would never leave.
+            self._frontier.quiet = False
             return Advance()
-        return self._output.offer(ideal)
+        return self._emitter.offer(self._frontier.ideal())
 
     def force(self, watermark: int) -> None:
         """Raise the watermark because windows up to it were closed at the end; it never goes back below."""
-        self._output.force(watermark)
+        self._emitter.force(watermark)
 
     def reinstate(self, substream: str, watermark: int) -> None:
         """Give a substream the watermark that an older run saved for it (Jet's ``restoreWatermark``).
 
-        The least of all substreams' then counts as emitted already, also where a throttle had held it back.
+        The minimum of all substreams' then counts as emitted already, even if a throttle had held it back.
 
         Raises:
             AnalysisError: There is no such substream.
         """
-        self._known(substream).watermark = watermark
-        self.force(min(each.watermark for each in self._substreams.values()))
+        self._check_known(substream)
+        self._frontier.insert(substream, watermark)
+        self.force(min(each.watermark for each in self._frontier.members.values()))
 
     def resume(self, now: int) -> None:
-        """Count silence anew from ``now``: after a restart nobody could have heard a substream while we were down."""
+        """Count silence anew from ``now``: nothing could be read while the query was down."""
         now = self._clock(now)
         for substream in self._substreams.values():
             substream.resume(now)
 
     def set_back(self, before: int, now: int) -> None:
-        """Go on at ``now``, though processing time was ``before``: no timer is longer in coming than from its start.
+        """Go on at ``now``, though processing time was ``before``: no timer takes longer than if it started now.
 
-        What was emitted stays so, and a watermark that has followed the clock stands still until that has caught up.
+        What was emitted stays so, and a watermark that follows the clock stands still until the clock has caught up.
         """
         for substream in self._substreams.values():
             substream.set_back(before, now)
@@ -183,24 +202,32 @@ class SubstreamTracker:
         self._time.now = min(self._time.now, now)
 
     def progress(self) -> list[SubstreamProgress]:
-        """What a query's progress says of each substream, in the order in which they were added."""
-        least = min((s.watermark for s in self._substreams.values() if not s.idle), default=None)
+        """What a query's progress reports of each substream, in the order in which they were added."""
+        least, members = self._frontier.least, self._frontier.members
         return [
-            substream.progress(name, holds=not substream.idle and substream.watermark == least)
+            SubstreamProgress(
+                name,
+                members[name].watermark,
+                members[name].idle,
+                not members[name].idle and members[name].watermark == least,
+                substream.last_data_at,
+                substream.caught_up,
+            )
             for name, substream in self._substreams.items()
         ]
 
-    def snapshot(self) -> Json:
-        """Everything but the settings: substreams with their policies, what was emitted, the last clock reading."""
-        return {
-            "substreams": {name: substream.snapshot() for name, substream in self._substreams.items()},
-            "retired": list(self._retired),
-            "output": self._output.snapshot(),
-            "started": self._started,
-            "now": self._time.now,
-        }
+    def snapshot(self) -> SubstreamsState:
+        """Everything but the settings."""
+        return SubstreamsState(
+            substreams={name: substream.snapshot() for name, substream in self._substreams.items()},
+            frontier=self._frontier.snapshot(),
+            retired=list(self._retired),
+            emitted=self._emitter.emitted,
+            started=self._started,
+            now=self._time.now,
+        )
 
-    def restore(self, snapshot: Json) -> None:
+    def restore(self, snapshot: object) -> None:
         """Become exactly what a snapshot described, forgetting everything since; settings may have changed.
 
         After a restart follow it by :meth:`add` for each substream that the user lists, and :meth:`resume`.
@@ -208,15 +235,14 @@ class SubstreamTracker:
         Raises:
             RecoveryError: It is not the snapshot of a tracker; nothing has changed.
         """
-        saved = entry(snapshot, "substreams", dict, _OWNER)
-        if not all(isinstance(name, str) for name in saved):
-            raise RecoveryError(f"snapshot of {_OWNER}: an id is no string: {list(saved)}")
-        substreams = {name: Substream.restored(self._policy, each) for name, each in saved.items()}
-        retired = dict.fromkeys(entries(snapshot, "retired", str, _OWNER))
-        output = WatermarkEmitter.restored(self._throttle, entry(snapshot, "output", dict, _OWNER))
-        started, now = optional_entry(snapshot, "started", int, _OWNER), entry(snapshot, "now", int, _OWNER)
-        self._substreams, self._retired, self._output = substreams, retired, output
-        self._started, self._time = started, ProcessingTime(now, self._tolerance)
+        state = _read(snapshot)
+        if state.substreams.keys() != state.frontier.members.keys():
+            raise RecoveryError("snapshot of the substreams does not fit: its frontier has other members")
+        self._substreams = {name: Substream.restored(self._policy, each) for name, each in state.substreams.items()}
+        self._frontier = Frontier(state.frontier)
+        self._retired = dict.fromkeys(state.retired)
+        self._emitter = WatermarkEmitter(self._throttle, state.emitted)
+        self._started, self._time = state.started, ProcessingTime(state.now, self._tolerance)
 
     def _clock(self, now: int) -> int:
         if self._time.is_set_back(now):
@@ -235,30 +261,25 @@ class SubstreamTracker:
 
     def _forget(self, name: str) -> None:
         del self._substreams[name]
+        self._frontier.remove(name)
         self._retired[name] = None
 
-    def _poll(self, now: int, cap: int, caught_up: Mapping[str, bool | None]) -> int | None:
-        """The least watermark of the active substreams, None if there is none."""
-        least: int | None = None
+    def _poll(self, now: int, cap: int, caught_up: Mapping[str, bool | None]) -> None:
         for name, substream in self._substreams.items():
             substream.caught_up = caught_up.get(name)
-            substream.idle = self._is_idle(substream, now)
-            if substream.idle:
-                continue
-            watermark = substream.poll(now, cap)
-            self._output.observe(watermark)
-            least = watermark if least is None else min(least, watermark)
-        return least
+            if self._is_idle(substream, now):
+                self._frontier.mark_idle(name)
+            else:
+                self._frontier.advance(name, min(substream.poll(now), cap))
 
     def _is_idle(self, substream: Substream, now: int) -> bool:
         if self._idle_timeout is None or substream.caught_up is False:
             return False
         return substream.silent_since + self._idle_timeout <= now
 
-    def _known(self, substream: str) -> Substream:
+    def _check_known(self, substream: str) -> None:
         if substream not in self._substreams:
             raise AnalysisError(f"no substream {substream!r}: {nearest(substream, self._substreams)}")
-        return self._substreams[substream]
 
 
 def _optional_time(value: Duration | None, option: str) -> int | None:

@@ -16,13 +16,13 @@ from sparkjet.time.frames import FrameGrid
 
 @runtime_checkable
 class Throttle(Protocol):
-    """Decides what is emitted for an ideal watermark; users may bring their own.
+    """Decides what is emitted for an ideal watermark; users may implement their own.
 
-    One object serves all restarts of a query and is not saved: it must have no state.
+    It is not saved, and one object may serve many runs of a query: it must be stateless.
     """
 
     def throttle(self, ideal: int, last_emitted: int) -> int:
-        """What to emit for ``ideal``; an answer that is not above ``last_emitted`` emits nothing.
+        """What to emit for ``ideal``; an answer not above ``last_emitted`` emits nothing.
 
         Called on the driver once per epoch if ``ideal`` is above ``last_emitted`` (MIN: nothing emitted yet). The
         answer must not be above ``ideal``: rows that are still on time would be dropped.

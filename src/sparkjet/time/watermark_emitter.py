@@ -1,4 +1,4 @@
-"""What leaves a tracker: watermarks that are worth emitting, never going back, and word that everybody is idle."""
+"""The emitter: which watermarks leave a tracker, never going back."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING
 
 from sparkjet.errors import AnalysisError
 from sparkjet.time.frames import MIN
-from sparkjet.time.states import Json, entry
 
 if TYPE_CHECKING:
+    from sparkjet.time.frontier import Ideal
     from sparkjet.time.throttling import Throttle
-
-_OWNER = "an output"
 
 
 @dataclass(frozen=True)
@@ -28,62 +26,35 @@ class Advance:
 
 
 class WatermarkEmitter:
-    """State of what was emitted; the tracker owns it.
+    """What was emitted; its owner saves ``emitted``, the only state.
 
     Args:
         throttle: Which watermarks are worth emitting.
+        emitted: The last one emitted.
 
-    >>> from sparkjet.time.throttling import no_throttling
-    >>> output = WatermarkEmitter(no_throttling())
-    >>> output.observe(30)
-    >>> output.offer(10).watermark, output.offer(None), output.offer(None).went_idle
-    (10, Advance(watermark=30, went_idle=True), False)
+    >>> from sparkjet.time.frontier import Ideal
+    >>> from sparkjet.time.throttling import emit_by_frame
+    >>> emitter = WatermarkEmitter(emit_by_frame(10))
+    >>> emitter.offer(Ideal(17, went_idle=False)), emitter.offer(Ideal(19, went_idle=True))
+    (Advance(watermark=10, went_idle=False), Advance(watermark=None, went_idle=True))
     """
 
-    def __init__(self, throttle: Throttle) -> None:
+    def __init__(self, throttle: Throttle, emitted: int = MIN) -> None:
         self._throttle = throttle
-        self.emitted = MIN
-        self.idle = False
-        self._top = MIN
-
-    def observe(self, watermark: int) -> None:
-        """Take note of a substream's watermark: once nobody is active, the highest is emitted."""
-        self._top = max(self._top, watermark)
+        self.emitted = emitted
 
     def force(self, watermark: int) -> None:
         """Count a watermark as emitted."""
         self.emitted = max(self.emitted, watermark)
 
-    def offer(self, ideal: int | None) -> Advance:
-        """Decide what to emit for the least watermark of the active substreams, None if there is none.
+    def offer(self, ideal: Ideal) -> Advance:
+        """Decide what to emit for where a frontier is.
 
         Raises:
-            AnalysisError: A throttle of the user's answered more than the ideal watermark.
+            AnalysisError: The throttle answered more than the ideal watermark.
         """
-        if ideal is not None:
-            self.idle = False
-            return Advance(self._emit(ideal))
-        if self.idle:
-            return Advance()
-        self.idle = True
-        # Whichever substream turned idle last must not decide how far the watermark gets.
-        return Advance(self._emit(self._top), went_idle=True)
-
-    def snapshot(self) -> Json:
-        """Everything but the throttle."""
-        return {"emitted": self.emitted, "top": self._top, "idle": self.idle}
-
-    @staticmethod
-    def restored(throttle: Throttle, snapshot: Json) -> WatermarkEmitter:
-        """An output as it was.
-
-        Raises:
-            RecoveryError: It is not the snapshot of an output.
-        """
-        output = WatermarkEmitter(throttle)
-        output.emitted, output._top = (entry(snapshot, name, int, _OWNER) for name in ("emitted", "top"))
-        output.idle = entry(snapshot, "idle", bool, _OWNER)
-        return output
+        watermark = None if ideal.watermark is None else self._emit(ideal.watermark)
+        return Advance(watermark, ideal.went_idle)
 
     def _emit(self, ideal: int) -> int | None:
         if ideal <= self.emitted:

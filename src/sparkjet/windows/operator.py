@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
+    from sparkjet.snapshots.record import SessionSettings, SlidingSettings
     from sparkjet.windows.accumulators import Accumulators
     from sparkjet.windows.segments import Segment
 
@@ -38,7 +39,7 @@ class WindowOperator(Protocol):
         ...
 
     @property
-    def settings(self) -> Mapping[str, int | None]:
+    def settings(self) -> SlidingSettings | SessionSettings:
         """The window's numbers, as the record names them."""
         ...
 

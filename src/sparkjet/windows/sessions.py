@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 
 from sparkjet.catalyst.columns import CompiledColumns
 from sparkjet.catalyst.constants import constant
+from sparkjet.snapshots.record import SessionSettings
 from sparkjet.time import MAX, MIN
 from sparkjet.windows.accumulators import ROW_COUNT, Accumulators
 from sparkjet.windows.gaps_and_islands import KEY_HASH, VERSION, GapsAndIslands
@@ -72,9 +73,9 @@ class SessionWindows:
         )
 
     @property
-    def settings(self) -> dict[str, int | None]:
+    def settings(self) -> SessionSettings:
         """The gap and the maximum."""
-        return {"gap": self.gap, "max_duration": self.max_duration}
+        return SessionSettings(self.gap, self.max_duration)
 
     @property
     def open_until(self) -> int | None:

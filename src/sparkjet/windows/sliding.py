@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 
 from sparkjet.catalyst.columns import CompiledColumns, Once
 from sparkjet.catalyst.constants import constant
+from sparkjet.snapshots.record import SlidingSettings
 from sparkjet.time import MIN, WindowGrid
 from sparkjet.windows.accumulators import Accumulators
 from sparkjet.windows.deduct import DeductStrategy
@@ -64,9 +65,9 @@ class SlidingWindows:
         return self._strategy.name
 
     @property
-    def settings(self) -> dict[str, int]:
+    def settings(self) -> SlidingSettings:
         """Length, step and offset."""
-        return {"size": self.window.size, "step": self.window.step, "offset": self.window.offset}
+        return SlidingSettings(self.window.size, self.window.step, self.window.offset)
 
     def frame_of(self, time: Column) -> Column:
         """The frame (its exclusive end) that a time in microseconds belongs to."""

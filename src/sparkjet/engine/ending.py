@@ -1,4 +1,4 @@
-"""The end of a query: asked for by its user, brought about by a failure, or that of its input."""
+"""The end of a query: requested by its user, or brought about by a failure or the end of its input."""
 
 from __future__ import annotations
 
@@ -9,20 +9,16 @@ from pathlib import Path
 
 from pyspark.errors import StreamingQueryException
 
-from sparkjet.errors import FencedError, SparkjetError
+from sparkjet.errors import FencedError, SparkjetError, chain
 from sparkjet.storage.full_disk import full_disk
 
 
-class FailedError(SparkjetError):
-    """The query has failed between two batches; the batch that Spark has just planned is not run."""
-
-
 class Ending:
-    """Whether, and with what, a query ends; thread-safe.
+    """Whether a query ends, and with which failure; thread-safe.
 
     Args:
-        fenced: Answers the error to end with if another driver has taken over, None if none has.
-        places: Directories that the query writes into, to say which of them is full where a failure does not.
+        fenced: Gives the error to end with if another driver has taken over, None if none has.
+        places: Directories that the query writes into, to find out which of them is full where a failure does not say.
     """
 
     def __init__(self, fenced: Callable[[], FencedError | None], places: Sequence[Path] = ()) -> None:
@@ -36,7 +32,7 @@ class Ending:
 
     @property
     def stopping(self) -> bool:
-        """Whether its user wants it to end."""
+        """Whether the user has asked for the end."""
         return self._stopping.is_set()
 
     @property
@@ -50,15 +46,15 @@ class Ending:
         return self._finished.is_set()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until nothing of the query runs any more, and say whether that is so."""
+        """Wait until nothing of the query runs any more; False if that takes longer than ``timeout`` seconds."""
         return self._finished.wait(timeout)
 
     def finish(self) -> None:
-        """Let everybody go who waits."""
+        """Release everything that waits for the end."""
         self._finished.set()
 
     def ask(self, stop: Callable[[], None], name: str) -> None:
-        """Ask for the end; the first one to do so has ``stop`` called in a thread of its own.
+        """Ask for the end; the first call runs ``stop`` in a thread of its own.
 
         Not in the caller's, whose patience may end before the epoch that has to be waited for.
         """
@@ -68,10 +64,10 @@ class Ending:
                 threading.Thread(target=stop, name=name, daemon=True).start()
 
     def fail(self, error: BaseException) -> None:
-        """Keep what the query failed with; of several errors the one that says most, with the others behind it.
+        """Keep what the query failed with; of several errors the most informative one, with the others behind it.
 
-        A successor removes the checkpoint that Spark is still using here, so a driver that was taken over fails with
-        whatever missed its files first; what its user must know is that it was taken over.
+        A successor removes the checkpoint that Spark is still using here, so a driver that was taken over fails first
+        with whatever misses its files; what its user must know is that it was taken over.
         """
         if not isinstance(error, FencedError):
             # The store may be what has failed.
@@ -93,22 +89,12 @@ class Ending:
 def _joined(first: BaseException, other: BaseException) -> BaseException:
     """The first of two errors with the other at the end of its chain.
 
-    One failure often brings about another, and which is noticed first is chance. Spark's says least.
+    One failure often brings about another, and which is noticed first is chance. Spark's is the least informative.
     """
     if isinstance(first, StreamingQueryException) and not isinstance(other, StreamingQueryException):
         first, other = other, first
-    known = _chain(first)
+    known = chain(first)
     # One that is in the chain already would close it to a ring.
-    if not any(each is one for each in _chain(other) for one in known):
+    if not any(each is one for each in chain(other) for one in known):
         known[-1].__context__, known[-1].__suppress_context__ = other, False
     return first
-
-
-def _chain(error: BaseException) -> list[BaseException]:
-    """An error and what a traceback prints before it."""
-    chain: list[BaseException] = []
-    found: BaseException | None = error
-    while found is not None:
-        chain.append(found)
-        found = found.__cause__ or (None if found.__suppress_context__ else found.__context__)
-    return chain

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from sparkjet.api.ending import Ending
+from sparkjet.engine.ending import Ending
 from sparkjet.errors import FencedError, RecoveryError, UnsettledError
 
 
@@ -44,7 +44,7 @@ def test_of_two_failures_of_ours_the_first_comes_first() -> None:
     assert list(chain(ending.failure)) == [first, second]
 
 
-def test_an_error_that_is_told_already_is_not_told_twice() -> None:
+def test_an_error_that_is_in_the_chain_already_is_not_added_again() -> None:
     cause = OSError("the disk is full")
     ending = Ending(lambda: None)
     ending.fail(error := caused(UnsettledError("no room"), cause))
@@ -54,14 +54,14 @@ def test_an_error_that_is_told_already_is_not_told_twice() -> None:
     assert list(chain(ending.failure)) == [error, cause]
 
 
-def test_a_driver_that_was_taken_over_says_so_first() -> None:
+def test_a_driver_that_was_taken_over_reports_that_first() -> None:
     fenced = FencedError("by another")
     ending = Ending(lambda: fenced)
     ending.fail(missing := FileNotFoundError("offsets/3"))
     assert list(chain(ending.failure)) == [fenced, missing]
 
 
-def test_a_store_that_cannot_say_who_has_taken_over_hides_no_failure() -> None:
+def test_a_store_that_cannot_be_asked_for_a_takeover_hides_no_failure() -> None:
     def broken() -> FencedError | None:
         message = "the store is gone"
         raise OSError(message)
@@ -71,7 +71,7 @@ def test_a_store_that_cannot_say_who_has_taken_over_hides_no_failure() -> None:
     assert ending.failure is error
 
 
-def test_who_asks_first_has_the_query_stopped_once() -> None:
+def test_of_several_requests_only_the_first_stops_the_query() -> None:
     ending, calls = Ending(lambda: None), threading.Semaphore(0)
     for _ in range(3):
         ending.ask(calls.release, "stop")

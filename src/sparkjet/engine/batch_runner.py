@@ -1,0 +1,78 @@
+"""The batch runner: what Spark calls with each micro-batch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sparkjet.errors import SparkjetError
+
+if TYPE_CHECKING:
+    import threading
+    from concurrent.futures import Future
+
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery as SparkQuery
+
+    from sparkjet.engine.ending import Ending
+    from sparkjet.engine.engine import Engine
+
+POLLING = 0.05
+"""Seconds between two checks of a batch that Spark has planned whether it may run."""
+
+
+class FailedError(SparkjetError):
+    """The query has failed between two batches; the batch that Spark has just planned is not run."""
+
+
+class BatchRunner:
+    """Runs each micro-batch as one epoch, or leaves it to the next run if the query is ending.
+
+    It exists before Spark's query, which may run its first batch before its ``start`` has returned.
+
+    Args:
+        engine: The engine.
+        ending: The end of the query.
+        lock: Held by everything that uses the engine.
+        spark: Spark's query, once its ``start`` has returned it.
+    """
+
+    def __init__(self, engine: Engine, ending: Ending, lock: threading.Lock, spark: Future[SparkQuery]) -> None:
+        self._engine = engine
+        self._ending = ending
+        self._lock = lock
+        self._spark = spark
+
+    def run(self, batch: DataFrame, batch_id: int) -> None:
+        """Run a batch; the function given to ``foreachBatch``, called by Spark in the query's thread."""
+        while not self._lock.acquire(timeout=POLLING):
+            if self._ending.begun:
+                break
+        else:
+            try:
+                if not self._ending.begun:
+                    newest = self._spark.result().lastProgress if self._spark.done() else None
+                    self._engine.run_batch(batch, batch_id, self._engine.caught_up(newest, in_batch=True))
+                    return
+            except BaseException as error:
+                self._ending.fail(error)
+                raise
+            finally:
+                self._lock.release()
+        self._refuse(batch_id)
+
+    def _refuse(self, batch_id: int) -> None:
+        """Leave a batch that Spark has planned to the next run.
+
+        Spark takes an error for a failure of the query, and a return for a batch that is done, which it may write down
+        even after it was stopped. But once it was, it plans no other batch and does not commit this one to its source.
+        """
+        while self._ending.failure is None and self._spark.result().isActive:
+            self._ending.wait(POLLING)
+        if self._ending.failure is not None:
+            message = f"Batch {batch_id} is not run: the query has failed."
+            raise FailedError(message) from self._ending.failure
+        try:
+            self._engine.refuse(batch_id)
+        except BaseException as error:
+            self._ending.fail(error)
+            raise

@@ -1,0 +1,95 @@
+"""Progress report: what ``lastProgress`` adds to Spark's progress, once an epoch has ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+ProgressListener = Callable[["ProgressReport"], None]
+
+# The docstrings below the fields are the table of docs/guide/running.md (scripts/progress_table.py renders it).
+
+
+class DroppedCount(msgspec.Struct, frozen=True, rename="camel"):
+    """Rows that no window has counted, for one reason."""
+
+    epoch: int
+    """In this epoch."""
+    total: int
+    """Since the query's first start."""
+
+
+class SubstreamReport(msgspec.Struct, frozen=True, rename="camel"):
+    """Event time of one substream."""
+
+    watermark: int | None
+    """How far its event time is complete; null before its first row."""
+    idle: bool
+    """Whether the query's watermark does not wait for it at present, because it is silent."""
+    holds_watermark: bool
+    """Whether the query's watermark waits for this substream."""
+    caught_up: bool | None
+    """Whether it has been read to its end; null where its source does not say."""
+    late_rows: int
+    """Its late rows since the query's first start."""
+    null_timestamps: int
+    """Its rows without an event time since the query's first start."""
+
+
+class EpochReport(msgspec.Struct, frozen=True, rename="camel"):
+    """The epoch itself."""
+
+    number: int
+    """Its number in the records and in the sinks."""
+    duration_ms: dict[str, int]
+    """Milliseconds of each phase that it went through: `aggregate`, `advance`, `save`, `prepare`, `decide`, `commit`,
+    `clean`. `save` runs beside `prepare`."""
+
+
+class SnapshotReport(msgspec.Struct, frozen=True, rename="camel"):
+    """The state that the record names."""
+
+    deltas: int
+    """Deltas that a start would read."""
+    entries: int
+    """Partial rows in them."""
+
+
+class SinkReport(msgspec.Struct, frozen=True, rename="camel"):
+    """A transaction that the record decides."""
+
+    name: str
+    """The output."""
+    transaction: dict[str, Any]
+    """What its sink commits, as the sink describes it."""
+
+
+class ProgressReport(msgspec.Struct, frozen=True, rename="camel"):
+    """One epoch; times are microseconds since 1970."""
+
+    batch_id: int | None
+    """Spark's number of the micro-batch; null in an epoch without one, which comes from the clock,
+    `retireSubstream` or `closeWindowsAtEnd`."""
+    watermark: int | None
+    """The query's watermark; null before the first."""
+    substreams: dict[str, SubstreamReport]
+    """Each substream by its name."""
+    accepted_rows: int
+    """Rows that windows have counted in this epoch; a row counts once for each `agg` of the input."""
+    late_rows: DroppedCount
+    """Rows that came too late for their window. `lateRows` delivers them, with the reason `late`."""
+    null_timestamps: DroppedCount
+    """Rows without an event time. `lateRows` delivers them, with the reason `null_timestamp`."""
+    epoch: EpochReport
+    """The epoch that has ended."""
+    snapshot: SnapshotReport
+    """The state that a restart would begin with."""
+    sinks: list[SinkReport]
+    """Transactions that the record decides: this epoch's, and earlier ones that are not committed yet."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """The keys as users get them."""
+        described: dict[str, Any] = msgspec.to_builtins(self)
+        return described

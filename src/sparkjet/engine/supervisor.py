@@ -1,0 +1,179 @@
+"""The supervisor: when the epochs between Spark's batches run, and how a query ends."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING
+
+from sparkjet.catalyst.plan_analysis import used_up
+from sparkjet.errors import AnalysisError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql.streaming.query import StreamingQuery as SparkQuery
+
+    from sparkjet.engine.ending import Ending
+    from sparkjet.engine.engine import Engine
+    from sparkjet.engine.ticker import Ticker
+
+logger = logging.getLogger("sparkjet")
+
+SETTLING = 1
+"""Seconds between two checks of how the last epoch has ended, and of what is decided and not committed."""
+
+
+class Supervisor:
+    """Watches over Spark's query from its start to its end, in a thread of its own; thread-safe.
+
+    What it does with the engine it does between two batches: ticks of the clock, retiring a substream, committing what
+    could not be committed at once, closing the windows at the end.
+
+    Args:
+        engine: The engine.
+        ending: The end of the query.
+        lock: Held by everything that uses the engine; the batch runner has the same one.
+        spark: Spark's query.
+        ticker: Lets time pass while nothing arrives, None where no policy or output depends on the clock.
+        close_at_end: Whether the end of the input closes the windows.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        ending: Ending,
+        lock: threading.Lock,
+        spark: SparkQuery,
+        *,
+        ticker: Ticker | None,
+        close_at_end: bool,
+    ) -> None:
+        self._engine = engine
+        self._ending = ending
+        self._lock = lock
+        self._spark = spark
+        self._ticker = ticker
+        self._close_at_end = close_at_end
+
+    def start(self) -> None:
+        """Begin to watch, and to let time pass."""
+        threading.Thread(target=self._watch, name=f"sparkjet-{self._query}", daemon=True).start()
+        if self._ticker is not None:
+            self._ticker.start(self._query, lambda: self._if_free(self._tick))
+
+    def stop(self) -> None:
+        """End the query once the current epoch has committed; returns at once."""
+        self._ending.ask(self._stop_between_epochs, f"sparkjet-stop-{self._query}")
+
+    def drain(self) -> None:
+        """Wait until all input there is has been committed, and let the clock tick once."""
+        self._spark.processAllAvailable()
+        with self._lock:
+            self._join()
+            if self._ticker is not None:
+                self._tick()
+        self._ending.raise_failure()
+
+    def retire(self, substream: str) -> None:
+        """Stop waiting for a substream; see ``StreamingQuery.retireSubstream``."""
+        with self._lock:
+            if self._ending.begun:
+                message = f"retireSubstream({substream!r}): the query has ended or is being stopped."
+                raise AnalysisError(message)
+            try:
+                self._engine.retire(substream)
+            except AnalysisError:
+                raise
+            except BaseException as error:
+                self._fail(error)
+                raise
+
+    @property
+    def _query(self) -> str:
+        return self._engine.record.query
+
+    def _watch(self) -> None:
+        """The supervisor's thread."""
+        try:
+            self._until_spark_ends()
+            with self._lock:
+                self._join()
+            if self._close_at_end and not self._ending.begun:
+                with self._lock:
+                    self._close_windows()
+            if self._ending.failure is None:
+                with self._lock:
+                    self._engine.settle(last=True)
+        except BaseException as error:  # noqa: BLE001 - kept: exception() and awaitTermination() raise it
+            self._ending.fail(error)
+        finally:
+            if self._ticker is not None:
+                self._ticker.stop()
+            self._ending.finish()
+
+    def _until_spark_ends(self) -> None:
+        try:
+            while not self._spark.awaitTermination(SETTLING):
+                # What could not be committed must not wait for the next epoch, which may be far away.
+                self._if_free(lambda: self._engine.settle(last=False))
+        except Exception as error:
+            if self._ending.stopping:
+                # Spark interrupts its thread wherever it is, in a source for example; in an epoch it never is.
+                logger.warning("query %s: Spark's query failed while it was being stopped", self._query, exc_info=True)
+            elif self._ending.failure is None:
+                self._ending.fail(error)
+
+    def _close_windows(self) -> None:
+        if used_up(self._spark):
+            self._engine.close_windows()
+        else:
+            logger.warning("query %s was stopped from outside before its end; windows stay open", self._query)
+
+    def _if_free(self, work: Callable[[], None]) -> None:
+        """Do something between two epochs, unless one is running, which does the same. Errors end the query."""
+        if self._lock.acquire(blocking=False):
+            try:
+                work()
+            except BaseException as error:  # noqa: BLE001 - kept: exception() and awaitTermination() raise it
+                self._fail(error)
+            finally:
+                self._lock.release()
+
+    def _tick(self) -> None:
+        """Run an epoch without a batch if the clock makes one due; the caller holds the lock."""
+        if self._ending.begun or not self._spark.isActive:
+            return
+        newest = self._spark.lastProgress
+        if newest is None:
+            # Spark has not looked at the sources yet: what has piled up there must not find its windows closed.
+            return
+        try:
+            self._engine.tick(self._engine.caught_up(newest, in_batch=False))
+        except BaseException as error:  # noqa: BLE001 - kept for the user
+            self._fail(error)
+
+    def _join(self) -> None:
+        """Wait for the end of the last epoch, whose failure must not be left until the next; holding the lock."""
+        try:
+            self._engine.join()
+        except BaseException as error:  # noqa: BLE001 - kept for the user
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        """End the query with an error between two batches; the caller holds the lock."""
+        self._ending.fail(error)
+        self._stop_spark()
+
+    def _stop_between_epochs(self) -> None:
+        with self._lock:
+            if not self._ending.finished:
+                self._join()
+                self._stop_spark()
+
+    def _stop_spark(self) -> None:
+        """End Spark's query; only between epochs, as Spark would interrupt one in the middle."""
+        try:
+            self._spark.stop()
+        except Exception:  # the supervisor waits for Spark's query in any case, and learns how it ends
+            logger.warning("query %s: Spark's query could not be stopped at once", self._query, exc_info=True)

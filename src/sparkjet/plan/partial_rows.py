@@ -1,0 +1,124 @@
+"""Partial rows: the expressions that turn judged rows into one row for each key and frame."""
+
+from __future__ import annotations
+
+from enum import Enum, IntEnum
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from sparkjet.catalyst.columns import KEPT, SUBSTREAM, TIME, CompiledColumns, Once, quoted
+from sparkjet.plan.dropped_rows import DROPPED, DropReason
+from sparkjet.windows import Accumulators
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import Column, DataFrame
+
+    from sparkjet.windows import WindowOperator
+
+KIND = "_sparkjet_kind"
+"""A :class:`RowKind`. Never null: Spark would leave its fast hash table for a slower one. Not text: partial aggregation
+would take a quarter longer."""
+DROPPED_OF = "_sparkjet_dropped_of"
+"""The substream of a row that is not accepted, else empty; only where there are several substreams."""
+FRAME = "_sparkjet_frame"
+HIGHEST = "_sparkjet_highest"
+COPY = "_sparkjet_copy"
+"""Whether a row is only there for the progress of its substream."""
+
+
+class RowKind(IntEnum):
+    """What becomes of a row in partial aggregation."""
+
+    ACCEPTED = 0
+    PROGRESS_ONLY = 1
+    """It only says how far its substream has come."""
+    LATE = 2
+    NULL_TIMESTAMP = 3
+
+
+class ProgressDetail(Enum):
+    """What partial aggregation finds out about event time, beside the partial rows.
+
+    EACH costs a second row for each row of the batch, whatever the number of substreams: one maximum for each of
+    them would cost a comparison per row and substream, and the substream in the group key a partial row per key,
+    frame and substream.
+    """
+
+    NOTHING = "nothing"
+    ALL = "all"
+    """The highest time of all rows, which are of one substream."""
+    EACH = "each"
+    """The highest time of each substream."""
+
+
+class PartialRows:
+    """The expressions of one aggregation; each is built once, because Spark would compile another one anew.
+
+    Args:
+        keys: The columns to group by, by their names inside the engine.
+        accumulators: The fields of the partial rows.
+        by_substream: Whether rows can be of different substreams.
+    """
+
+    def __init__(self, keys: Mapping[str, Column], accumulators: Accumulators, *, by_substream: bool) -> None:
+        self._keys = dict(keys)
+        self._accumulators = accumulators
+        self._once = Once()
+        # What distinguishes partial rows from the others, and those from each other.
+        self._labels = ("kind", "substream") if by_substream else ("kind",)
+        frames = F.min("frame"), F.max("frame")
+        sums = F.count(F.lit(1)), *frames, F.sum("row_count"), F.max("highest")
+        self.totals = CompiledColumns(self._labels), CompiledColumns(sums)
+        """Of :meth:`of`: labels to group by; their rows, lowest and highest frame, events and highest time."""
+
+    def of(self, judged: DataFrame, operator: WindowOperator, detail: ProgressDetail) -> DataFrame:
+        """Partial rows of the accepted rows, and one row per kind and substream of the others.
+
+        One pass does both: the key, the frame and the columns of a row that is not accepted are nulled, so that it is
+        counted without being aggregated (a late row must not overflow a sum that it is not part of).
+        """
+        rows = judged
+        if detail is ProgressDetail.EACH:
+            copies = self._once("copies", build=lambda: F.explode(F.array(F.lit(False), F.lit(True))))
+            rows = rows.withColumn(COPY, copies).where(F.col(COPY) | F.col(KEPT))
+        nulled = self._once("nulled", detail, build=lambda: _nulled(judged.columns, operator, detail))
+        groups = self._once("groups", build=self._groups)
+        sums = self._once("sums", build=lambda: self._sums(operator))
+        return sums.agg(nulled.select(rows), groups)
+
+    def _groups(self) -> CompiledColumns:
+        # Keys are computed from the nulled columns, and nulled again, as one may turn a null into something else.
+        keys = [F.when(F.col(FRAME).isNotNull(), key).alias(name) for name, key in self._keys.items()]
+        hidden = {"frame": FRAME, "kind": KIND, "substream": DROPPED_OF}
+        return CompiledColumns([*keys, *(F.col(hidden[name]).alias(name) for name in ("frame", *self._labels))])
+
+    def _sums(self, operator: WindowOperator) -> CompiledColumns:
+        bounds = [column.alias(name) for name, column in operator.bounds(F.col(TIME)).items()]
+        aggregations = Accumulators.aggregations(self._accumulators.results)
+        return CompiledColumns([F.max(HIGHEST).alias("highest"), *bounds, *aggregations])
+
+
+def accepted(table: DataFrame) -> DataFrame:
+    """The partial rows among what :meth:`PartialRows.of` gives."""
+    return table.where(f"kind = {RowKind.ACCEPTED.value}").drop("kind", "substream", "highest")
+
+
+def _nulled(columns: list[str], operator: WindowOperator, detail: ProgressDetail) -> CompiledColumns:
+    copy = F.col(COPY) if detail is ProgressDetail.EACH else ~F.col(KEPT)
+    kept = F.col(KEPT) & F.col(DROPPED).isNull() & ~copy
+    is_late = F.col(DROPPED) == DropReason.LATE.value
+    dropped = F.when(is_late, RowKind.LATE.value).otherwise(RowKind.NULL_TIMESTAMP.value)
+    kind = F.when(kept, RowKind.ACCEPTED.value).when(copy, RowKind.PROGRESS_ONLY.value).otherwise(dropped)
+    visible = [name for name in columns if name not in {DROPPED, KEPT, SUBSTREAM}]
+    return CompiledColumns(
+        [
+            *(F.when(kept, F.col(quoted(name))).alias(name) for name in visible),
+            F.when(kept, operator.frame_of(F.col(TIME))).alias(FRAME),
+            kind.alias(KIND),
+            F.when(kept, "").otherwise(F.col(SUBSTREAM)).alias(DROPPED_OF),
+            F.col(TIME).alias(HIGHEST),
+        ]
+    )

@@ -1,0 +1,63 @@
+"""The collecting sink: what a driven query has published, epoch by epoch, in the driver's memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from sparkjet.errors import LostTransactionError
+from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Row
+    from pyspark.sql.types import StructType
+
+
+@dataclass
+class CollectingSink:
+    """A sink that keeps rows by transaction until they are committed, and by epoch from then on.
+
+    It stands for the destination too, so it survives the restarts of a :class:`StreamDriver`. It does not undo a failed
+    epoch at once: what a crash leaves prepared is there for the next start to roll back.
+    """
+
+    guarantee: Guarantee = Guarantee.EXACTLY_ONCE
+    committed: dict[int, list[Row]] = field(default_factory=dict)
+    """What readers see, by epoch."""
+    prepared: dict[str, list[Row]] = field(default_factory=dict)
+    """Rows of the transactions that are neither committed nor rolled back, by the transaction's name."""
+
+    def check(self, schema: StructType) -> None:
+        """See :meth:`sparkjet.sinks.Sink.check`: rows of every schema fit."""
+
+    def prepare(self, rows: DataFrame, transaction: TransactionId) -> Handle | None:
+        """See :meth:`sparkjet.sinks.Sink.prepare`."""
+        found = rows.collect()
+        if not found:
+            return None
+        self.prepared[str(transaction)] = found
+        return {"transaction": str(transaction)}
+
+    def commit(self, handle: Handle, between: Callable[[], None]) -> None:
+        """See :meth:`sparkjet.sinks.Sink.commit`."""
+        name = handle["transaction"]
+        epoch = int(name.split("-")[1])
+        if name not in self.prepared:
+            if epoch in self.committed:
+                return
+            message = f"CollectingSink: nothing is prepared under {name}."
+            raise LostTransactionError(message)
+        between()
+        self.committed[epoch] = self.prepared.pop(name)
+
+    def abort_orphans(self, query: str, takeover: int, keep: Sequence[Handle]) -> None:  # noqa: ARG002 - the protocol's
+        """See :meth:`sparkjet.sinks.Sink.abort_orphans`."""
+        decided = {handle["transaction"] for handle in keep}
+        orphans = [name for name in self.prepared if name not in decided and int(name.split("-")[0]) < takeover]
+        for name in orphans:
+            del self.prepared[name]
+
+    def rows(self) -> list[Row]:
+        """Everything committed, in the order of the epochs."""
+        return [row for epoch in sorted(self.committed) for row in self.committed[epoch]]

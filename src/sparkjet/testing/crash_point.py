@@ -1,0 +1,55 @@
+"""The crash point: where a driven query dies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sparkjet.engine.phases import EpochPhase, PhaseListener
+
+
+class CrashPoint:
+    """A listener to the phases of epochs that crashes the query at one of them.
+
+    Args:
+        listener: Another listener, called first.
+    """
+
+    def __init__(self, listener: PhaseListener | None) -> None:
+        self._listener = listener
+        self._at: EpochPhase | None = None
+
+    def __call__(self, phase: EpochPhase, epoch: int) -> None:
+        """Called by the engine at the end of each phase."""
+        if self._listener is not None:
+            self._listener(phase, epoch)
+        if phase is self._at:
+            raise _CrashError
+
+    @contextmanager
+    def at(self, phase: EpochPhase, join: Callable[[], None]) -> Iterator[None]:
+        """Crash at the end of a phase of what is run inside the ``with``.
+
+        Args:
+            phase: The phase.
+            join: Waits until the last epoch has ended, which may be beside the one that was run last.
+
+        Raises:
+            AssertionError: No epoch came to the end of the phase.
+        """
+        self._at = phase
+        try:
+            yield
+            join()
+        except _CrashError:
+            return
+        finally:
+            self._at = None
+        message = f"crash: no epoch came to the end of {phase}."
+        raise AssertionError(message)
+
+
+class _CrashError(BaseException):
+    """The death of the driver: not an Exception, so that neither retries nor handlers of errors outlive it."""

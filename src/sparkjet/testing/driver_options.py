@@ -1,0 +1,63 @@
+"""The options of a driven query, under the names that ``writeStream`` has for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sparkjet.api.grouped import LateStream, WindowedStream
+from sparkjet.api.writer import settings_of
+from sparkjet.errors import AnalysisError, nearest
+from sparkjet.options import Options
+from sparkjet.sinks.protocol import Guarantee
+
+if TYPE_CHECKING:
+    from sparkjet.plan.plan import Output
+    from sparkjet.sinks.protocol import Sink
+
+_KNOWN = ("processingGuarantee", "overlapEpochs", "statePartitions", "outputMode", "earlyResultsPeriod")
+
+
+@dataclass(frozen=True)
+class DriverOptions:
+    """What a driven query has of the options of ``writeStream``; the others have no meaning without Spark's loop."""
+
+    guarantee: Guarantee
+    overlap: bool
+    partitions: int
+    output_mode: str
+    early_period: str | None
+
+    @staticmethod
+    def of(given: Mapping[str, object]) -> DriverOptions:
+        """The options as given.
+
+        Raises:
+            AnalysisError: One is unknown, or its value is wrong.
+        """
+        for name in given:
+            if name not in _KNOWN:
+                message = f'StreamDriver: no option "{name}"; {nearest(name, _KNOWN)}'
+                raise AnalysisError(message)
+        options = Options({name: str(value) for name, value in given.items()})
+        return DriverOptions(
+            guarantee=Guarantee(
+                options.choice("processingGuarantee", tuple(g.value for g in Guarantee), Guarantee.EXACTLY_ONCE.value)
+            ),
+            overlap=options.flag("overlapEpochs"),
+            partitions=options.number("statePartitions", default=2),
+            output_mode=options.get("outputMode") or "append",
+            early_period=options.get("earlyResultsPeriod"),
+        )
+
+    def output(self, name: str, result: WindowedStream | LateStream, sink: Sink) -> Output:
+        """A result on its way to a sink, with these options; late rows are never early.
+
+        Raises:
+            AnalysisError: The sink or an option does not fit.
+        """
+        writer = result.writeStream.format(sink)
+        if isinstance(result, WindowedStream):
+            writer = writer.outputMode(self.output_mode).option("earlyResultsPeriod", self.early_period)
+        return settings_of(writer).output(name)

@@ -1,0 +1,287 @@
+"""The stream driver: a query run epoch by epoch, with rows, clock, crashes and restarts in a test's hand."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType, TimestampType
+
+from sparkjet.clock import ManualClock
+from sparkjet.engine.committer import Committer
+from sparkjet.engine.context import EngineContext, configure
+from sparkjet.engine.recovery import recover
+from sparkjet.errors import AnalysisError
+from sparkjet.plan.plan import Rows
+from sparkjet.sinks.outbox import OutboxSink
+from sparkjet.snapshots import DirectoryStore
+from sparkjet.snapshots.record_log import RecordLog
+from sparkjet.testing.collecting_sink import CollectingSink
+from sparkjet.testing.crash_point import CrashPoint
+from sparkjet.testing.driven_query import DrivenQuery, Query
+from sparkjet.testing.driven_source import DrivenSource, Record
+from sparkjet.testing.driver_options import DriverOptions
+from sparkjet.time import MIN, parse_duration
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from pyspark.sql import Row
+
+    from sparkjet.engine.engine import Engine
+    from sparkjet.engine.phases import EpochPhase, PhaseListener
+    from sparkjet.engine.spark_checkpoint import SparkCheckpoint
+    from sparkjet.sinks.protocol import Sink
+    from sparkjet.snapshots import SnapshotStore
+    from sparkjet.time.durations import Duration
+
+
+class StreamDriver:
+    """Runs a query with the real engine, record log, recovery and sinks, one epoch at each call of :meth:`process`.
+
+    Only what surrounds the engine is replaced: Spark's micro-batch loop by this object, the source by the rows that
+    :meth:`process` is given, the wall clock by one that stands still. So a test decides what arrives together, what is
+    late, when a substream is idle, and where the query crashes. Not thread-safe.
+
+    Attributes:
+        clock: The processing time. :meth:`advance` lets it go on; ``clock.advance(-microseconds)`` sets it back.
+        sinks: The sinks of the outputs.
+
+    Args:
+        spark: The session.
+        query: A function that takes a stream for each input and returns the results, and ``result.lateRows`` where
+            late rows are wanted. It is called for every batch too, so it must only describe the query.
+        schema: Columns of the input, as ``createDataFrame`` takes them; a list with one for each input of a union.
+        sinks: Sinks of the outputs, in their order; a :class:`CollectingSink` each by default.
+        directory: The query's home; by default a temporary directory that goes with this object.
+        store: Where snapshots go; by default a directory store in the home.
+        clock: The processing time; by default it stands at 1970.
+        onEpochPhase: As ``writeStream.onEpochPhase``.
+        **options: ``processingGuarantee``, ``overlapEpochs``, ``statePartitions`` (2), ``outputMode`` and
+            ``earlyResultsPeriod``, as of ``writeStream``.
+
+    Raises:
+        AnalysisError: The query or an option is wrong.
+
+    >>> import sparkjet as sj
+    >>> driver = StreamDriver(
+    ...     spark,
+    ...     lambda clicks: (
+    ...         clicks.withWatermark("ts", "2 seconds").groupBy(sj.window("ts", "10 seconds"), "page").count()
+    ...     ),
+    ...     "ts timestamp, page string",
+    ... )
+    >>> driver.process([("2026-01-01 12:00:01", "home"), ("2026-01-01 12:00:09", "home")])
+    >>> driver.results()
+    []
+    >>> driver.process([("2026-01-01 12:00:12", "home")])
+    >>> [(row.page, row["count"]) for row in driver.results()]
+    [('home', 2)]
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        query: Query,
+        schema: str | StructType | Sequence[str | StructType],
+        *,
+        sinks: Sequence[Sink] = (),
+        directory: Path | None = None,
+        store: SnapshotStore | None = None,
+        clock: ManualClock | None = None,
+        onEpochPhase: PhaseListener | None = None,
+        **options: object,
+    ) -> None:
+        self._session = SparkSession(spark.sparkContext, spark._jsparkSession.cloneSession())
+        self._source = DrivenSource(spark, [schema] if isinstance(schema, (str, StructType)) else schema)
+        self._options = DriverOptions.of(options)
+        self._crash_point = CrashPoint(onEpochPhase)
+        self._home = directory
+        if self._home is None:
+            self._home = Path(tempfile.mkdtemp(prefix="sparkjet-driver-"))
+            weakref.finalize(self, shutil.rmtree, self._home, ignore_errors=True)
+        self.store = store if store is not None else DirectoryStore(self._home / "snapshots")
+        self.clock = clock if clock is not None else ManualClock()
+        self._query = DrivenQuery(query, self._source, sinks, self._options)
+        self.sinks, self.plan = self._query.sinks, self._query.plan
+        for output in self.plan.outputs:
+            output.check()
+        self._recover()
+
+    def process(self, *rows: Iterable[Record]) -> None:
+        """Send rows and run one epoch over all that no epoch has read: these, and what a crash has left.
+
+        Args:
+            rows: Rows of each input: ``process([row, row])``, of a union ``process(left_rows, right_rows)``. Tuples,
+                Rows or dicts; timestamps may be texts such as ``"2026-01-01 12:00:01"``. None for an empty batch.
+        """
+        batch, directory = self._running("process").next_batch, self.checkpoint.directory
+        self._source.send(rows)
+        self._source.plan(batch, directory)
+        with self._epoch() as engine:
+            engine.run_batch(self._query.batch(self._session, batch), batch)
+            self._source.done(batch, directory)
+
+    def advance(self, duration: Duration) -> None:
+        """Let processing time pass without rows, and then run an epoch if policies, timeouts or early rows need one.
+
+        They see the clock once, at the end. A policy that must be polled more often is given several shorter steps.
+        """
+        self._running("advance")
+        self.clock.advance(parse_duration(duration, "advance", minimum=1))
+        with self._epoch() as engine:
+            engine.tick()
+
+    def retire_substream(self, substream: str) -> None:
+        """As ``query.retireSubstream``: stop waiting for a substream that will have no more rows."""
+        self._running("retire_substream")
+        with self._epoch() as engine:
+            engine.retire(substream)
+
+    def close_windows(self) -> None:
+        """End the input: emit what is still open, as the option ``closeWindowsAtEnd`` does."""
+        self._running("close_windows")
+        with self._epoch() as engine:
+            engine.close_windows()
+
+    def stop(self) -> None:
+        """Stop in an orderly way, when the last epoch has been committed."""
+        self._running("stop")
+        with self._epoch() as engine:
+            engine.settle(last=True)
+        self._is_up = False
+
+    @contextmanager
+    def crash(self, at: EpochPhase) -> Iterator[None]:
+        """Crash at the end of a phase of the epoch that is run inside the ``with``; then :meth:`restart`.
+
+        No code of the engine can handle the crash, but its ``finally`` blocks do run: what only the death of a process
+        leaves behind needs a process that is killed.
+
+        Raises:
+            AssertionError: No epoch came to the end of that phase.
+
+        >>> import sparkjet as sj
+        >>> driver = StreamDriver(
+        ...     spark,
+        ...     lambda rows: rows.withWatermark("ts", 0).groupBy(sj.window("ts", "10 seconds")).count(),
+        ...     "ts timestamp",
+        ... )
+        >>> with driver.crash(at=sj.EpochPhase.PREPARE):
+        ...     driver.process([("2026-01-01 12:00:01",), ("2026-01-01 12:00:10",)])
+        >>> driver.restart()
+        >>> driver.results()
+        []
+        >>> driver.process()
+        >>> [row["count"] for row in driver.results()]
+        [1]
+        """
+        self._running("crash")
+        with self._crash_point.at(at, self.engine.join):
+            yield
+        self._is_up = False
+
+    def restart(self) -> None:
+        """Go on as a new driver, after a crash, a failure or a stop: recover from the store what the record names.
+
+        Rows that no record has are read again by the next :meth:`process`. Sinks, store and clock stay the same.
+        """
+        try:
+            # The end of an epoch may still run, beside the one that has crashed: it must not meet its successor.
+            self.engine.join()
+        except Exception:
+            # That of a query that has failed already was to be expected.
+            if self._is_up:
+                raise
+        for aggregation in self.engine.state.aggregations.values():
+            # Its cached partial rows would stay in memory: unlike a real driver, this process goes on.
+            aggregation.operator.restore([], None)
+            aggregation.operator.release()
+        self._recover()
+
+    def results(self, output: int = 0) -> list[Row]:
+        """Rows that an output has committed, in the order of the epochs.
+
+        Args:
+            output: Its position in what the query returns.
+        """
+        sink = self.sinks[output]
+        if not isinstance(sink, CollectingSink):
+            message = f"results: output {output} goes into a {type(sink).__name__}. Read it there."
+            raise AnalysisError(message)
+        if self._is_up:
+            self.engine.join()
+        return sink.rows()
+
+    def late_rows(self) -> list[Row]:
+        """Rows that the windows have dropped, with ``_substream``, ``_watermark`` and ``_reason``."""
+        late = [number for number, output in enumerate(self.plan.outputs) if output.rows is Rows.LATE]
+        if not late:
+            message = "late_rows: the query does not return them. Let it return [result, result.lateRows]."
+            raise AnalysisError(message)
+        return [row for number in late for row in self.results(number)]
+
+    @property
+    def late_counts(self) -> dict[str, int]:
+        """Number of late rows by substream since the first start, over all windows."""
+        return dict(self.engine.state.late)
+
+    @property
+    def watermark(self) -> datetime | None:
+        """The query's watermark, as ``collect()`` gives timestamps; None if there is none yet."""
+        reached = self.engine.state.tracker.watermark
+        return None if reached == MIN else TimestampType().fromInternal(reached)
+
+    def _recover(self) -> None:
+        assert self._home is not None  # noqa: S101 - set when this was made
+        if isinstance(self.store, DirectoryStore):
+            self.store.open("directory")
+        configure(self._session, self._options.partitions)
+        sinks = {output.name: output.sink for output in self.plan.outputs}
+        for sink in sinks.values():
+            if isinstance(sink, OutboxSink):
+                sink.attach(self._home / "snapshots" / "outbox", self._session)
+        context = EngineContext(
+            plan=self.plan,
+            guarantee=self._options.guarantee,
+            partitions=self._options.partitions,
+            overlap=self._options.overlap,
+            session=self._session,
+            store=self.store,
+            log=RecordLog(self.store),
+            committer=Committer(sinks),
+            clock=self.clock,
+            listener=self._crash_point,
+        )
+        self.engine: Engine
+        self.checkpoint: SparkCheckpoint
+        self.engine, self.checkpoint = recover(context, self._home / "spark")
+        self._is_up = True
+        next_batch = self.engine.next_batch
+        self._source.rewind(next_batch)
+        if next_batch > 0:
+            # Spark runs the last batch again, whose commit no record has; the engine knows it and skips it.
+            self.engine.run_batch(self._query.batch(self._session, next_batch - 1), next_batch - 1)
+
+    def _running(self, method: str) -> Engine:
+        if not self._is_up:
+            message = f"{method}: the query has crashed, failed or been stopped. Call restart() first."
+            raise AnalysisError(message)
+        return self.engine
+
+    @contextmanager
+    def _epoch(self) -> Iterator[Engine]:
+        try:
+            yield self.engine
+        except AnalysisError:
+            raise
+        except BaseException:
+            # As a query that has failed: its state is not that of its record any more.
+            self._is_up = False
+            raise
