@@ -193,7 +193,7 @@ def test_options_have_the_names_of_the_writers(spark: SparkSession) -> None:
     assert [(row.k, row.n, row.is_early) for row in driver.results()] == [("a", 1, True)]
     for name, value, message in [
         ("overlap", True, 'did you mean "overlapEpochs"'),
-        ("processingGuarantee", "once", "none of exactly-once"),
+        ("processingGuarantee", "once", "of exactly-once, at-least-once"),
         ("statePartitions", 0, "positive whole number"),
         ("outputMode", "complete", "is not supported"),
         ("earlyResultsPeriod", "1 second", 'need outputMode\\("update"\\)'),
