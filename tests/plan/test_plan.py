@@ -29,10 +29,15 @@ def minutes_and_hours(spark: SparkSession) -> Plan:
 def test_aggregations_keep_the_names_that_are_in_stored_records(spark: SparkSession) -> None:
     plan = minutes_and_hours(spark)
     assert [aggregation.name for aggregation in plan.aggregations] == ["aggregation0", "aggregation1"]
-    assert [output.aggregation.name for output in plan.outputs] == ["stage1", "stage0", "stage0", "stage0"]
+    assert [output.aggregation.name for output in plan.outputs] == [
+        "aggregation1",
+        "aggregation0",
+        "aggregation0",
+        "aggregation0",
+    ]
     assert {name: part.get("reads") for name, part in plan.fingerprint.items() if name != "inputs"} == {
-        "stage0": None,
-        "stage1": "stage0",
+        "aggregation0": None,
+        "aggregation1": "aggregation0",
     }
 
 
