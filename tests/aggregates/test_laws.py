@@ -124,6 +124,6 @@ def test_a_result_that_follows_arrival_is_caught(rows: DataFrame) -> None:
 def test_too_few_samples_prove_nothing(spark: SparkSession, rows: DataFrame) -> None:
     with pytest.raises(AnalysisError, match="at least three rows"):
         check_aggregate(J.sum("x"), spark.createDataFrame([(1,), (2,)], "x int"))
-    with pytest.raises(AnalysisError, match=r"event_time: d is double; give a timestamp or a bigint"):
+    with pytest.raises(AnalysisError, match=r"event_time: d is double; give a timestamp, or a bigint"):
         check_aggregate(J.sum("x"), rows, "d")
     assert isinstance(J.sum("x").resolve(Inputs(rows, F.col("t"))), AggregateOperation)

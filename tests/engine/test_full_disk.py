@@ -49,6 +49,7 @@ class Query:
         assert sorted(row for epoch in self.handed_over.values() for row in epoch) == expected
 
 
+@pytest.mark.crash
 @pytest.mark.parametrize(
     ("full", "phase", "error", "where"),
     [

@@ -87,6 +87,7 @@ def check_growth(spark: SparkSession, home: Path, epochs: int) -> None:
         assert after <= before * 1.25 + 2, name
 
 
+@pytest.mark.crash
 def test_sixty_epochs_do_not_grow(spark: SparkSession, tmp_path: Path) -> None:
     check_growth(spark, tmp_path, 60)
 

@@ -38,6 +38,7 @@ def test_a_broker_that_is_away_is_named_and_nothing_is_skipped(kafka: KafkaServe
         kafka.restart()
 
 
+@pytest.mark.crash
 @LENIENCE
 def test_a_broker_that_is_killed_within_a_range_is_waited_for(kafka: KafkaServer, strict: str) -> None:
     topic, count = kafka.topic(), 20_000
