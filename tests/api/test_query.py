@@ -105,6 +105,27 @@ def test_no_keys_negative_times_filters_and_shaped_results(spark: SparkSession, 
     assert [tuple(row) for row in spark.table("shaped").collect()] == [(-5, 24)]
 
 
+def test_start_takes_what_sparks_start_takes(spark: SparkSession, feed: Feed, tmp_path: Path) -> None:
+    feed.add(*rows([1, 2, 15], k="a"))
+    counts = watermarked(spark, feed).groupBy(sj.window("ts", "10 seconds"), "k").count()
+    query = counts.writeStream.trigger(availableNow=True).start(
+        str(tmp_path / "out"),
+        format="files",
+        fileFormat="json",
+        outputMode="append",
+        partitionBy=["k"],
+        queryName="like_spark",
+        checkpointLocation=tmp_path / "checkpoint",
+        closeWindowsAtEnd=True,
+    )
+    query.awaitTermination()
+    assert query.name == "like_spark"
+    assert {path.parent.name for path in (tmp_path / "out").rglob("*.json")} == {"k=a"}
+    assert [row["count"] for row in spark.read.json(str(tmp_path / "out")).sort("count").collect()] == [1, 2]
+    with pytest.raises(AttributeError, match=r"StreamingQuery has no 'awaitTermintion'; did you mean"):
+        query.awaitTermintion  # noqa: B018 - what a user misspells
+
+
 def test_user_columns_may_have_the_engines_names(spark: SparkSession, feed: Feed) -> None:
     feed.add(*rows([1], k="x", v=3))
     stream = sj.stream(feed.read(spark).withColumnsRenamed({"k": "frame", "v": "key0"})).withWatermark(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from sparkjet.api.guided import Guided
 from sparkjet.engine.progress import merged
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from sparkjet.engine.supervisor import Supervisor
 
 
-class StreamingQuery:
+class StreamingQuery(Guided):
     """A started query. Thread-safe; every method runs on the driver."""
 
     def __init__(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, overload
 
@@ -75,9 +75,9 @@ class StreamWriter(Guided):
             raise AnalysisError(message)
         return self._with(update=outputMode.lower() == "update")
 
-    def partitionBy(self, *cols: str) -> Self:
-        """Columns that become directories of the files sink."""
-        return self._with(partition_by=cols)
+    def partitionBy(self, *cols: str | Sequence[str]) -> Self:
+        """Columns that become directories of the files sink, one by one or as a list."""
+        return self._with(partition_by=tuple(name for col in cols for name in ([col] if isinstance(col, str) else col)))
 
     def queryName(self, queryName: str) -> Self:
         """Name of the query, and of the table of the memory sink."""
@@ -118,18 +118,40 @@ class StreamWriter(Guided):
         """Call ``listener(phase, epoch)`` on the driver at the end of each phase; for tracing and fault tests."""
         return self._with(listener=listener)
 
-    def start(self, path: str | None = None) -> StreamingQuery:
+    def start(
+        self,
+        path: str | None = None,
+        format: str | Sink | None = None,
+        outputMode: str | None = None,
+        partitionBy: str | Sequence[str] | None = None,
+        queryName: str | None = None,
+        **options: object,
+    ) -> StreamingQuery:
         """Check everything, recover what an earlier run left, and start.
 
         Args:
             path: Same as the option ``path``.
+            format: As :meth:`format`.
+            outputMode: As :meth:`outputMode`.
+            partitionBy: As :meth:`partitionBy`.
+            queryName: As :meth:`queryName`.
+            options: As :meth:`options`.
 
         Raises:
             AnalysisError: If anything is set wrongly; nothing has been started or changed.
             RecoveryError: If the stored state cannot be continued safely.
         """
+        self.options(**options)
         if path is not None:
             self.option("path", path)
+        if format is not None:
+            self.format(format)
+        if outputMode is not None:
+            self.outputMode(outputMode)
+        if partitionBy is not None:
+            self.partitionBy(partitionBy)
+        if queryName is not None:
+            self.queryName(queryName)
         return checked([self._settings]).start()
 
 
