@@ -120,7 +120,7 @@ def test_start_takes_what_sparks_start_takes(spark: SparkSession, feed: Feed, tm
     )
     query.awaitTermination()
     assert query.name == "like_spark"
-    assert {path.parent.name for path in (tmp_path / "out").rglob("*.json")} == {"k=a"}
+    assert {path.parent.name for path in (tmp_path / "out").glob("k=*/*.json")} == {"k=a"}
     assert [row["count"] for row in spark.read.json(str(tmp_path / "out")).sort("count").collect()] == [1, 2]
     with pytest.raises(AttributeError, match=r"StreamingQuery has no 'awaitTermintion'; did you mean"):
         query.awaitTermintion  # noqa: B018 - what a user misspells

@@ -23,7 +23,7 @@ from sparkjet.sinks.postgres.sink import PostgresSink
 from sparkjet.testing.sink_contract import QUERY, SCHEMA, SinkContract, SinkUnderTest
 from sparkjet.time import MIN
 from tests.feed import Feed
-from tests.windows.test_sliding import EXAMPLE, PATHS, check_modes
+from tests.windows.test_sliding import EXAMPLE, PATHS, WINDOW, check_modes
 
 EPOCH = 3
 
@@ -50,7 +50,7 @@ def windows(spark: SparkSession) -> None:
     """Every strategy of the window operator, with a restart after each batch."""
     with tempfile.TemporaryDirectory() as home:
         for path in PATHS:
-            check_modes(spark, path, *EXAMPLE, Path(home) / path, modes=("restarts",))
+            check_modes(spark, path, WINDOW, EXAMPLE.batches, Path(home) / path, modes=("restarts",))
 
 
 def contract(spark: SparkSession, home: Path) -> None:

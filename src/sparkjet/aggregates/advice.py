@@ -35,8 +35,8 @@ _QUANTILE = (
 )
 _SKETCH = "sparkjet.functions.percentile_approx differs: it is another sketch, with other estimates."
 _LIST = (
-    "Take sparkjet.functions.{}, and F.array_join of its result in withColumn(…) afterwards. It differs in its order: "
-    "by {}, where Spark's is by arrival."
+    "Use sparkjet.functions.{} and apply F.array_join to its result in withColumn(…). The order differs: by {}, where "
+    "Spark's is by arrival."
 )
 _BOTH = "F.when(F.col(x).isNotNull() & F.col(y).isNotNull(), {})"
 

@@ -41,7 +41,7 @@ def checked(
     Args:
         results: Outputs of results.
         late: Outputs of late rows.
-        name: The query's; without it that of its first output.
+        name: Name of the query; that of the first output by default.
         home: As the option ``checkpointLocation``.
 
     Raises:

@@ -22,7 +22,7 @@ class Guided:
         def __getattr__(self, name: str) -> Any:
             kind = type(self)
             if hasattr(kind, name):
-                # A property has failed with an AttributeError: its own message, not that there is no such property.
+                # A property that raised AttributeError: show its own message, not that there is no such attribute.
                 return object.__getattribute__(self, name)
             known = [each for each in dir(kind) if not each.startswith("_")]
             # A private name must not touch the object: Python asks for some before __init__ has run.

@@ -139,7 +139,7 @@ class AggregationState:
 
 def _damaged(why: str) -> RecoveryError:
     return RecoveryError(
-        f"{why}: the snapshot is damaged. Bring the files back, or start anew with another checkpointLocation."
+        f"{why}: the snapshot is damaged. Restore the files, or start from scratch with another checkpointLocation."
     )
 
 

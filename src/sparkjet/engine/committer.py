@@ -91,7 +91,8 @@ class Committer:
                     sink.abort(transaction)
                 except Exception as error:  # noqa: BLE001 - the epoch has failed already, of something else
                     logger.warning(
-                        "sink %r could not undo transaction %s of an epoch that failed: %s. The next start does.",
+                        "sink %r could not undo transaction %s of an epoch that failed: %s. The next start will roll "
+                        "it back.",
                         transaction.sink,
                         transaction,
                         error,

@@ -94,7 +94,7 @@ def _joined(first: BaseException, other: BaseException) -> BaseException:
     if isinstance(first, StreamingQueryException) and not isinstance(other, StreamingQueryException):
         first, other = other, first
     known = chain(first)
-    # One that is in the chain already would close it to a ring.
+    # Appending an error that is in the chain already would make it a cycle.
     if not any(each is one for each in chain(other) for one in known):
         known[-1].__context__, known[-1].__suppress_context__ = other, False
     return first

@@ -266,7 +266,7 @@ class Engine:
         self.state.tracker.restore(tracked)
 
     def _idle_for(self, now: int) -> int:
-        # After a clock that was ahead, and was set back, it would be a negative time until it has come as far again.
+        # If the clock ran ahead and was set back, the idle time would be negative until it had caught up.
         self._clock = min(self._clock, now)
         return now - self._clock
 

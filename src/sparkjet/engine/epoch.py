@@ -140,8 +140,8 @@ class Epoch:
     def decide(self, slot: int, before: Record) -> Record:
         """Write the record into its slot.
 
-        With at-least-once it names the transactions too. Published before it, rows would have the number of an epoch
-        that may be run again with more input, and a reader that knows that number would drop the new ones.
+        With at-least-once it names the transactions too. If rows were published before the record, a re-run with more
+        input would reuse their epoch's number, and a reader that has seen that number would drop the new rows.
 
         Raises:
             FencedError: If another driver has taken over; nothing was decided.

@@ -112,7 +112,7 @@ def aggregate(
 ) -> PartialAggregation:
     """Run partial aggregation of one window as one Spark job over its rows.
 
-    Late is what the operator's state at the start of the epoch says, so that a re-run judges each row the same way.
+    Lateness is judged by the operator's state at the start of the epoch, so that a re-run judges each row the same way.
 
     Args:
         rows: What has gone through the aggregation's transformations, with ``KEPT``.

@@ -147,7 +147,7 @@ def _check_fingerprint(saved: Fingerprint, current: Fingerprint) -> None:
         details = "; ".join(f"{part} were {before.get(part)}, are {now.get(part)}" for part in changed)
         message = (
             f"The query has changed since its last run: {details}. Saved partial results do not fit. Change it back, "
-            "or start anew with another checkpointLocation. (Length, slide and offset of the window may change.)"
+            "or start from scratch with another checkpointLocation. (Length, slide and offset of a window may change.)"
         )
         raise RecoveryError(message)
 

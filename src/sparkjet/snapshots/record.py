@@ -144,7 +144,7 @@ class Record(msgspec.Struct, frozen=True):
         else:
             message = (
                 f"{where} has format {number}, this version reads formats from {OLDEST}. Start the query once with a "
-                "version in between, or start anew with another checkpointLocation."
+                "version in between, or start from scratch with another checkpointLocation."
             )
         raise RecoveryError(message)
 

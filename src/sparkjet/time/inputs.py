@@ -194,7 +194,7 @@ class InputTracker:
             disappeared = sorted(state.inputs.keys() - self._trackers.keys())
             raise RecoveryError(
                 f"the query has other inputs than its snapshot: appeared {appeared}, disappeared {disappeared}; "
-                f"run it with the inputs it had, or start anew with another checkpointLocation"
+                f"run it with the inputs it had, or start from scratch with another checkpointLocation"
             )
         before = self.snapshot()
         try:

@@ -114,7 +114,7 @@ class PostgresTransactions:
         with self.connected() as connection, connection.cursor() as cursor:
             cursor.execute(_NAME_SESSION, [prefix_of(query, sink)])
             cursor.execute(BEGIN)
-            # The user's limit is restored for the table, which others may lock for longer than a rival the marker.
+            # The user's limit is restored for the table: others may lock it for longer than a rival locks the marker.
             lock_timeout = cursor.execute("SHOW lock_timeout").fetchone()
             cursor.execute("SELECT set_config('lock_timeout', %s, true)", [_PATIENCE])
             try:
