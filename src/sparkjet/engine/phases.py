@@ -13,8 +13,9 @@ class EpochPhase(Enum):
     """A phase of an epoch. A crash at the end of any of them neither loses nor repeats anything.
 
     Listeners (``writeStream.onEpochPhase``) are called on the driver when the phase has ended. An exception from a
-    listener fails the epoch, as a fault at that point would. ``BEGIN`` and ``COMMITTING`` are moments rather than
-    phases; the others are the keys of ``durationMs`` in the query's progress.
+    listener fails the epoch, as a fault at that point would; at ``COMMITTING`` it fails a commit, which is tried again.
+    ``BEGIN`` and ``COMMITTING`` are moments rather than phases; the others are the keys of ``durationMs`` in the
+    query's progress.
     """
 
     BEGIN = "begin"
