@@ -28,9 +28,9 @@ clicks: checked $(READY) ## Kafka to sessions to PostgreSQL, both started for it
 	@$(PYTHON_RUN) examples/clicks.py
 
 test: checked $(READY) ## What a change needs (12 minutes with set-up): everything but crash matrices and long tests
-	@# In two processes, each with a Spark session of its own; one that is done takes tests over from the other.
+	@# In two processes, each with a Spark session of its own; a file stays in one, as its fixtures are shared.
 	@# The slowest are shown: where to save when the whole comes near its 12 minutes.
-	@$(PYTEST) -m "not crash and not long" -n 2 --dist worksteal --durations=15
+	@$(PYTEST) -m "not crash and not long" -n 2 --dist loadfile --durations=15
 
 test-crash: checked $(READY) ## Drivers, executors and servers killed at every step of the protocols (40 minutes)
 	@$(PYTEST) -m "crash and not long" --durations=15
