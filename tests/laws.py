@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from hypothesis import HealthCheck, settings
+import pytest
+from hypothesis import HealthCheck, Phase, settings
 
 
 def law(examples: int) -> settings:
@@ -14,3 +15,15 @@ def law(examples: int) -> settings:
         database=None,
         suppress_health_check=[HealthCheck.function_scoped_fixture],
     )
+
+
+def only_examples() -> settings:
+    """The examples that are written down, none at random: those are for `make test-crash` and `make test-long`."""
+    return settings(law(1), phases=[Phase.explicit])
+
+
+RANDOM_RUNS = [
+    pytest.param(1, marks=pytest.mark.crash),
+    pytest.param(40, marks=[pytest.mark.long, pytest.mark.timeout(3600)]),
+]
+"""How many random runs each check of a whole operator or engine takes, which is seconds a run."""

@@ -16,7 +16,7 @@ from sparkjet import functions as J
 from sparkjet.testing import CollectingSink
 from sparkjet.time import MIN, WindowGrid
 from tests.engine.run import Event, EventDriver
-from tests.laws import law
+from tests.laws import RANDOM_RUNS, law, only_examples
 from tests.windows import model, session_model
 
 if TYPE_CHECKING:
@@ -104,6 +104,8 @@ CASES = {
         {"": (2, None)},
     ),
 }
+
+QUICK = "sessions, windows, sessions"
 
 
 class NaiveWatermark:
@@ -238,7 +240,7 @@ def fixed(case: Case, epochs: Sequence[Epoch]) -> list[Epoch]:
     ]
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.crash] * (name != QUICK)) for name in CASES])
 def test_the_engine_equals_the_naive_model(
     spark: SparkSession, name: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -246,7 +248,7 @@ def test_the_engine_equals_the_naive_model(
 
     @example(epochs=fixed(case, FIXED))
     @example(epochs=fixed(case, ON_THE_EDGE))
-    @law(1)
+    @only_examples()
     @given(epochs=runs(list(case.policies)))
     def holds(epochs: list[Epoch]) -> None:
         check(spark, case, epochs, tmp_path_factory.mktemp("laws"))
@@ -254,15 +256,14 @@ def test_the_engine_equals_the_naive_model(
     holds()
 
 
-@pytest.mark.long
-@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("times", RANDOM_RUNS)
 @pytest.mark.parametrize("name", CASES)
-def test_the_engine_equals_the_naive_model_over_many_runs(
-    spark: SparkSession, name: str, tmp_path_factory: pytest.TempPathFactory
+def test_the_engine_equals_the_naive_model_over_random_runs(
+    spark: SparkSession, name: str, times: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     case = CASES[name]
 
-    @law(40)
+    @law(times)
     @given(epochs=runs(list(case.policies)))
     def holds(epochs: list[Epoch]) -> None:
         check(spark, case, epochs, tmp_path_factory.mktemp("laws"))

@@ -97,16 +97,17 @@ def loses(flag: Path) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Record
     name, began = str(flag), flag.parent.stat().st_mtime
 
     def once(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Passes rows through; with the first ones, what other tasks have yet to fetch is lost."""
-        for batch in batches:
-            if not Path(name).exists():
-                Path(name).touch()
-                for directory in os.environ["SPARK_LOCAL_DIRS"].split(","):
-                    for file in Path(directory).glob("*/shuffle_*"):
-                        # Other tests may still read the session's other ones.
-                        if file.stat().st_mtime >= began:
-                            file.unlink()
-            yield batch
+        """Passes rows through; once the first task has its own, what other tasks have yet to fetch is lost."""
+        # All of them first: this task must not lose its own, or no attempt of the stage would be the first to succeed.
+        found = list(batches)
+        if not Path(name).exists():
+            Path(name).touch()
+            for directory in os.environ["SPARK_LOCAL_DIRS"].split(","):
+                for file in Path(directory).glob("*/shuffle_*"):
+                    # Other tests may still read the session's other ones.
+                    if file.stat().st_mtime >= began:
+                        file.unlink()
+        yield from found
 
     return once
 

@@ -15,7 +15,7 @@ from sparkjet import functions as J
 from sparkjet.aggregates.operation import Aggregate, Inputs
 from sparkjet.time import MAX, MIN
 from sparkjet.windows import Accumulators, Segment, SegmentStatistics, SessionWindows
-from tests.laws import law
+from tests.laws import RANDOM_RUNS, law, only_examples
 from tests.windows.model import Batch, Event, Fold, Row
 from tests.windows.session_model import naive, sessions
 from tests.windows.session_run import SessionRun, session_of
@@ -145,7 +145,7 @@ def test_the_model_gives_the_rows_that_are_drawn() -> None:
 
 @pytest.mark.parametrize("limited", LIMITS.values(), ids=list(LIMITS))
 @example(run=(GAP, LONGEST, EXAMPLE.batches))
-@law(1)
+@only_examples()
 @given(run=runs())
 def test_sessions_equal_the_naive_ones(
     session: SparkSession, limited: bool, run: Run, tmp_path_factory: pytest.TempPathFactory
@@ -153,15 +153,17 @@ def test_sessions_equal_the_naive_ones(
     check_modes(session, run, tmp_path_factory.mktemp("sessions"), limited=limited)
 
 
-@pytest.mark.long
-@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("times", RANDOM_RUNS)
 @pytest.mark.parametrize("limited", LIMITS.values(), ids=list(LIMITS))
-@law(40)
-@given(run=runs())
-def test_sessions_equal_the_naive_ones_over_many_runs(
-    session: SparkSession, limited: bool, run: Run, tmp_path_factory: pytest.TempPathFactory
+def test_sessions_equal_the_naive_ones_over_random_runs(
+    session: SparkSession, limited: bool, times: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    check_modes(session, run, tmp_path_factory.mktemp("sessions"), limited=limited)
+    @law(times)
+    @given(run=runs())
+    def holds(run: Run) -> None:
+        check_modes(session, run, tmp_path_factory.mktemp("sessions"), limited=limited)
+
+    holds()
 
 
 @pytest.mark.parametrize("limited", LIMITS.values(), ids=list(LIMITS))

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from sparkjet import functions as J
 from sparkjet.aggregates.operation import Aggregate
 from sparkjet.time import WindowGrid
-from tests.laws import law
+from tests.laws import RANDOM_RUNS, law, only_examples
 from tests.windows.model import Batch, Event, Fold, Row, naive
 from tests.windows.operator import OperatorRun
 from tests.windows.timeline import timeline
@@ -147,7 +147,7 @@ def test_the_model_gives_the_rows_that_are_drawn() -> None:
 
 @pytest.mark.parametrize("path", list(PATHS))
 @example(run=(WINDOW, EXAMPLE.batches))
-@law(1)
+@only_examples()
 @given(run=runs())
 def test_windows_equal_the_naive_ones(
     spark: SparkSession, path: str, run: tuple[WindowGrid, list[Batch]], tmp_path_factory: pytest.TempPathFactory
@@ -155,12 +155,14 @@ def test_windows_equal_the_naive_ones(
     check_modes(spark, path, *run, tmp_path_factory.mktemp("windows"))
 
 
-@pytest.mark.long
-@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("times", RANDOM_RUNS)
 @pytest.mark.parametrize("path", list(PATHS))
-@law(40)
-@given(run=runs())
-def test_windows_equal_the_naive_ones_over_many_runs(
-    spark: SparkSession, path: str, run: tuple[WindowGrid, list[Batch]], tmp_path_factory: pytest.TempPathFactory
+def test_windows_equal_the_naive_ones_over_random_runs(
+    spark: SparkSession, path: str, times: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    check_modes(spark, path, *run, tmp_path_factory.mktemp("windows"))
+    @law(times)
+    @given(run=runs())
+    def holds(run: tuple[WindowGrid, list[Batch]]) -> None:
+        check_modes(spark, path, *run, tmp_path_factory.mktemp("windows"))
+
+    holds()
