@@ -125,7 +125,7 @@ def frame(spark: SparkSession) -> DataFrame:
 @pytest.fixture(scope="module")
 def ours(frame: DataFrame) -> RESULTS:
     inputs = Inputs(frame, F.col("t"))
-    operations = [(aggregate.name, aggregate.resolve(inputs)) for aggregate in EVERYTHING]
+    operations = [(aggregate.output_name, aggregate.resolve(inputs)) for aggregate in EVERYTHING]
     accumulators = frame.groupBy("g").agg(
         *(c.alias(f"{i}_{field}") for i, (_, op) in enumerate(operations) for field, c in op.accumulate.items())
     )
@@ -142,7 +142,7 @@ def ours(frame: DataFrame) -> RESULTS:
 
 @pytest.fixture(scope="module")
 def sparks(frame: DataFrame) -> RESULTS:
-    return collected(frame.groupBy("g").agg(*(column().alias(aggregate.name) for aggregate, column in EXACT)))
+    return collected(frame.groupBy("g").agg(*(column().alias(aggregate.output_name) for aggregate, column in EXACT)))
 
 
 def collected(results: DataFrame) -> RESULTS:
@@ -150,28 +150,29 @@ def collected(results: DataFrame) -> RESULTS:
 
 
 def test_results_are_sparks(ours: RESULTS, sparks: RESULTS) -> None:
+    names = [aggregate.output_name for aggregate, _ in EXACT]
     wrong = [
-        f"{aggregate.name} of {group}: {ours[group][aggregate.name]!r}, Spark's {results[aggregate.name]!r}"
+        f"{name} of {group}: {ours[group][name]!r}, Spark's {results[name]!r}"
         for group, results in sparks.items()
-        for aggregate, _ in EXACT
-        if not same(ours[group][aggregate.name], results[aggregate.name])
+        for name in names
+        if not same(ours[group][name], results[name])
     ]
     assert not wrong, "\n".join(wrong)
 
 
 def test_results_of_order_are_those_of_event_time(ours: RESULTS) -> None:
     wrong = [
-        f"{aggregate.name} of {group}: {results[aggregate.name]!r}, expected {expected(group)!r}"
+        f"{aggregate.output_name} of {group}: {results[aggregate.output_name]!r}, expected {expected(group)!r}"
         for group, results in ours.items()
         for aggregate, expected in ORDERED
-        if not same(results[aggregate.name], expected(group))
+        if not same(results[aggregate.output_name], expected(group))
     ]
     assert not wrong, "\n".join(wrong)
 
 
 def test_types_are_sparks(frame: DataFrame) -> None:
     inputs = Inputs(frame, F.col("t"))
-    operations = [(aggregate.name, aggregate.resolve(inputs)) for aggregate, _ in EXACT]
+    operations = [(aggregate.output_name, aggregate.resolve(inputs)) for aggregate, _ in EXACT]
     finished = [
         frame.agg(*(c.alias(field) for field, c in op.accumulate.items()))
         .select(op.finish({field: F.col(field) for field in op.create}))
@@ -208,4 +209,4 @@ def test_names_are_sparks(frame: DataFrame) -> None:
         (J.percentile_approx("d", [0.5, 0.9], 100), F.percentile_approx("d", [0.5, 0.9], 100)),
         *((getattr(J, f)("d"), getattr(F, f)("d")) for f in (*MOMENTS, "sum", "avg", "min", "max", "collect_list")),
     ]
-    assert [aggregate.name for aggregate, _ in pairs] == frame.agg(*(column for _, column in pairs)).columns
+    assert [aggregate.output_name for aggregate, _ in pairs] == frame.agg(*(column for _, column in pairs)).columns

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from sparkjet import functions as J
-from sparkjet.aggregates.operation import Aggregate, AggregateOperation, Inputs, NotAnAggregateError, as_aggregate
+from sparkjet.aggregates.operation import Aggregate, AggregateOperation, Inputs
 from sparkjet.errors import AnalysisError
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def inputs(spark: SparkSession) -> Inputs:
         (J.min_by("px", "nope"), r"no column 'nope'"),
         (J.sum("*"), r"\*: an aggregate takes one column, but this is 10"),
     ],
-    ids=lambda value: value.name if isinstance(value, Aggregate) else "",
+    ids=lambda value: value.output_name if isinstance(value, Aggregate) else "",
 )
 def test_a_column_that_does_not_fit_is_refused(inputs: Inputs, aggregate: Aggregate, message: str) -> None:
     with pytest.raises(AnalysisError, match=message):
@@ -89,17 +89,6 @@ def test_an_argument_out_of_range_is_refused(make: Callable[[], Any], message: s
         make()
 
 
-def test_aggregates_of_spark_are_refused_by_name(inputs: Inputs) -> None:
-    use = r"Use sparkjet.functions.avg instead of pyspark.sql.functions.avg"
-    for column in (F.avg("px"), F.avg("px").alias("a"), F.avg(F.col("px") + 1)):
-        with pytest.raises(NotAnAggregateError, match=use):
-            as_aggregate(column)
-    with pytest.raises(TypeError, match=r"skewness\(px\) is a Spark Column.*AggregateOperation"):
-        as_aggregate(F.skewness("px"))
-    with pytest.raises(ValueError, match=r"'px' is not a sparkjet aggregate"):
-        as_aggregate("px")
-
-
 def test_an_operation_must_be_whole(spark: SparkSession) -> None:
     zero = {"n": F.lit(0)}
     with pytest.raises(AnalysisError, match=r"same fields.*\['m'\] and \['n'\]"):
@@ -110,12 +99,11 @@ def test_an_operation_must_be_whole(spark: SparkSession) -> None:
 
 def test_aggregates_are_immutable_and_renamed_by_copy(spark: SparkSession) -> None:
     total = J.sum("x")
-    assert (total.alias("t").name, total.name) == ("t", "sum(x)")
+    assert (total.alias("t").output_name, total.output_name) == ("t", "sum(x)")
     with pytest.raises(FrozenInstanceError):
-        total.name = "other"  # type: ignore[misc]
+        total.output_name = "other"  # type: ignore[misc]
     operation = total.resolve(Inputs(spark.createDataFrame([], "x int"), F.lit(0)))
-    assert as_aggregate(operation).name == "aggregate"
-    assert as_aggregate(operation.alias("own")).resolve(Inputs(spark.range(1), F.lit(0))) is operation
+    assert operation.alias("own").resolve(Inputs(spark.range(1), F.lit(0))) is operation
 
 
 def test_aggregates_resolve_on_a_stream(spark: SparkSession) -> None:
@@ -130,7 +118,7 @@ def test_aggregates_resolve_on_a_stream(spark: SparkSession) -> None:
 
 
 def test_names_need_no_session() -> None:
-    assert [J.count().name, J.top_n("px", 3).name, J.percentile_approx("px", 0.9).name] == [
+    assert [each.output_name for each in (J.count(), J.top_n("px", 3), J.percentile_approx("px", 0.9))] == [
         "count(1)",
         "top_n(px, 3)",
         "percentile_approx(px, 0.9, 10000)",

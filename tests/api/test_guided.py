@@ -74,7 +74,6 @@ def test_each_public_name_of_sparks_has_a_way_out_that_works(objects: list[tuple
 @pytest.mark.parametrize(
     ("kind", "name", "way_out"),
     [
-        (GroupedStream, "sum", r"Use agg\(sparkjet.functions.sum"),
         (GroupedStream, "pivot", "as a key"),
         (GroupedStream, "applyInPandas", "python_aggregate"),
         (GroupedStream, "writeStream", r"Call agg\(…\) first"),

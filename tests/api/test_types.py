@@ -50,7 +50,7 @@ def misspelt(stream: sj.Stream) -> None:
     stream.withWatermrk("ts", "1 minute")
     after: int = "a string"
     grouped = stream.groupBy(sj.window("ts", "1 minute"))
-    grouped.sum("v")
+    grouped.pivot("v")
     result = grouped.agg(J.median("v"))
     result.show()
     result.writeStream.toTable("t")
@@ -116,7 +116,7 @@ def test_misspelt_names_are_reported_with_the_code_after_them(found: dict[str, l
     expected = [
         r'5: error: "Stream" has no attribute "withWatermrk"; maybe "withWatermark"\?',
         "6: error: Incompatible types in assignment",
-        '8: error: "GroupedStream" has no attribute "sum"',
+        '8: error: "GroupedStream" has no attribute "pivot"',
         '9: error: Module has no attribute "median"',
         '10: error: "WindowedStream" has no attribute "show"',
         '11: error: "StreamWriter" has no attribute "toTable"',

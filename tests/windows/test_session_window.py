@@ -30,7 +30,7 @@ def test_durations_and_names() -> None:
         (("ts", None), "gapDuration = None: a duration is"),
         (("ts", "5 minutes", "0 seconds"), "maxDuration = '0 seconds'"),
         (("ts", "5 minutes", 1.5), "maxDuration = 1.5"),
-        ((5, "5 minutes"), "timeColumn must be the name of the event-time column, not int"),
+        ((5, "5 minutes"), "timeColumn must be the event-time column or its name, not int"),
     ],
 )
 def test_what_is_refused(arguments: tuple[Any, ...], message: str) -> None:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, LongType, StructField, StructType
 
-from sparkjet.aggregates.operation import Aggregate, AggregateOperation, label
+from sparkjet.aggregates.operation import Aggregate, AggregateOperation
 from sparkjet.aggregates.values import column_of, orderable_type, whole_number
+from sparkjet.catalyst.expressions import label
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, LongType, StructField, StructType
 
-from sparkjet.aggregates.operation import Aggregate, AggregateOperation, label
+from sparkjet.aggregates.operation import Aggregate, AggregateOperation
 from sparkjet.aggregates.values import column_of, null_of, orderable_type
+from sparkjet.catalyst.expressions import label
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

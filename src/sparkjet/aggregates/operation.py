@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, TypeAlias
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.classic.column import Column as ClassicColumn
 from pyspark.sql.types import DataType, LongType, TimestampType
 
-from sparkjet.aggregates.advice import advice
 from sparkjet.catalyst.columns import visible
+from sparkjet.catalyst.expressions import label
+from sparkjet.catalyst.markers import marker_of
 from sparkjet.errors import AnalysisError, nearest
 
 Accumulator: TypeAlias = Mapping[str, Column]
 """The state of one aggregate over some rows: a Column by field name."""
 ColumnOrName: TypeAlias = Column | str
-
-
-class NotAnAggregateError(AnalysisError, TypeError):
-    """Something other than a sparkjet aggregate was passed to ``agg``."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,12 +127,14 @@ class Inputs:
         return fields[0].dataType
 
 
-@dataclass(frozen=True, eq=False)
-class Aggregate:
+@dataclass(frozen=True, eq=False, repr=False)
+class Aggregate(ClassicColumn):
     """A named aggregate as passed to ``agg``; its operation depends on the type of its input.
 
+    A Column like those of ``pyspark.sql.functions``, which composes with others in an ``agg`` of sparkjet's.
+
     Attributes:
-        name: Name of the result column.
+        output_name: Name of the result column.
         resolve: Returns the operation for given inputs.
         computes: What is computed, regardless of the result's name: a query that continues from saved state must
             compute the same.
@@ -143,22 +143,40 @@ class Aggregate:
         AnalysisError: From ``resolve``, if a column is missing or has a type that the aggregate does not support.
 
     >>> from sparkjet import functions as J
-    >>> J.avg("px").name
+    >>> J.avg("px").output_name
     'avg(px)'
-    >>> J.avg("px").alias("mean_px").name
+    >>> J.avg("px").alias("mean_px").output_name
     'mean_px'
     """
 
-    name: str
+    output_name: str
     resolve: Callable[[Inputs], AggregateOperation]
     computes: str = ""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "computes", self.computes or self.name)
+        object.__setattr__(self, "computes", self.computes or self.output_name)
 
-    def alias(self, name: str) -> Aggregate:
+    @cached_property
+    def _jc(self) -> Any:
+        # Not before it is needed: an aggregate can be named without a session.
+        return marker_of(self)._jc
+
+    def __repr__(self) -> str:
+        return f"Aggregate<{self.output_name!r}>"
+
+    def __str__(self) -> str:
+        return self.output_name
+
+    def alias(self, *alias: str, **kwargs: Any) -> Column:
         """The same aggregate with another name."""
-        return replace(self, name=name)
+        if len(alias) != 1 or kwargs:
+            return super().alias(*alias, **kwargs)
+        return replace(self, output_name=alias[0])
+
+    def type_in(self, inputs: Inputs) -> DataType:
+        """Type of the result for given inputs."""
+        operation = self.resolve(inputs)
+        return self._finished(inputs.frame, operation).schema[0].dataType
 
     def evaluate(self, rows: DataFrame, event_time: ColumnOrName | None = None) -> Any:
         """The result of a window with exactly ``rows`` (at least one), for experiments and tests.
@@ -172,34 +190,11 @@ class Aggregate:
         4
         """
         operation = self.resolve(Inputs(rows, microseconds(rows, event_time)))
+        return self._finished(rows, operation).collect()[0][0]
+
+    def _finished(self, rows: DataFrame, operation: AggregateOperation) -> DataFrame:
         accumulated = rows.agg(*(column.alias(field) for field, column in operation.accumulate.items()))
-        return accumulated.select(operation.finish({field: F.col(field) for field in operation.create})).collect()[0][0]
-
-
-def as_aggregate(obj: Any) -> Aggregate:
-    """An argument of ``agg`` as an :class:`Aggregate`.
-
-    Raises:
-        NotAnAggregateError: It is something else; for a Spark aggregate, the message names sparkjet's equivalent, or
-            says how the nearest one differs.
-
-    >>> as_aggregate(max)
-    Traceback (most recent call last):
-        ...
-    sparkjet.aggregates.operation.NotAnAggregateError: agg: <built-in function max> is not a sparkjet aggregate. Use ...
-    """
-    if isinstance(obj, Aggregate):
-        return obj
-    if isinstance(obj, AggregateOperation):
-        return obj.alias("aggregate")
-    if isinstance(obj, Column):
-        written, way_out = advice(obj)
-        raise NotAnAggregateError(
-            f"agg: {written} is a Spark Column: it cannot be combined from the frames of a window. {way_out}"
-        )
-    raise NotAnAggregateError(
-        f"agg: {obj!r} is not a sparkjet aggregate. Use one of sparkjet.functions, e.g. sparkjet.functions.avg(…)."
-    )
+        return accumulated.select(operation.finish({field: F.col(field) for field in operation.create}))
 
 
 def microseconds(rows: DataFrame, event_time: ColumnOrName | None) -> Column:
@@ -220,12 +215,3 @@ def microseconds(rows: DataFrame, event_time: ColumnOrName | None) -> Column:
         f"event_time: {label(event_time)} is {data_type.simpleString()}; "
         "give a timestamp, or a bigint in microseconds since the epoch."
     )
-
-
-def label(column: ColumnOrName) -> str:
-    """A column as spelled in the name of a result.
-
-    >>> label("px")
-    'px'
-    """
-    return column if isinstance(column, str) else re.sub(r"^Column<'(.*)'>$", r"\1", str(column), flags=re.DOTALL)

@@ -12,7 +12,8 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
-from sparkjet.aggregates.operation import Aggregate, AggregateOperation, label
+from sparkjet.aggregates.operation import Aggregate, AggregateOperation
+from sparkjet.catalyst.expressions import label
 from sparkjet.errors import AnalysisError
 
 if TYPE_CHECKING:

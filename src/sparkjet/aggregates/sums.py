@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from sparkjet.aggregates.operation import Aggregate, label
+from sparkjet.aggregates.operation import Aggregate
 from sparkjet.aggregates.totals import Total, summing, total_of
 from sparkjet.aggregates.values import column_of, number
+from sparkjet.catalyst.expressions import label
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

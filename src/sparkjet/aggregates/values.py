@@ -18,7 +18,7 @@ from pyspark.sql.types import (
     VariantType,
 )
 
-from sparkjet.aggregates.operation import label
+from sparkjet.catalyst.expressions import label
 from sparkjet.errors import AnalysisError
 
 if TYPE_CHECKING:

@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
-from pyspark.sql.types import MapType, VariantType
+from pyspark.sql.types import NumericType
 from typing_extensions import Self
 
-from sparkjet.aggregates.operation import Aggregate, AggregateOperation, Inputs, as_aggregate
+from sparkjet.aggregates.operation import AggregateOperation, Inputs
 from sparkjet.api.frame_methods import FrameMethods
 from sparkjet.api.guided import Guided
 from sparkjet.api.output_settings import OutputSettings
 from sparkjet.api.writer import StreamWriter
 from sparkjet.catalyst import alternatives
-from sparkjet.catalyst.columns import HIDDEN, TIME
+from sparkjet.catalyst.columns import HIDDEN, TIME, quoted
 from sparkjet.catalyst.logical_plans import attribute_ids
 from sparkjet.catalyst.row_by_row import Together
 from sparkjet.errors import AnalysisError
-from sparkjet.functions import count
 from sparkjet.plan.event_time import EventTime
+from sparkjet.plan.grouping import Grouping, GroupingColumn, grouping_of
 from sparkjet.plan.plan import Rows
+from sparkjet.plan.resolved_aggregates import resolved_aggregates
 from sparkjet.plan.transformations import Transformations
-from sparkjet.plan.windowed_aggregation import Key, WindowedAggregation
-from sparkjet.windows import SessionWindow, Window
+from sparkjet.plan.windowed_aggregation import WindowedAggregation
+from sparkjet.windows import SessionWindow
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -33,7 +34,11 @@ if TYPE_CHECKING:
 
 
 class GroupedStream(Guided):
-    """A stream grouped by a window and keys, the result of ``groupBy``; :meth:`agg` aggregates it."""
+    """A stream grouped by a window and keys, the result of ``groupBy``; :meth:`agg` aggregates it.
+
+    Like ``GroupedData``; the rows of every result are final: each window is emitted once, when the watermark has
+    reached its end.
+    """
 
     _alternatives = alternatives.GROUPS_OF_STREAMS
 
@@ -42,81 +47,91 @@ class GroupedStream(Guided):
         transformations: Transformations,
         inputs: tuple[Input, ...],
         parent: WindowedAggregation | None,
-        event_time: EventTime,
-        columns: Sequence[Window | SessionWindow | Column | str],
+        grouping: Grouping,
     ) -> None:
-        windows = [column for column in columns if isinstance(column, Window | SessionWindow)]
-        if len(windows) != 1:
-            message = (
-                "groupBy: expected exactly one sj.window(…) or sj.session_window(…), "
-                f"got {len(windows)}: without one no result is final."
-            )
-            raise AnalysisError(message)
-        self._window = windows[0]
-        if self._window.time_column != event_time.name:
-            message = (
-                f"{self._window.name}: the column {self._window.time_column!r} has no watermark, which is on "
-                f"{event_time.name!r}. Use that column in both places."
-            )
-            raise AnalysisError(message)
-        event_time.check(transformations.shape, self._window.name)
         self._chain = transformations
         self._inputs = inputs
         self._parent = parent
-        columns_only = [column for column in columns if not isinstance(column, Window | SessionWindow)]
-        fields = transformations.shape.select(*columns_only).schema.fields if columns_only else []
-        if len(fields) != len(columns_only):
-            message = "groupBy: name each key column separately; one of the columns stands for several."
-            raise AnalysisError(message)
-        for field in fields:
-            if isinstance(field.dataType, MapType | VariantType):
-                message = f"groupBy: {field.name!r} is of type {field.dataType.simpleString()}, which cannot be a key."
-                raise AnalysisError(message)
-        self._keys = tuple(
-            Key(field.name, column if not isinstance(column, str) else F.col(column), field.dataType)
-            for field, column in zip(fields, columns_only, strict=True)
-        )
-        names = iter(key.name for key in self._keys)
-        order = (self._window.name if isinstance(c, Window | SessionWindow) else next(names) for c in columns)
-        self._order = tuple(order)
+        self._grouping = grouping
 
-    def agg(self, *exprs: Aggregate | AggregateOperation) -> WindowedStream:
-        """Compute aggregates of :mod:`sparkjet.functions` or your own, as ``GroupedData.agg``.
+    def agg(self, *exprs: Column | AggregateOperation | Mapping[str, str]) -> WindowedStream:
+        """Compute aggregates, as ``GroupedData.agg``.
 
-        The rows are final: each window is emitted once, when the watermark has reached its end.
+        Args:
+            exprs: Columns of aggregates, of ``pyspark.sql.functions`` or :mod:`sparkjet.functions`, and expressions
+                over them such as ``F.sum("a") / F.count("b")``; operations of your own; or one dict from column to the
+                name of a function.
 
         Raises:
-            AnalysisError: Not an aggregate, one of Spark's, or two columns of the same name.
+            AnalysisError: Not an aggregate, one that cannot be combined, or two columns of the same name.
+            AnalysisException: Spark cannot analyze a Column, e.g. because it names a column that does not exist.
+
+        >>> import sparkjet as sj
+        >>> from pyspark.sql import functions as F
+        >>> events = sj.stream(spark.readStream.format("rate").load()).withWatermark("timestamp", "1 minute")
+        >>> minutes = events.groupBy(F.window("timestamp", "1 minute"))
+        >>> minutes.agg(F.round(F.avg("value"), 2), (F.max("value") - F.min("value")).alias("spread")).columns
+        ['window', 'round(avg(value), 2)', 'spread']
         """
         if not exprs:
-            message = "agg: give at least one aggregate, e.g. sparkjet.functions.count()."
+            message = 'agg: give at least one aggregate, e.g. pyspark.sql.functions.count("*").'
             raise AnalysisError(message)
-        aggregates = [as_aggregate(expression) for expression in exprs]
-        names = [*self._order, *(aggregate.name for aggregate in aggregates)]
+        rows = self._chain.shape.drop(*HIDDEN[1:])
+        keys = [key.column for key in self._grouping.keys]
+        aggregates, columns = resolved_aggregates(exprs, Inputs(rows, F.col(TIME)), keys)
+        names = [*self._grouping.order, *(column.name for column in columns)]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             message = f"agg: two columns of the result are named {twice[0]!r}. Rename one with alias(…)."
             raise AnalysisError(message)
-        inputs = Inputs(self._chain.shape.drop(*HIDDEN[1:]), F.col(TIME))
         aggregation = WindowedAggregation(
             transformations=self._chain,
             inputs=self._inputs,
             parent=self._parent,
-            window=self._window,
-            keys=self._keys,
-            order=self._order,
-            computes=tuple(aggregate.computes for aggregate in aggregates),
-            results=tuple((aggregate.name, aggregate.resolve(inputs)) for aggregate in aggregates),
+            grouping=self._grouping,
+            aggregates=aggregates,
+            columns=columns,
         )
         shape = aggregation.shape()
+        window = self._grouping.window
         # Sessions of one start can end, and so come, at different times.
-        fields = ("end",) if isinstance(self._window, SessionWindow) else ("start", "end")
-        together = Together(self._window.name, attribute_ids(shape, self._window.name), fields)
+        fields = ("end",) if isinstance(window, SessionWindow) else ("start", "end")
+        together = Together(window.name, attribute_ids(shape, window.name), fields)
         return WindowedStream(aggregation, Transformations(shape, shape, together=together))
 
     def count(self) -> WindowedStream:
         """Number of rows in each window, in a column ``count``, as ``GroupedData.count``."""
-        return self.agg(count().alias("count"))
+        return self.agg(F.count(F.lit(1)).alias("count"))
+
+    def sum(self, *cols: str) -> WindowedStream:
+        """Sums of the columns, by default of all numeric ones, as ``GroupedData.sum``."""
+        return self._of_each(F.sum, cols)
+
+    def avg(self, *cols: str) -> WindowedStream:
+        """Means of the columns, by default of all numeric ones, as ``GroupedData.avg``."""
+        return self._of_each(F.avg, cols)
+
+    def mean(self, *cols: str) -> WindowedStream:
+        """Alias of :meth:`avg`."""
+        return self.avg(*cols)
+
+    def min(self, *cols: str) -> WindowedStream:
+        """Least values of the columns, by default of all numeric ones, as ``GroupedData.min``."""
+        return self._of_each(F.min, cols)
+
+    def max(self, *cols: str) -> WindowedStream:
+        """Greatest values of the columns, by default of all numeric ones, as ``GroupedData.max``."""
+        return self._of_each(F.max, cols)
+
+    def _of_each(self, function: Callable[[Column], Column], names: Sequence[str]) -> WindowedStream:
+        fields = {field.name: field for field in self._chain.shape.drop(*HIDDEN).schema}
+        numeric = [name for name, field in fields.items() if isinstance(field.dataType, NumericType)]
+        chosen = names or numeric
+        for name in chosen:
+            if name in fields and name not in numeric:
+                message = f"{function.__name__}: {name!r} is not a numeric column. Cast it first, or use agg(…)."
+                raise AnalysisError(message)
+        return self.agg(*(function(F.col(quoted(name))) for name in chosen))
 
 
 class WindowedStream(FrameMethods):
@@ -135,17 +150,18 @@ class WindowedStream(FrameMethods):
     def _with(self, chain: Transformations) -> Self:
         return type(self)(self._aggregation, chain)
 
-    def groupBy(self, *cols: Window | SessionWindow | Column | str) -> GroupedStream:
+    def groupBy(self, *cols: GroupingColumn | Sequence[GroupingColumn]) -> GroupedStream:
         """Aggregate these rows again in longer windows, e.g. the count per minute to the highest count per hour.
 
-        The new window is over this one's window column, as in Spark: ``sj.window("window", "1 hour")``. The time of a
+        The new window is over this one's window column, as in Spark: ``F.window("window", "1 hour")``. The time of a
         row is the last microsecond of its window. No row is ever late here, as the watermark is the same.
 
         Raises:
             AnalysisError: Not exactly one window, columns that cannot be keys, or a window column that was replaced.
         """
         time = EventTime.of_results(self._aggregation.window.name, self._chain.source)
-        return GroupedStream(self._chain, self._aggregation.inputs, self._aggregation, time, cols)
+        grouping = grouping_of(cols, self._chain.shape, time)
+        return GroupedStream(self._chain, self._aggregation.inputs, self._aggregation, grouping)
 
     @property
     def lateRows(self) -> LateStream:

@@ -17,6 +17,7 @@ from sparkjet.catalyst.columns import SUBSTREAM, TIME, quoted, substream_id
 from sparkjet.catalyst.plan_analysis import check_source
 from sparkjet.errors import AnalysisError, nearest
 from sparkjet.plan.event_time import EventTime, check_union
+from sparkjet.plan.grouping import grouping_of
 from sparkjet.plan.inputs import Input, WatermarkSettings
 from sparkjet.plan.spark_sources import partition_columns, streaming_sources
 from sparkjet.plan.transformations import Transformations
@@ -24,12 +25,11 @@ from sparkjet.plan.union import united
 from sparkjet.time import limiting_lag, parse_duration
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
+    from sparkjet.plan.grouping import GroupingColumn
     from sparkjet.time import PolicySettings, Throttle
     from sparkjet.time.durations import Duration
-    from sparkjet.windows import SessionWindow, Window
-
 
 logger = logging.getLogger("sparkjet")
 
@@ -188,8 +188,11 @@ class Stream(FrameMethods):
             raise AnalysisError(message)
         return self.union(other.select(*(quoted(name) for name in self.columns)))
 
-    def groupBy(self, *cols: Window | SessionWindow | Column | str) -> GroupedStream:
-        """Group by one ``sj.window`` or ``sj.session_window`` and any number of key columns, as ``DataFrame.groupBy``.
+    def groupBy(self, *cols: GroupingColumn | Sequence[GroupingColumn]) -> GroupedStream:
+        """Group by one window and any number of key columns, as ``DataFrame.groupBy``.
+
+        Args:
+            cols: One of ``sj.window``, ``sj.session_window``, ``F.window`` and ``F.session_window``, and keys.
 
         Raises:
             AnalysisError: No watermark, not exactly one window, columns that cannot be keys, or an event time that was
@@ -198,7 +201,8 @@ class Stream(FrameMethods):
         if self._event_time is None:
             message = 'groupBy: a window needs a watermark; call withWatermark("<event time>", "<lag>") first.'
             raise AnalysisError(message)
-        return GroupedStream(self._chain, self._inputs, None, self._event_time, cols)
+        grouping = grouping_of(cols, self._chain.shape, self._event_time)
+        return GroupedStream(self._chain, self._inputs, None, grouping)
 
 
 def stream(df: DataFrame) -> Stream:

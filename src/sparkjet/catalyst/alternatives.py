@@ -63,7 +63,6 @@ _OF_ALL_ROWS = """
     randomSplit rdd scalar show stat storageLevel summary tail take toArrow toJSON toLocalIterator toPandas transpose
     unpersist write writeTo
 """
-_AGGREGATES = ("avg", "max", "mean", "min", "sum")
 _OF_THE_PLAN = {
     "dtypes": "Use schema, or columns for the names alone.",
     "isStreaming": "It is always streaming.",
@@ -97,10 +96,6 @@ RESULTS: Mapping[str, str] = {
 """Of ``DataFrame``, for the results of windows and for late rows."""
 
 GROUPS_OF_STREAMS: Mapping[str, str] = {
-    **{
-        name: f"Use agg(sparkjet.functions.{name}(…)), one aggregate per column."
-        for name in ("avg", "max", "mean", "min", "sum")
-    },
     **dict.fromkeys(("apply", "applyInArrow", "applyInPandas"), GROUPS),
     **dict.fromkeys(("applyInPandasWithState", "transformWithState", "transformWithStateInPandas"), STATE),
     **dict.fromkeys(("columns", "drop", "filter", "printSchema", "schema", "select", "where", "withColumn"), AFTER_AGG),

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 
 def analyzed(df: DataFrame) -> Any:
@@ -37,13 +37,60 @@ def attribute_id(attribute: Any) -> int:
     return int(attribute.exprId().id())
 
 
-def attribute_ids(df: DataFrame, name: str) -> list[int]:
-    """Identities of the columns that a name resolves to in Spark, usually one."""
+def attributes(df: DataFrame, name: str) -> list[Any]:
+    """The columns that a name resolves to in Spark, usually one."""
     found = [number for number, column in enumerate(df.columns) if same_name(df, column, name)]
     if not found:
         return []
     output = analyzed(df).output()
-    return [attribute_id(output.apply(number)) for number in found]
+    return [output.apply(number) for number in found]
+
+
+def attribute_ids(df: DataFrame, name: str) -> list[int]:
+    """Identities of the columns that a name resolves to in Spark, usually one."""
+    return [attribute_id(attribute) for attribute in attributes(df, name)]
+
+
+def selected(df: DataFrame, column: Column | str) -> Any:
+    """The analyzed expression of a column."""
+    return analyzed(df.select(column)).projectList().apply(0)
+
+
+def aliases(nodes: Iterable[Any]) -> dict[int, Any]:
+    """What the projections among some nodes compute, by the identity of the column that it becomes."""
+    return {
+        attribute_id(each): each.child()
+        for node in nodes
+        if node.nodeName() == "Project"
+        for each in listed(node.projectList())
+        if kind_of(each) == "Alias"
+    }
+
+
+def origins(expression: Any, renamed: Mapping[int, Any]) -> list[int]:
+    """Identities of the columns that hold the same values as an expression, from it down to the first.
+
+    Args:
+        expression: An analyzed expression.
+        renamed: What :func:`aliases` gives.
+    """
+    found: list[int] = []
+    while True:
+        kind = kind_of(expression)
+        if kind == "AttributeReference":
+            found.append(attribute_id(expression))
+            if found[-1] not in renamed:
+                return found
+            expression = renamed[found[-1]]
+        elif kind == "Alias" or (kind == "Cast" and expression.dataType().sameType(expression.child().dataType())):
+            expression = expression.child()
+        else:
+            return found
+
+
+def kind_of(node: Any) -> str:
+    """Name of the class of an expression, without its package."""
+    return str(node.getClass().getSimpleName())
 
 
 def same_name(df: DataFrame, one: str, other: str) -> bool:

@@ -8,7 +8,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sparkjet.catalyst import alternatives
-from sparkjet.catalyst.logical_plans import analyzed, attribute_id, children, listed, streaming_nodes
+from sparkjet.catalyst.logical_plans import (
+    aliases,
+    analyzed,
+    attribute_id,
+    children,
+    kind_of,
+    listed,
+    streaming_nodes,
+)
 from sparkjet.errors import AnalysisError
 
 if TYPE_CHECKING:
@@ -127,37 +135,31 @@ class Together:
         Raises:
             AnalysisError: One is not partitioned by the column.
         """
-        aliases = {
-            attribute_id(each): each.child()
-            for node in nodes
-            if node.nodeName() == "Project"
-            for each in listed(node.projectList())
-            if each.getClass().getSimpleName() == "Alias"
-        }
-        origins = [
-            [self._is_one(expression, aliases) for expression in listed(node.partitionSpec())]
+        renamed = aliases(nodes)
+        partitions = [
+            [self._is_one(expression, renamed) for expression in listed(node.partitionSpec())]
             for node in nodes
             if node.nodeName() == "Window"
         ]
-        if not all(any(found) for found in origins):
+        if not all(any(found) for found in partitions):
             message = (
                 f"a window function over results must be partitioned by {self.name!r}: without it the function would "
                 f"compare any results that happen to be in one epoch. Add {self.name!r} to partitionBy(…)."
             )
             raise AnalysisError(message)
 
-    def _is_one(self, expression: Any, aliases: Mapping[int, Any]) -> bool:
+    def _is_one(self, expression: Any, renamed: Mapping[int, Any]) -> bool:
         """Whether an expression is the column or one of the fields, under whatever name."""
         field = None
         while True:
-            kind = expression.getClass().getSimpleName()
+            kind = kind_of(expression)
             if kind == "AttributeReference":
                 identity = attribute_id(expression)
                 if identity in self.ids:
                     return field is None or field in self.fields
-                if identity not in aliases:
+                if identity not in renamed:
                     return False
-                expression = aliases[identity]
+                expression = renamed[identity]
             elif kind == "GetStructField" and field is None:
                 field, expression = str(expression.extractFieldName()), expression.child()
             else:

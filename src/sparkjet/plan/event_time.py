@@ -4,10 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import Column
 
 from sparkjet.catalyst.columns import visible
-from sparkjet.catalyst.logical_plans import attribute_ids, same_name
+from sparkjet.catalyst.expressions import expression_of, label, without_alias
+from sparkjet.catalyst.logical_plans import (
+    aliases,
+    analyzed,
+    attribute_ids,
+    attributes,
+    kind_of,
+    origins,
+    same_name,
+    selected,
+    streaming_nodes,
+)
+from sparkjet.catalyst.window_calls import without_window_time
 from sparkjet.errors import AnalysisError
 
 if TYPE_CHECKING:
@@ -46,23 +60,41 @@ class EventTime:
             name, attribute_ids(rows, name), "its windows were computed", "Give the new column another name."
         )
 
-    def check(self, rows: DataFrame, by: str) -> None:
+    def check(self, rows: DataFrame, by: str, column: Column | str | None = None) -> None:
         """Reject rows in which a different column has this name; rows without it are fine.
 
         Args:
             rows: The stream after its transformations.
             by: What names the column, for the message.
+            column: What it names; the column may have another name by now. By default the name that it had.
 
         Raises:
-            AnalysisError: It was replaced.
+            AnalysisError: It was replaced, or ``column`` is another one.
         """
-        found = attribute_ids(rows, self.name)
-        if found and found != self.ids:
+        if isinstance(column, Column):
+            expression = without_alias(expression_of(without_window_time(column, rows.sparkSession), rows.sparkSession))
+            column = str(expression.name()) if kind_of(expression) == "UnresolvedAttribute" else column
+        if column is not None and not (isinstance(column, str) and same_name(rows, column, self.name)):
+            self._check_other(rows, by, column)
+        elif not all(self._is_origin(rows, found) for found in attributes(rows, self.name)):
             message = (
                 f"{by}: {self.name!r} was replaced after {self.since}, but windows and watermark use its values from "
                 f"that point. {self.remedy}"
             )
             raise AnalysisError(message)
+
+    def _check_other(self, rows: DataFrame, by: str, column: Column | str) -> None:
+        """Reject a column that does not hold the event time under another name."""
+        known = isinstance(column, Column) or bool(attributes(rows, column))
+        if not known or not self._is_origin(rows, selected(rows, column)):
+            message = (
+                f"{by}: the column {label(column)!r} has no watermark, which is on {self.name!r}. Use that column in "
+                "both places."
+            )
+            raise AnalysisError(message)
+
+    def _is_origin(self, rows: DataFrame, expression: Any) -> bool:
+        return not {*self.ids}.isdisjoint(origins(expression, aliases(streaming_nodes(analyzed(rows)))))
 
 
 def check_union(times: tuple[EventTime, EventTime], rows: tuple[DataFrame, DataFrame]) -> None:

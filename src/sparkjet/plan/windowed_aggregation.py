@@ -18,9 +18,10 @@ from sparkjet.windows import Accumulators, SessionWindow, SessionWindows, Slidin
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
-    from pyspark.sql.types import DataType
 
     from sparkjet.aggregates.operation import AggregateOperation
+    from sparkjet.catalyst.aggregate_calls import ResultColumn
+    from sparkjet.plan.grouping import Grouping, Key
     from sparkjet.plan.inputs import Input
     from sparkjet.plan.transformations import Transformations
     from sparkjet.windows import Window, WindowOperator
@@ -29,13 +30,22 @@ _NO_KEY = "key0"
 _SESSION_GRAIN = 100
 
 
-@dataclass(frozen=True)
-class Key:
-    """A grouping column: its name in the result, how it is computed, its type."""
+def key_name(number: int) -> str:
+    """Name of a key inside the engine."""
+    return f"key{number}"
 
-    name: str
-    column: Column
-    type: DataType
+
+def result_name(number: int) -> str:
+    """Name of the result of an aggregate inside the engine."""
+    return f"result{number}"
+
+
+@dataclass(frozen=True, eq=False)
+class ResolvedAggregate:
+    """An aggregate over the rows of one aggregation: its operation, and in words what it computes."""
+
+    computes: str
+    operation: AggregateOperation
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,16 +59,27 @@ class WindowedAggregation:
             are aggregated.
         inputs: The inputs at the root.
         parent: The aggregation whose results are aggregated here, None at the root.
+        grouping: The window and the keys.
+        aggregates: What is computed in each window.
+        columns: The columns of the result that follow the grouping ones, from keys and results by their names inside.
     """
 
     transformations: Transformations
     inputs: tuple[Input, ...]
     parent: WindowedAggregation | None
-    window: Window | SessionWindow
-    keys: tuple[Key, ...]
-    order: tuple[str, ...]
-    computes: tuple[str, ...]
-    results: tuple[tuple[str, AggregateOperation], ...]
+    grouping: Grouping
+    aggregates: tuple[ResolvedAggregate, ...]
+    columns: tuple[ResultColumn, ...]
+
+    @property
+    def window(self) -> Window | SessionWindow:
+        """The window."""
+        return self.grouping.window
+
+    @property
+    def keys(self) -> tuple[Key, ...]:
+        """The other grouping columns."""
+        return self.grouping.keys
 
     @property
     def lineage(self) -> Iterator[WindowedAggregation]:
@@ -88,12 +109,12 @@ class WindowedAggregation:
     @cached_property
     def key_names(self) -> tuple[str, ...]:
         """Names of the keys inside the engine; a stream without keys has one constant key."""
-        return tuple(f"key{i}" for i in range(len(self.keys))) or (_NO_KEY,)
+        return tuple(map(key_name, range(len(self.keys)))) or (_NO_KEY,)
 
     @cached_property
     def accumulators(self) -> Accumulators:
         """The fields of the partial rows with their types."""
-        named = [(f"result{i}", operation) for i, (_, operation) in enumerate(self.results)]
+        named = [(result_name(i), aggregate.operation) for i, aggregate in enumerate(self.aggregates)]
         partials = self.transformations.shape.groupBy().agg(*Accumulators.aggregations(named))
         return Accumulators(named, partials.schema)
 
@@ -102,7 +123,7 @@ class WindowedAggregation:
         """What must not change between two runs, because saved partial rows would no longer fit."""
         fixed: dict[str, Any] = {
             "keys": {key.name: key.type.simpleString() for key in self.keys},
-            "aggregates": list(self.computes),
+            "aggregates": [aggregate.computes for aggregate in self.aggregates],
             "accumulators": self.accumulators.shape,
         }
         if isinstance(self.window, SessionWindow):
@@ -135,11 +156,13 @@ class WindowedAggregation:
 
     def _output(self) -> CompiledColumns:
         start, end = F.timestamp_micros("start").alias("start"), F.timestamp_micros("end").alias("end")
-        grouped = {self.window.name: F.struct(start, end)}
-        grouped |= {key.name: F.col(name) for key, name in zip(self.keys, self.key_names, strict=False)}
-        results = [F.col(f"result{i}").alias(name) for i, (name, _) in enumerate(self.results)]
+        marker = "spark.sessionWindow" if isinstance(self.window, SessionWindow) else "spark.timeWindow"
+        # Spark's own mark of a window column, without which F.window_time refuses it.
+        grouped = {self.window.name: F.struct(start, end).alias(self.window.name, metadata={marker: True})}
+        grouped |= {key.name: F.col(name).alias(key.name) for key, name in zip(self.keys, self.key_names, strict=False)}
+        results = [each.column.alias(each.name) for each in self.columns]
         hidden = [(F.col("end") - 1).alias(TIME), F.lit(ONLY_SUBSTREAM).alias(SUBSTREAM)]
-        return CompiledColumns([*(grouped[name].alias(name) for name in self.order), *results, *hidden])
+        return CompiledColumns([*(grouped[name] for name in self.grouping.order), *results, *hidden])
 
     def shape(self) -> DataFrame:
         """A DataFrame with the schema of the results, for analysis only."""

@@ -50,7 +50,7 @@ class Subject:
         operation = aggregate.resolve(inputs)
         schema = inputs.frame.agg(*(c.alias(field) for field, c in operation.accumulate.items())).schema
         types = {field.name: field.dataType for field in schema.fields}
-        return Subject(aggregate.name, operation, f"_{position}_", types)
+        return Subject(aggregate.output_name, operation, f"_{position}_", types)
 
     def shown(self, part: Row) -> dict[str, Any]:
         """A part's accumulator for a message."""

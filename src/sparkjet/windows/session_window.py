@@ -16,13 +16,13 @@ class SessionWindow:
     """Session windows over an event-time column; created by :func:`session_window`.
 
     Attributes:
-        time_column: Name of the event-time column.
+        time_column: The event-time column or its name.
         gap: Gap of inactivity that ends a session, in microseconds.
         max_duration: Length at which sessions are cut, None if they are not.
         name: Name of the result's column.
     """
 
-    time_column: str
+    time_column: Column | str
     gap: int
     max_duration: int | None = None
     name: str = "session_window"
@@ -42,7 +42,7 @@ def session_window(
     final once the watermark is above its end; an event older than the watermark is late.
 
     Args:
-        timeColumn: Name of the event-time column, as passed to ``withWatermark``.
+        timeColumn: The event-time column, as passed to ``withWatermark``, or its name.
         gapDuration: Gap of inactivity that ends a session, e.g. ``"10 minutes"``.
         maxDuration: A session longer than this is cut into pieces of this length, counted from its first event; each
             piece with an event yields a row. Sessions are cut after merging, so the result does not depend on the
@@ -54,10 +54,9 @@ def session_window(
     >>> session_window("ts", "10 minutes").gap
     600000000
     """
-    if not isinstance(timeColumn, str):
+    if not isinstance(timeColumn, str | Column):
         message = (
-            f"session_window: timeColumn must be the name of the event-time column, not {type(timeColumn).__name__}. "
-            "Compute the column with withColumn before withWatermark and name it here."
+            f"session_window: timeColumn must be the event-time column or its name, not {type(timeColumn).__name__}."
         )
         raise AnalysisError(message)
     if isinstance(gapDuration, Column):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from pyspark.sql import Column
+
 from sparkjet.errors import AnalysisError
 from sparkjet.time import WindowGrid, parse_duration
 from sparkjet.time.durations import Duration, format_duration
@@ -13,7 +15,7 @@ from sparkjet.time.durations import Duration, format_duration
 class Window:
     """A tumbling or sliding window over an event-time column; created by :func:`window`."""
 
-    time_column: str
+    time_column: Column | str
     grid: WindowGrid
     name: str = "window"
 
@@ -35,7 +37,7 @@ def window(
     does not depend on the length of the window.
 
     Args:
-        timeColumn: Name of the event-time column, as passed to ``withWatermark``.
+        timeColumn: The event-time column, as passed to ``withWatermark``, or its name.
         windowDuration: Length, e.g. ``"1 hour"``; a multiple of the slide.
         slideDuration: Distance between window starts.
         startTime: Offset of the windows from 1970-01-01 00:00:00 UTC, less than the slide.
@@ -47,11 +49,8 @@ def window(
     >>> window("ts", "1 hour", "10 minutes").grid.frames
     6
     """
-    if not isinstance(timeColumn, str):
-        message = (
-            f"window: timeColumn must be the name of the event-time column, not {type(timeColumn).__name__}. "
-            "Compute the column with withColumn before withWatermark and name it here."
-        )
+    if not isinstance(timeColumn, str | Column):
+        message = f"window: timeColumn must be the event-time column or its name, not {type(timeColumn).__name__}."
         raise AnalysisError(message)
     size = parse_duration(windowDuration, "windowDuration", minimum=1)
     step = size if slideDuration is None else parse_duration(slideDuration, "slideDuration", minimum=1)

@@ -1,0 +1,86 @@
+"""Catalyst expressions: what Columns are in the JVM, to be taken apart, rebuilt and made Columns again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from sparkjet.catalyst.columns import quoted
+from sparkjet.catalyst.logical_plans import attribute_id, children, kind_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def expression_of(column: Column, session: SparkSession) -> Any:
+    """The expression of a Column, as it was before any analysis."""
+    return session._jsparkSession.expression(column._jc)
+
+
+def column_of(expression: Any, session: SparkSession) -> Column:
+    """An expression as a Column."""
+    jvm: Any = session._jvm
+    return Column(jvm.org.apache.spark.sql.classic.ExpressionUtils.column(expression))
+
+
+def function_name(expression: Any) -> str | None:
+    """Name of the function that an expression calls before analysis, None if it does not call one."""
+    return str(expression.nameParts().last()).lower() if kind_of(expression) == "UnresolvedFunction" else None
+
+
+def without_alias(expression: Any) -> Any:
+    """What an expression computes, whatever it is called."""
+    while kind_of(expression) == "Alias":
+        expression = expression.child()
+    return expression
+
+
+def rebuilt(expression: Any, session: SparkSession, replacement: Callable[[Any], Any]) -> Any:
+    """The expression with some of its parts replaced, from the top down.
+
+    Args:
+        expression: The expression.
+        session: Whose JVM it is in.
+        replacement: Takes a part, returns what takes its place, or None to look at its own parts.
+    """
+    found = replacement(expression)
+    if found is not None:
+        return found
+    parts = children(expression)
+    new = [rebuilt(part, session, replacement) for part in parts]
+    if all(one is other for one, other in zip(parts, new, strict=True)):
+        return expression
+    jvm: Any = session._jvm
+    return expression.withNewChildren(jvm.PythonUtils.toSeq(new))
+
+
+def by_name(expression: Any, session: SparkSession, names: Mapping[int, str]) -> Any:
+    """An analyzed expression whose columns are looked up by name again.
+
+    Analysis binds a column to one DataFrame; every batch is another one.
+
+    Args:
+        expression: The expression.
+        session: Whose JVM it is in.
+        names: Name of each column by its identity.
+    """
+
+    def named(part: Any) -> Any:
+        if kind_of(part) == "AttributeReference" and attribute_id(part) in names:
+            return expression_of(F.col(quoted(names[attribute_id(part)])), session)
+        return None
+
+    return rebuilt(expression, session, named)
+
+
+def label(column: Column | str) -> str:
+    """A column as spelled in names and messages.
+
+    >>> label("px")
+    'px'
+    """
+    return column if isinstance(column, str) else re.sub(r"^Column<'(.*)'>$", r"\1", str(column), flags=re.DOTALL)

@@ -1,0 +1,91 @@
+"""The aggregates of an ``agg``: each distinct call once, and the result columns over them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from sparkjet.aggregates.operation import Aggregate, AggregateOperation, Inputs
+from sparkjet.aggregates.spark_functions import aggregate_of
+from sparkjet.catalyst.aggregate_calls import AggregateCall, AggregateColumns, ResultColumn
+from sparkjet.catalyst.columns import quoted
+from sparkjet.catalyst.markers import typed
+from sparkjet.errors import AnalysisError
+from sparkjet.plan.windowed_aggregation import ResolvedAggregate, key_name, result_name
+
+Expression = Column | AggregateOperation | Mapping[str, str]
+
+
+def resolved_aggregates(
+    expressions: Sequence[Expression], inputs: Inputs, keys: Sequence[Column]
+) -> tuple[tuple[ResolvedAggregate, ...], tuple[ResultColumn, ...]]:
+    """The aggregates that some expressions need, and the result columns that the expressions are.
+
+    Args:
+        expressions: What ``agg`` was given.
+        inputs: The rows that are aggregated.
+        keys: The grouping columns without the window.
+
+    Raises:
+        AnalysisError: One is not an aggregate, or none that sparkjet can combine.
+        AnalysisException: Spark cannot analyze one.
+    """
+    found = _Found(inputs)
+    columns = [column for expression in expressions for column in _columns(expression)]
+    composed = {i: typed(c, inputs.frame.sparkSession, found.type_of) for i, c in enumerate(columns) if not _own(c)}
+    named = {key_name(number): key for number, key in enumerate(keys)}
+    apart = AggregateColumns(inputs.frame, named, found.place).taken_apart([*composed.values()]) if composed else []
+    results = dict(zip(composed, apart, strict=True))
+    for number, column in enumerate(columns):
+        if isinstance(column, Aggregate):
+            results[number] = ResultColumn(column.output_name, F.col(found.add(column)))
+    return tuple(found.aggregates), tuple(results[number] for number in range(len(columns)))
+
+
+class _Found:
+    """The aggregates so far, in the order of their results."""
+
+    def __init__(self, inputs: Inputs) -> None:
+        self._inputs = inputs
+        self._names: dict[str, str] = {}
+        self.aggregates: list[ResolvedAggregate] = []
+
+    def add(self, aggregate: Aggregate) -> str:
+        """Name of the result of an aggregate."""
+        self.aggregates.append(ResolvedAggregate(aggregate.computes, aggregate.resolve(self._inputs)))
+        return result_name(len(self.aggregates) - 1)
+
+    def place(self, call: AggregateCall) -> str:
+        """Name of the result of a call; equal calls have one."""
+        if call.text not in self._names:
+            self._names[call.text] = self.add(aggregate_of(call))
+        return self._names[call.text]
+
+    def type_of(self, aggregate: Aggregate) -> Any:
+        """Type of an aggregate's result."""
+        return aggregate.type_in(self._inputs)
+
+
+def _own(column: Column) -> bool:
+    return isinstance(column, Aggregate)
+
+
+def _columns(expression: object) -> list[Column]:
+    if isinstance(expression, Column):
+        return [expression]
+    if isinstance(expression, AggregateOperation):
+        return [expression.alias("aggregate")]
+    if isinstance(expression, Mapping):
+        return [_called(name, function) for name, function in expression.items()]
+    message = (
+        f"agg: {expression!r} is not an aggregate. Give Columns such as pyspark.sql.functions.avg(…), or a dict such "
+        'as {"price": "avg"}.'
+    )
+    raise AnalysisError(message)
+
+
+def _called(name: str, function: str) -> Column:
+    return F.count(F.lit(1)) if name == "*" else F.call_function(function, F.col(quoted(name)))

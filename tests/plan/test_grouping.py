@@ -1,0 +1,89 @@
+"""Windows in ``groupBy``, in Spark's spelling and in sparkjet's, over the event time under whatever name it has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql import functions as F
+
+import sparkjet as sj
+from sparkjet.windows import SessionWindow, Window
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from sparkjet.api.stream import Stream
+
+MINUTE = 60_000_000
+
+
+@pytest.fixture(scope="module")
+def stream(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Stream:
+    schema = "ts timestamp, other timestamp, k string, v long"
+    source = spark.readStream.schema(schema).json(str(tmp_path_factory.mktemp("events")))
+    return sj.stream(source).withWatermark("ts", "1 minute")
+
+
+def window_of(stream: Stream, *columns: Any) -> Window | SessionWindow:
+    return stream.groupBy(*columns)._grouping.window
+
+
+SLIDING = {
+    "by name": lambda: F.window("ts", "10 minutes", "5 minutes", "1 minute"),
+    "by Column": lambda: F.window(F.col("ts"), "10 minutes", "5 minutes", "1 minute").alias("window"),
+    "SQL": lambda: F.expr("window(ts, '10 minutes', '5 minutes', '1 minute')"),
+    "SQL intervals": lambda: F.expr("window(ts, INTERVAL '10' MINUTE, INTERVAL '5' MINUTE, INTERVAL '1' MINUTE)"),
+    "a cast to the same type": lambda: F.window(
+        F.col("ts").cast("timestamp"), "600 seconds", "300 seconds", "1 minute"
+    ),
+    "sparkjet's": lambda: sj.window(F.col("ts"), "10 minutes", "5 minutes", "1 minute"),
+}
+
+
+@pytest.mark.parametrize("column", SLIDING.values(), ids=SLIDING)
+def test_windows_of_spark_are_understood(stream: Stream, column: Callable[[], Any]) -> None:
+    window = window_of(stream, "k", column())
+    assert isinstance(window, Window)
+    assert (window.grid.size, window.grid.step, window.grid.offset) == (10 * MINUTE, 5 * MINUTE, MINUTE)
+    assert window.name == "window"
+
+
+def test_session_windows_and_names_are_understood(stream: Stream) -> None:
+    session = window_of(stream, F.session_window("ts", "5 minutes").alias("visit"))
+    assert isinstance(session, SessionWindow)
+    assert (session.gap, session.name) == (5 * MINUTE, "visit")
+    assert stream.groupBy([F.window("ts", "1 minute").alias("w"), F.upper("k")]).count().columns == [
+        "w",
+        "upper(k)",
+        "count",
+    ]
+    assert stream.groupBy("k", F.window("ts", "1 minute")).sum().columns == ["k", "window", "sum(v)"]
+
+
+def test_the_event_time_may_have_another_name(stream: Stream) -> None:
+    renamed = stream.select(F.col("ts").alias("at"), "other", "v")
+    assert renamed.groupBy(F.window("at", "1 minute")).max("v").columns == ["window", "max(v)"]
+    twice = renamed.select(F.col("at").alias("then"), F.col("other").alias("at"))
+    assert window_of(twice, F.window("then", "1 minute")).name == "window"
+    with pytest.raises(sj.AnalysisError, match="the column 'at' has no watermark, which is on 'ts'"):
+        twice.groupBy(F.window("at", "1 minute"))
+    with pytest.raises(sj.AnalysisError, match=r"the column .*date_trunc.* has no watermark"):
+        stream.groupBy(F.window(F.date_trunc("hour", "ts"), "1 minute"))
+
+
+def test_results_are_windowed_again_by_their_window_or_its_time(stream: Stream) -> None:
+    minutes = stream.groupBy(F.window("ts", "1 minute"), "k").count()
+    for column in ("window", F.col("window"), F.window_time("window"), F.window_time(F.col("window"))):
+        assert minutes.groupBy(F.window(column, "1 hour")).sum("count").columns == ["window", "sum(count)"]
+    named = stream.groupBy(sj.window("ts", "1 minute").alias("w")).count()
+    assert window_of(named, sj.window("w", "1 hour")).name == "window"
+    assert named.select(F.window_time("w")).columns == ["window_time(w)"]
+
+
+@pytest.mark.parametrize("columns", [("k",), (), (F.window, "k")], ids=["key", "nothing", "two"])
+def test_there_is_exactly_one_window(stream: Stream, columns: tuple[Any, ...]) -> None:
+    given = (F.window("ts", "1 minute"), F.session_window("ts", "1 minute")) if F.window in columns else columns
+    with pytest.raises(sj.AnalysisError, match="expected exactly one window"):
+        stream.groupBy(*given)
