@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
+from sparkjet.api.listener_events import ListenerEvents
 from sparkjet.api.query import StreamingQuery
 from sparkjet.engine.batch_runner import BatchRunner
 from sparkjet.engine.committer import Committer
@@ -97,6 +98,12 @@ class Launch:
             if isinstance(sink, OutboxSink):
                 sink.attach(self.home / "snapshots" / "outbox", session)
         reports: deque[ProgressReport] = deque(maxlen=RECENT)
+        events = ListenerEvents(self.plan.source.sparkSession)
+
+        def on_progress(report: ProgressReport) -> None:
+            reports.append(report)
+            events.post(report)
+
         context = EngineContext(
             plan=self.plan,
             guarantee=self.guarantee,
@@ -108,12 +115,14 @@ class Launch:
             committer=committer,
             clock=self.clock,
             listener=self.listener,
-            on_progress=reports.append,
+            on_progress=on_progress,
         )
         engine, checkpoint = recover(context, self.home / "spark")
-        return self._run(engine, checkpoint, reports)
+        return self._run(engine, checkpoint, reports, events)
 
-    def _run(self, engine: Engine, checkpoint: SparkCheckpoint, reports: Sequence[ProgressReport]) -> StreamingQuery:
+    def _run(
+        self, engine: Engine, checkpoint: SparkCheckpoint, reports: Sequence[ProgressReport], events: ListenerEvents
+    ) -> StreamingQuery:
         ending, lock = Ending(engine.fenced, self.places), threading.Lock()
         started: Future[SparkQuery] = Future()
         writer = self.plan.source.writeStream.foreachBatch(BatchRunner(engine, ending, lock, started).run)
@@ -128,6 +137,7 @@ class Launch:
             raise fenced
         with plain_logs(self.plan.source.sparkSession):
             spark = writer.start()
+        events.query = spark
         started.set_result(spark)
         # With availableNow the input decides when the query ends, not the clock.
         ticking = self.plan.uses_clock and "availableNow" not in self.trigger
