@@ -1,0 +1,110 @@
+"""What changes when a query is ported, row by row of the table in docs/guide/porting.md: both results side by side."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql import functions as F
+
+import sparkjet as sj
+from tests.ported.both import Both
+
+if TYPE_CHECKING:
+    from pyspark.sql import Row, SparkSession
+
+SCHEMA = "ts timestamp, k string, v int, p string"
+
+
+@pytest.fixture
+def both(spark: SparkSession, tmp_path: Path) -> Both:
+    return Both(spark, tmp_path, SCHEMA)
+
+
+def at(second: int, k: str = "a", v: int = 1, p: str = "0") -> dict[str, Any]:
+    """A row at a time after 10 o'clock, of partition ``p``."""
+    minute, second = divmod(second, 60)
+    return {"ts": f"2026-03-01 10:{minute:02}:{second:02}", "k": k, "v": v, "p": p}
+
+
+def windows(rows: list[Row], name: str = "window", column: str = "n") -> list[tuple[str, str, int]]:
+    """Start, end and value of each result."""
+    return sorted((str(row[name].start)[14:], str(row[name].end)[14:], row[column]) for row in rows)
+
+
+def counted(df: Any) -> Any:
+    return df.withWatermark("ts", "5 seconds").groupBy(F.window("ts", "10 seconds")).agg(F.count("*").alias("n"))
+
+
+def test_a_lagging_partition_loses_nothing(both: Both) -> None:
+    both.arrive([at(1), at(40)], [at(2, p="1"), at(3, p="1")], [at(50), at(51, p="1")], [at(90), at(91, p="1")])
+
+    def by_partition(df: sj.Stream) -> Any:
+        marked = df.withWatermark("ts", "5 seconds", by="p", substreams=["0", "1"])
+        return marked.groupBy(F.window("ts", "10 seconds")).agg(F.count("*").alias("n"))
+
+    assert ("00:00", "10:00"[:0] + "00:10", 1) in windows(both.spark(counted))
+    assert ("00:00", "00:10", 3) in windows(both.sparkjet(by_partition))
+
+
+def test_the_last_windows_are_emitted_at_the_end_of_the_input(both: Both) -> None:
+    both.arrive([at(1), at(12)])
+    assert windows(both.spark(counted)) == []
+    assert windows(both.sparkjet(counted)) == []
+    assert windows(both.sparkjet(counted, closeWindowsAtEnd=True)) == [("00:00", "00:10", 1), ("00:10", "00:20", 1)]
+
+
+def test_a_late_row_is_in_none_of_its_windows(both: Both) -> None:
+    """Spark drops it from the windows that have closed, and counts it in the others."""
+
+    def sliding(df: Any) -> Any:
+        windowed = df.withWatermark("ts", "5 seconds").groupBy(F.window("ts", "10 seconds", "5 seconds"))
+        return windowed.agg(F.count("*").alias("n"))
+
+    both.arrive([at(1), at(2), at(16)], [at(4)], [at(60)], [at(61)])
+    theirs, ours = windows(both.spark(sliding)), windows(both.sparkjet(sliding))
+    first = [("55:00"[:0] + "59:55", "00:05", 2)]
+    assert ("00:00", "00:10", 3) in theirs
+    assert ("00:00", "00:10", 2) in ours
+    assert [row for row in theirs if row[1] == "00:05"] == [row for row in ours if row[1] == "00:05"] == first
+
+
+def test_two_events_exactly_one_gap_apart_are_two_sessions(both: Both) -> None:
+    def sessions(df: Any) -> Any:
+        windowed = df.withWatermark("ts", "0 seconds").groupBy(F.session_window("ts", "5 seconds"))
+        return windowed.agg(F.count("*").alias("n"))
+
+    both.arrive([at(1), at(6)], [at(60)], [at(61)])
+    assert windows(both.spark(sessions), "session_window") == [("00:01", "00:11", 2)]
+    assert windows(both.sparkjet(sessions), "session_window") == [("00:01", "00:06", 1), ("00:06", "00:11", 1)]
+
+
+def test_first_and_last_go_by_event_time(both: Both) -> None:
+    def ends(df: Any) -> Any:
+        windowed = df.withWatermark("ts", "10 seconds").groupBy(F.window("ts", "10 seconds"))
+        return windowed.agg(F.first("v").alias("first"), F.last("v").alias("last"), F.collect_list("v").alias("all"))
+
+    both.arrive([at(5, v=5), at(1, v=1)], [at(3, v=3)], [at(60)], [at(61)])
+
+    def of_first(rows: list[Row]) -> list[tuple[int, int, list[int]]]:
+        return [(row["first"], row["last"], row["all"]) for row in rows if str(row["window"].start)[14:] == "00:00"]
+
+    assert of_first(both.spark(ends)) == [(5, 3, [5, 1, 3])]
+    assert of_first(both.sparkjet(ends)) == [(1, 5, [1, 3, 5])]
+
+
+def test_a_window_closes_in_the_batch_that_moves_the_watermark(both: Both) -> None:
+    """Spark emits it in the next one: its watermark moves between batches."""
+    epochs: list[tuple[int, int]] = []
+
+    def batches(rows: Any, epoch: int) -> None:
+        epochs.append((epoch, rows.count()))
+
+    both.arrive([at(1)], [at(30)], [at(31)])
+    source = both._source()
+    counted(source).writeStream.foreachBatch(batches).trigger(availableNow=True).start().awaitTermination()
+    theirs, epochs = dict(epochs), []
+    counted(sj.stream(source)).writeStream.foreachBatch(batches).trigger(availableNow=True).start().awaitTermination()
+    assert [epoch for epoch, rows in theirs.items() if rows] == [2]
+    assert [rows for _, rows in epochs] == [1]
