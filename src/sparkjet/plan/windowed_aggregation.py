@@ -83,7 +83,7 @@ class WindowedAggregation:
         """Step and offset that the watermark need not be finer than; of a session a hundredth of its gap."""
         if isinstance(self.window, SessionWindow):
             return max(1, self.window.gap // _SESSION_GRAIN), 0
-        return self.window.grid.step, self.window.grid.offset
+        return self.window.grid.ends.step, self.window.grid.ends.offset
 
     @cached_property
     def key_names(self) -> tuple[str, ...]:
