@@ -22,6 +22,7 @@ from sparkjet.errors import AnalysisError
 from sparkjet.functions import count
 from sparkjet.plan.event_time import EventTime
 from sparkjet.plan.plan import Rows
+from sparkjet.plan.row_gaps import with_row_gaps
 from sparkjet.plan.transformations import Transformations
 from sparkjet.plan.windowed_aggregation import Key, WindowedAggregation
 from sparkjet.windows import SessionWindow, Window
@@ -60,7 +61,7 @@ class GroupedStream(Guided):
             )
             raise AnalysisError(message)
         event_time.check(transformations.shape, self._window.name)
-        self._chain = transformations
+        self._window, self._chain = with_row_gaps(self._window, transformations)
         self._inputs = inputs
         self._parent = parent
         columns_only = [column for column in columns if not isinstance(column, Window | SessionWindow)]
