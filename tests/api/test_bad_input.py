@@ -223,7 +223,7 @@ def test_a_query_without_a_home_is_refused(watermarked: Stream, tmp_path: Path) 
         (lambda r, s: s.alias("a").union(s.alias("a")), "both streams are called 'a'"),
         (lambda r, s: s.alias("a/b"), "without a slash"),
         (lambda r, s: s.union(r), "expected a stream, got WindowedStream"),
-        (lambda r, s: s.groupBy(sj.session_window("ts", F.col("k"))), "gap"),
+        (lambda r, s: s.groupBy(sj.session_window("ts", F.col("v"))), "the gap v is of type bigint"),
         (lambda r, s: s.groupBy(sj.session_window("ts", "0 seconds")), "gapDuration"),
         (lambda r, s: s.groupBy(sj.session_window("ts", "1 second"), sj.window("ts", "1 second")), "exactly one"),
     ],

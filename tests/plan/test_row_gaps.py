@@ -105,15 +105,22 @@ def test_a_row_without_a_gap_is_in_no_session_and_not_late_but_advances_the_wate
 @pytest.mark.parametrize(
     ("gap", "message"),
     [
-        ("n", r"the gap n is of type int, not an interval or a text such as '5 minutes'.*make_dt_interval"),
-        ("ts", "the gap ts is of type timestamp"),
-        ("none", "none"),
+        (
+            lambda: F.col("n"),
+            r"the gap n is of type int, not an interval or a text such as '5 minutes'.*make_dt_interval",
+        ),
+        (lambda: F.col("ts"), "the gap ts is of type timestamp"),
+        (lambda: F.col("none"), "none"),
+        (lambda: F.when(F.rand() > 0.5, "5 seconds"), r"rand.*gives another value each time.*withColumn before"),
+        (lambda: F.udf(lambda device: f"{len(device)} seconds")("device"), "calls a Python function"),
     ],
-    ids=["number", "time", "missing"],
+    ids=["number", "time", "missing", "random", "Python"],
 )
-def test_what_is_no_gap_is_refused_when_the_query_is_built(spark: SparkSession, gap: str, message: str) -> None:
+def test_what_is_no_gap_is_refused_when_the_query_is_built(
+    spark: SparkSession, gap: Callable[[], Column], message: str
+) -> None:
     with pytest.raises((AnalysisError, AnalysisException), match=message):
-        StreamDriver(spark, sessions(F.col(gap)), SCHEMA)
+        StreamDriver(spark, sessions(gap()), SCHEMA)
 
 
 def test_another_gap_needs_another_home(spark: SparkSession, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from pyspark.sql.types import (
 
 from sparkjet.aggregates.operation import label
 from sparkjet.catalyst.columns import TIME
+from sparkjet.catalyst.plan_analysis import can_repeat
 from sparkjet.errors import AnalysisError
 from sparkjet.plan.transformations import where
 from sparkjet.windows import SessionWindow
@@ -39,7 +40,7 @@ def with_row_gaps(
     A row that has none is filtered out like one that the user's ``where`` drops: it still advances the watermark.
 
     Raises:
-        AnalysisError: The gap is not a text or an interval, or cannot be computed from the rows.
+        AnalysisError: The gap is not a text or an interval, or cannot be computed from the rows, twice alike.
     """
     if not isinstance(window, SessionWindow) or not isinstance(window.gap, Column):
         return window, rows
@@ -51,7 +52,15 @@ def with_row_gaps(
 
 def _interval(gap: Column, rows: DataFrame) -> Column:
     """A gap as an interval of whatever kind."""
-    found = rows.select(gap).schema.fields[0].dataType
+    selected = rows.select(gap)
+    if not can_repeat(selected):
+        # Once to filter the rows, and once to aggregate them; rows that are dropped come as nulls.
+        message = (
+            f"session_window: the gap {label(gap)} calls a Python function or gives another value each time. "
+            "Compute it with withColumn before, and name that column here."
+        )
+        raise AnalysisError(message)
+    found = selected.schema.fields[0].dataType
     if isinstance(found, _INTERVALS):
         return gap
     if isinstance(found, StringType | NullType):
