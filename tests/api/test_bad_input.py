@@ -108,11 +108,6 @@ def test_a_second_watermark_is_refused(watermarked: Stream) -> None:
         watermarked.withWatermark("ts", "1 second")
 
 
-def test_the_length_must_be_a_multiple_of_the_slide() -> None:
-    with pytest.raises(sj.AnalysisError, match=r"'70 seconds'.*'1 minute'.*1 minute. or .2 minutes"):
-        sj.window("ts", "70 seconds", "1 minute")
-
-
 @pytest.mark.parametrize(
     "window", [("ts", "0 seconds"), ("ts", "-1 minute"), ("ts", "1 minute", "0 seconds"), (3, "1 s")]
 )
@@ -228,7 +223,7 @@ def test_a_query_without_a_home_is_refused(watermarked: Stream, tmp_path: Path) 
         (lambda r, s: s.alias("a").union(s.alias("a")), "both streams are called 'a'"),
         (lambda r, s: s.alias("a/b"), "without a slash"),
         (lambda r, s: s.union(r), "expected a stream, got WindowedStream"),
-        (lambda r, s: s.groupBy(sj.session_window("ts", F.col("k"))), "gap"),
+        (lambda r, s: s.groupBy(sj.session_window("ts", F.col("v"))), "the gap v is of type bigint"),
         (lambda r, s: s.groupBy(sj.session_window("ts", "0 seconds")), "gapDuration"),
         (lambda r, s: s.groupBy(sj.session_window("ts", "1 second"), sj.window("ts", "1 second")), "exactly one"),
     ],

@@ -145,6 +145,7 @@ class SparkSessions(SparkOperator):
 
     def __init__(self, session: SparkSession, gap: int, aggregate: Aggregate) -> None:
         super().__init__(session, aggregate)
+        self._gap = gap
         self._operator = self._new(gap)
 
     @property
@@ -162,7 +163,7 @@ class SparkSessions(SparkOperator):
             raise NotationError(f"sessions cannot go on as {window}")
         # An epoch without a new watermark: rows become state, and so part of a snapshot, when an epoch ends.
         self.operator.close(MIN)
-        before, after = self._operator, self._new(self._operator.gap)
+        before, after = self._operator, self._new(self._gap)
         segments = []
         with tempfile.TemporaryDirectory() as directory:
             saved = self._reread(directory)

@@ -81,6 +81,8 @@ def _grid(window: Call, offset: int | None) -> WindowGrid:
     if window.name != "win":
         raise NotationError(f"not a window: {window}")
     size, step, *third = (integer(number) for number in window.take(2, 3))
+    if step < 1 or size % step:
+        raise NotationError(f"windows of Jet are whole numbers of steps long: {window}")
     grid = WindowGrid(size, step, *third)
     return grid if offset is None else replace(grid, offset=offset)
 

@@ -38,17 +38,16 @@ def naive(batches: Sequence[Batch], window: WindowGrid, folds: Sequence[Fold]) -
     output: list[list[Row]] = []
     for batch in batches:
         for event in batch.events:
-            if closed is not None and _frame(event.time, window) <= closed:
+            if closed is not None and _ends(event, window)[0] <= closed:
                 late += 1
             else:
                 accepted.append(event)
-        highest = max((_frame(e.time, window) for e in accepted), default=None)
         upto = batch.watermark
-        if upto is None and highest is not None:
-            upto = highest + window.size - window.step
+        if upto is None:
+            upto = max((_ends(event, window)[-1] for event in accepted), default=None)
         rows: list[Row] = []
         if upto is not None:
-            upto -= (upto - window.offset) % window.step
+            upto -= (upto - window.offset - window.size) % window.step
             for end in sorted({e for event in accepted for e in _ends(event, window)}):
                 if end <= upto and (closed is None or end > closed):
                     rows += _rows(end, accepted, window, folds)
@@ -65,10 +64,15 @@ def _rows(end: int, accepted: Sequence[Event], window: WindowGrid, folds: Sequen
     return [(key, end - window.size, end, tuple(fold(events) for fold in folds)) for key, events in inside.items()]
 
 
-def _frame(time: int, window: WindowGrid) -> int:
-    return time - (time - window.offset) % window.step + window.step
+def _ends(event: Event, window: WindowGrid) -> list[int]:
+    """Ends of the windows that an event is in, ascending."""
+    last = event.time - (event.time - window.offset) % window.step
+    return [
+        start + window.size
+        for start in range(last - window.size, last + 1)
+        if _begins(start, window) and start + window.size > event.time
+    ]
 
 
-def _ends(event: Event, window: WindowGrid) -> range:
-    frame = _frame(event.time, window)
-    return range(frame, frame + window.size, window.step)
+def _begins(time: int, window: WindowGrid) -> bool:
+    return (time - window.offset) % window.step == 0

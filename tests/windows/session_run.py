@@ -12,10 +12,11 @@ from sparkjet.aggregates.operation import Aggregate, Inputs
 from sparkjet.time import MIN
 from sparkjet.windows import Accumulators, Segment, SegmentStatistics, SessionWindows
 from sparkjet.windows.segments import release
+from sparkjet.windows.session_window import cover_end
 from tests.windows.model import Batch, Row
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 SCHEMA = "key string, time long, value long"
 PARTITIONS = 2
@@ -33,7 +34,7 @@ class SessionRun:
     """Feeds batches to a session operator: partial aggregation, append, close, and snapshots in Parquet."""
 
     def __init__(
-        self, session: SparkSession, gap: int, max_duration: int | None, aggregates: Sequence[Aggregate]
+        self, session: SparkSession, gap: int | Column, max_duration: int | None, aggregates: Sequence[Aggregate]
     ) -> None:
         self._session = session
         inputs = Inputs(session.createDataFrame([], SCHEMA), F.col("time"))
@@ -56,6 +57,9 @@ class SessionRun:
         """Partial aggregation of an epoch."""
         operator = self.operator
         events = self._session.createDataFrame([(e.key, e.time, e.value) for e in batch.events], SCHEMA)
+        if not isinstance(operator.gap, int):
+            # As the plan does (:mod:`sparkjet.plan.row_gaps`).
+            events = events.where(cover_end(F.col("time"), operator.gap) > F.col("time"))
         judged = events.withColumn("late", operator.is_late("time"))
         self.late += judged.where("late").count()
         grouped = judged.where("NOT late").groupBy("key", operator.frame_of(F.col("time")).alias("frame"))
@@ -94,5 +98,5 @@ class SessionRun:
         """Result rows in the model's format."""
         return [] if windows is None else [(r[0], r[1], r[2], tuple(r[3:])) for r in windows.collect()]
 
-    def _new(self, gap: int, max_duration: int | None) -> SessionWindows:
+    def _new(self, gap: int | Column, max_duration: int | None) -> SessionWindows:
         return SessionWindows(gap, max_duration, ["key"], self._accumulators, PARTITIONS)

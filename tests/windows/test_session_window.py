@@ -4,6 +4,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql import functions as F
 
 import sparkjet as sj
 from sparkjet.errors import AnalysisError
@@ -38,8 +39,8 @@ def test_what_is_refused(arguments: tuple[Any, ...], message: str) -> None:
         sj.session_window(*arguments)
 
 
-def test_a_column_for_a_gap_is_refused_with_the_way_out(spark: SparkSession) -> None:
-    from pyspark.sql import functions as F
-
-    with pytest.raises(AnalysisError, match=r"not the column.*gap_of_user.*one query per gap, or use the longest gap"):
-        sj.session_window("ts", F.col("gap_of_user"))
+def test_a_gap_may_be_a_column(spark: SparkSession) -> None:
+    gap = F.col("gap_of_user")
+    window = sj.session_window("ts", gap, "1 hour")
+    assert window.gap is gap
+    assert (window.max_duration, window.alias("visit").gap) == (3_600_000_000, gap)

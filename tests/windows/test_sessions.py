@@ -17,9 +17,9 @@ from sparkjet.time import MAX, MIN
 from sparkjet.windows import Accumulators, Segment, SegmentStatistics, SessionWindows
 from tests.laws import RANDOM_RUNS, law, only_examples
 from tests.windows.model import Batch, Event, Fold, Row
-from tests.windows.session_model import naive, sessions
+from tests.windows.session_model import Gap, naive, sessions
 from tests.windows.session_run import SessionRun, session_of
-from tests.windows.timeline import timeline
+from tests.windows.timeline import Timeline, timeline
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -85,6 +85,36 @@ EXAMPLE = timeline("""
 The rows are those of sessions without a longest piece.
 """
 
+OWN_EXAMPLE = timeline("""
+    time                0         10        20        30
+    a                   9  2    5    4
+    b                     0  -3
+    null                     2
+    watermark             |
+
+    a                               9
+    b                   0
+    c                    9
+    watermark                         |
+    null                     [1)
+
+    a                                       1
+    c                                 5
+    watermark                                |
+    c                                 [=1==)
+
+    b                                            7
+    watermark                                 |
+    a                   [=========6==========)
+
+    watermark end
+    b                                            [==1===)
+    late 1
+""")
+"""The digits are gaps too: a long one outlasts others, a later one joins sessions that touch, and some are none."""
+
+OWN_GAP: Gap = lambda event: event.value  # noqa: E731 - a gap, named once
+
 events = st.builds(Event, key=st.sampled_from(["a", "b", None]), time=st.integers(-40, 60), value=st.integers(-9, 9))
 
 
@@ -112,15 +142,25 @@ def _sorted(rows: list[Row]) -> list[Row]:
     return sorted(rows, key=repr)
 
 
-def check_modes(session: SparkSession, run: Run, home: Path, *, limited: bool) -> None:
-    """Feed everything at once, batch by batch, and batch by batch with a restart after each."""
-    gap, longest, batches = run
+def check_modes(session: SparkSession, run: Run, home: Path, *, limited: bool, own: bool = False) -> None:
+    """Feed everything at once, batch by batch, and batch by batch with a restart after each.
+
+    Args:
+        session: The session.
+        run: The gap, the longest piece and the batches.
+        home: Where snapshots go.
+        limited: Whether sessions are cut.
+        own: Whether the gap of an event is its value.
+    """
+    fixed, longest, batches = run
     max_duration = longest if limited else None
+    own_gap = F.concat(F.col("value").cast("string"), F.lit(" microseconds")).cast("interval")
+    gap: Gap = OWN_GAP if own else fixed
     for mode in ("one batch", "many batches", "restarts"):
         fed = [Batch([e for batch in batches for e in batch.events], None)] if mode == "one batch" else batches
         expected, late = naive(fed, gap, max_duration, FOLDS)
         before = persisted(session)
-        operator = SessionRun(session, gap, max_duration, _aggregates())
+        operator = SessionRun(session, own_gap if own else fixed, max_duration, _aggregates())
         for batch, rows in zip(fed, expected, strict=True):
             assert _sorted(operator.feed(batch)) == _sorted(rows), (mode, batch)
             if mode == "restarts":
@@ -137,10 +177,11 @@ def session(spark: SparkSession) -> SparkSession:
     return session_of(spark)
 
 
-def test_the_model_gives_the_rows_that_are_drawn() -> None:
-    rows, late = naive(EXAMPLE.batches, GAP, None, FOLDS[:1])
-    assert [_sorted(each) for each in rows] == [_sorted(each) for each in EXAMPLE.rows]
-    assert late == EXAMPLE.late
+@pytest.mark.parametrize(("gap", "drawn"), [(GAP, EXAMPLE), (OWN_GAP, OWN_EXAMPLE)], ids=["fixed", "own"])
+def test_the_model_gives_the_rows_that_are_drawn(gap: Gap, drawn: Timeline) -> None:
+    rows, late = naive(drawn.batches, gap, None, FOLDS[:1])
+    assert [_sorted(each) for each in rows] == [_sorted(each) for each in drawn.rows]
+    assert late == drawn.late
 
 
 @pytest.mark.parametrize("limited", LIMITS.values(), ids=list(LIMITS))
@@ -153,15 +194,26 @@ def test_sessions_equal_the_naive_ones(
     check_modes(session, run, tmp_path_factory.mktemp("sessions"), limited=limited)
 
 
+@pytest.mark.parametrize("limited", LIMITS.values(), ids=list(LIMITS))
+@example(run=(GAP, LONGEST, OWN_EXAMPLE.batches))
+@only_examples()
+@given(run=runs())
+def test_sessions_of_events_with_gaps_of_their_own_equal_the_naive_ones(
+    session: SparkSession, limited: bool, run: Run, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    check_modes(session, run, tmp_path_factory.mktemp("sessions"), limited=limited, own=True)
+
+
 @pytest.mark.parametrize("times", RANDOM_RUNS)
+@pytest.mark.parametrize("own", [False, True], ids=["fixed", "own"])
 @pytest.mark.parametrize("limited", LIMITS.values(), ids=list(LIMITS))
 def test_sessions_equal_the_naive_ones_over_random_runs(
-    session: SparkSession, limited: bool, times: int, tmp_path_factory: pytest.TempPathFactory
+    session: SparkSession, limited: bool, own: bool, times: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     @law(times)
     @given(run=runs())
     def holds(run: Run) -> None:
-        check_modes(session, run, tmp_path_factory.mktemp("sessions"), limited=limited)
+        check_modes(session, run, tmp_path_factory.mktemp("sessions"), limited=limited, own=own)
 
     holds()
 

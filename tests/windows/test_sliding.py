@@ -19,7 +19,7 @@ from sparkjet.time import WindowGrid
 from tests.laws import RANDOM_RUNS, law, only_examples
 from tests.windows.model import Batch, Event, Fold, Row, naive
 from tests.windows.operator import OperatorRun
-from tests.windows.timeline import timeline
+from tests.windows.timeline import Timeline, timeline
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -94,6 +94,35 @@ EXAMPLE = timeline("""
 """)
 """Late by a frame, late events of an open frame, a null key, negative times, gaps, an empty epoch."""
 
+UNEVEN = WindowGrid(10, 4, 1)
+UNEVEN_EXAMPLE = timeline("""
+    time      -10       0         10        20
+    a               5      4
+    b                   2
+    null                        1
+    watermark               |
+    a        [====1====)
+    a            [====1====)
+    b            [====1====)
+
+    a                     67 8
+    watermark                 |
+
+    b                      3
+    watermark                      |
+    a                [====3====)
+    a                    [====3====)
+    b                [====2====)
+    b                    [====1====)
+    null                 [====1====)
+
+    watermark end
+    a                        [====1====)
+    null                     [====1====)
+    late 1
+""")
+"""Two frames a slide, windows that end between them: late is what a closed window contains, however old it is."""
+
 events = st.builds(
     Event, key=st.sampled_from(["a", "b", "c", None]), time=st.integers(-40, 60), value=st.integers(-9, 9)
 )
@@ -102,8 +131,8 @@ events = st.builds(
 @st.composite
 def runs(draw: st.DrawFn) -> tuple[WindowGrid, list[Batch]]:
     """A window, and batches whose events and watermarks advance, with some late events; the last closes everything."""
-    step = draw(st.integers(1, 4))
-    window = WindowGrid(step * draw(st.integers(1, 6)), step, draw(st.integers(0, step - 1)))
+    step = draw(st.integers(1, 6))
+    window = WindowGrid(step + draw(st.integers(0, 18)), step, draw(st.integers(0, step - 1)))
     batches = []
     watermark = -45
     for _ in range(draw(st.integers(2, 4))):
@@ -139,20 +168,63 @@ def check_modes(
         assert operator.state.operator.segments == []
 
 
-def test_the_model_gives_the_rows_that_are_drawn() -> None:
-    rows, late = naive(EXAMPLE.batches, WINDOW, [len])
-    assert [_sorted(each) for each in rows] == [_sorted(each) for each in EXAMPLE.rows]
-    assert late == EXAMPLE.late
+@pytest.mark.parametrize(("window", "drawn"), [(WINDOW, EXAMPLE), (UNEVEN, UNEVEN_EXAMPLE)], ids=["even", "uneven"])
+def test_the_model_gives_the_rows_that_are_drawn(window: WindowGrid, drawn: Timeline) -> None:
+    rows, late = naive(drawn.batches, window, [len])
+    assert [_sorted(each) for each in rows] == [_sorted(each) for each in drawn.rows]
+    assert late == drawn.late
 
 
 @pytest.mark.parametrize("path", list(PATHS))
 @example(run=(WINDOW, EXAMPLE.batches))
+@example(run=(UNEVEN, UNEVEN_EXAMPLE.batches))
 @only_examples()
 @given(run=runs())
 def test_windows_equal_the_naive_ones(
     spark: SparkSession, path: str, run: tuple[WindowGrid, list[Batch]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     check_modes(spark, path, *run, tmp_path_factory.mktemp("windows"))
+
+
+def test_early_rows_are_the_open_windows_where_a_slide_has_several_frames(spark: SparkSession, tmp_path: Path) -> None:
+    run = OperatorRun(spark, UNEVEN, [J.count()], tmp_path)
+    first = UNEVEN_EXAMPLE.batches[0]
+    final = run.feed(first)
+    early = run.state.operator.early()
+    assert early is not None
+    whole, _ = naive([Batch(first.events, None)], UNEVEN, [len])
+    rows = [(row[0], row[1], row[2], (row[3],)) for row in early.collect()]
+    assert _sorted(rows + final) == _sorted(whole[0])
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [(WINDOW, WindowGrid(5, 2)), (UNEVEN, WindowGrid(6, 3, 2)), (UNEVEN, WindowGrid(7, 4))],
+    ids=["uneven", "even", "other frames"],
+)
+def test_a_changed_shape_goes_on_from_frames_that_are_moved_up(
+    spark: SparkSession, before: WindowGrid, after: WindowGrid, tmp_path: Path
+) -> None:
+    first, later = [Event("a", time, time) for time in range(20)], [Event("a", time, 1) for time in (8, 14, 21)]
+    run = OperatorRun(spark, before, [J.count(), J.sum("value")], tmp_path)
+    run.feed(Batch(first, 12))
+    closed = before.closed_end(12)
+    run.restart(after)
+    # The first window that is still to come moves up to the next end of the new shape.
+    end = next(end for end in range(before.next_end(12), 99) if after.ends.floor_frame(end) == end)
+    assert run.state.operator.closed == end - after.step
+    rows = run.feed(Batch(later, None))
+    # A frame stands for its last instant; what no window of the old shape needed any more is gone.
+    frames = [(before.grid.higher_frame(event.time), event) for event in first]
+    kept = [
+        Event("a", frame - 1, event.value)
+        for frame, event in frames
+        if frame - before.frame >= closed + before.step - before.size
+    ]
+    on_time = [event for event in later if not after.is_late(event.time, end - after.step)]
+    whole, _ = naive([Batch(kept + on_time, None)], after, [len, SUM[1]])
+    assert _sorted(rows) == _sorted([row for row in whole[0] if row[2] >= end])
+    assert run.late == len(later) - len(on_time)
 
 
 @pytest.mark.parametrize("times", RANDOM_RUNS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -23,6 +24,7 @@ from sparkjet.plan.event_time import EventTime
 from sparkjet.plan.grouping import Grouping, GroupingColumn, grouping_of
 from sparkjet.plan.plan import Rows
 from sparkjet.plan.resolved_aggregates import resolved_aggregates
+from sparkjet.plan.row_gaps import with_row_gaps
 from sparkjet.plan.transformations import Transformations
 from sparkjet.plan.windowed_aggregation import WindowedAggregation
 from sparkjet.windows import SessionWindow
@@ -49,10 +51,10 @@ class GroupedStream(Guided):
         parent: WindowedAggregation | None,
         grouping: Grouping,
     ) -> None:
-        self._chain = transformations
+        window, self._chain = with_row_gaps(grouping.window, transformations)
         self._inputs = inputs
         self._parent = parent
-        self._grouping = grouping
+        self._grouping = replace(grouping, window=window)
 
     def agg(self, *exprs: Column | AggregateOperation | Mapping[str, str]) -> WindowedStream:
         """Compute aggregates, as ``GroupedData.agg``.

@@ -60,6 +60,12 @@ def calls_python(df: DataFrame) -> bool:
     return any(expressions.apply(i).containsPattern(pattern) for i in range(expressions.size()))
 
 
+def can_repeat(df: DataFrame) -> bool:
+    """Whether the last transformation of a DataFrame may be computed several times, and on rows of nulls."""
+    deterministic = all(expression.deterministic() for expression in listed(analyzed(df).expressions()))
+    return deterministic and not calls_python(df)
+
+
 def check_stable(df: DataFrame, names: Sequence[str]) -> None:
     """Refuse keys that would change if they were computed again.
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
+from sparkjet.catalyst.expressions import label
 from sparkjet.catalyst.columns import ONLY_SUBSTREAM, SUBSTREAM, TIME, CompiledColumns, Once
 from sparkjet.errors import AnalysisError
 from sparkjet.plan.dropped_rows import dropped_shape
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 _NO_KEY = "key0"
 _SESSION_GRAIN = 100
+_USUAL_GAP = 1_000_000
+"""Stands for gaps of which the driver knows nothing."""
 
 
 def key_name(number: int) -> str:
@@ -101,10 +104,11 @@ class WindowedAggregation:
 
     @property
     def grid(self) -> tuple[int, int]:
-        """Step and offset that the watermark need not be finer than; of a session a hundredth of its gap."""
+        """Step and offset that the watermark need not be finer than; of a session a hundredth of a gap."""
         if isinstance(self.window, SessionWindow):
-            return max(1, self.window.gap // _SESSION_GRAIN), 0
-        return self.window.grid.step, self.window.grid.offset
+            gap = self.window.gap if isinstance(self.window.gap, int) else _USUAL_GAP
+            return max(1, gap // _SESSION_GRAIN), 0
+        return self.window.grid.ends.step, self.window.grid.ends.offset
 
     @cached_property
     def key_names(self) -> tuple[str, ...]:
@@ -127,7 +131,8 @@ class WindowedAggregation:
             "accumulators": self.accumulators.shape,
         }
         if isinstance(self.window, SessionWindow):
-            fixed["session window"] = [self.window.gap, self.window.max_duration]
+            gap = self.window.gap if isinstance(self.window.gap, int) else label(self.window.gap)
+            fixed["session window"] = [gap, self.window.max_duration]
         return fixed
 
     def operator(self, partitions: int) -> WindowOperator:

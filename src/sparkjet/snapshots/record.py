@@ -46,7 +46,7 @@ class SlidingSettings(msgspec.Struct, frozen=True, tag_field="window", tag="slid
 
 
 class SessionSettings(msgspec.Struct, frozen=True, tag_field="window", tag="session"):
-    """A session window, in microseconds."""
+    """A session window, in microseconds; its gap is 0 where each row has its own, which the fingerprint names."""
 
     gap: int
     max_duration: int | None

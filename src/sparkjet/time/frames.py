@@ -1,11 +1,12 @@
 """Frames and windows on the grid of event time.
 
-A *frame* is a step-long slice of event time, a *window* a run of frames; both are named by their exclusive end
-(Jet's ``SlidingWindowPolicy``). Times are integers in any one unit; sparkjet's is the microsecond.
+A *frame* is a slice of event time, a *window* a run of frames; both are named by their exclusive end (Jet's
+``SlidingWindowPolicy``). Times are integers in any one unit; sparkjet's is the microsecond.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -80,19 +81,25 @@ class FrameGrid:
 
 @dataclass(frozen=True)
 class WindowGrid:
-    """Sliding windows of length ``size``, one ending every ``step``; tumbling where the two are equal.
+    """Sliding windows of length ``size``, one starting every ``step``; tumbling where the two are equal.
+
+    A frame is as long as the greatest common divisor of size and step, so that windows begin and end with a frame: one
+    step, where the size is a multiple of it.
 
     Args:
-        size: Length of a window, a multiple of ``step``.
-        step: Distance between window ends, which is the length of a frame.
-        offset: Where the grid starts, 0 <= offset < step.
+        size: Length of a window, at least ``step``: shorter ones would leave out the times between them.
+        step: Distance between windows.
+        offset: Where one of the windows starts, 0 <= offset < step.
 
     Raises:
-        AnalysisError: The size is not a multiple of the step, or the numbers do not make a grid.
+        AnalysisError: The size is less than the step, or the numbers do not make a grid.
 
     >>> window = WindowGrid(size=6, step=2)
     >>> window.frames, window.tumbling, window.start(10)
     (3, False, 4)
+    >>> uneven = WindowGrid(size=5, step=2)
+    >>> uneven.frame, uneven.frames, uneven.start(uneven.next_end(0))
+    (1, 5, -4)
     """
 
     size: int
@@ -100,26 +107,32 @@ class WindowGrid:
     offset: int = 0
 
     def __post_init__(self) -> None:
-        grid = self.grid
-        if not 0 < self.size <= MAX:
-            raise AnalysisError(f"window size {self.size}: it must be at least 1")
-        if self.size % grid.step:
-            below = self.size - self.size % grid.step
-            lengths = " or ".join(str(length) for length in (below, below + grid.step) if length > 0)
+        FrameGrid(self.step, self.offset)
+        if not self.step <= self.size <= MAX:
             raise AnalysisError(
-                f"window size {self.size} is not a multiple of the slide step {self.step}: "
-                f"the nearest valid window length is {lengths}"
+                f"window size {self.size}: it must be at least the slide step {self.step}; "
+                f"an event between two windows would be in neither"
             )
+
+    @cached_property
+    def frame(self) -> int:
+        """Length of a frame."""
+        return math.gcd(self.size, self.step)
 
     @cached_property
     def grid(self) -> FrameGrid:
         """The frames that these windows are made of."""
-        return FrameGrid(self.step, self.offset)
+        return FrameGrid(self.frame, self.offset % self.frame)
+
+    @cached_property
+    def ends(self) -> FrameGrid:
+        """Where windows end."""
+        return FrameGrid(self.step, (self.offset + self.size) % self.step)
 
     @property
     def frames(self) -> int:
         """Number of frames in a window."""
-        return self.size // self.step
+        return self.size // self.frame
 
     @property
     def tumbling(self) -> bool:
@@ -138,27 +151,26 @@ class WindowGrid:
         >>> WindowGrid(6, 2).closed_end(7)
         6
         """
-        return self.grid.floor_frame(watermark)
+        return self.ends.floor_frame(watermark)
 
     def next_end(self, watermark: int) -> int:
         """End of the first window that a watermark leaves open; MIN while there is no watermark.
 
-        A frame below it is late: its first window has been emitted (Jet's frame-level late test).
-
         >>> WindowGrid(6, 2).next_end(6), WindowGrid(6, 2).next_end(MIN) == MIN
         (8, True)
         """
-        return MIN if watermark == MIN else self.grid.higher_frame(watermark)
+        return MIN if watermark == MIN else self.ends.higher_frame(watermark)
 
     def is_late(self, time: int, watermark: int) -> bool:
-        """Whether an event comes after the first window of its frame has closed.
+        """Whether an event comes after the first window of its frame has closed (Jet's frame-level late test).
 
         An event older than the watermark, but in the frame that the watermark is inside of, is on time.
 
         >>> WindowGrid(6, 2).is_late(5, watermark=6), WindowGrid(6, 2).is_late(6, watermark=7)
         (True, False)
         """
-        return self.grid.higher_frame(time) < self.next_end(watermark)
+        # By the frame's start: at MAX its end would be clamped to what a watermark of MAX closes.
+        return self.grid.floor_frame(time) < self.closed_end(watermark)
 
     def oldest_frame_needed(self, next_end: int) -> int:
         """End of the oldest frame in the window that ends at ``next_end``; state below it can be dropped.
@@ -166,12 +178,12 @@ class WindowGrid:
         >>> WindowGrid(6, 2).oldest_frame_needed(8)
         4
         """
-        return MIN if next_end == MIN else clamp(next_end - self.size + self.step)
+        return MIN if next_end == MIN else clamp(next_end - self.size + self.frame)
 
     def last_end(self, frame: int) -> int:
-        """End of the last window that a frame is part of; the first one ends with the frame itself.
+        """End of the last window that a frame is part of.
 
-        >>> WindowGrid(6, 2).last_end(2)
-        6
+        >>> WindowGrid(6, 2).last_end(2), WindowGrid(5, 2).last_end(2)
+        (6, 5)
         """
-        return clamp(frame + self.size - self.step)
+        return self.ends.floor_frame(frame - self.frame + self.size)

@@ -60,7 +60,7 @@ class DeductStrategy:
         spans = (
             points.withColumn("next", self._cumulative.following(keys, "low"))
             .where(f"{ROW_COUNT} > 0")
-            .withColumn("high", F.expr(f"coalesce(next - {closing.step}L, {constant(closing.upto, 'low')})"))
+            .withColumn("high", F.expr(f"coalesce(next - {self._window.frame}L, {constant(closing.upto, 'low')})"))
             .localCheckpoint(eager=False)
         )
         self.reset()

@@ -32,9 +32,9 @@ class RecombineStrategy:
 
     def close(self, frames: DataFrame, closing: ClosingRange) -> DataFrame:
         """Accumulators of every key's windows in ``closing``; ``frames`` has one or more rows per key and frame."""
-        floor = None if closing.after is None else closing.after + closing.step - self._window.size
+        floor = None if closing.after is None else closing.after + self._window.step - self._window.size
         values = self._accumulators.once.columns(*self._keys, *self._accumulators.fields)
-        span = F.expr("frame AS low"), F.expr(f"frame + {self._window.size - self._window.step}L AS high")
+        span = F.expr("frame AS low"), F.expr(f"frame + {self._window.size - self._window.frame}L AS high")
         spans = values.select(frames.where(closing.within(floor, closing.upto)), *span)
         return windows_of(spans, closing, self._keys, self._accumulators, unique=False)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from pyspark.sql import Column
+from pyspark.sql import functions as F
 
 from sparkjet.errors import AnalysisError
 from sparkjet.time import parse_duration
@@ -17,13 +18,13 @@ class SessionWindow:
 
     Attributes:
         time_column: The event-time column or its name.
-        gap: Gap of inactivity that ends a session, in microseconds.
+        gap: Gap of inactivity that ends a session, in microseconds; or a Column with each row's own.
         max_duration: Length at which sessions are cut, None if they are not.
         name: Name of the result's column.
     """
 
     time_column: Column | str
-    gap: int
+    gap: int | Column
     max_duration: int | None = None
     name: str = "session_window"
 
@@ -41,30 +42,37 @@ def session_window(
     the gap (exclusive). Two events exactly one gap apart are in two sessions (in Spark they share one). A session is
     final once the watermark is above its end; an event older than the watermark is late.
 
+    With a Column, each event has a gap of its own and covers the time from its own to its gap later. Events whose times
+    overlap are in one session, which ends where the last of them does. An event whose gap is null, zero or negative is
+    in no session, as in Spark, but it advances the watermark.
+
     Args:
         timeColumn: The event-time column, as passed to ``withWatermark``, or its name.
-        gapDuration: Gap of inactivity that ends a session, e.g. ``"10 minutes"``.
+        gapDuration: Gap of inactivity that ends a session, e.g. ``"10 minutes"``; or a Column of such texts or of
+            intervals. As in Spark, a text that is not an interval counts as null.
         maxDuration: A session longer than this is cut into pieces of this length, counted from its first event; each
             piece with an event yields a row. Sessions are cut after merging, so the result does not depend on the
             order of arrival. May be shorter than the gap.
 
     Raises:
-        AnalysisError: If a duration is not a positive duration, or the gap is a column.
+        AnalysisError: If a duration is not a positive duration.
 
     >>> session_window("ts", "10 minutes").gap
     600000000
+    >>> clicks = spark.sql("SELECT now() AS ts, '5 minutes' AS gap_of_device")
+    >>> session_window("ts", clicks.gap_of_device).gap
+    Column<'gap_of_device'>
     """
     if not isinstance(timeColumn, str | Column):
         message = (
             f"session_window: timeColumn must be the event-time column or its name, not {type(timeColumn).__name__}."
         )
         raise AnalysisError(message)
-    if isinstance(gapDuration, Column):
-        message = (
-            f"session_window: gapDuration must be a duration, not the column {gapDuration}: the gap decides which "
-            "events are aggregated together before the state is read. Run one query per gap, or use the longest gap."
-        )
-        raise AnalysisError(message)
-    gap = parse_duration(gapDuration, "gapDuration", minimum=1)
+    gap = gapDuration if isinstance(gapDuration, Column) else parse_duration(gapDuration, "gapDuration", minimum=1)
     longest = None if maxDuration is None else parse_duration(maxDuration, "maxDuration", minimum=1)
     return SessionWindow(timeColumn, gap, longest)
+
+
+def cover_end(time: Column, gap: Column) -> Column:
+    """End of what a row covers: its time (microseconds) plus its own gap, an interval; null if it has none."""
+    return F.unix_micros(F.timestamp_micros(time) + gap)

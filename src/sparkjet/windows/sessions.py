@@ -16,6 +16,7 @@ from sparkjet.time import MAX, MIN
 from sparkjet.windows.accumulators import ROW_COUNT, Accumulators
 from sparkjet.windows.gaps_and_islands import KEY_HASH, VERSION, GapsAndIslands
 from sparkjet.windows.segments import Segment, SegmentStatistics, mergeable, release
+from sparkjet.windows.session_window import cover_end
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -35,7 +36,8 @@ class SessionWindows:
     by a hash join that neither shuffles nor sorts the state.
 
     Args:
-        gap: Gap of inactivity that ends a session, in microseconds, at least 1.
+        gap: Gap of inactivity that ends a session, in microseconds, at least 1; or each row's own, as an interval. Rows
+            that have none must not come here.
         max_duration: Sessions longer than this are cut into pieces; None if they are not.
         keys: Names of the key columns, at least one.
         accumulators: The aggregates' fields.
@@ -45,7 +47,12 @@ class SessionWindows:
     path = "sessions"
 
     def __init__(
-        self, gap: int, max_duration: int | None, keys: Sequence[str], accumulators: Accumulators, partitions: int
+        self,
+        gap: int | Column,
+        max_duration: int | None,
+        keys: Sequence[str],
+        accumulators: Accumulators,
+        partitions: int,
     ) -> None:
         self.gap = gap
         self.max_duration = max_duration
@@ -75,7 +82,7 @@ class SessionWindows:
     @property
     def settings(self) -> SessionSettings:
         """The gap and the maximum."""
-        return SessionSettings(self.gap, self.max_duration)
+        return SessionSettings(self.gap if isinstance(self.gap, int) else 0, self.max_duration)
 
     @property
     def open_until(self) -> int | None:
@@ -87,17 +94,20 @@ class SessionWindows:
         return min(max(ends) + 1, MAX) if ends else None
 
     def frame_of(self, time: Column) -> Column:
-        """The slice whose events are always in one session: as long as the gap, or with a maximum a single instant.
+        """The slice whose events are always in one session: as long as the gap, or a single instant.
 
-        A session is cut relative to its first event, so the exact times are needed until that is final.
+        Events of different gaps may be in different sessions however close they are. And a session with a maximum is
+        cut relative to its first event, so that the exact times are needed until that is final.
         """
-        if self.max_duration is not None:
+        if self.max_duration is not None or not isinstance(self.gap, int):
             return time
         # Below MIN the arithmetic would overflow and fail the query; all times within a gap of MIN share one slice.
         return F.when(time < MIN + self.gap, MIN).otherwise(time - F.pmod(time, F.lit(self.gap)))
 
     def bounds(self, time: Column) -> dict[str, Column]:
         """Time of the first event, and of the last plus the gap."""
+        if not isinstance(self.gap, int):
+            return {"start": F.min(time), "end": F.max(cover_end(time, self.gap))}
         last = F.max(time)
         return {"start": F.min(time), "end": F.when(last > MAX - self.gap, MAX).otherwise(last + self.gap)}
 

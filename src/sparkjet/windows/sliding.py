@@ -71,7 +71,7 @@ class SlidingWindows:
 
     def frame_of(self, time: Column) -> Column:
         """The frame (its exclusive end) that a time in microseconds belongs to."""
-        return time - F.pmod(time - self.window.offset, F.lit(self.window.step)) + self.window.step
+        return time - F.pmod(time - self.window.offset, F.lit(self.window.frame)) + self.window.frame
 
     def bounds(self, time: Column) -> dict[str, Column]:  # noqa: ARG002 - the operator's protocol
         """Empty: the frame is enough."""
@@ -105,10 +105,10 @@ class SlidingWindows:
         """Final rows of the windows that end up to ``watermark``, None without any."""
         if watermark == MIN:
             return None
-        upto = self.window.grid.floor_frame(watermark)
+        upto = self.window.closed_end(watermark)
         if self.closed is not None and upto <= self.closed:
             return None
-        closing = ClosingRange(self.closed, upto, self.window.step)
+        closing = ClosingRange(self.closed, upto, self.window)
         self.closed = upto
         if not self.segments:
             self._strategy.reset()
@@ -124,11 +124,11 @@ class SlidingWindows:
             return None
         # Not by the operator's own strategy, whose running values must not advance beyond the watermark.
         strategy = RecombineStrategy(self.window, self.keys, self.accumulators)
-        return self._finished(strategy.close(self._frames(), ClosingRange(self.closed, last, self.window.step)))
+        return self._finished(strategy.close(self._frames(), ClosingRange(self.closed, last, self.window)))
 
     def skip_to(self, watermark: int) -> None:
         """Advance to ``watermark`` without closing anything; no window may be open up to there."""
-        upto = self.window.grid.floor_frame(watermark)
+        upto = self.window.closed_end(watermark)
         self.closed = upto if self.closed is None else max(self.closed, upto)
 
     def _finished(self, windows: DataFrame) -> DataFrame:
@@ -141,7 +141,7 @@ class SlidingWindows:
     def _release_expired(self, upto: int) -> None:
         """Release the segments that no later window needs.
 
-        Kept one step longer than windows need them: the deduct strategy still subtracts the frames that leave.
+        Kept longer than windows need them: the deduct strategy still subtracts the frames that leave.
         """
         last = self.open_until
         if last is not None and last <= upto:
@@ -157,7 +157,7 @@ class SlidingWindows:
         """End of the last window with rows, None without state."""
         if not self.segments:
             return None
-        return max(s.statistics.high for s in self.segments) + self.window.size - self.window.step
+        return self.window.last_end(max(s.statistics.high for s in self.segments))
 
     def release(self) -> None:
         """Free obsolete state."""
@@ -180,7 +180,7 @@ class SlidingWindows:
         """
         if closed is None:
             return None
-        return self.window.grid.higher_frame(before.grid.higher_frame(closed) - 1) - self.window.step
+        return self.window.ends.higher_frame(before.ends.higher_frame(closed) - 1) - self.window.step
 
     def realigned(self, partials: DataFrame, before: WindowGrid, closed: int | None) -> DataFrame:
         """Partial rows of a snapshot of window ``before`` with their frames moved up to this window's grid.

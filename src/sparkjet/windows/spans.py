@@ -16,6 +16,7 @@ from sparkjet.catalyst.constants import constant
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from sparkjet.time import WindowGrid
     from sparkjet.windows.accumulators import Accumulators
 
 
@@ -25,7 +26,7 @@ class ClosingRange:
 
     after: int | None
     upto: int
-    step: int
+    window: WindowGrid
 
     @staticmethod
     def within(floor: int | None, upto: int) -> str:
@@ -36,9 +37,12 @@ class ClosingRange:
     @property
     def ends(self) -> str:
         """SQL for the array of a span's window ends in this range, null if there are none."""
-        low = "low" if self.after is None else f"greatest(low, {constant(self.after + self.step, 'low')})"
+        step, ends = self.window.step, self.window.ends
+        # Where a step has several frames, a span may begin between two ends.
+        first = "low" if self.window.frame == step else f"(low + pmod({ends.offset}L - low, {step}L))"
+        low = first if self.after is None else f"greatest({first}, {constant(self.after + step, 'low')})"
         high = f"least(high, {constant(self.upto, 'high')})"
-        return f"CASE WHEN {low} <= {high} THEN sequence({low}, {high}, {self.step}L) END"
+        return f"CASE WHEN {low} <= {high} THEN sequence({low}, {high}, {step}L) END"
 
 
 def windows_of(
@@ -47,7 +51,7 @@ def windows_of(
     """One row per key and window end, with the accumulators of that window.
 
     Args:
-        spans: ``(keys…, low, high, fields…)``; low and high are multiples of the step.
+        spans: ``(keys…, low, high, fields…)``; low and high are frames.
         closing: The windows to return.
         keys: Names of the key columns.
         accumulators: The fields.

@@ -98,7 +98,7 @@ class StacksStrategy:
         self._garbage.clear()
 
     def _block_start(self, end: int) -> int:
-        """Start of the block in which the first window after ``end`` ends."""
+        """Start of the block of the first frame after ``end``."""
         return end - (end - self._window.offset) % self._window.size
 
     def _select(self, frames: DataFrame, closing: ClosingRange, floor: int | None) -> DataFrame:
@@ -110,7 +110,7 @@ class StacksStrategy:
         return frames.withColumn("block", self._once("block", build=self._block))
 
     def _block(self) -> Column:
-        start = F.col("frame") - self._window.step
+        start = F.col("frame") - self._window.frame
         return start - F.pmod(start - self._window.offset, F.lit(self._window.size))
 
     def _prefix_spans(self, frames: DataFrame, closing: ClosingRange) -> DataFrame:
@@ -122,16 +122,16 @@ class StacksStrategy:
         return self._with_span(prefixes, self._once("frame", build=lambda: F.col("frame")), high)
 
     def _before_next(self, keys: Sequence[str]) -> Column:
-        return self._cumulative.following(keys, "frame") - self._window.step
+        return self._cumulative.following(keys, "frame") - self._window.frame
 
     def _suffix_spans(self, frames: DataFrame) -> DataFrame:
         """Spans over the windows that begin with each frame of a block, with this frame and all that follow it."""
-        size, step = self._window.size, self._window.step
+        size, length = self._window.size, self._window.frame
         keys = (*self._keys, "block")
         suffixes = self._cumulative.of_rows(frames, keys, "frame", backwards=True)
         earlier = self._cumulative.following(keys, "frame", backwards=True)
-        low = F.coalesce(earlier + size, F.col("block") + size + step)
-        return self._with_span(suffixes, low, F.col("frame") + size - step).where("low <= high")
+        low = F.coalesce(earlier + size, F.col("block") + size + length)
+        return self._with_span(suffixes, low, F.col("frame") + size - length).where("low <= high")
 
     def _with_span(self, stack: DataFrame, low: Column, high: Column) -> DataFrame:
         values = self._once.columns(*self._keys, "block", "frame", *self._accumulators.fields)

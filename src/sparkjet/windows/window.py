@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pyspark.sql import Column
 
 from sparkjet.errors import AnalysisError
-from sparkjet.time import WindowGrid, parse_duration
+from sparkjet.time import MAX, WindowGrid, parse_duration
 from sparkjet.time.durations import Duration, format_duration
 
 
@@ -33,37 +33,40 @@ def window(
     """Group by sliding or, without ``slideDuration``, tumbling windows, like ``pyspark.sql.functions.window``.
 
     The result has a column ``window`` with the window's start (inclusive) and end (exclusive). Each event is
-    aggregated once, into its frame, which is one slide long; windows are combined from frames, so the cost of a slide
-    does not depend on the length of the window.
+    aggregated once, into its frame, which is one slide long, or as long as the greatest common divisor of length and
+    slide; windows are combined from frames, so the cost of a slide does not depend on the length of the window.
 
     Args:
         timeColumn: The event-time column, as passed to ``withWatermark``, or its name.
-        windowDuration: Length, e.g. ``"1 hour"``; a multiple of the slide.
-        slideDuration: Distance between window starts.
-        startTime: Offset of the windows from 1970-01-01 00:00:00 UTC, less than the slide.
+        windowDuration: Length, e.g. ``"1 hour"``.
+        slideDuration: Distance between window starts, not longer than the window.
+        startTime: Offset of the windows from 1970-01-01 00:00:00 UTC, shorter than the slide; may be negative.
 
     Raises:
-        AnalysisError: If a duration is not a positive duration, or the length is not a multiple of the slide; the
-            message names the nearest multiples.
+        AnalysisError: If a duration is not a positive duration, the slide is longer than the window, or the offset is
+            not shorter than the slide.
 
     >>> window("ts", "1 hour", "10 minutes").grid.frames
     6
+    >>> window("ts", "5 minutes", "2 minutes", "-30 seconds").grid.frames
+    5
     """
     if not isinstance(timeColumn, str | Column):
         message = f"window: timeColumn must be the event-time column or its name, not {type(timeColumn).__name__}."
         raise AnalysisError(message)
     size = parse_duration(windowDuration, "windowDuration", minimum=1)
     step = size if slideDuration is None else parse_duration(slideDuration, "slideDuration", minimum=1)
-    offset = 0 if startTime is None else parse_duration(startTime, "startTime")
-    if size % step:
-        below, above = size - size % step, size - size % step + step
-        lengths = " or ".join(f'"{format_duration(length)}"' for length in (below, above) if length > 0)
+    offset = 0 if startTime is None else parse_duration(startTime, "startTime", minimum=-MAX)
+    if step > size:
         message = (
-            f"windowDuration {windowDuration!r} is not a multiple of slideDuration {slideDuration!r}: windows consist "
-            f"of frames of one slide. The nearest valid lengths are {lengths}."
+            f"slideDuration {slideDuration!r} is longer than windowDuration {windowDuration!r}: events between two "
+            "windows would be in neither. Filter them out with where(…), and use windows as long as the slide."
         )
         raise AnalysisError(message)
-    if offset >= step:
-        message = f"startTime {startTime!r} must be shorter than the slide {slideDuration or windowDuration!r}."
+    if abs(offset) >= step:
+        message = (
+            f"startTime {startTime!r} must be shorter than the slide {slideDuration or windowDuration!r}: "
+            f'"{format_duration(offset % step)}" gives the same windows.'
+        )
         raise AnalysisError(message)
-    return Window(timeColumn, WindowGrid(size, step, offset))
+    return Window(timeColumn, WindowGrid(size, step, offset % step))

@@ -1,0 +1,72 @@
+"""Sessions whose gap is an expression of the row: which expressions can be one, and which rows have a gap."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    CalendarIntervalType,
+    DayTimeIntervalType,
+    NullType,
+    StringType,
+    YearMonthIntervalType,
+)
+
+from sparkjet.catalyst.expressions import label
+from sparkjet.catalyst.columns import TIME
+from sparkjet.catalyst.plan_analysis import can_repeat
+from sparkjet.errors import AnalysisError
+from sparkjet.plan.transformations import where
+from sparkjet.windows import SessionWindow
+from sparkjet.windows.session_window import cover_end
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from sparkjet.plan.transformations import Transformations
+    from sparkjet.windows import Window
+
+_INTERVALS = (CalendarIntervalType, DayTimeIntervalType, YearMonthIntervalType)
+
+
+def with_row_gaps(
+    window: Window | SessionWindow, rows: Transformations
+) -> tuple[Window | SessionWindow, Transformations]:
+    """The window with its gaps as intervals, and the rows that have one; both as they are if the gap is not a Column.
+
+    A row that has none is filtered out like one that the user's ``where`` drops: it still advances the watermark.
+
+    Raises:
+        AnalysisError: The gap is not a text or an interval, or cannot be computed from the rows, twice alike.
+    """
+    if not isinstance(window, SessionWindow) or not isinstance(window.gap, Column):
+        return window, rows
+    gap = _interval(window.gap, rows.shape)
+    time = F.col(TIME)
+    # A row without an event time is dropped and counted as such.
+    return replace(window, gap=gap), rows.then(where(time.isNull() | (cover_end(time, gap) > time)))
+
+
+def _interval(gap: Column, rows: DataFrame) -> Column:
+    """A gap as an interval of whatever kind."""
+    selected = rows.select(gap)
+    if not can_repeat(selected):
+        # Once to filter the rows, and once to aggregate them; rows that are dropped come as nulls.
+        message = (
+            f"session_window: the gap {label(gap)} calls a Python function or gives another value each time. "
+            "Compute it with withColumn before, and name that column here."
+        )
+        raise AnalysisError(message)
+    found = selected.schema.fields[0].dataType
+    if isinstance(found, _INTERVALS):
+        return gap
+    if isinstance(found, StringType | NullType):
+        return gap.cast("interval")
+    message = (
+        f"session_window: the gap {label(gap)} is of type {found.simpleString()}, not an interval or a text such as "
+        f"'5 minutes'. A number of seconds becomes one with F.make_dt_interval(secs=…)."
+    )
+    raise AnalysisError(message)
