@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, DoubleType, StructField, StructType
+from pyspark.sql.types import ArrayType, DoubleType, LongType, StructField, StructType
 
 from sparkjet.aggregates.operation import Aggregate, AggregateOperation, label
 from sparkjet.aggregates.value_counts import added_up
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sparkjet.aggregates.operation import Accumulator, ColumnOrName, Inputs
 
 _LEAST_BINS, _MOST_BINS = 2, 10_000
-_BINS = ArrayType(StructType([StructField("value", DoubleType()), StructField("count", DoubleType())]))
+_BINS = ArrayType(StructType([StructField("value", DoubleType()), StructField("count", LongType())]))
 
 
 def histogram_numeric(col: ColumnOrName, nBins: int) -> Aggregate:
@@ -50,7 +50,8 @@ def histogram_numeric(col: ColumnOrName, nBins: int) -> Aggregate:
 
         def finish(acc: Accumulator) -> Column:
             bins = F.transform(
-                acc["bins"], lambda one: F.struct(one["value"].cast(data_type).alias("x"), one["count"].alias("y"))
+                acc["bins"],
+                lambda one: F.struct(one["value"].cast(data_type).alias("x"), one["count"].cast("double").alias("y")),
             )
             return F.when(F.size(bins) > 0, bins)
 
