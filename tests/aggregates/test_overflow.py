@@ -160,3 +160,31 @@ def test_a_mean_that_its_type_cannot_hold_is_an_error(session: SparkSession) -> 
 def test_means_of_small_decimals_are_sparks(spark: SparkSession, data_type: str, value: str) -> None:
     rows = frame_of(spark, [Decimal(value), Decimal(value), None, Decimal(0)], data_type)
     assert J.avg("x").evaluate(rows) == rows.agg(F.avg("x")).collect()[0][0]
+
+
+def test_try_sum_and_try_avg_are_null_beyond_their_type(session: SparkSession) -> None:
+    longs, wide = frame_of(session, [MAX, 1, None], "bigint"), frame_of(session, [NINES, NINES], "decimal(38,0)")
+    assert J.try_sum("x").evaluate(longs) is None
+    assert J.try_sum("x").evaluate(longs.where("x > 1")) == MAX
+    assert J.try_avg("x").evaluate(longs) == float(2**62)
+    assert (J.try_sum("x").evaluate(wide), J.try_avg("x").evaluate(wide)) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("values", "data_type"), [([MAX, 1], "bigint"), ([NINES, Decimal(1)], "decimal(38,0)"), ([MIN, -1, -2], "bigint")]
+)
+def test_a_sum_of_distinct_values_out_of_range_is_an_error(
+    session: SparkSession, values: list[Any], data_type: str
+) -> None:
+    with pytest.raises(SparkRuntimeException, match=r"ARITHMETIC_OVERFLOW.*sum\(DISTINCT x\)"):
+        J.sum_distinct("x").evaluate(frame_of(session, values, data_type))
+
+
+def test_a_sum_of_distinct_values_may_leave_its_type_on_the_way(session: SparkSession) -> None:
+    assert J.sum_distinct("x").evaluate(frame_of(session, [MAX, MAX - 1, MIN, MIN + 1, MAX], "bigint")) == -2
+
+
+def test_a_negative_frequency_is_an_error(session: SparkSession) -> None:
+    rows = frame_of(session, [1, -1], "bigint")
+    with pytest.raises(SparkRuntimeException, match=r"NEGATIVE_VALUES_IN_FREQUENCY.*frequency x is -1"):
+        J.percentile("x", 0.5, "x").evaluate(rows)

@@ -112,6 +112,16 @@ WRITTEN = [
     "array(min(n), max(n))", "stddev(d)", "stddev_pop(n)", "var_samp(d)", "variance(n)", "var_pop(d)", "std(d)",
     "collect_set(s)", "sort_array(collect_set(n))", "size(collect_set(s))", "max(struct(n, s))", "upper(g)",
     "max(DISTINCT n)", "min(DISTINCT s)", "sum(n) > 3 AND max(b)", "named_struct('g', g, 'n', count(n))",
+    "count(DISTINCT n, s)", "count(DISTINCT n)", "sum(DISTINCT n)", "length(listagg(DISTINCT s, '+'))",
+    "bool_and(DISTINCT b)",
+    "count_if(n > 3)", "bool_or(b)", "every(b) FILTER (WHERE n > 2)", "some(b)", "corr(n, d)", "covar_pop(n, d)",
+    "covar_samp(n, d)", "skewness(n)", "kurtosis(d)", "median(d)", "percentile(d, 0.3)",
+    "percentile(n, array(0.1, 0.9))", "percentile(n, 0.5, frame)",
+    "percentile_cont(0.25) WITHIN GROUP (ORDER BY d DESC)", "mode(b) IS NULL",
+    "percentile_disc(0.25) WITHIN GROUP (ORDER BY n)", "bit_and(n)", "bit_or(n)", "bit_xor(n)", "regr_slope(n, d)",
+    "regr_r2(n, d)", "regr_intercept(n, d)", "regr_count(n, d)", "regr_avgx(n, d)", "regr_avgy(n, d)", "regr_sxx(n, d)",
+    "regr_sxy(n, d)", "regr_syy(n, d)", "try_sum(n)", "try_avg(d)", "array_size(array_agg(n))", "size(collect_list(s))",
+    "max_by(n, t)", "min_by(s, t)", "max_by(n, t, 2)", "count(n, d)", "approx_count_distinct(n)",
     "first(s) FILTER (WHERE frame > 5)", "first(n, true) FILTER (WHERE n > 100)",
 ]  # fmt: skip
 """Expressions that Spark computes without regard to the order of rows."""

@@ -17,10 +17,16 @@ if TYPE_CHECKING:
     from sparkjet.aggregates.operation import Accumulator, Aggregate
 
 
+ROWS = "g string, p int, x double, y double"
+
+
 @pytest.mark.parametrize(
     ("aggregate", "expected"),
-    [(J.var_samp("x"), 30.0), (J.stddev_pop("x"), math.sqrt(22.5)), (J.linear_trend("x", "y"), -2.0)],
-    ids=["var_samp", "stddev_pop", "linear_trend"],
+    [
+        *((J.var_samp("x"), 30.0), (J.stddev_pop("x"), math.sqrt(22.5)), (J.linear_trend("x", "y"), -2.0)),
+        *((J.kurtosis("x"), -1.64), (J.corr("x", "y"), -1.0), (J.covar_pop("x", "y"), -45.0)),
+    ],
+    ids=["var_samp", "stddev_pop", "linear_trend", "kurtosis", "corr", "covar_pop"],
 )
 @pytest.mark.parametrize("offset", [1e9, -1e12])
 def test_parts_far_from_zero_are_merged_exactly(
@@ -40,3 +46,16 @@ def test_parts_far_from_zero_are_merged_exactly(
     result = singles.agg(folded.alias("acc")).select(operation.finish({f: F.col("acc")[f] for f in operation.create}))
     assert result.collect()[0][0] == pytest.approx(expected, rel=1e-12 * abs(offset) ** 0.5)
     assert aggregate.evaluate(rows) == pytest.approx(expected, rel=1e-12)
+
+
+def test_a_constant_has_no_slope_whatever_its_mean_is_rounded_to(spark: SparkSession) -> None:
+    # The sum of three, divided by three, is not 0.1.
+    rows = spark.createDataFrame([("g", p, 0.1, y) for p, y in enumerate([1.0, 2.0, 4.0, 8.0, 9.0])], ROWS)
+    parts = rows.groupBy(F.col("p") < 3)
+    for aggregate in (J.linear_trend("x", "y"), J.skewness("x"), J.kurtosis("x"), J.corr("x", "y"), J.stddev("x")):
+        operation = aggregate.resolve(Inputs(rows, F.lit(0)))
+        partials = parts.agg(*(c.alias(field) for field, c in operation.accumulate.items()))
+        both = partials.agg(F.collect_list(F.struct(*operation.create)).alias("parts"))
+        left, right = ({field: F.col("parts")[i][field] for field in operation.create} for i in (0, 1))
+        result = both.select(operation.finish(operation.combine(left, right))).collect()[0][0]
+        assert result == (0.0 if aggregate.output_name == "stddev(x)" else None), aggregate.output_name

@@ -5,19 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, DataType, LongType, StructField, StructType
+from pyspark.sql.types import ArrayType, LongType, StructField, StructType
 
 from sparkjet.aggregates.operation import Aggregate, AggregateOperation
+from sparkjet.aggregates.ranked import MOST_VALUES, ranked
+from sparkjet.aggregates.value_sets import value_set
 from sparkjet.aggregates.values import column_of, orderable_type, whole_number
 from sparkjet.catalyst.expressions import label
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import Column
+    from pyspark.sql.types import DataType
 
     from sparkjet.aggregates.operation import ColumnOrName, Inputs
-
-_MOST_VALUES = 100_000
-"""The maximum k of Spark's max_by, which keeps the values."""
 
 
 def collect_list(col: ColumnOrName) -> Aggregate:
@@ -37,19 +39,35 @@ def collect_list(col: ColumnOrName) -> Aggregate:
 
     def resolve(inputs: Inputs) -> AggregateOperation:
         data_type = orderable_type(inputs, name, col, "values of the same event time are listed in their order")
-        value = column_of(col)
-        row = F.struct(inputs.event_time.alias("time"), value.alias("value"))
-        rows = ArrayType(StructType([StructField("time", LongType()), StructField("value", data_type)]))
-        return AggregateOperation(
-            accumulate={"rows": F.collect_list(F.when(value.isNotNull(), row)).cast(rows)},
-            create={"rows": F.array().cast(rows)},
-            combine=lambda left, right: {"rows": F.concat(left["rows"], right["rows"])},
-            finish=lambda acc: F.transform(F.sort_array(acc["rows"]), lambda item: item["value"]),
-            combine_group=lambda acc: {"rows": F.flatten(F.collect_list(acc["rows"]))},
-            bounded=False,
-        )
+        return in_time_order(inputs, column_of(col), data_type, lambda values: values)
 
     return Aggregate(name, resolve)
+
+
+array_agg = collect_list
+
+
+def in_time_order(
+    inputs: Inputs, value: Column, data_type: DataType, finish: Callable[[Column], Column]
+) -> AggregateOperation:
+    """The operation that keeps the non-null values in order of event time, simultaneous ones in ascending order.
+
+    Args:
+        inputs: The input rows.
+        value: The column; its values can be ordered.
+        data_type: Its nullable type.
+        finish: The result, from the array of the values.
+    """
+    row = F.struct(inputs.event_time.alias("time"), value.alias("value"))
+    rows = ArrayType(StructType([StructField("time", LongType()), StructField("value", data_type)]))
+    return AggregateOperation(
+        accumulate={"rows": F.collect_list(F.when(value.isNotNull(), row)).cast(rows)},
+        create={"rows": F.array().cast(rows)},
+        combine=lambda left, right: {"rows": F.concat(left["rows"], right["rows"])},
+        finish=lambda acc: finish(F.transform(F.sort_array(acc["rows"]), lambda item: item["value"])),
+        combine_group=lambda acc: {"rows": F.flatten(F.collect_list(acc["rows"]))},
+        bounded=False,
+    )
 
 
 def collect_set(col: ColumnOrName) -> Aggregate:
@@ -67,15 +85,8 @@ def collect_set(col: ColumnOrName) -> Aggregate:
     name = f"collect_set({label(col)})"
 
     def resolve(inputs: Inputs) -> AggregateOperation:
-        values = ArrayType(orderable_type(inputs, name, col, "the set is listed in ascending order"))
-        return AggregateOperation(
-            accumulate={"values": F.collect_set(column_of(col)).cast(values)},
-            create={"values": F.array().cast(values)},
-            combine=lambda left, right: {"values": F.array_union(left["values"], right["values"])},
-            finish=lambda acc: F.sort_array(acc["values"]),
-            combine_group=lambda acc: {"values": F.array_distinct(F.flatten(F.collect_list(acc["values"])))},
-            bounded=False,
-        )
+        data_type = orderable_type(inputs, name, col, "the set is listed in ascending order")
+        return value_set(column_of(col), data_type, F.sort_array)
 
     return Aggregate(name, resolve)
 
@@ -108,23 +119,10 @@ def bottom_n(col: ColumnOrName, n: int) -> Aggregate:
 
 def _ranked(function: str, col: ColumnOrName, n: int, *, greatest: bool) -> Aggregate:
     name = f"{function}({label(col)}, {n})"
-    whole_number(name, "n", n, 1, _MOST_VALUES)
+    whole_number(name, "n", n, 1, MOST_VALUES)
 
     def resolve(inputs: Inputs) -> AggregateOperation:
-        values: DataType = ArrayType(orderable_type(inputs, name, col, "only ordered values have a rank"))
-        value, empty = column_of(col), F.array().cast(values)
-
-        def best(candidates: Column) -> Column:
-            return F.slice(F.sort_array(candidates, asc=not greatest), 1, n)
-
-        # min_by and max_by with k keep n values in memory, whereas a sorted collect_list would keep all.
-        ranked = F.max_by(value, value, n) if greatest else F.min_by(value, value, n)
-        return AggregateOperation(
-            accumulate={"values": F.coalesce(ranked.cast(values), empty)},
-            create={"values": empty},
-            combine=lambda left, right: {"values": best(F.concat(left["values"], right["values"]))},
-            finish=lambda acc: acc["values"],
-            combine_group=lambda acc: {"values": best(F.flatten(F.collect_list(acc["values"])))},
-        )
+        data_type = orderable_type(inputs, name, col, "only ordered values have a rank")
+        return ranked(column_of(col), data_type, n, greatest=greatest, read=lambda values: values)
 
     return Aggregate(name, resolve)

@@ -1,4 +1,4 @@
-"""min, max, first, last, min_by and max_by: the least or greatest of the compared values."""
+"""min, max, first, last, any_value, min_by and max_by: the least or greatest of the compared values."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, LongType, StructField, StructType
 
 from sparkjet.aggregates.operation import Aggregate, AggregateOperation
-from sparkjet.aggregates.values import column_of, null_of, orderable_type
+from sparkjet.aggregates.ranked import MOST_VALUES, ranked
+from sparkjet.aggregates.values import column_of, null_of, orderable_type, whole_number
 from sparkjet.catalyst.expressions import label
 
 if TYPE_CHECKING:
@@ -84,38 +85,82 @@ def last(col: ColumnOrName, ignorenulls: bool = False) -> Aggregate:
     return _by_time(f"last({label(col)})", col, ignorenulls=ignorenulls, least=False)
 
 
-def min_by(col: ColumnOrName, ord: ColumnOrName) -> Aggregate:
-    """Value of ``col`` in the row with the least ``ord``.
+def first_value(col: ColumnOrName, ignoreNulls: bool | None = None) -> Aggregate:
+    """Value of the row with the lowest event time, the same as :func:`first`.
 
-    Rows whose ``ord`` is null are ignored. Of equal ones, the row with the lowest event time wins, of simultaneous
-    ones that with the least value; null is less than any value.
+    >>> from sparkjet import functions as J
+    >>> rows = spark.createDataFrame([(2, "b"), (1, "a"), (0, None)], "t bigint, v string")
+    >>> J.first_value("v").evaluate(rows, "t"), J.first_value("v", True).evaluate(rows, "t")
+    (None, 'a')
+    """
+    return _by_time(f"first_value({label(col)})", col, ignorenulls=bool(ignoreNulls), least=True)
+
+
+def last_value(col: ColumnOrName, ignoreNulls: bool | None = None) -> Aggregate:
+    """Value of the row with the highest event time, the same as :func:`last`.
+
+    >>> from sparkjet import functions as J
+    >>> rows = spark.createDataFrame([(2, "b"), (1, "a"), (3, None)], "t bigint, v string")
+    >>> J.last_value("v").evaluate(rows, "t"), J.last_value("v", True).evaluate(rows, "t")
+    (None, 'b')
+    """
+    return _by_time(f"last_value({label(col)})", col, ignorenulls=bool(ignoreNulls), least=False)
+
+
+def any_value(col: ColumnOrName, ignoreNulls: bool | None = None) -> Aggregate:
+    """Value of the row with the lowest event time, the same as :func:`first`; Spark's is that of any row.
+
+    >>> from sparkjet import functions as J
+    >>> rows = spark.createDataFrame([(2, "b"), (1, "a"), (0, None)], "t bigint, v string")
+    >>> J.any_value("v").evaluate(rows, "t"), J.any_value("v", ignoreNulls=True).evaluate(rows, "t")
+    (None, 'a')
+    """
+    return _by_time(f"any_value({label(col)})", col, ignorenulls=bool(ignoreNulls), least=True)
+
+
+def min_by(col: ColumnOrName, ord: ColumnOrName, k: int | None = None) -> Aggregate:
+    """Value of ``col`` in the row with the least ``ord``, or an array of those of the k rows with the least.
+
+    Rows whose ``ord`` is null are ignored; without any other the result is null. Of equal ones, the row with the lowest
+    event time comes first, of simultaneous ones that with the least value; null is less than any value.
+
+    Args:
+        col: The value.
+        ord: What the rows are compared by.
+        k: How many values the array has at most, from 1 to 100,000; None for one value, not in an array.
 
     Raises:
-        AnalysisError: When resolved: one of the columns cannot be ordered.
+        AnalysisError: ``k`` is out of range; when resolved: one of the columns cannot be ordered.
 
     >>> from sparkjet import functions as J
     >>> rows = spark.createDataFrame([(1, "a", 7), (2, "b", 5), (3, "c", 5)], "t bigint, v string, o int")
-    >>> J.min_by("v", "o").evaluate(rows, "t")
-    'b'
+    >>> J.min_by("v", "o").evaluate(rows, "t"), J.min_by("v", "o", 2).evaluate(rows, "t")
+    ('b', ['b', 'c'])
     """
-    return _by_order("min_by", col, ord, least=True)
+    return _by_order("min_by", col, ord, k, least=True)
 
 
-def max_by(col: ColumnOrName, ord: ColumnOrName) -> Aggregate:
-    """Value of ``col`` in the row with the greatest ``ord``; NaN is greater than any other number.
+def max_by(col: ColumnOrName, ord: ColumnOrName, k: int | None = None) -> Aggregate:
+    """Value of ``col`` in the row with the greatest ``ord``, or an array of those of the k rows with the greatest.
 
-    Rows whose ``ord`` is null are ignored. Of equal ones, the row with the lowest event time wins, of simultaneous
-    ones that with the greatest value; null is less than any value.
+    Rows whose ``ord`` is null are ignored; without any other the result is null. NaN is greater than any other number.
+    Of equal ones, the row with the lowest event time comes first, of simultaneous ones that with the greatest value;
+    null is less than any value.
+
+    Args:
+        col: The value.
+        ord: What the rows are compared by.
+        k: How many values the array has at most, from 1 to 100,000; None for one value, not in an array.
 
     Raises:
-        AnalysisError: When resolved: one of the columns cannot be ordered.
+        AnalysisError: ``k`` is out of range; when resolved: one of the columns cannot be ordered.
 
     >>> from sparkjet import functions as J
     >>> rows = spark.createDataFrame([(1, "a", 5), (2, "b", 7), (3, "c", 7)], "t bigint, v string, o int")
-    >>> J.max_by("v", "o").evaluate(rows, "t")
-    'b'
+    >>> J.max_by("v", "o").evaluate(rows, "t"), J.max_by("v", "o", 2).evaluate(rows, "t")
+    ('b', ['b', 'c'])
     """
-    return _by_order("max_by", col, ord, least=False)
+    return _by_order("max_by", col, ord, k, least=False)
 
 
 _TIE = "it breaks ties between rows of the same event time"
@@ -144,8 +189,10 @@ def _by_time(name: str, col: ColumnOrName, *, ignorenulls: bool, least: bool) ->
     return Aggregate(name, resolve)
 
 
-def _by_order(function: str, col: ColumnOrName, ord: ColumnOrName, *, least: bool) -> Aggregate:
-    name = f"{function}({label(col)}, {label(ord)})"
+def _by_order(function: str, col: ColumnOrName, ord: ColumnOrName, k: int | None, *, least: bool) -> Aggregate:
+    name = f"{function}({label(col)}, {label(ord)}{'' if k is None else f', {k}'})"
+    if k is not None:
+        whole_number(name, "k", k, 1, MOST_VALUES)
 
     def resolve(inputs: Inputs) -> AggregateOperation:
         order_type = orderable_type(inputs, name, ord, "only ordered values have an extreme")
@@ -154,14 +201,17 @@ def _by_order(function: str, col: ColumnOrName, ord: ColumnOrName, *, least: boo
         # The complement reverses the order of longs, without the overflow of a negation.
         earliest = inputs.event_time if least else F.bitwise_not(inputs.event_time)
         row = F.struct(order.alias("order"), earliest.alias("earliest"), column_of(col).alias("value"))
-        return _extreme(
-            F.when(order.isNotNull(), row),
-            _row_type(order=order_type, earliest=LongType(), value=data_type),
-            least=least,
-            read=lambda best: best["value"],
-        )
+        compared = F.when(order.isNotNull(), row)
+        row_type = _row_type(order=order_type, earliest=LongType(), value=data_type)
+        if k is None:
+            return _extreme(compared, row_type, least=least, read=lambda best: best["value"])
+        return ranked(compared, row_type, k, greatest=not least, read=_values)
 
     return Aggregate(name, resolve)
+
+
+def _values(rows: Column) -> Column:
+    return F.when(F.size(rows) > 0, F.transform(rows, lambda row: row["value"]))
 
 
 def _row_type(**fields: DataType) -> StructType:

@@ -1,4 +1,4 @@
-"""Variances and the linear trend: central moments, merged around their means so that they stay stable."""
+"""Variances, skewness and kurtosis: central moments, merged around their means so that they stay stable."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
-from pyspark.sql.types import TimestampType
 
 from sparkjet.aggregates.operation import Aggregate, AggregateOperation
 from sparkjet.aggregates.values import column_of, number
@@ -72,6 +71,16 @@ def stddev_samp(col: ColumnOrName) -> Aggregate:
     return _variance("stddev_samp", col, lambda acc: F.sqrt(_sample(acc)))
 
 
+def std(col: ColumnOrName) -> Aggregate:
+    """Sample standard deviation, the same as :func:`stddev_samp`.
+
+    >>> from sparkjet import functions as J
+    >>> J.std("id").evaluate(spark.range(3))
+    1.0
+    """
+    return _variance("std", col, lambda acc: F.sqrt(_sample(acc)))
+
+
 def stddev(col: ColumnOrName) -> Aggregate:
     """Sample standard deviation, the same as :func:`stddev_samp`.
 
@@ -82,43 +91,24 @@ def stddev(col: ColumnOrName) -> Aggregate:
     return _variance("stddev", col, lambda acc: F.sqrt(_sample(acc)))
 
 
-def linear_trend(x: ColumnOrName, y: ColumnOrName) -> Aggregate:
-    """Slope of the least-squares line through the points (x, y), as double; Jet's ``linearTrend``.
-
-    Like Spark's ``regr_slope``, with Jet's order of arguments: points with a null are ignored, and the slope is null if
-    it is undefined (no two distinct x). Numbers are cast to double, and timestamps to seconds, so that the slope is
-    per second. Parts are merged around their means, which is numerically stable, unlike sums of products. Does not
-    deduct.
-
-    Raises:
-        AnalysisError: When resolved: ``x`` is neither a number nor a timestamp, or ``y`` is not a number.
+def skewness(col: ColumnOrName) -> Aggregate:
+    """Skewness of the non-null values, as double; null if there are no two distinct ones. See :func:`var_pop`.
 
     >>> from sparkjet import functions as J
-    >>> rows = spark.createDataFrame([(1, 2.0), (2, 4.0), (4, 8.0)], "x int, y double")
-    >>> J.linear_trend("x", "y").evaluate(rows)
-    2.0
+    >>> J.skewness("id").evaluate(spark.range(3))
+    0.0
     """
-    name = f"linear_trend({label(x)}, {label(y)})"
+    return _shape("skewness", col, _skewness)
 
-    def resolve(inputs: Inputs) -> AggregateOperation:
-        if not isinstance(inputs.type_of(x), TimestampType):
-            number(inputs, name, x)
-        number(inputs, name, y)
-        across, up = column_of(x).cast("double"), column_of(y).cast("double")
-        return AggregateOperation(
-            accumulate={
-                "count": F.regr_count(up, across),
-                "mean_x": F.coalesce(F.regr_avgx(up, across), F.lit(0.0)),
-                "mean_y": F.coalesce(F.regr_avgy(up, across), F.lit(0.0)),
-                "xx": F.coalesce(F.regr_sxx(up, across), F.lit(0.0)),
-                "xy": F.coalesce(F.regr_sxy(up, across), F.lit(0.0)),
-            },
-            create={"count": _no_rows(), **{field: F.lit(0.0) for field in ("mean_x", "mean_y", "xx", "xy")}},
-            combine=_combine_trend,
-            finish=lambda acc: F.when(acc["xx"] != 0, acc["xy"] / acc["xx"]),
-        )
 
-    return Aggregate(name, resolve)
+def kurtosis(col: ColumnOrName) -> Aggregate:
+    """Excess kurtosis of the non-null values, as double; null if there are no two distinct ones. See :func:`var_pop`.
+
+    >>> from sparkjet import functions as J
+    >>> J.kurtosis("x").evaluate(spark.createDataFrame([(1.0,), (-1.0,)], "x double"))
+    -2.0
+    """
+    return _shape("kurtosis", col, _kurtosis)
 
 
 def _variance(function: str, col: ColumnOrName, finish: Callable[[Accumulator], Column]) -> Aggregate:
@@ -127,13 +117,10 @@ def _variance(function: str, col: ColumnOrName, finish: Callable[[Accumulator], 
     def resolve(inputs: Inputs) -> AggregateOperation:
         number(inputs, name, col)
         value = column_of(col).cast("double")
+        m2 = F.coalesce(F.var_pop(value) * F.count(value), F.lit(0.0))
         return AggregateOperation(
-            accumulate={
-                "count": F.count(value),
-                "mean": F.coalesce(F.avg(value), F.lit(0.0)),
-                "m2": F.coalesce(F.var_pop(value) * F.count(value), F.lit(0.0)),
-            },
-            create={"count": _no_rows(), "mean": F.lit(0.0), "m2": F.lit(0.0)},
+            accumulate={"count": F.count(value), "mean": exact_mean(value, m2), "m2": m2},
+            create={"count": no_rows(), "mean": F.lit(0.0), "m2": F.lit(0.0)},
             combine=_combine_variance,
             finish=finish,
         )
@@ -141,8 +128,39 @@ def _variance(function: str, col: ColumnOrName, finish: Callable[[Accumulator], 
     return Aggregate(name, resolve)
 
 
-def _no_rows() -> Column:
+def _shape(function: str, col: ColumnOrName, finish: Callable[[Accumulator], Column]) -> Aggregate:
+    name = f"{function}({label(col)})"
+
+    def resolve(inputs: Inputs) -> AggregateOperation:
+        number(inputs, name, col)
+        value = column_of(col).cast("double")
+        count, m2 = F.count(value), F.var_pop(value) * F.count(value)
+        # Spark has no function of these moments, but they follow from its results; null if all values are equal.
+        m3 = F.skewness(value) * m2 * F.sqrt(m2) / F.sqrt(count)
+        m4 = (F.kurtosis(value) + 3) * m2 * (m2 / count)
+        moments = {"mean": exact_mean(value, m2), "m2": m2, "m3": m3, "m4": m4}
+        return AggregateOperation(
+            accumulate={"count": count, **{field: F.coalesce(c, F.lit(0.0)) for field, c in moments.items()}},
+            create={"count": no_rows(), **{field: F.lit(0.0) for field in moments}},
+            combine=_combine_shape,
+            finish=lambda acc: F.when(acc["m2"] != 0, finish(acc)),
+        )
+
+    return Aggregate(name, resolve)
+
+
+def no_rows() -> Column:
+    """The number of rows of the empty accumulator."""
     return F.lit(0).cast("bigint")
+
+
+def exact_mean(value: Column, m2: Column) -> Column:
+    """The mean of a column, 0 without values; that of equal ones is their value.
+
+    ``avg`` rounds it, and parts of one value would have different means: a deviation where there is none, which the
+    shape and the slope are divided by.
+    """
+    return F.coalesce(F.when(m2 == 0, F.min(value)).otherwise(F.avg(value)), F.lit(0.0))
 
 
 def _population(acc: Accumulator) -> Column:
@@ -153,8 +171,16 @@ def _sample(acc: Accumulator) -> Column:
     return F.when(acc["count"] > 1, acc["m2"] / (acc["count"] - 1))
 
 
-def _combine_variance(left: Accumulator, right: Accumulator) -> Accumulator:
-    count, share = _shares(left, right)
+def _skewness(acc: Accumulator) -> Column:
+    return F.try_divide(F.sqrt(acc["count"]) * acc["m3"], F.sqrt(acc["m2"] * acc["m2"] * acc["m2"]))
+
+
+def _kurtosis(acc: Accumulator) -> Column:
+    return F.try_divide(acc["count"] * acc["m4"], acc["m2"] * acc["m2"]) - 3
+
+
+def _combine_variance(left: Accumulator, right: Accumulator) -> dict[str, Column]:
+    count, share = shares(left, right)
     delta = right["mean"] - left["mean"]
     # Multiplied in this order: with an empty left side, delta squared may be infinite, and 0 × inf is NaN.
     shifted = delta * (left["count"] * share) * delta
@@ -165,20 +191,28 @@ def _combine_variance(left: Accumulator, right: Accumulator) -> Accumulator:
     }
 
 
-def _combine_trend(left: Accumulator, right: Accumulator) -> Accumulator:
-    count, share = _shares(left, right)
-    across, up = right["mean_x"] - left["mean_x"], right["mean_y"] - left["mean_y"]
-    weight = left["count"] * share
+def _combine_shape(left: Accumulator, right: Accumulator) -> Accumulator:
+    merged = _combine_variance(left, right)
+    share = shares(left, right)[1]
+    delta, rest = right["mean"] - left["mean"], 1 - share
+    between = left["count"] * share * delta * delta
+    merged["m3"] = (
+        left["m3"] + right["m3"] + between * delta * (rest - share)
+        + 3 * delta * (rest * right["m2"] - share * left["m2"])
+    )  # fmt: skip
+    merged["m4"] = (
+        left["m4"] + right["m4"] + between * delta * delta * (rest * rest - rest * share + share * share)
+        + 6 * delta * delta * (rest * rest * right["m2"] + share * share * left["m2"])
+        + 4 * delta * (rest * right["m3"] - share * left["m3"])
+    )  # fmt: skip
+    # With an empty side the powers of delta may be infinite, and 0 × inf is NaN.
     return {
-        "count": count,
-        "mean_x": left["mean_x"] + across * share,
-        "mean_y": left["mean_y"] + up * share,
-        "xx": left["xx"] + right["xx"] + across * weight * across,
-        "xy": left["xy"] + right["xy"] + across * weight * up,
+        field: F.when(left["count"] == 0, right[field]).when(right["count"] == 0, left[field]).otherwise(column)
+        for field, column in merged.items()
     }
 
 
-def _shares(left: Accumulator, right: Accumulator) -> tuple[Column, Column]:
+def shares(left: Accumulator, right: Accumulator) -> tuple[Column, Column]:
     """Number of rows on both sides, and the right side's share of them (0 if there are none)."""
     count = left["count"] + right["count"]
     return count, right["count"] / F.greatest(count, F.lit(1))

@@ -1,9 +1,8 @@
-"""percentile_approx: KLL sketches, which keep a sample spread evenly over the ranks."""
+"""percentile_approx and approx_percentile: KLL sketches, which keep a sample spread evenly over the ranks."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,11 +10,14 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, DateType, IntegralType, NumericType, TimestampType
 
 from sparkjet.aggregates.operation import Aggregate, AggregateOperation
+from sparkjet.aggregates.percentages import Percentages
 from sparkjet.aggregates.values import column_of, whole_number
 from sparkjet.catalyst.expressions import label
 from sparkjet.errors import AnalysisError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from pyspark.sql import Column
 
     from sparkjet.aggregates.operation import Accumulator, ColumnOrName, Inputs
@@ -50,17 +52,29 @@ def percentile_approx(col: ColumnOrName, percentage: float | Sequence[float], ac
     >>> J.percentile_approx("id", [0.0, 0.5, 1.0]).evaluate(spark.range(1, 101))
     [1, 50, 100]
     """
-    several = isinstance(percentage, Sequence)
-    percentages = [*percentage] if isinstance(percentage, Sequence) else [percentage]
-    shown = f"array({', '.join(map(str, percentages))})" if several else str(percentage)
-    name = f"percentile_approx({label(col)}, {shown}, {accuracy})"
-    _check(name, percentages, accuracy)
+    return _sketched("percentile_approx", col, percentage, accuracy)
+
+
+def approx_percentile(col: ColumnOrName, percentage: float | Sequence[float], accuracy: int = 10000) -> Aggregate:
+    """Approximate percentiles, the same as :func:`percentile_approx`.
+
+    >>> from sparkjet import functions as J
+    >>> J.approx_percentile("id", 0.5).evaluate(spark.range(1, 101))
+    50
+    """
+    return _sketched("approx_percentile", col, percentage, accuracy)
+
+
+def _sketched(function: str, col: ColumnOrName, percentage: float | Sequence[float], accuracy: int) -> Aggregate:
+    percentages = Percentages.of(percentage)
+    name = f"{function}({label(col)}, {percentages}, {accuracy})"
+    percentages.check(name)
+    whole_number(name, "accuracy", accuracy, 1, _MOST_K * _ACCURACY_OF_K)
     k = max(_LEAST_K, math.ceil(accuracy / _ACCURACY_OF_K))
 
     def resolve(inputs: Inputs) -> AggregateOperation:
-        data_type = inputs.type_of(col)
-        form = _form(name, col, data_type)
-        return form.operation(column_of(col), k, [float(p) for p in percentages], several=several)
+        form = _form(name, col, inputs.type_of(col))
+        return form.operation(column_of(col), k, percentages)
 
     return Aggregate(name, resolve)
 
@@ -73,7 +87,7 @@ class _Form:
     encode: Callable[[Column], Column]
     decode: Callable[[Column], Column]
 
-    def operation(self, value: Column, k: int, percentages: list[float], *, several: bool) -> AggregateOperation:
+    def operation(self, value: Column, k: int, percentages: Percentages) -> AggregateOperation:
         sketch, union, merge = (
             getattr(F, f"{function}_{self.of}") for function in ("kll_sketch_agg", "kll_merge_agg", "kll_sketch_merge")
         )
@@ -89,22 +103,18 @@ class _Form:
             # k is passed explicitly: a sketch of only nulls would otherwise bring Spark's default into the union.
             return {"sketch": union(acc["sketch"], k), **{field: F.sum(acc[field]) for field in counts}}
 
-        def finish(acc: Accumulator) -> Column:
-            values = self._quantiles(acc, percentages)
-            return values if several else F.get(values, F.lit(0))
-
         nans = F.count(F.when(F.isnan(value), 1))
         return AggregateOperation(
             accumulate={"sketch": sketch(self.encode(value), k), **dict.fromkeys(counts, nans)},
             create={"sketch": F.lit(None).cast("binary"), **dict.fromkeys(counts, F.lit(0).cast("bigint"))},
             combine=combine,
-            finish=finish,
+            finish=lambda acc: percentages.result(self._quantiles(acc, percentages)),
             combine_group=combine_group,
         )
 
-    def _quantiles(self, acc: Accumulator, percentages: list[float]) -> Column:
+    def _quantiles(self, acc: Accumulator, percentages: Percentages) -> Column:
         size: Column = getattr(F, f"kll_sketch_get_n_{self.of}")(acc["sketch"])
-        ranks = F.array(*map(F.lit, percentages))
+        ranks = percentages.column()
         values: Column = getattr(F, f"kll_sketch_get_quantile_{self.of}")(acc["sketch"], ranks)
 
         def value(item: Column, index: Column) -> Column:
@@ -136,12 +146,3 @@ def _form(name: str, col: ColumnOrName, data_type: DataType) -> _Form:
 
 def _without_nan(value: Column) -> Column:
     return F.when(F.isnan(value), F.lit(math.inf)).otherwise(value.cast("double"))
-
-
-def _check(name: str, percentages: Sequence[object], accuracy: object) -> None:
-    for percentage in percentages:
-        if isinstance(percentage, bool) or not isinstance(percentage, (int, float)) or not 0 <= percentage <= 1:
-            raise AnalysisError(f"{name}: a percentage is {percentage!r}; give numbers from 0 to 1, e.g. 0.95.")
-    if not percentages:
-        raise AnalysisError(f"{name}: no percentage; give one number from 0 to 1, or several.")
-    whole_number(name, "accuracy", accuracy, 1, _MOST_K * _ACCURACY_OF_K)

@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 from pyspark.sql import functions as F
 
-from sparkjet.aggregates import collected, distinct, extremes, moments, quantiles, sums
+from sparkjet.aggregates import (
+    bits,
+    collected,
+    conditions,
+    correlations,
+    distinct,
+    distinct_values,
+    extremes,
+    histograms,
+    listings,
+    modes,
+    moments,
+    percentiles,
+    quantiles,
+    regressions,
+    sums,
+)
 from sparkjet.aggregates.advice import nearest_to
 from sparkjet.aggregates.operation import Aggregate, AggregateOperation
 from sparkjet.errors import AnalysisError
@@ -82,34 +98,93 @@ def _approx_count_distinct(call: AggregateCall) -> Aggregate:
     return distinct.approx_count_distinct(_taken(call)[0], float(call.function.relativeSD()))
 
 
+def _collect_list(call: AggregateCall) -> Aggregate:
+    if not call.function.ignoreNulls():
+        _refuse(call, "It keeps nulls: collect_list(struct(column)) does as well.")
+    return collected.collect_list(*_taken(call))
+
+
+def _listing(make: Callable[..., Aggregate]) -> _Translation:
+    def translated(call: AggregateCall) -> Aggregate:
+        value, *others = _taken(call)
+        if len(others) > 1:
+            _refuse(call, "Values are listed by event time, distinct ones in ascending order: leave ORDER BY out.")
+        return make(value, *(call.constant(1) for _ in others))
+
+    return translated
+
+
+def _mode(call: AggregateCall) -> Aggregate:
+    order = call.function.reverseOpt()
+    if order.isDefined() and not order.get():
+        _refuse(call, "Of equally frequent values the least is taken: leave ORDER BY … DESC out.")
+    return modes.mode(_taken(call)[0])
+
+
+def _percentile(call: AggregateCall) -> Aggregate:
+    value, _, often = _taken(call)
+    frequency = call.constant(2) if call.is_constant(2) else often
+    return percentiles.percentile(value, call.constant(1), frequency)
+
+
+def _within_group(make: Callable[..., Aggregate]) -> _Translation:
+    def translated(call: AggregateCall) -> Aggregate:
+        return make(_taken(call)[0], call.constant(1), reverse=bool(call.function.reverse()))
+
+    return translated
+
+
+def _refuse(call: AggregateCall, why: str) -> NoReturn:
+    message = f"agg: {call.text} is not supported. {why}"
+    raise AnalysisError(message)
+
+
+_OF_COLUMNS: Sequence[Callable[..., Aggregate]] = (
+    *(bits.bit_and, bits.bit_or, bits.bit_xor),
+    *(conditions.bool_and, conditions.bool_or, conditions.count_if, conditions.every, conditions.some),
+    *(correlations.corr, correlations.covar_pop, correlations.covar_samp),
+    *(collected.collect_set, extremes.max, extremes.min, percentiles.median),
+    *(moments.kurtosis, moments.skewness, moments.std, moments.stddev, moments.stddev_pop, moments.stddev_samp),
+    *(moments.var_pop, moments.var_samp, moments.variance),
+    *(regressions.regr_avgx, regressions.regr_avgy, regressions.regr_count, regressions.regr_intercept),
+    *(regressions.regr_r2, regressions.regr_slope, regressions.regr_sxx, regressions.regr_sxy, regressions.regr_syy),
+    *(sums.avg, sums.product, sums.sum, sums.try_avg, sums.try_sum),
+)
+
 _FUNCTIONS: dict[str, _Translation] = {
+    **{make.__name__: _of(make) for make in _OF_COLUMNS},
+    "any_value": _by_time(extremes.any_value),
     "approx_count_distinct": _approx_count_distinct,
-    "avg": _of(sums.avg),
-    "collect_list": _of(collected.collect_list),
-    "collect_set": _of(collected.collect_set),
+    "approx_percentile": _of(quantiles.percentile_approx, 1),
+    "array_agg": _collect_list,
+    "collect_list": _collect_list,
     "count": _count,
     "first": _by_time(extremes.first),
+    "first_value": _by_time(extremes.first),
+    "histogram_numeric": _of(histograms.histogram_numeric, 1),
     "last": _by_time(extremes.last),
-    "max": _of(extremes.max),
+    "last_value": _by_time(extremes.last),
+    "listagg": _listing(listings.listagg),
     "max_by": _of(extremes.max_by, 2),
     "mean": _of(sums.avg),
-    "min": _of(extremes.min),
     "min_by": _of(extremes.min_by, 2),
+    "mode": _mode,
+    "percentile": _percentile,
     "percentile_approx": _of(quantiles.percentile_approx, 1),
-    "std": _of(moments.stddev),
-    "stddev": _of(moments.stddev),
-    "stddev_pop": _of(moments.stddev_pop),
-    "stddev_samp": _of(moments.stddev_samp),
-    "sum": _of(sums.sum),
-    "var_pop": _of(moments.var_pop),
-    "var_samp": _of(moments.var_samp),
-    "variance": _of(moments.variance),
+    "percentile_cont": _within_group(percentiles.percentile_cont),
+    "percentile_disc": _within_group(percentiles.percentile_disc),
+    "string_agg": _listing(listings.listagg),
 }
 """By Spark's name of the function."""
 
+_WITHOUT_REPETITION = ("bool_and", "bool_or", "collect_set", "every", "max", "min", "some")
+"""Functions that give the same whether they take each value once or as often as it comes."""
+
 _DISTINCT: dict[str, _Translation] = {
-    "collect_set": _of(collected.collect_set),
-    "max": _of(extremes.max),
-    "min": _of(extremes.min),
+    **{name: _FUNCTIONS[name] for name in _WITHOUT_REPETITION},
+    "count": _of(distinct_values.count_distinct),
+    "listagg": _listing(listings.listagg_distinct),
+    "string_agg": _listing(listings.listagg_distinct),
+    "sum": _of(distinct_values.sum_distinct),
 }
 """The same with DISTINCT."""

@@ -1,41 +1,51 @@
-"""count, sum and avg: totals that can be added and, if exact, subtracted."""
+"""count, sum, avg and product: totals that can be added and, if exact, subtracted."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from pyspark.sql import functions as F
 
-from sparkjet.aggregates.operation import Aggregate
-from sparkjet.aggregates.totals import Total, summing, total_of
-from sparkjet.aggregates.values import column_of, number
+from sparkjet.aggregates.operation import Aggregate, AggregateOperation
+from sparkjet.aggregates.totals import Overflow, Total, failing, summing, total_of
+from sparkjet.aggregates.values import column_of, none_null, number
 from sparkjet.catalyst.expressions import label
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import Column
+    from pyspark.sql.types import DataType
 
-    from sparkjet.aggregates.operation import Accumulator, AggregateOperation, ColumnOrName, Inputs
+    from sparkjet.aggregates.operation import Accumulator, ColumnOrName, Inputs
+
+Reader: TypeAlias = "Callable[[Total], Callable[[Accumulator], Column]]"
 
 
-def count(col: ColumnOrName = "*") -> Aggregate:
-    """Number of rows, or of non-null values of a column; bigint. Deducts.
+def count(col: ColumnOrName = "*", *cols: ColumnOrName) -> Aggregate:
+    """Number of rows, or of those where none of the columns is null; bigint. Deducts.
 
     >>> from sparkjet import functions as J
-    >>> rows = spark.createDataFrame([(1,), (None,)], "x int")
-    >>> J.count().evaluate(rows), J.count("x").evaluate(rows)
-    (2, 1)
+    >>> rows = spark.createDataFrame([(1, "a"), (2, None), (None, "b")], "x int, y string")
+    >>> J.count().evaluate(rows), J.count("x").evaluate(rows), J.count("x", "y").evaluate(rows)
+    (3, 2, 1)
     """
-    counts_rows = label(col) in {"*", "unresolvedstar()"}
+    counts_rows = not cols and label(col) in {"*", "unresolvedstar()"}
+    name = "count(1)" if counts_rows else f"count({', '.join(map(label, (col, *cols)))})"
+    return Aggregate(name, lambda inputs: counting(inputs, *(() if counts_rows else (col, *cols))))
 
-    def resolve(inputs: Inputs) -> AggregateOperation:
-        if not counts_rows:
-            inputs.type_of(col)
-        counted = F.count(F.lit(1)) if counts_rows else F.count(column_of(col))
-        return replace(summing({"count": "bigint"}, {"count": counted}, exact=True), finish=lambda acc: acc["count"])
 
-    return Aggregate("count(1)" if counts_rows else f"count({label(col)})", resolve)
+def counting(inputs: Inputs, *cols: ColumnOrName) -> AggregateOperation:
+    """The operation that counts the rows where none of the columns is null.
+
+    Raises:
+        AnalysisError: There is no such column.
+    """
+    for col in cols:
+        inputs.type_of(col)
+    counted = F.count(F.when(none_null(*cols), 1) if len(cols) > 1 else column_of(cols[0]) if cols else F.lit(1))
+    return replace(summing({"count": "bigint"}, {"count": counted}, exact=True), finish=lambda acc: acc["count"])
 
 
 def sum(col: ColumnOrName) -> Aggregate:  # noqa: A001 - Spark's name
@@ -78,10 +88,80 @@ def avg(col: ColumnOrName) -> Aggregate:
 mean = avg
 
 
-def _reading(name: str, col: ColumnOrName, reader: Callable[[Total], Callable[[Accumulator], Column]]) -> Aggregate:
+def try_sum(col: ColumnOrName) -> Aggregate:
+    """Sum of the non-null values, like :func:`sum`, but null where it overflows the type of the result.
+
+    Raises:
+        AnalysisError: When resolved: the column is not a number, or is decimal(38,38).
+
+    >>> from sparkjet import functions as J
+    >>> J.try_sum("x").evaluate(spark.createDataFrame([(2**63 - 1,), (1,)], "x bigint")) is None
+    True
+    """
+    return _reading(f"try_sum({label(col)})", col, lambda total: total.sum, _null)
+
+
+def try_avg(col: ColumnOrName) -> Aggregate:
+    """Mean of the non-null values, like :func:`avg`, but null where it overflows the type of the result.
+
+    Raises:
+        AnalysisError: When resolved: the column is not a number, or is decimal(38,38).
+
+    >>> from sparkjet import functions as J
+    >>> J.try_avg("id").evaluate(spark.range(4))
+    1.5
+    """
+    return _reading(f"try_avg({label(col)})", col, lambda total: total.mean, _null)
+
+
+def product(col: ColumnOrName) -> Aggregate:
+    """Product of the non-null values, as double; null if there are none.
+
+    Numbers are cast to double. Where partial products leave the range of a double, the result depends on the order of
+    the rows, as in Spark. Does not deduct.
+
+    Raises:
+        AnalysisError: When resolved: the column is not a number.
+
+    >>> from sparkjet import functions as J
+    >>> J.product("id").evaluate(spark.range(1, 5))
+    24.0
+    """
+    name = f"product({label(col)})"
+
     def resolve(inputs: Inputs) -> AggregateOperation:
-        total = total_of(name, column_of(col), number(inputs, name, col))
-        read = reader(total)
-        return replace(total.operation, finish=lambda acc: F.when(acc["count"] > 0, read(acc)))
+        number(inputs, name, col)
+        value = column_of(col).cast("double")
+        return AggregateOperation(
+            accumulate={"product": F.coalesce(F.product(value), F.lit(1.0)), "count": F.count(value)},
+            create={"product": F.lit(1.0), "count": F.lit(0).cast("bigint")},
+            combine=lambda left, right: {
+                "product": left["product"] * right["product"],
+                "count": left["count"] + right["count"],
+            },
+            finish=lambda acc: F.when(acc["count"] > 0, acc["product"]),
+            combine_group=lambda acc: {"product": F.product(acc["product"]), "count": F.sum(acc["count"])},
+        )
 
     return Aggregate(name, resolve)
+
+
+def mean_of(name: str, value: Column, data_type: DataType) -> AggregateOperation:
+    """The operation of the mean of a column of a numeric type."""
+    return _read(total_of(name, value, data_type), lambda total: total.mean)
+
+
+def _reading(name: str, col: ColumnOrName, reader: Reader, overflow: Overflow = failing) -> Aggregate:
+    def resolve(inputs: Inputs) -> AggregateOperation:
+        return _read(total_of(name, column_of(col), number(inputs, name, col), overflow), reader)
+
+    return Aggregate(name, resolve)
+
+
+def _read(total: Total, reader: Reader) -> AggregateOperation:
+    read = reader(total)
+    return replace(total.operation, finish=lambda acc: F.when(acc["count"] > 0, read(acc)))
+
+
+def _null(_message: str, result: str) -> Column:
+    return F.lit(None).cast(result)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, DecimalType, FractionalType, LongType
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from sparkjet.aggregates.operation import Accumulator
 
+Overflow: TypeAlias = "Callable[[str, str], Column]"
 _HALF = 32
 _LOW_MASK = (1 << _HALF) - 1
 _MOST_HALVES = 1 << 31
@@ -33,8 +34,8 @@ class Total:
 
     Attributes:
         operation: The operation, with a ``finish`` that returns null.
-        sum: The sum, of Spark's type; an error if it overflows that type.
-        mean: The mean, of Spark's type.
+        sum: The sum, of Spark's type; what was asked for if it overflows that type.
+        mean: The mean, of Spark's type; likewise.
     """
 
     operation: AggregateOperation
@@ -42,17 +43,29 @@ class Total:
     mean: Callable[[Accumulator], Column]
 
 
-def total_of(name: str, value: Column, data_type: DataType) -> Total:
-    """The total of a numeric column; ``name`` is the aggregate's name, for error messages.
+def failing(message: str, result: str) -> Column:
+    """What a total that overflows is by default: an error."""
+    return F.raise_error(f"[ARITHMETIC_OVERFLOW] {message}").cast(result)
+
+
+def total_of(name: str, value: Column, data_type: DataType, overflow: Overflow = failing) -> Total:
+    """The total of a numeric column.
+
+    Args:
+        name: The aggregate's name, for error messages.
+        value: The column.
+        data_type: Its type.
+        overflow: The Column that takes the place of a total that overflows, from a message and the total's type.
 
     Raises:
         AnalysisError: The type is decimal(38,38), which cannot be added exactly.
     """
     if isinstance(data_type, LongType):
-        return _long(name, value)
+        return _long(name, value, overflow)
     if isinstance(data_type, DecimalType):
         digits = data_type.precision + _SPARE_DIGITS
-        return _decimal(name, value, data_type) if digits < _MOST_DIGITS else _wide_decimal(name, value, data_type)
+        exact = digits < _MOST_DIGITS
+        return (_decimal if exact else _wide_decimal)(name, value, data_type, overflow)
     if isinstance(data_type, FractionalType):
         return _floating(value)
     return _integer(value)
@@ -88,17 +101,14 @@ def _integer(value: Column) -> Total:
     )
 
 
-def _long(name: str, value: Column) -> Total:
+def _long(name: str, value: Column, overflow: Overflow) -> Total:
     zero = F.lit(0).cast("bigint")
     accumulate = {
         "high": F.coalesce(F.sum(F.shiftright(value, _HALF)), zero),
         "low": F.coalesce(F.sum(value.bitwiseAND(F.lit(_LOW_MASK))), zero),
         "count": F.count(value),
     }
-    overflow = (
-        f"[ARITHMETIC_OVERFLOW] {name}: the sum exceeds 64 bits (long overflow). "
-        "Cast the column to decimal(20,0) for larger sums."
-    )
+    message = f"{name}: the sum exceeds 64 bits (long overflow). Cast the column to decimal(20,0) for larger sums."
 
     def high(acc: Accumulator) -> Column:
         return acc["high"] + F.shiftright(acc["low"], _HALF)
@@ -109,7 +119,7 @@ def _long(name: str, value: Column) -> Total:
     def read(acc: Accumulator) -> Column:
         bound = 1 << (_HALF - 1)
         fits = (high(acc) >= -bound) & (high(acc) < bound) & (acc["count"] <= _MOST_HALVES)
-        return F.when(fits, F.shiftleft(high(acc), _HALF).bitwiseOR(low(acc))).otherwise(F.raise_error(overflow))
+        return F.when(fits, F.shiftleft(high(acc), _HALF).bitwiseOR(low(acc))).otherwise(overflow(message, "bigint"))
 
     def mean(acc: Accumulator) -> Column:
         # Rounded once as long as the sum fits in 64 bits, and without overflow if it does not.
@@ -128,18 +138,18 @@ def _floating(value: Column) -> Total:
     )
 
 
-def _decimal(name: str, value: Column, data_type: DecimalType) -> Total:
+def _decimal(name: str, value: Column, data_type: DecimalType, overflow: Overflow) -> Total:
     # Up to decimal(27,s): ten more digits make 37, and the sum of two of those has 38, without loss of scale.
     summed = f"decimal({data_type.precision + _SPARE_DIGITS},{data_type.scale})"
     accumulate = {"total": F.coalesce(F.sum(value), F.lit(0).cast(summed)), "count": F.count(value)}
     return Total(
         summing({"total": summed, "count": "bigint"}, accumulate, exact=True),
-        sum=lambda acc: F.coalesce(acc["total"], _decimal_overflow(name, summed)),
-        mean=lambda acc: _decimal_mean(name, acc["total"], acc["count"], data_type),
+        sum=lambda acc: F.coalesce(acc["total"], _decimal_overflow(name, summed, overflow)),
+        mean=lambda acc: _decimal_mean(name, acc["total"], acc["count"], data_type, overflow),
     )
 
 
-def _wide_decimal(name: str, value: Column, data_type: DecimalType) -> Total:
+def _wide_decimal(name: str, value: Column, data_type: DecimalType, overflow: Overflow) -> Total:
     scale = data_type.scale
     if scale == _MOST_DIGITS:
         raise AnalysisError(f"{name}: decimal(38,38) cannot be added exactly. Cast the column to decimal(38,37).")
@@ -164,7 +174,7 @@ def _wide_decimal(name: str, value: Column, data_type: DecimalType) -> Total:
 
     def intact(acc: Accumulator) -> Column:
         total = F.when(acc["broken"], None).otherwise(acc["total"])
-        return F.coalesce(total, _decimal_overflow(name, summed))
+        return F.coalesce(total, _decimal_overflow(name, summed, overflow))
 
     operation = AggregateOperation(
         accumulate=accumulate,
@@ -173,16 +183,14 @@ def _wide_decimal(name: str, value: Column, data_type: DecimalType) -> Total:
         finish=lambda _: F.lit(None),
         combine_group=combine_group,
     )
-    return Total(operation, intact, lambda acc: _decimal_mean(name, intact(acc), acc["count"], data_type))
+    return Total(operation, intact, lambda acc: _decimal_mean(name, intact(acc), acc["count"], data_type, overflow))
 
 
-def _decimal_overflow(name: str, result: str) -> Column:
-    return F.raise_error(
-        f"[ARITHMETIC_OVERFLOW] {name}: the result exceeds {result}. Cast the column to a decimal of smaller scale."
-    ).cast(result)
+def _decimal_overflow(name: str, result: str, overflow: Overflow) -> Column:
+    return overflow(f"{name}: the result exceeds {result}. Cast the column to a decimal of smaller scale.", result)
 
 
-def _decimal_mean(name: str, total: Column, count: Column, data_type: DecimalType) -> Column:
+def _decimal_mean(name: str, total: Column, count: Column, data_type: DecimalType, overflow: Overflow) -> Column:
     """The quotient with all digits of Spark's avg, some of which Spark's ``/`` would round away."""
     scale = min(_MOST_DIGITS, data_type.scale + 4)
     digits = min(_MOST_DIGITS, data_type.precision + 4)
@@ -197,4 +205,4 @@ def _decimal_mean(name: str, total: Column, count: Column, data_type: DecimalTyp
         )
         part = (rest / rows).cast(f"decimal({scale + 1},{scale})")
         rough = F.coalesce((whole + part).try_cast(result), rough)
-    return F.coalesce(rough, _decimal_overflow(name, result))
+    return F.coalesce(rough, _decimal_overflow(name, result, overflow))

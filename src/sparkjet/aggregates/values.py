@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import and_
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
     ArrayType,
     AtomicType,
+    BooleanType,
     DataType,
+    IntegralType,
     MapType,
     NumericType,
     SpatialType,
@@ -22,6 +26,8 @@ from sparkjet.catalyst.expressions import label
 from sparkjet.errors import AnalysisError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import Column
 
     from sparkjet.aggregates.operation import ColumnOrName, Inputs
@@ -35,6 +41,17 @@ def column_of(col: ColumnOrName) -> Column:
 def null_of(data_type: DataType) -> Column:
     """A null of a type."""
     return F.lit(None).cast(data_type)
+
+
+def bound(value: Column, use: Callable[[Column], Column]) -> Column:
+    """What ``use`` makes of a value that it reads several times, in lambdas too, where Spark would compute it anew."""
+    return F.get(F.transform(F.array(value), use), F.lit(0))
+
+
+def none_null(*columns: ColumnOrName) -> Column:
+    """Whether no column is null."""
+    present = [column_of(column).isNotNull() for column in columns]
+    return reduce(and_, present)
 
 
 def is_orderable(data_type: DataType) -> bool:
@@ -101,6 +118,36 @@ def number(inputs: Inputs, name: str, col: ColumnOrName) -> DataType:
             f'Cast it first, e.g. F.col("{label(col)}").cast("double").'
         )
     return data_type
+
+
+def integer(inputs: Inputs, name: str, col: ColumnOrName) -> DataType:
+    """The type of a column that must be of whole numbers.
+
+    Raises:
+        AnalysisError: It is not.
+    """
+    data_type = inputs.type_of(col)
+    if not isinstance(data_type, IntegralType):
+        raise AnalysisError(
+            f"{name}: {label(col)} is {data_type.simpleString()}, not a whole number. "
+            f'Cast it first, e.g. F.col("{label(col)}").cast("bigint").'
+        )
+    return data_type
+
+
+def condition(inputs: Inputs, name: str, col: ColumnOrName) -> Column:
+    """A column that must be boolean.
+
+    Raises:
+        AnalysisError: It is not.
+    """
+    data_type = inputs.type_of(col)
+    if not isinstance(data_type, BooleanType):
+        raise AnalysisError(
+            f"{name}: {label(col)} is {data_type.simpleString()}, not boolean. "
+            f'Give a condition, e.g. F.col("{label(col)}").isNotNull().'
+        )
+    return column_of(col)
 
 
 def whole_number(name: str, option: str, value: object, least: int, most: int) -> int:

@@ -48,13 +48,17 @@ class AggregateCall:
         arguments = children(self.function)
         return self.condition is None and all(each.foldable() and not each.nullable() for each in arguments)
 
+    def is_constant(self, number: int) -> bool:
+        """Whether an argument is the same in all rows."""
+        return bool(children(self.function)[number].foldable())
+
     def constant(self, number: int) -> Any:
         """The value of an argument that is the same in all rows.
 
         Raises:
             AnalysisError: It is not.
         """
-        if not children(self.function)[number].foldable():
+        if not self.is_constant(number):
             message = f"agg: {self.text}: argument {number + 1} must be a constant."
             raise AnalysisError(message)
         # One row without a source: Spark evaluates it on the driver.

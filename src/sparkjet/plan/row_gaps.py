@@ -15,8 +15,8 @@ from pyspark.sql.types import (
     YearMonthIntervalType,
 )
 
-from sparkjet.catalyst.expressions import label
 from sparkjet.catalyst.columns import TIME
+from sparkjet.catalyst.expressions import label
 from sparkjet.catalyst.plan_analysis import can_repeat
 from sparkjet.errors import AnalysisError
 from sparkjet.plan.transformations import where

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from sparkjet.catalyst.expressions import label
 from sparkjet.catalyst.columns import ONLY_SUBSTREAM, SUBSTREAM, TIME, CompiledColumns, Once
+from sparkjet.catalyst.expressions import label
 from sparkjet.errors import AnalysisError
 from sparkjet.plan.dropped_rows import dropped_shape
 from sparkjet.plan.inputs import several_substreams

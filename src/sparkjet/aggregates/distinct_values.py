@@ -1,0 +1,95 @@
+"""count_distinct and sum_distinct: exact aggregates of the distinct values, which they hold."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+from pyspark.sql.types import DecimalType, IntegralType, StructField, StructType
+
+from sparkjet.aggregates.operation import Aggregate
+from sparkjet.aggregates.totals import failing
+from sparkjet.aggregates.value_sets import value_set
+from sparkjet.aggregates.values import column_of, none_null, number, orderable_type
+from sparkjet.catalyst.expressions import label
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+    from pyspark.sql.types import DataType
+
+    from sparkjet.aggregates.operation import AggregateOperation, ColumnOrName, Inputs
+
+_WIDEST = "decimal(38,0)"
+_MOST_DIGITS, _SPARE_DIGITS, _KEPT_SCALE = 38, 10, 6
+
+
+def count_distinct(col: ColumnOrName, *cols: ColumnOrName) -> Aggregate:
+    """Exact number of distinct values, or of distinct rows of several columns none of which is null; bigint.
+
+    The state holds the distinct values, so it grows with their number. See :func:`approx_count_distinct` for a state of
+    limited size.
+
+    Raises:
+        AnalysisError: When resolved: a column cannot be ordered.
+
+    >>> from sparkjet import functions as J
+    >>> rows = spark.createDataFrame([(1, "a"), (1, "b"), (1, "b"), (2, None)], "x int, y string")
+    >>> J.count_distinct("x").evaluate(rows), J.count_distinct("x", "y").evaluate(rows)
+    (2, 2)
+    """
+    name = f"count(DISTINCT {', '.join(map(label, (col, *cols)))})"
+
+    def resolve(inputs: Inputs) -> AggregateOperation:
+        types = [orderable_type(inputs, name, one, "its values cannot be distinguished") for one in (col, *cols)]
+        value, data_type = column_of(col), types[0]
+        if cols:
+            parts = [column_of(one).alias(f"part{i}") for i, one in enumerate((col, *cols))]
+            value = F.when(none_null(col, *cols), F.struct(*parts))
+            data_type = StructType([StructField(f"part{i}", part) for i, part in enumerate(types)])
+        return value_set(value, data_type, lambda values: F.size(values).cast("bigint"))
+
+    return Aggregate(name, resolve)
+
+
+def sum_distinct(col: ColumnOrName) -> Aggregate:
+    """Sum of the distinct non-null values; null if there are none.
+
+    The result has the type of :func:`sum`, and overflow is an error whatever ``spark.sql.ansi.enabled`` is. The values
+    are added in ascending order, so that floating-point sums do not depend on that of the rows. The state holds the
+    distinct values, so it grows with their number.
+
+    Raises:
+        AnalysisError: When resolved: the column is not a number.
+
+    >>> from sparkjet import functions as J
+    >>> J.sum_distinct("x").evaluate(spark.createDataFrame([(1,), (2,), (2,), (None,)], "x int"))
+    3
+    """
+    name = f"sum(DISTINCT {label(col)})"
+
+    def resolve(inputs: Inputs) -> AggregateOperation:
+        data_type = number(inputs, name, col)
+        return value_set(column_of(col), data_type, lambda values: _sum(name, F.sort_array(values), data_type))
+
+    return Aggregate(name, resolve)
+
+
+def _sum(name: str, values: Column, data_type: DataType) -> Column:
+    added = result = "double"
+    if isinstance(data_type, DecimalType):
+        digits = min(_MOST_DIGITS, data_type.precision + _SPARE_DIGITS)
+        added = result = f"decimal({digits},{data_type.scale})"
+        if digits == _MOST_DIGITS and data_type.scale > _KEPT_SCALE:
+            # Spark drops a digit of scale when adding two 38-digit decimals.
+            added = f"decimal({_MOST_DIGITS - 1},{data_type.scale})"
+    elif isinstance(data_type, IntegralType):
+        # Not bigint: a partial sum may exceed 64 bits where the whole does not.
+        added, result = _WIDEST, "bigint"
+
+    def add(done: Column, value: Column) -> Column:
+        return F.try_add(done.try_cast(added), value.try_cast(added)).try_cast(total)
+
+    total = _WIDEST if result == "bigint" else result
+    sums = F.aggregate(values, F.lit(0).cast(total), add).try_cast(result)
+    overflow = failing(f"{name}: the sum exceeds {result}. Cast the column to a decimal with room for it.", result)
+    return F.when(F.size(values) > 0, F.coalesce(sums, overflow))

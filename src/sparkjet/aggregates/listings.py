@@ -1,0 +1,113 @@
+"""listagg and string_agg: strings joined in an order independent of their arrival."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+from pyspark.sql.types import AtomicType, BinaryType, StringType
+
+from sparkjet.aggregates.collected import in_time_order
+from sparkjet.aggregates.operation import Aggregate
+from sparkjet.aggregates.value_sets import value_set
+from sparkjet.aggregates.values import column_of
+from sparkjet.catalyst.expressions import label
+from sparkjet.errors import AnalysisError
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+    from pyspark.sql.types import DataType
+
+    from sparkjet.aggregates.operation import AggregateOperation, ColumnOrName, Inputs
+
+
+def listagg(col: ColumnOrName, delimiter: str | bytes | None = None) -> Aggregate:
+    """The non-null values joined in order of event time, simultaneous ones in ascending order; null if there are none.
+
+    Numbers, dates and the like are cast to string, as in Spark, whose order is that of arrival. The state grows with
+    the input: each value is kept with its event time.
+
+    Args:
+        col: Strings, binary values, or what can be cast to string.
+        delimiter: What is between two values, for binary ones bytes; None for nothing.
+
+    Raises:
+        AnalysisError: When resolved: the values are no strings, or the delimiter is not of their kind.
+
+    >>> from sparkjet import functions as J
+    >>> rows = spark.createDataFrame([(3, "a"), (1, "c"), (3, None), (1, "b")], "t bigint, v string")
+    >>> J.listagg("v", ",").evaluate(rows, "t")
+    'b,c,a'
+    """
+    return _joined("listagg", col, delimiter)
+
+
+def listagg_distinct(col: ColumnOrName, delimiter: str | bytes | None = None) -> Aggregate:
+    """The distinct non-null values joined in ascending order of their strings; null if there are none.
+
+    The state grows with the number of distinct values. See :func:`listagg`.
+
+    >>> from sparkjet import functions as J
+    >>> J.listagg_distinct("v", ",").evaluate(spark.createDataFrame([("b",), ("a",), ("b",), (None,)], "v string"))
+    'a,b'
+    """
+    return _joined("listagg", col, delimiter, distinct=True)
+
+
+def string_agg(col: ColumnOrName, delimiter: str | bytes | None = None) -> Aggregate:
+    """The non-null values joined in order of event time, the same as :func:`listagg`.
+
+    >>> from sparkjet import functions as J
+    >>> J.string_agg("id", "+").evaluate(spark.range(3), "id")
+    '0+1+2'
+    """
+    return _joined("string_agg", col, delimiter)
+
+
+def string_agg_distinct(col: ColumnOrName, delimiter: str | bytes | None = None) -> Aggregate:
+    """The distinct non-null values joined in ascending order, the same as :func:`listagg_distinct`.
+
+    >>> from sparkjet import functions as J
+    >>> J.string_agg_distinct("v", ",").evaluate(spark.createDataFrame([("b",), ("a",), ("b",)], "v string"))
+    'a,b'
+    """
+    return _joined("string_agg", col, delimiter, distinct=True)
+
+
+def _joined(function: str, col: ColumnOrName, delimiter: str | bytes | None, *, distinct: bool = False) -> Aggregate:
+    shown = "NULL" if delimiter is None else delimiter if isinstance(delimiter, str) else f"X'{delimiter.hex()}'"
+    name = f"{function}({'DISTINCT ' if distinct else ''}{label(col)}, {shown})"
+
+    def resolve(inputs: Inputs) -> AggregateOperation:
+        data_type = _text_type(name, inputs.type_of(col), delimiter)
+        value = column_of(col).cast(data_type)
+
+        def finish(values: Column) -> Column:
+            return F.when(F.size(values) > 0, _join(values, data_type, delimiter))
+
+        if distinct:
+            return value_set(value, data_type, lambda values: finish(F.sort_array(values)))
+        return in_time_order(inputs, value, data_type, finish)
+
+    return Aggregate(name, resolve)
+
+
+def _text_type(name: str, data_type: DataType, delimiter: str | bytes | None) -> DataType:
+    """The type in which values are joined."""
+    if not isinstance(data_type, AtomicType):
+        raise AnalysisError(
+            f"{name}: {data_type.simpleString()} cannot be joined. Give strings, e.g. by to_json(…) or array_join(…)."
+        )
+    fitting = bytes if isinstance(data_type, BinaryType) else str
+    if delimiter is not None and not isinstance(delimiter, fitting):
+        raise AnalysisError(
+            f"{name}: the delimiter is {delimiter!r}; give {fitting.__name__} for {data_type.simpleString()}."
+        )
+    return data_type if isinstance(data_type, (BinaryType, StringType)) else StringType()
+
+
+def _join(values: Column, data_type: DataType, delimiter: str | bytes | None) -> Column:
+    if isinstance(data_type, StringType):
+        return F.array_join(values, delimiter if isinstance(delimiter, str) else "")
+    # array_join takes strings only; appending in a fold would copy the bytes each time.
+    return F.unhex(F.array_join(F.transform(values, F.hex), delimiter.hex() if isinstance(delimiter, bytes) else ""))

@@ -1,0 +1,51 @@
+"""mode: the value that occurs most often."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from sparkjet.aggregates.operation import Aggregate
+from sparkjet.aggregates.value_counts import value_counts
+from sparkjet.aggregates.values import column_of, orderable_type
+from sparkjet.catalyst.expressions import label
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+    from sparkjet.aggregates.operation import AggregateOperation, ColumnOrName, Inputs
+
+
+def mode(col: ColumnOrName, deterministic: bool = False) -> Aggregate:
+    """The most frequent non-null value, of equally frequent ones the least; null if there are none.
+
+    The state holds every distinct value with its number: it grows with the number of distinct values.
+
+    Args:
+        col: The values.
+        deterministic: As in Spark, which takes the least value if it is true. It makes no difference here.
+
+    Raises:
+        AnalysisError: When resolved: the values cannot be ordered.
+
+    >>> from sparkjet import functions as J
+    >>> J.mode("v").evaluate(spark.createDataFrame([("b",), ("a",), ("b",), ("c",), (None,)], "v string"))
+    'b'
+    """
+    name = f"mode() WITHIN GROUP (ORDER BY {label(col)} DESC)" if deterministic else f"mode({label(col)})"
+
+    def resolve(inputs: Inputs) -> AggregateOperation:
+        data_type = orderable_type(inputs, name, col, "the least of equally frequent values is taken")
+
+        def finish(entries: Column) -> Column:
+            none = F.struct(F.lit(None).cast(data_type).alias("value"), F.lit(0).cast("bigint").alias("count"))
+
+            def step(best: Column, entry: Column) -> Column:
+                return F.when(entry["count"] > best["count"], entry).otherwise(best)
+
+            return F.aggregate(entries, none, step, lambda best: best["value"])
+
+        return value_counts(column_of(col), data_type, finish)
+
+    return Aggregate(name, resolve, f"mode({label(col)})")

@@ -1,0 +1,47 @@
+"""Ranked values: the n greatest or least of the compared ones, in order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, DataType
+
+from sparkjet.aggregates.operation import AggregateOperation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import Column
+
+MOST_VALUES = 100_000
+"""The maximum k of Spark's max_by, which keeps the values."""
+
+
+def ranked(
+    compared: Column, data_type: DataType, n: int, *, greatest: bool, read: Callable[[Column], Column]
+) -> AggregateOperation:
+    """The operation that keeps the n greatest or least non-null values.
+
+    Args:
+        compared: The column; its values can be ordered.
+        data_type: Its nullable type.
+        n: How many, at most ``MOST_VALUES``.
+        greatest: Whether the greatest are kept, in descending order, or the least, in ascending order.
+        read: The result, from the array of the values.
+    """
+    values: DataType = ArrayType(data_type)
+    empty = F.array().cast(values)
+
+    def best(candidates: Column) -> Column:
+        return F.slice(F.sort_array(candidates, asc=not greatest), 1, n)
+
+    # min_by and max_by with k keep n values in memory, whereas a sorted collect_list would keep all.
+    kept = F.max_by(compared, compared, n) if greatest else F.min_by(compared, compared, n)
+    return AggregateOperation(
+        accumulate={"values": F.coalesce(kept.cast(values), empty)},
+        create={"values": empty},
+        combine=lambda left, right: {"values": best(F.concat(left["values"], right["values"]))},
+        finish=lambda acc: read(acc["values"]),
+        combine_group=lambda acc: {"values": best(F.flatten(F.collect_list(acc["values"])))},
+    )

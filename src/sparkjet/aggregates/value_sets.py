@@ -1,0 +1,52 @@
+"""Value sets: the distinct values of a column, as an array."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, BooleanType, DataType, DatetimeType, NumericType, StringType
+
+from sparkjet.aggregates.operation import AggregateOperation
+from sparkjet.aggregates.values import bound
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import Column
+
+
+def value_set(value: Column, data_type: DataType, finish: Callable[[Column], Column]) -> AggregateOperation:
+    """The operation that keeps the distinct non-null values.
+
+    Args:
+        value: The column; its values can be ordered.
+        data_type: Its nullable type.
+        finish: The result, from an array of the values in any order.
+    """
+    values = ArrayType(data_type)
+    hashed = _is_hashed(data_type)
+    once = F.array_distinct if hashed else _distinct
+    collected = F.collect_set(value)
+    return AggregateOperation(
+        accumulate={"values": (collected if hashed else once(collected)).cast(values)},
+        create={"values": F.array().cast(values)},
+        combine=lambda left, right: {"values": once(F.concat(left["values"], right["values"]))},
+        finish=lambda acc: finish(acc["values"]),
+        combine_group=lambda acc: {"values": once(F.flatten(F.collect_list(acc["values"])))},
+        bounded=False,
+    )
+
+
+def _is_hashed(data_type: DataType) -> bool:
+    """Whether array_distinct hashes values of a type; it compares any others each with each."""
+    if isinstance(data_type, StringType):
+        return data_type.isUTF8BinaryCollation()
+    return isinstance(data_type, (NumericType, BooleanType, DatetimeType))
+
+
+def _distinct(values: Column) -> Column:
+    return bound(
+        F.sort_array(values),
+        lambda ordered: F.filter(ordered, lambda value, i: ~value.eqNullSafe(F.get(ordered, i - 1))),
+    )
