@@ -21,7 +21,7 @@ from sparkjet.catalyst.row_by_row import Together
 from sparkjet.errors import AnalysisError
 from sparkjet.functions import count
 from sparkjet.plan.event_time import EventTime
-from sparkjet.plan.plan import Rows
+from sparkjet.plan.outputs import Rows
 from sparkjet.plan.transformations import Transformations
 from sparkjet.plan.windowed_aggregation import Key, WindowedAggregation
 from sparkjet.windows import SessionWindow, Window
