@@ -75,7 +75,7 @@ class ProgressReport(msgspec.Struct, frozen=True, rename="camel"):
     """Spark's number of the micro-batch; null in an epoch without one, which comes from the clock,
     `retireSubstream` or `closeWindowsAtEnd`."""
     watermark: int | None
-    """The query's watermark; null before the first."""
+    """The query's watermark; null before the first, and without windows."""
     substreams: dict[str, SubstreamReport]
     """Each substream by its name."""
     accepted_rows: int
