@@ -259,6 +259,10 @@ def test_wrong_plans_are_refused(
         (lambda r, e, s: sj.start(table(s, "a"), table(s.alias("b").union(s.alias("c")), "b")), "different inputs"),
         (lambda r, e, s: e.union(s), "only one of the streams has a watermark.*on the other one"),
         (lambda r, e, s: e.writeStream.format("files").start("/out"), "checkpointLocation"),
+        (
+            lambda r, e, s: table(e.withColumn("m", F.monotonically_increasing_id()), "a").start(),
+            r"start: .*monotonically_increasing_id\(\) is not supported with streaming.*in foreachBatch",
+        ),
     ],
 )
 def test_wrong_queries_without_windows_are_refused(

@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from sparkjet.api.launch import Launch
+from sparkjet.catalyst.plan_analysis import check_streaming
 from sparkjet.clock import SystemClock
 from sparkjet.errors import AnalysisError
 from sparkjet.options import QUERY_OPTIONS, Options
@@ -62,6 +63,7 @@ def checked(
     overlap = options.flag("overlapEpochs")
     _check_overlap(plan, overlap=overlap)
     check_replayable(plan.source, guarantee)
+    check_streaming(plan.source)
     name = name if name is not None else results[0].name
     _warn(plan, name, guarantee)
     place = _home(plan, options, name, needs_one=any(output.is_durable for output in outputs))
