@@ -1,4 +1,4 @@
-"""Measurements of sparkjet without peers: latency, snapshots, sessions, memory, growth, servers."""
+"""Measurements of sparkjet without peers: latency, snapshots, sessions, memory, growth, pipelines, servers."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ STUDIES = {
     "T9-touched": "sessions",
     "T10": "memory",
     "T11": "growth",
+    "T12": "pipelines",
     "PG": "postgres",
     "KR": "kafka",
     "KW": "kafka_sink",

@@ -236,7 +236,46 @@ def test_wrong_plans_are_refused(
         start(result, watermarked)
 
 
-def table(result: WindowedStream, name: str) -> StreamWriter:
+@pytest.mark.parametrize(
+    ("start", "named"),
+    [
+        (
+            lambda r, e, s: table(e, "a").option("closeWindowsAtEnd", True).trigger(availableNow=True).start(),
+            "to close",
+        ),
+        (lambda r, e, s: table(s, "a").option("overlapEpochs", True).start(), "overlapEpochs: without windows"),
+        (lambda r, e, s: table(s, "a").option("statePartitions", 2).start(), "there is no state"),
+        (lambda r, e, s: table(s, "a").outputMode("update").option("earlyResultsPeriod", "1 s").start(), "is early"),
+        (lambda r, e, s: sj.start(table(r, "a"), table(s, "b").option("lateRowsPath", "/late")), "lateRowsPath: with"),
+        (lambda r, e, s: table(s, "a").outputMode("complete"), '"complete" is not supported'),
+        (lambda r, e, s: sj.start(table(r, "a"), lateRows=table(s, "b")), "lateRows=… takes writers of late rows"),
+        (lambda r, e, s: sj.start(table(r, "a"), table(e, "b")), "before withWatermark.*Write both from what"),
+        (lambda r, e, s: sj.start(table(r, "a"), table(s.alias("b").union(s.alias("c")), "b")), "different inputs"),
+        (lambda r, e, s: sj.start(table(s, "a"), table(s.alias("b").union(s.alias("c")), "b")), "different inputs"),
+        (lambda r, e, s: e.union(s), "only one of the streams has a watermark.*on the other one"),
+        (lambda r, e, s: e.writeStream.format("files").start("/out"), "checkpointLocation"),
+        (
+            lambda r, e, s: table(e.withColumn("m", F.monotonically_increasing_id()), "a").start(),
+            r"start: .*monotonically_increasing_id\(\) is not supported with streaming.*in foreachBatch",
+        ),
+    ],
+)
+def test_wrong_queries_without_windows_are_refused(
+    events: Stream, watermarked: Stream, start: Callable[[WindowedStream, Stream, Stream], object], named: str
+) -> None:
+    with pytest.raises(sj.AnalysisError, match=named):
+        start(watermarked.groupBy(sj.window("ts", "1 minute")).count(), events, watermarked)
+
+
+def test_a_substream_of_a_query_without_windows_cannot_be_retired(events: Stream) -> None:
+    query = table(events, "no_substreams").start()
+    with pytest.raises(sj.AnalysisError, match="without windows has no watermark"):
+        query.retireSubstream("a")
+    assert query.isActive
+    query.stop()
+
+
+def table(result: WindowedStream | Stream, name: str) -> StreamWriter:
     """A result on its way to a table of memory."""
     return result.writeStream.format("memory").queryName(name)
 

@@ -13,10 +13,14 @@ from tests.crash.readers import newest_record
 from tests.protocol.kafka.checks import committed, held_back
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tests.crash.jobs import Place
     from tests.crash.replay import Row
     from tests.servers.kafka import KafkaServer
     from tests.servers.postgres import PostgresServer
+
+    Compare = Callable[[PostgresServer, Place, Counter[Row]], None]
 
 
 def compare_table(server: PostgresServer, place: Place, rows: Counter[Row]) -> None:
@@ -32,9 +36,17 @@ def compare_table(server: PostgresServer, place: Place, rows: Counter[Row]) -> N
     assert found == expected, difference("the table", found, expected)
 
 
-def check_table(server: PostgresServer, place: Place, rows: Counter[Row]) -> None:
+def compare_plain_table(server: PostgresServer, place: Place, rows: Counter[Row]) -> None:
+    """The same of a query without windows."""
+    table = server.psql((place.root / "dsn").read_text(), f'SELECT id, sub, key, twice FROM "{place.root.name}"')
+    expected = Counter(tuple("" if value is None else str(value) for value in row) for row in rows.elements())
+    found = Counter(tuple(row) for row in table)
+    assert found == expected, difference("the table", found, expected)
+
+
+def check_table(server: PostgresServer, place: Place, rows: Counter[Row], compare: Compare = compare_table) -> None:
     """Assert that a query's table has these rows and that no transaction is prepared."""
-    compare_table(server, place, rows)
+    compare(server, place, rows)
     dsn = (place.root / "dsn").read_text()
     left = server.psql(dsn, "SELECT gid FROM pg_prepared_xacts WHERE database = current_database()")
     assert left == [], f"prepared transactions are left: {left}"

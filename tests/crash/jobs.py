@@ -15,6 +15,7 @@ from tests.crash.clocks import SteppedClock
 from tests.crash.feeds import SCHEMA, SECOND
 from tests.crash.measures import mean, of, rank
 from tests.crash.outputs import into_files, into_table, into_topic, with_home
+from tests.crash.plain import REST, PlainRules
 from tests.crash.replay import RESULTS, Compute, Rules
 from tests.crash.visits import BUSY, VisitRules
 
@@ -83,7 +84,7 @@ class Job:
         if place.clock.exists():
             writers[0].clock(SteppedClock(place.clock))
         if until_end:
-            writers[0].option("closeWindowsAtEnd", close).trigger(availableNow=True)
+            writers[0].option("closeWindowsAtEnd", close and self.rules.windowed).trigger(availableNow=True)
         else:
             writers[0].trigger(processingTime="100 milliseconds")
         return writers
@@ -200,6 +201,19 @@ def _visits(spark: SparkSession, place: Place, rules: Rules) -> list[StreamWrite
     return [writer, busy.writeStream.format("files").option("path", place.root / BUSY)]
 
 
+def _plain(
+    spark: SparkSession, place: Place, rules: Rules, others: Sequence[Callable[..., StreamWriter]] = ()
+) -> list[StreamWriter]:
+    """Without windows, though there is a watermark: two outputs in files and, beside them, into other ones."""
+    from pyspark.sql import functions as F
+
+    stream = skewed_stream(spark, place, rules)
+    kept = stream.where("n > 0").select("id", "sub", "key", (F.col("n") * 2).alias("twice"))
+    rest = stream.where("n <= 0").select("id", "n").writeStream.format("files").option("path", place.root / REST)
+    writer = into_files(kept, place).option("checkpointLocation", place.home)
+    return [writer, rest, *(into(kept, place, rules) for into in others)]
+
+
 def _stacks(spark: SparkSession, place: Place, rules: Rules) -> list[StreamWriter]:
     from sparkjet import functions as J
 
@@ -228,10 +242,12 @@ _SUMMED = Rules(_MINUTE, _MINUTE // 3, _MINUTE // 2, "ts", "sub", ("a", "b", "c"
 _READ = replace(_SUMMED, by="partition", listed=())
 """Each partition is a substream; a topic's partitions are known before their first row."""
 
+_ALL = PlainRules(_MINUTE, _MINUTE // 3, _MINUTE // 2, "ts", "sub", ("a", "b", "c"), ("key",), _SKEWED, {})
+
 AHEAD = "-ahead"
 """Suffix of a job's name: the same job with overlapping epochs, whose output must be the same."""
 
-_PLAIN = {
+_ALONE = {
     job.name: job
     for job in (
         # The deduct strategy, with all three substreams known from the start.
@@ -270,6 +286,10 @@ _PLAIN = {
             ),
             _visits,
         ),
+        # Without windows: into two directories of files, and also into PostgreSQL or Kafka.
+        Job("rows", _ALL, _plain),
+        Job("rows-table", _ALL, partial(_plain, others=[into_table])),
+        Job("rows-topic", _ALL, partial(_plain, others=[into_topic])),
         # The main job itself, on a smaller feed.
         Job(
             "flights",
@@ -289,4 +309,6 @@ _PLAIN = {
     )
 }
 
-JOBS = _PLAIN | {name + AHEAD: replace(job, name=name + AHEAD, overlap=True) for name, job in _PLAIN.items()}
+JOBS = _ALONE | {
+    name + AHEAD: replace(job, name=name + AHEAD, overlap=True) for name, job in _ALONE.items() if job.rules.windowed
+}

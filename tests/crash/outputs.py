@@ -1,11 +1,14 @@
-"""Outputs of crashed queries: the same results in files, a table or a topic."""
+"""Outputs of crashed queries: the same rows in files, a table or a topic."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from tests.crash.replay import RESULTS
 
 if TYPE_CHECKING:
+    from sparkjet import Stream
     from sparkjet.api.grouped import WindowedStream
     from sparkjet.api.writer import StreamWriter
     from tests.crash.jobs import Place
@@ -17,24 +20,29 @@ def with_home(writer: StreamWriter, place: Place) -> StreamWriter:
     return writer.options(checkpointLocation=place.home, lateRowsPath=place.late, statePartitions=2)
 
 
-def into_files(results: WindowedStream, place: Place) -> StreamWriter:
+def into_files(results: WindowedStream | Stream, place: Place) -> StreamWriter:
     """Files in the query's directory."""
     return results.writeStream.format("files").option("path", place.out)
 
 
-def into_table(results: WindowedStream, place: Place, rules: Rules, prepared: str = "always") -> StreamWriter:
+def into_table(results: WindowedStream | Stream, place: Place, rules: Rules, prepared: str = "always") -> StreamWriter:
     """A table with the query's name; the dsn is in the query's directory."""
-    rows = results.select("window.start", "window.end", *rules.keys, *rules.aggregates)
-    return rows.writeStream.format("postgres").options(
-        dsn=(place.root / "dsn").read_text(), dbtable=f'"{place.root.name}"', prepared=prepared
+    columns = rules.outputs[RESULTS]
+    flat = ["window.start", "window.end", *columns[1:]] if rules.windowed else columns
+    return (
+        results.select(*flat)
+        .writeStream.format("postgres")
+        .options(dsn=(place.root / "dsn").read_text(), dbtable=f'"{place.root.name}"', prepared=prepared)
     )
 
 
-def into_topic(results: WindowedStream, place: Place, rules: Rules) -> StreamWriter:
+def into_topic(results: WindowedStream | Stream, place: Place, rules: Rules) -> StreamWriter:
     """The topic that is named in the query's directory."""
     from pyspark.sql import functions as F
 
-    times = (F.unix_micros(F.col(f"window.{end}")).alias(end) for end in ("start", "end"))
-    value = F.to_json(F.struct(*times, *rules.keys, *rules.aggregates), {"ignoreNullFields": "false"})
+    columns: list[Any] = list(rules.outputs[RESULTS])
+    if rules.windowed:
+        columns[:1] = (F.unix_micros(F.col(f"window.{end}")).alias(end) for end in ("start", "end"))
+    value = F.to_json(F.struct(*columns), {"ignoreNullFields": "false"})
     records = results.select(F.col("key"), value.alias("value")).writeStream.format("kafka")
     return records.options(**json.loads((place.root / "kafka.json").read_text()))

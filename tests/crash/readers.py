@@ -38,6 +38,8 @@ def published(directory: Path) -> dict[int, list[Path]]:
 
 def result_rows(files: Sequence[Path], rules: Rules, output: str = RESULTS) -> Counter[Row]:
     """Rows of an output, as :meth:`tests.crash.replay.Rules.results` has them."""
+    if not rules.windowed:
+        return _rows(files, [f'"{name}"' for name in rules.outputs[output]])
     window, *others = rules.outputs[output]
     columns = [f'epoch_us("{window}"."start")', f'epoch_us("{window}"."end")']
     return _rows(files, [*columns, *(f'"{name}"' for name in others)])
@@ -85,12 +87,9 @@ def strays(place: Place) -> list[str]:
 
 def half_published(place: Place, epoch: int) -> bool:
     """Whether an epoch is in the middle of its commits: some of its files are visible, some still prepared."""
-    seen = [path for out in (place.out, place.late) for path in listed(out) if f"part-{epoch:09d}-" in path.name]
-    waiting = [
-        path
-        for out in (place.out, place.late)
-        for path in (out / MANIFEST_DIRECTORY).glob(f"*/*/staging/*-{epoch:09d}-*")
-    ]
+    outs = [directory.parent for directory in place.root.glob(f"*/{MANIFEST_DIRECTORY}")]
+    seen = [path for out in outs for path in listed(out) if f"part-{epoch:09d}-" in path.name]
+    waiting = [path for out in outs for path in (out / MANIFEST_DIRECTORY).glob(f"*/*/staging/*-{epoch:09d}-*")]
     return bool(seen and waiting)
 
 

@@ -11,7 +11,7 @@ import copy
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from tests.crash.feeds import Event
 
@@ -27,6 +27,9 @@ class Rules:
 
     ``columns`` are those of a feed's rows, in the order in which late rows are compared.
     """
+
+    windowed: ClassVar[bool] = True
+    """Whether the query has windows."""
 
     size: int
     step: int

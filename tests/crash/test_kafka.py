@@ -32,9 +32,12 @@ FAULTS = (*(victim.value for victim in Victim), "zombie", "broker")
 NEAR = (EpochPhase.SAVE, EpochPhase.PREPARE, EpochPhase.DECIDE, EpochPhase.COMMITTING, EpochPhase.COMMIT)
 
 
+INTO = ("topic", "rows-topic")
+
+
 @dataclass(frozen=True)
 class Crash:
-    """A crash: ``topic`` is from files into files and Kafka, ``source`` from Kafka into files."""
+    """A crash: the jobs in ``INTO`` are from files into files and Kafka, ``source`` is from Kafka into files."""
 
     step: EpochPhase
     fault: str
@@ -55,12 +58,14 @@ SOME = [
     Crash(EpochPhase.ADVANCE, "both", "source"),
     Crash(EpochPhase.DECIDE, "jvm", "source"),
     Crash(EpochPhase.SAVE, "both", "source-ahead"),
+    Crash(EpochPhase.DECIDE, "both", "rows-topic"),
+    Crash(EpochPhase.COMMITTING, "jvm", "rows-topic"),
 ]
 """Faults of the driver only, of two kinds: each kind needs a separate driver."""
 MORE = [Crash(NEAR[(n + turn) % 5], fault) for turn in (0, 2) for n, fault in enumerate(FAULTS)]
 """Every fault twice, every phase around the decision twice."""
 ALL = [
-    *(Crash(step, fault) for step, fault in product(EpochPhase, FAULTS)),
+    *(Crash(step, fault, job) for job, step, fault in product(INTO, EpochPhase, FAULTS)),
     *(Crash(step, fault, f"source{AHEAD * (n % 2)}") for n, (step, fault) in enumerate(product(EpochPhase, FAULTS))),
 ]
 
@@ -88,7 +93,7 @@ class Crashes:
         """What a query needs to know of the broker."""
         place = query.place
         place.history.mkdir(parents=True)
-        if query.job == "topic":
+        if query.job in INTO:
             given = {f"kafka.{name}": value for name, value in self._server.client().items()}
             sink = {**given, "topic": self._server.topic(partitions=2), "kafka.log_level": "0"}
             (place.root / "kafka.json").write_text(json.dumps(sink))
@@ -117,7 +122,7 @@ class Crashes:
         """What is wrong with the files, with the topic, or with what is left open; empty if nothing is."""
         place, rules = query.place, query.rules.rules
         try:
-            if query.job == "topic":
+            if query.job in INTO:
                 check(place, query.rules, batches=FILES, closings=[FILES], swept=False)
                 check_topic(self._server, place, result_rows(listed(place.out), rules))
             else:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sparkjet import EpochPhase
-from tests.crash.delivered import check_table
+from tests.crash.delivered import check_table, compare_plain_table, compare_table
 from tests.crash.drivers import Driver, Query, Victim
 from tests.crash.feeds import write_skewed
 from tests.crash.invariants import check
@@ -32,7 +32,8 @@ FAULTS = (*(victim.value for victim in Victim), "zombie", "server")
 REFUSING = "refusing"
 AWAY = 20.0
 """Seconds for which a server refuses connections."""
-WAYS = ("prepared", "outbox")
+WAYS = ("prepared", "outbox", "rows-table")
+"""The jobs; the last one has no windows."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,8 @@ def _chosen() -> list[Crash]:
     near = (EpochPhase.SAVE, EpochPhase.PREPARE, EpochPhase.DECIDE, EpochPhase.COMMITTING, EpochPhase.COMMIT)
     chosen = [Crash(step, fault, "prepared") for step, fault in zip(near, FAULTS, strict=True)]
     chosen += [Crash(near[(n + 2) % 5], fault, "prepared") for n, fault in enumerate(FAULTS)]
-    return chosen + [Crash(near[(n + 3) % 5], fault, "outbox") for n, fault in enumerate(FAULTS)]
+    chosen += [Crash(near[(n + 3) % 5], fault, "outbox") for n, fault in enumerate(FAULTS)]
+    return chosen + [Crash(near[n + 1], fault, "rows-table") for n, fault in enumerate(("server", "jvm", "both"))]
 
 
 def _all() -> list[Crash]:
@@ -144,7 +146,8 @@ def judge(server: PostgresServer, query: Query, files_given: int = FILES) -> str
     """What is wrong with the files, with the table, or with what is left on the server; empty if nothing is."""
     try:
         check(query.place, query.rules, batches=files_given, closings=[files_given], swept=False)
-        check_table(server, query.place, result_rows(listed(query.place.out), query.rules.rules))
+        compare = compare_table if query.rules.rules.windowed else compare_plain_table
+        check_table(server, query.place, result_rows(listed(query.place.out), query.rules.rules), compare)
     except AssertionError as error:
         return str(error) or repr(error)
     return ""

@@ -22,7 +22,7 @@ SEED = 20130101
 FILES, MORE = 4, 1
 KILLED_IN = 3
 """Epoch of the crash; the closing epoch follows the epochs of all files."""
-WHOLE = ("sums", "stacks", "visits")
+WHOLE = ("sums", "stacks", "visits", "rows")
 JOBS = ("sums", "stacks-ahead", "visits", "sums-ahead", "stacks", "visits-ahead")
 
 
@@ -52,12 +52,17 @@ def _rotated() -> list[Crash]:
         (EpochPhase.DECIDE, True),
         (EpochPhase.COMMITTING, True),
     ]
-    return [Crash(step, victims[i], closing, jobs[i]) for i, (step, closing) in enumerate(steps)]
+    windowless = zip((EpochPhase.PREPARE, EpochPhase.DECIDE, EpochPhase.COMMITTING), Victim, strict=True)
+    return [
+        *(Crash(step, victims[i], closing, jobs[i]) for i, (step, closing) in enumerate(steps)),
+        *(Crash(step, victim, False, "rows") for step, victim in windowless),
+    ]
 
 
 def _product() -> list[Crash]:
-    """Every phase of a batch's epoch and of the closing one with every victim; the jobs take turns."""
-    return [
+    """Every phase of a batch's epoch and of the closing one with every victim; the jobs with windows take turns."""
+    windowless = [Crash(step, victim, False, "rows") for step in EpochPhase for victim in Victim]
+    return windowless + [
         Crash(step, victim, closing, JOBS[(i + j + closing) % len(JOBS)])
         for i, step in enumerate(EpochPhase)
         for j, victim in enumerate(Victim)

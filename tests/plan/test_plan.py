@@ -3,7 +3,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import sparkjet as sj
-from sparkjet.plan.plan import Output, Plan, Rows, plan_of
+from sparkjet.plan.outputs import AggregationOutput, Rows
+from sparkjet.plan.plan import Plan, plan_of
 from sparkjet.sinks.console import ConsoleSink
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ def minutes_and_hours(spark: SparkSession) -> Plan:
     aggregations = [(each._aggregation, rows) for each, rows in read]
     return plan_of(
         [
-            Output(f"out{number}", each, rows, each.shape(), lambda rows: rows, ConsoleSink(), "console")
+            AggregationOutput(f"out{number}", ConsoleSink(), "console", each, rows, each.shape(), lambda rows: rows)
             for number, (each, rows) in enumerate(aggregations)
         ]
     )
@@ -29,7 +30,7 @@ def minutes_and_hours(spark: SparkSession) -> Plan:
 def test_aggregations_keep_the_names_that_are_in_stored_records(spark: SparkSession) -> None:
     plan = minutes_and_hours(spark)
     assert [aggregation.name for aggregation in plan.aggregations] == ["aggregation0", "aggregation1"]
-    assert [output.aggregation.name for output in plan.outputs] == [
+    assert [output.aggregation.name for output in plan.of_aggregations] == [
         "aggregation1",
         "aggregation0",
         "aggregation0",
@@ -47,4 +48,4 @@ def test_a_plan_knows_who_reads_what(spark: SparkSession) -> None:
     assert (plan.roots, hours.parent) == ([minutes], minutes)
     assert [plan.consumers(minutes), plan.consumers(hours)] == [3, 1]
     assert [plan.delivers_late_rows(minutes), plan.delivers_late_rows(hours)] == [True, False]
-    assert {output.aggregation for output in plan.outputs} == {minutes, hours}
+    assert {output.aggregation for output in plan.of_aggregations} == {minutes, hours}

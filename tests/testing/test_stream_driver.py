@@ -228,8 +228,12 @@ def test_sinks_and_stores_of_ones_own_are_used(spark: SparkSession, tmp_path: Pa
 
 
 def test_a_query_that_returns_something_else_is_refused(spark: SparkSession) -> None:
-    with pytest.raises(sj.AnalysisError, match=r"the query returned a Stream\. Return what groupBy"):
-        StreamDriver(spark, lambda stream: stream.withWatermark("ts", 0), SCHEMA)  # type: ignore[arg-type, return-value]
+    with pytest.raises(sj.AnalysisError, match=r"the query returned a GroupedStream\. Return what groupBy"):
+        StreamDriver(
+            spark,
+            lambda stream: stream.withWatermark("ts", 0).groupBy(sj.window("ts", "1 minute")),  # type: ignore[arg-type, return-value]
+            SCHEMA,
+        )
 
 
 def test_its_temporary_home_goes_with_it(spark: SparkSession) -> None:

@@ -296,8 +296,20 @@ def test_inputs_that_cannot_be_distinguished_are_refused() -> None:
     for prefixes in (["a", "a/"], ["", "b/"], ["1/2/", "x", "1/"]):
         with pytest.raises(AnalysisError, match="begin with another's"):
             InputTracker({prefix: SubstreamTracker(limiting_lag(0)) for prefix in prefixes})
-    with pytest.raises(AnalysisError, match="without inputs"):
-        InputTracker({})
+
+
+def test_without_inputs_there_is_no_watermark() -> None:
+    inputs = InputTracker({})
+    restored = InputTracker({})
+    restored.restore(inputs.snapshot())
+    for each in (inputs, restored):
+        each.resume(3)
+        assert each.advance(5) == Advance(None, False)
+        assert (each.watermark, each.progress(), each.discovering(5)) == (MIN, [], False)
+        with pytest.raises(AnalysisError, match="'a': a query without windows has no watermark"):
+            each.retire("a", 5)
+    with pytest.raises(RecoveryError, match=r"disappeared \[''\]"):
+        inputs.restore(InputTracker({"": SubstreamTracker(limiting_lag(0))}).snapshot())
 
 
 def test_the_snapshot_of_other_inputs_is_refused() -> None:

@@ -9,10 +9,12 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from sparkjet.api.launch import Launch
+from sparkjet.catalyst.plan_analysis import check_streaming
 from sparkjet.clock import SystemClock
 from sparkjet.errors import AnalysisError
 from sparkjet.options import QUERY_OPTIONS, Options
-from sparkjet.plan.plan import Output, Plan, Rows, plan_of
+from sparkjet.plan.outputs import AggregationOutput, AnyOutput, Rows
+from sparkjet.plan.plan import Plan, plan_of
 from sparkjet.plan.spark_sources import REPLAYABLE, acknowledging_source, check_replayable
 from sparkjet.sinks.files import FilesSink
 from sparkjet.sinks.memory import MemorySink
@@ -57,9 +59,11 @@ def checked(
         raise AnalysisError(message)
     guarantee = Guarantee(options.choice("processingGuarantee", tuple(g.value for g in Guarantee), "exactly-once"))
     plan = plan_of(_outputs(results, late))
+    _check_without_windows(plan, options)
     overlap = options.flag("overlapEpochs")
     _check_overlap(plan, overlap=overlap)
     check_replayable(plan.source, guarantee)
+    check_streaming(plan.source)
     name = name if name is not None else results[0].name
     _warn(plan, name, guarantee)
     place = _home(plan, options, name, needs_one=any(output.is_durable for output in outputs))
@@ -82,7 +86,7 @@ def _check_kinds(results: Sequence[OutputSettings], late: Sequence[OutputSetting
     if not results:
         message = "start: give at least one writer, e.g. result.writeStream.format(…)."
         raise AnalysisError(message)
-    if any(output.rows is not Rows.RESULTS for output in results):
+    if any(output.rows is Rows.LATE for output in results):
         message = "start: a writer of late rows goes into lateRows=…"
         raise AnalysisError(message)
     if any(output.rows is not Rows.LATE for output in late):
@@ -113,6 +117,18 @@ def _only(name: str, given: Sequence[_T | None]) -> _T | None:
     return values[0] if values else None
 
 
+def _check_without_windows(plan: Plan, options: Options) -> None:
+    reasons = {
+        "closeWindowsAtEnd": "there are none to close",
+        "overlapEpochs": "no partial aggregation can run beside the end of an epoch",
+        "statePartitions": "there is no state",
+    }
+    for option, reason in reasons.items():
+        if not plan.aggregations and (options.get(option) or "false").lower() != "false":
+            message = f"{option}: without windows {reason}. Leave the option out."
+            raise AnalysisError(message)
+
+
 def _check_overlap(plan: Plan, *, overlap: bool) -> None:
     source = acknowledging_source(plan.source) if overlap else None
     if source is not None:
@@ -123,10 +139,14 @@ def _check_overlap(plan: Plan, *, overlap: bool) -> None:
         raise AnalysisError(message)
 
 
-def _outputs(results: Sequence[OutputSettings], late: Sequence[OutputSettings]) -> list[Output]:
+def _outputs(results: Sequence[OutputSettings], late: Sequence[OutputSettings]) -> list[AnyOutput]:
     outputs = [each.output(name) for each, name in zip(results, _names("results", len(results)), strict=True)]
-    paths = [(each.aggregation, Options(each.options).get("lateRowsPath")) for each in results]
-    dropped: list[Callable[[str], Output]] = [each.output for each in late]
+    paths = [
+        (each.aggregation, Options(each.options).get("lateRowsPath"))
+        for each in results
+        if each.aggregation is not None
+    ]
+    dropped: list[Callable[[str], AnyOutput]] = [each.output for each in late]
     dropped += [partial(_late_files, aggregation, path) for aggregation, path in paths if path is not None]
     outputs += [make(name) for make, name in zip(dropped, _names("late", len(dropped)), strict=True)]
     places = [str(output.sink.directory) for output in outputs if isinstance(output.sink, FilesSink)]
@@ -142,9 +162,10 @@ def _outputs(results: Sequence[OutputSettings], late: Sequence[OutputSettings]) 
     return outputs
 
 
-def _late_files(aggregation: WindowedAggregation, path: str, name: str) -> Output:
+def _late_files(aggregation: WindowedAggregation, path: str, name: str) -> AggregationOutput:
     sink = FilesSink(local_path(path, "lateRowsPath"), option="lateRowsPath")
-    return Output(name, aggregation, Rows.LATE, aggregation.late_shape(), lambda rows: rows, sink, "files")
+    rows = Rows.LATE, aggregation.late_shape(), lambda rows: rows
+    return AggregationOutput(name, sink, "files", aggregation, *rows)
 
 
 def _names(kind: str, count: int) -> list[str]:

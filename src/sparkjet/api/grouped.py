@@ -22,7 +22,7 @@ from sparkjet.catalyst.row_by_row import Together
 from sparkjet.errors import AnalysisError
 from sparkjet.plan.event_time import EventTime
 from sparkjet.plan.grouping import Grouping, GroupingColumn, grouping_of
-from sparkjet.plan.plan import Rows
+from sparkjet.plan.outputs import Rows
 from sparkjet.plan.resolved_aggregates import resolved_aggregates
 from sparkjet.plan.row_gaps import with_row_gaps
 from sparkjet.plan.transformations import Transformations

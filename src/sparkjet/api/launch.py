@@ -16,7 +16,7 @@ from sparkjet.api.listener_events import ListenerEvents
 from sparkjet.api.query import StreamingQuery
 from sparkjet.engine.batch_runner import BatchRunner
 from sparkjet.engine.committer import Committer
-from sparkjet.engine.context import EngineContext, configure
+from sparkjet.engine.context import EngineContext
 from sparkjet.engine.ending import Ending
 from sparkjet.engine.plain_logs import plain_logs
 from sparkjet.engine.recovery import recover
@@ -93,7 +93,6 @@ class Launch:
         self._check_shared()
         store.open("checkpointLocation")
         session = _own_session(self.plan.source.sparkSession)
-        configure(session, self.partitions)
         for sink in committer.sinks.values():
             if isinstance(sink, OutboxSink):
                 sink.attach(self.home / "snapshots" / "outbox", session)
@@ -117,6 +116,7 @@ class Launch:
             listener=self.listener,
             on_progress=on_progress,
         )
+        context.configure(session)
         engine, checkpoint = recover(context, self.home / "spark")
         return self._run(engine, checkpoint, reports, events)
 

@@ -12,7 +12,7 @@ from sparkjet.catalyst.plan_analysis import check_stable
 from sparkjet.clock import SystemClock
 from sparkjet.errors import AnalysisError
 from sparkjet.options import Options
-from sparkjet.plan.plan import Output, Rows
+from sparkjet.plan.outputs import AggregationOutput, AnyOutput, Rows, StreamOutput
 from sparkjet.sinks.protocol import Keyed
 from sparkjet.time import parse_duration
 
@@ -30,8 +30,8 @@ class OutputSettings:
     """One output as its writer describes it; unchecked until :meth:`output`.
 
     Attributes:
-        aggregation: Whose rows they are.
-        rows: Which of its rows.
+        aggregation: Whose rows they are; None for those of the stream itself.
+        rows: Which rows.
         chain: The user's transformations of them.
         sink: Where they go; None until a format is chosen.
         options: As given, by name.
@@ -42,7 +42,7 @@ class OutputSettings:
         listener: Called at the end of each phase.
     """
 
-    aggregation: WindowedAggregation
+    aggregation: WindowedAggregation | None
     rows: Rows
     chain: Transformations
     sink: SinkFormat | None = None
@@ -59,7 +59,7 @@ class OutputSettings:
         """Whether the output outlives the session, so that the query's state must as well."""
         return self.sink is not None and self.sink.is_durable
 
-    def output(self, name: str) -> Output:
+    def output(self, name: str) -> AnyOutput:
         """The output under the name that the record has for it.
 
         Raises:
@@ -73,18 +73,22 @@ class OutputSettings:
         if self.partition_by and self.sink.name != "files":
             message = f'partitionBy: format("{self.sink.name}") has no directories; use it with format("files").'
             raise AnalysisError(message)
-        shape = self.chain.source
+        early = self._early_period(options)
         sink = self.sink.create(
             options,
             partition_by=self.partition_by,
             table=self.name or "",
-            session=shape.sparkSession,
+            session=self.chain.source.sparkSession,
             clock=self.clock or SystemClock(),
         )
-        early = self._early_period(options)
-        output = Output(name, self.aggregation, self.rows, shape, self._finished, sink, self.sink.name, early)
+        output: AnyOutput
+        if self.aggregation is None:
+            output = StreamOutput(name, sink, self.sink.name, self.chain)
+        else:
+            rows = self.aggregation, self.rows, self.chain.source, self._finished
+            output = AggregationOutput(name, sink, self.sink.name, *rows, early)
         if isinstance(sink, Keyed):
-            check_stable(output.finished(shape), sink.keys)
+            check_stable(output.sample(), sink.keys)
         return output
 
     def _finished(self, rows: DataFrame) -> DataFrame:
@@ -92,6 +96,13 @@ class OutputSettings:
 
     def _early_period(self, options: Options) -> int | None:
         given = options.get("earlyResultsPeriod")
+        if self.rows is Rows.INPUT:
+            for option in ("earlyResultsPeriod", "lateRowsPath"):
+                if options.get(option) is not None:
+                    message = f"{option}: without windows no row is early or late. Leave it out."
+                    raise AnalysisError(message)
+            # As in Spark, update mode is append mode: no row changes.
+            return None
         if not self.update:
             if given is not None:
                 message = 'earlyResultsPeriod: early rows need outputMode("update").'

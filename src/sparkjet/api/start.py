@@ -18,13 +18,14 @@ def start(
     queryName: str | None = None,
     checkpointLocation: str | None = None,
 ) -> StreamingQuery:
-    """Start one query with several results of one input: one pass over it, one record, one decision for all sinks.
+    """Start one query with several outputs of one input: one pass over it, one record, one decision for all sinks.
 
     Settings of the whole query (trigger, guarantee, clock …) may be given to any of the writers; if two of them
     differ, the start is refused.
 
     Args:
-        writers: Writers of results, ``result.writeStream.format(…)…``, all from the same stream.
+        writers: Writers of results, ``result.writeStream.format(…)…``, and of a stream's own rows,
+            ``stream.writeStream.format(…)…``, all from the same stream.
         lateRows: Writers of late rows, ``result.lateRows.writeStream.format(…)…``.
         queryName: Name of the query.
         checkpointLocation: The query's home, as the option of the same name.

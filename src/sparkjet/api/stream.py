@@ -12,6 +12,8 @@ from typing_extensions import Self
 
 from sparkjet.api.frame_methods import FrameMethods
 from sparkjet.api.grouped import GroupedStream
+from sparkjet.api.output_settings import OutputSettings
+from sparkjet.api.writer import StreamWriter
 from sparkjet.catalyst import alternatives
 from sparkjet.catalyst.columns import SUBSTREAM, TIME, quoted, substream_id
 from sparkjet.catalyst.plan_analysis import check_source
@@ -19,6 +21,7 @@ from sparkjet.errors import AnalysisError, nearest
 from sparkjet.plan.event_time import EventTime, check_union
 from sparkjet.plan.grouping import grouping_of
 from sparkjet.plan.inputs import Input, WatermarkSettings
+from sparkjet.plan.outputs import Rows
 from sparkjet.plan.spark_sources import partition_columns, streaming_sources
 from sparkjet.plan.transformations import Transformations
 from sparkjet.plan.union import united
@@ -38,7 +41,7 @@ PARTITION = ("topic", "partition")
 
 
 class Stream(FrameMethods):
-    """Events with a watermark per substream.
+    """Events, after :meth:`withWatermark` with a watermark per substream.
 
     Not a DataFrame: it has only the operations that mean the same batch by batch. All methods run on the driver,
     return a new object and only describe the query; nothing runs before ``writeStream…start()``.
@@ -145,30 +148,38 @@ class Stream(FrameMethods):
         hidden = {TIME: F.unix_micros(quoted(eventTime)), SUBSTREAM: substream_id(columns)}
         source = self._chain.shape.withColumns(hidden)
         each = Input("", settings, streaming_sources(source))
-        return Stream(Transformations(source, source), (each,), EventTime.of_watermark(eventTime, source), self._name)
+        chain = Transformations(source, source, below=self._chain)
+        return Stream(chain, (each,), EventTime.of_watermark(eventTime, source), self._name)
 
     def union(self, other: Stream) -> Stream:
         """The rows of both streams, column by column, as ``DataFrame.union``; each keeps its own watermark policy.
 
         The watermark is the minimum over all substreams of all inputs. Their names are prefixed with ``1/`` and
-        ``2/``, or with the streams' :meth:`alias`. Windows name this stream's event-time column.
+        ``2/``, or with the streams' :meth:`alias`. Windows name this stream's event-time column. Two streams without a
+        watermark become one, which may be given one for all its rows.
 
         Filter after the union rather than before: with a ``where`` before it, each batch is persisted in memory and
         read once for each side.
 
         Raises:
-            AnalysisError: Not a stream with a watermark, different columns, or an event time that was replaced or is
-                not in the same place in both.
+            AnalysisError: Not a stream, a watermark on one of them only, different columns, or an event time that was
+                replaced or is not in the same place in both.
         """
         given: object = other
         if not isinstance(given, Stream):
             message = f"union: expected a stream, got {type(given).__name__}. Start it with sj.stream(…)."
             raise AnalysisError(message)
-        if self._event_time is None or other._event_time is None:
-            message = "union: each stream needs a watermark of its own; call withWatermark(…) before union(…)."
-            raise AnalysisError(message)
         if len(self.columns) != len(other.columns):
             message = f"union: the columns {self.columns} and {other.columns} do not match one by one."
+            raise AnalysisError(message)
+        if self._event_time is None and other._event_time is None:
+            rows = self._chain.shape.union(other._chain.shape)
+            return Stream(Transformations(rows, rows))
+        if self._event_time is None or other._event_time is None:
+            message = (
+                "union: only one of the streams has a watermark. Call withWatermark(…) on the other one too, or once "
+                "on the union of streams without."
+            )
             raise AnalysisError(message)
         names = (self._name or "1", other._name or "2")
         if names[0] == names[1]:
@@ -203,6 +214,14 @@ class Stream(FrameMethods):
             raise AnalysisError(message)
         grouping = grouping_of(cols, self._chain.shape, self._event_time)
         return GroupedStream(self._chain, self._inputs, None, grouping)
+
+    @property
+    def writeStream(self) -> StreamWriter:
+        """The way to a sink for the rows themselves, without windows, as ``DataFrame.writeStream``.
+
+        Late rows and rows without an event time are among them: only windows drop rows.
+        """
+        return StreamWriter(OutputSettings(None, Rows.INPUT, self._chain))
 
 
 def stream(df: DataFrame) -> Stream:

@@ -38,7 +38,6 @@ ALL_ROWS = (
     "It needs all rows, and a stream has no end. Aggregate it in windows, write the results with writeStream, e.g. "
     'format("memory"), and look at those.'
 )
-WINDOWS_ONLY = "Only results of windows can be written: groupBy(sj.window(…), …), agg(…), then writeStream."
 ONE_WATERMARK = "The rows already have the watermark of their stream; leave it out."
 ON_RESULTS = "Do it with Spark on the rows of each epoch, in writeStream.foreachBatch(…)."
 ROWS_OF_RESULTS = (
@@ -83,7 +82,6 @@ STREAMS: Mapping[str, str] = {
     "join": JOIN,
     "groupby": "It is called groupBy here.",
     "unionAll": "It is called union here.",
-    "writeStream": WINDOWS_ONLY,
 }
 """Of ``DataFrame``, for streams."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 
 from sparkjet.catalyst.columns import HIDDEN, quoted
@@ -39,6 +40,22 @@ def check_source(df: object) -> None:
         message = f"stream: the column name {taken[0]!r} is used by sparkjet. Rename the column."
         raise AnalysisError(message)
     check_row_by_row(df)
+
+
+def check_streaming(df: DataFrame) -> None:
+    """Refuse what Spark refuses when a streaming DataFrame is started, before anything is created for it.
+
+    Raises:
+        AnalysisError: With Spark's reason.
+    """
+    jvm: Any = df.sparkSession._jvm
+    checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
+    try:
+        checker.checkForStreaming(analyzed(df), jvm.org.apache.spark.sql.streaming.OutputMode.Append())
+    except AnalysisException as error:
+        reason = str(error).partition("\n")[0].rstrip(";.")
+        message = f"start: {reason}. Leave it out, or do it with Spark on the rows of each epoch, in foreachBatch(…)."
+        raise AnalysisError(message) from error
 
 
 def used_up(query: StreamingQuery) -> bool:

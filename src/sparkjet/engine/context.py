@@ -47,6 +47,10 @@ class EngineContext:
     listener: PhaseListener
     on_progress: ProgressListener = lambda _: None
 
+    def configure(self, session: SparkSession) -> None:
+        """Prepare a session of the query's own for its batches; see :func:`configure`."""
+        configure(session, self.partitions if self.plan.aggregations else None)
+
 
 @dataclass(frozen=True)
 class EpochRequest:
@@ -67,12 +71,19 @@ class EpochRequest:
     caught_up: CaughtUp | None = None
 
 
-def configure(session: SparkSession, partitions: int) -> None:
-    """Settings of the query's own session that keep the state where it is: hash-partitioned, read without a shuffle."""
+def configure(session: SparkSession, partitions: int | None) -> None:
+    """Settings of the query's own session that keep the state where it is: hash-partitioned, read without a shuffle.
+
+    Args:
+        session: The session.
+        partitions: Of the state; None for a query without state, whose session keeps the user's settings.
+    """
     if all(session.conf.get(name, None) == value for name, value in PLAIN_FILES.items()):
         # Left by the start, for the logs. The user's own local files keep their checksums.
         for name in PLAIN_FILES:
             session.conf.unset(name)
+    if partitions is None:
+        return
     session.conf.set("spark.sql.adaptive.enabled", "false")
     session.conf.set("spark.sql.shuffle.partitions", str(partitions))
     # Sketches and structs would fall back to sorting at 128 groups a task, which every window exceeds.

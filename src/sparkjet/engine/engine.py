@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from sparkjet.engine.caught_up import caught_up_by
-from sparkjet.engine.context import CaughtUp, EngineContext, EpochRequest, configure
+from sparkjet.engine.context import CaughtUp, EngineContext, EpochRequest
 from sparkjet.engine.epoch import Epoch
 from sparkjet.engine.spark_checkpoint import same_offsets
 from sparkjet.errors import RecoveryError
@@ -101,7 +101,7 @@ class Engine:
                 f"{self.next_batch} comes next. Start the query again: its checkpoint is rebuilt from the record."
             )
             raise RecoveryError(message)
-        configure(batch.sparkSession, self._context.partitions)
+        self._context.configure(batch.sparkSession)
         self._run(EpochRequest(EpochKind.BATCH, self._now(), batch, batch_id, caught_up), overlap=self._context.overlap)
         self._batch = batch_id
 

@@ -13,7 +13,7 @@ from sparkjet.engine.partial_aggregation import InputBatch, aggregate
 from sparkjet.engine.phases import EpochPhase
 from sparkjet.engine.progress import EpochProgress
 from sparkjet.engine.results import Results
-from sparkjet.plan.plan import Rows
+from sparkjet.plan.outputs import Rows, StreamOutput
 from sparkjet.sinks.protocol import Guarantee, TransactionId
 from sparkjet.snapshots.record import EpochKind
 from sparkjet.time import MIN
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from sparkjet.engine.partial_aggregation import PartialAggregation
     from sparkjet.engine.spark_checkpoint import SparkCheckpoint
     from sparkjet.engine.state import QueryState
+    from sparkjet.plan.plan import PlannedOutput
     from sparkjet.snapshots.record import PreparedTransaction, Record, SparkPosition
 
 
@@ -49,6 +50,7 @@ class Epoch:
         self._state = state
         self._checkpoint = checkpoint
         self._transaction = transaction
+        self._arrived: InputBatch | None = None
         self._partials: dict[str, PartialAggregation] = {}
         self._highest: dict[str, int] = {}
         self._results = Results(context.plan, state)
@@ -182,13 +184,18 @@ class Epoch:
 
     def release(self) -> None:
         """Release everything that was held in memory for this epoch; a second call does nothing."""
+        if self._arrived is not None:
+            self._arrived.release()
         for partial in self._partials.values():
             partial.release()
         self._results.release()
 
     def _aggregate(self, batch: DataFrame) -> None:
         plan = self._context.plan
-        arrived = InputBatch(batch, plan)
+        arrived = self._arrived = InputBatch(batch, plan)
+        if not plan.aggregations:
+            # An output reads it later, once and for all: what is written is what was read.
+            return
         try:
             for aggregation in plan.roots:
                 self._partials[aggregation.name] = aggregate(
@@ -200,7 +207,8 @@ class Epoch:
                 )
             self._highest = arrived.highest(self._partials.values())
         finally:
-            arrived.release()
+            if not plan.of_stream:
+                arrived.release()
 
     def _save(self) -> None:
         """Write the state delta while the sinks prepare: neither reads what the other writes."""
@@ -213,16 +221,21 @@ class Epoch:
         early = self._state.early_due(self._context.plan, self.request.now, batch=self.request.batch is not None)
         prepared: list[PreparedTransaction] = []
         for output in self._context.plan.outputs:
-            if output.rows is Rows.LATE:
-                rows = self._results.late_rows(output, self._judged_by)
-            else:
-                rows = self._results.rows(output, early=output.name in early)
+            rows = self._rows(output, early=output.name in early)
             if rows is not None:
                 transaction = replace(self._transaction, sink=output.name)
                 self._opened.append(transaction)
                 prepared += self._context.committer.prepare(output.name, rows, transaction)
         self._state.early_at |= dict.fromkeys(early, self.request.now)
         return prepared
+
+    def _rows(self, output: PlannedOutput | StreamOutput, *, early: bool) -> DataFrame | None:
+        """The rows for an output, None if there are none for certain."""
+        if isinstance(output, StreamOutput):
+            return None if self._arrived is None else self._arrived.output(output)
+        if output.rows is Rows.LATE:
+            return self._results.late_rows(output, self._judged_by)
+        return self._results.rows(output, early=early)
 
     def _commit(self) -> None:
         with self.progress.timed(EpochPhase.COMMIT):

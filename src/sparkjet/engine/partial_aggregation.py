@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from sparkjet.catalyst.columns import KEPT, ONLY_SUBSTREAM, SUBSTREAM, TIME
+from sparkjet.catalyst.columns import HIDDEN, KEPT, ONLY_SUBSTREAM, SUBSTREAM, TIME
 from sparkjet.plan.dropped_rows import dropped_rows, judged
 from sparkjet.plan.partial_rows import ProgressDetail, RowKind, accepted
 from sparkjet.windows import SegmentStatistics
@@ -17,6 +17,7 @@ from sparkjet.windows import SegmentStatistics
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from sparkjet.plan.outputs import StreamOutput
     from sparkjet.plan.plan import Plan
     from sparkjet.plan.windowed_aggregation import WindowedAggregation
     from sparkjet.windows import WindowOperator
@@ -66,10 +67,11 @@ class PartialAggregation:
 
 
 class InputBatch:
-    """A batch on its way through the partial aggregation, read from its source once.
+    """A batch on its way to aggregations and outputs, read from its source once.
 
-    Where one aggregation reads it, and the rows that its filters drop can travel on marked, partial aggregation itself
-    finds how far each substream has come. Otherwise the batch is persisted in memory and read once more.
+    Where only one aggregation reads it, and the rows that its filters drop can travel on marked, partial aggregation
+    itself finds how far each substream has come. Otherwise the batch is persisted in memory and read once more. Where
+    only one output reads it, nothing is done but what Spark itself would do.
 
     Args:
         batch: The batch as Spark gives it to ``foreachBatch``.
@@ -79,15 +81,21 @@ class InputBatch:
     def __init__(self, batch: DataFrame, plan: Plan) -> None:
         self._plan = plan
         self._batch = batch
+        self._held = plan.persisted
         if plan.persisted:
             # The source would be read, and a user's Python function run, once for every branch and result.
-            self._batch = plan.roots[0].transformations.apply(batch, upto=plan.shared).persist()
+            self._batch = plan.begun(batch).persist()
 
     def rows(self, aggregation: WindowedAggregation) -> DataFrame:
         """The rows as an aggregation aggregates them."""
         if self._plan.persisted:
             return aggregation.transformations.apply(self._batch, after=self._plan.shared).withColumn(KEPT, F.lit(True))
         return aggregation.transformations.marked(self._batch)
+
+    def output(self, output: StreamOutput) -> DataFrame:
+        """The rows of an output of the stream itself."""
+        rows = output.chain.apply(self._batch, after=self._plan.shared)
+        return rows.drop(*HIDDEN) if self._plan.aggregations else rows
 
     def highest(self, partials: Iterable[PartialAggregation]) -> dict[str, int]:
         """Highest event time of each substream that had one, whatever the user's filters drop."""
@@ -97,8 +105,9 @@ class InputBatch:
         return {name: time for partial in partials for name, time in partial.highest.items()}
 
     def release(self) -> None:
-        """Unpersist the rows."""
-        if self._plan.persisted:
+        """Unpersist the rows; a second call does nothing."""
+        if self._held:
+            self._held = False
             self._batch.unpersist()
 
 

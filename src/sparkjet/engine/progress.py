@@ -78,7 +78,10 @@ class EpochProgress:
                 self.epoch, {phase.value: round(seconds * 1000) for phase, seconds in self.durations.items()}
             ),
             snapshot=SnapshotReport(len(deltas), sum(delta.rows for delta in deltas)),
-            sinks=[SinkReport(prepared.sink, prepared.handle) for prepared in record.transactions],
+            sinks=[
+                SinkReport(prepared.sink, prepared.handle.get("rows"), prepared.handle)
+                for prepared in record.transactions
+            ],
         )
 
 

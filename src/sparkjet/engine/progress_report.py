@@ -62,6 +62,8 @@ class SinkReport(msgspec.Struct, frozen=True, rename="camel"):
 
     name: str
     """The output."""
+    rows: int | None
+    """Number of its rows; null where the sink does not count them."""
     transaction: dict[str, Any]
     """What its sink commits, as the sink describes it."""
 
@@ -73,11 +75,12 @@ class ProgressReport(msgspec.Struct, frozen=True, rename="camel"):
     """Spark's number of the micro-batch; null in an epoch without one, which comes from the clock,
     `retireSubstream` or `closeWindowsAtEnd`."""
     watermark: int | None
-    """The query's watermark; null before the first."""
+    """The query's watermark; null before the first, and without windows."""
     substreams: dict[str, SubstreamReport]
     """Each substream by its name."""
     accepted_rows: int
-    """Rows that windows have counted in this epoch; a row counts once for each `agg` of the input."""
+    """Rows that windows have counted in this epoch; a row counts once for each `agg` of the input, and without windows
+    not at all."""
     late_rows: DroppedCount
     """Rows that came too late for their window. `lateRows` delivers them, with the reason `late`."""
     null_timestamps: DroppedCount

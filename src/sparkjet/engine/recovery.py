@@ -141,6 +141,15 @@ def _check_checkpoint(spark_directory: Path, record: Record | None) -> None:
 
 def _check_fingerprint(saved: Fingerprint, current: Fingerprint) -> None:
     """Refuse a query whose saved partial rows would no longer fit."""
+    had, has = (any(name != "inputs" for name in fingerprint) for fingerprint in (saved, current))
+    if had != has:
+        change = "had windows and has none now" if had else "had no windows and has some now"
+        loss = "What is in open windows would be lost." if had else "They would lack the rows that were read before."
+        message = (
+            f"The query has changed since its last run: it {change}. {loss} Change it back, or start from scratch with "
+            "another checkpointLocation."
+        )
+        raise RecoveryError(message)
     before, now = _parts_of(saved), _parts_of(current)
     changed = [part for part in {**before, **now} if _plain(before.get(part)) != _plain(now.get(part))]
     if changed:

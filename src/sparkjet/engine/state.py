@@ -79,7 +79,7 @@ class QueryState:
     def early_due(self, plan: Plan, now: int, *, batch: bool) -> list[str]:
         """Names of the outputs that early rows are due for."""
         due = []
-        for output in plan.outputs:
+        for output in plan.of_aggregations:
             period = output.early_period
             if period is None:
                 continue

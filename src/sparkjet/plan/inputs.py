@@ -76,9 +76,11 @@ def tracker_of(inputs: Sequence[Input], grids: Sequence[tuple[int, int]]) -> Inp
     Unless the user gave a throttle, the watermark moves by the largest step that every window's end lies on.
 
     Args:
-        inputs: The inputs.
+        inputs: The inputs; none without windows.
         grids: Step and offset of every window of the query.
     """
+    if not inputs:
+        return InputTracker({})
     step, offset = common_grid(grids)
     trackers = {}
     for each in inputs:

@@ -47,6 +47,8 @@ class Transformations:
         keeps_rows: Whether the chain neither drops nor multiplies rows.
         markable: Whether :meth:`marked` can run the chain.
         passes: How often the chain reads a batch.
+        below: What ``source`` was made of by adding the hidden columns; None if it has none.
+        covered: Number of links at the start that ``below`` stands for too.
         together: What window functions may be partitioned by, None if they are not allowed.
     """
 
@@ -56,7 +58,22 @@ class Transformations:
     keeps_rows: bool = True
     markable: bool = True
     passes: int = 1
+    below: Transformations | None = None
+    covered: int = 0
     together: Together | None = None
+
+    @property
+    def bare(self) -> Transformations:
+        """The same chain without event time, from the user's own DataFrame and without hidden columns."""
+        if self.below is None:
+            return self
+        below = self.below.bare
+        shape = self.apply(below.shape, after=self.covered)
+        return replace(below, shape=shape, links=(*below.links, *self.links[self.covered :]))
+
+    def after(self, count: int) -> Transformations:
+        """The chain without its first links, for rows that have gone through them."""
+        return replace(self, source=self.apply(self.source, upto=count), links=self.links[count:])
 
     def then(self, link: Link) -> Transformations:
         """The chain with one more link; Spark's analysis errors are raised here.

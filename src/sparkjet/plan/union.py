@@ -21,10 +21,12 @@ def united(left: Transformations, right: Transformations, names: tuple[str, str]
     Two sides that keep all their rows are united in Spark's plan, as the watermark sees every row even after their
     transformations. Otherwise rows of both sides are read side by side, and transformed batch by batch.
     """
+    bare = left.bare.shape.union(right.bare.shape)
+    below = Transformations(bare, bare)
     if all(side.keeps_rows and side.passes == 1 for side in (left, right)):
         sides = [_prefixed(side.apply(side.source), name) for side, name in zip((left, right), names, strict=True)]
         source = _aligned(sides[0], sides[0]).union(_aligned(sides[1], sides[0]))
-        return Transformations(source, source)
+        return Transformations(source, source, below=below)
     sources = [_prefixed(left.source, names[0]), _prefixed(right.source, names[1])]
     tagged = [_tagged(source, side, sources) for side, source in enumerate(sources)]
 
@@ -38,7 +40,14 @@ def united(left: Transformations, right: Transformations, names: tuple[str, str]
     source = tagged[0].union(tagged[1])
     link = Link(expand, None, filters=True)
     return Transformations(
-        source, expand(source), (link,), keeps_rows=False, markable=False, passes=left.passes + right.passes
+        source,
+        expand(source),
+        (link,),
+        keeps_rows=False,
+        markable=False,
+        passes=left.passes + right.passes,
+        below=below,
+        covered=1,
     )
 
 

@@ -112,6 +112,7 @@ class FilesSink:
             "sink": transaction.sink,
             "staging": str(transaction),
             "epoch": transaction.epoch,
+            "rows": found.rows,
             "files": [[file.as_posix(), name.as_posix()] for file, name in zip(files, names, strict=True)],
             "format": self.file_format,
             "schema": rows.schema.jsonValue(),

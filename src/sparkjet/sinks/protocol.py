@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 Handle = dict[str, Any]
-"""What a record keeps of a prepared transaction: JSON, no secrets."""
+"""What a record keeps of a prepared transaction: JSON, no secrets. Progress reports its ``rows``, if it has them."""
 
 
 class Guarantee(Enum):

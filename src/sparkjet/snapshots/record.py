@@ -17,9 +17,9 @@ FORMAT = 3
 :mod:`sparkjet.snapshots.upgrades`, and keep homes of each format (``tests/snapshots/homes``)."""
 
 Fingerprint: TypeAlias = dict[str, dict[str, Any]]
-"""What must not change between two runs. Under ``inputs``: the columns of each input's watermark, by its prefix. Under
-the name of each aggregation: what it ``reads``, its ``keys``, ``aggregates`` and ``accumulators``, and the gap of a
-session window."""
+"""What must not change between two runs. Under ``inputs``: the columns of each input's watermark, by its prefix, which
+only a query with windows has. Under the name of each aggregation: what it ``reads``, its ``keys``, ``aggregates`` and
+``accumulators``, and the gap of a session window."""
 
 
 class EpochKind(Enum):

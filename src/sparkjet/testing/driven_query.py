@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sparkjet.testing.driven_source import DrivenSource
     from sparkjet.testing.driver_options import DriverOptions
 
-Result: TypeAlias = WindowedStream | LateStream
+Result: TypeAlias = WindowedStream | LateStream | Stream
 Query: TypeAlias = Callable[..., Result | Sequence[Result]]
 """The query under test: a function of its input streams."""
 
@@ -58,10 +58,10 @@ class DrivenQuery:
         found: object = self._query(*streams)
         results: list[Result] = []
         for result in found if isinstance(found, Sequence) else [found]:
-            if not isinstance(result, (WindowedStream, LateStream)):
+            if not isinstance(result, (WindowedStream, LateStream, Stream)):
                 message = (
                     f"StreamDriver: the query returned a {type(result).__name__}. Return what groupBy(…).agg(…) gives, "
-                    "its lateRows, or a list of these."
+                    "its lateRows, a stream, or a list of these."
                 )
                 raise AnalysisError(message)
             results.append(result)

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sparkjet.api.grouped import LateStream, WindowedStream
+from sparkjet.api.stream import Stream
 from sparkjet.api.writer import settings_of
 from sparkjet.errors import AnalysisError, nearest
 from sparkjet.options import Options
 from sparkjet.sinks.protocol import Guarantee
 
 if TYPE_CHECKING:
-    from sparkjet.plan.plan import Output
+    from sparkjet.plan.outputs import AnyOutput
     from sparkjet.sinks.protocol import Sink
 
 _KNOWN = ("processingGuarantee", "overlapEpochs", "statePartitions", "outputMode", "earlyResultsPeriod")
@@ -51,8 +52,8 @@ class DriverOptions:
             early_period=options.get("earlyResultsPeriod"),
         )
 
-    def output(self, name: str, result: WindowedStream | LateStream, sink: Sink) -> Output:
-        """A result on its way to a sink, with these options; late rows are never early.
+    def output(self, name: str, result: WindowedStream | LateStream | Stream, sink: Sink) -> AnyOutput:
+        """A result on its way to a sink, with these options; only rows of windows can be early.
 
         Raises:
             AnalysisError: The sink or an option does not fit.

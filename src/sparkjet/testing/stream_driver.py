@@ -15,10 +15,10 @@ from pyspark.sql.types import StructType, TimestampType
 
 from sparkjet.clock import ManualClock
 from sparkjet.engine.committer import Committer
-from sparkjet.engine.context import EngineContext, configure
+from sparkjet.engine.context import EngineContext
 from sparkjet.engine.recovery import recover
 from sparkjet.errors import AnalysisError
-from sparkjet.plan.plan import Rows
+from sparkjet.plan.outputs import Rows
 from sparkjet.sinks.outbox import OutboxSink
 from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.record_log import RecordLog
@@ -55,8 +55,9 @@ class StreamDriver:
 
     Args:
         spark: The session.
-        query: A function that takes a stream for each input and returns the results, and ``result.lateRows`` where
-            late rows are wanted. It is called for every batch too, so it must only describe the query.
+        query: A function that takes a stream for each input and returns the results, ``result.lateRows`` where
+            late rows are wanted, and streams whose own rows are written. It is called for every batch too, so it must
+            only describe the query.
         schema: Columns of the input, as ``createDataFrame`` takes them; a list with one for each input of a union.
         sinks: Sinks of the outputs, in their order; a :class:`CollectingSink` each by default.
         directory: The query's home; by default a temporary directory that goes with this object.
@@ -221,7 +222,8 @@ class StreamDriver:
 
     def late_rows(self) -> list[Row]:
         """Rows that the windows have dropped, with ``_substream``, ``_watermark`` and ``_reason``."""
-        late = [number for number, output in enumerate(self.plan.outputs) if output.rows is Rows.LATE]
+        dropped = {output.name for output in self.plan.of_aggregations if output.rows is Rows.LATE}
+        late = [number for number, output in enumerate(self.plan.outputs) if output.name in dropped]
         if not late:
             message = "late_rows: the query does not return them. Let it return [result, result.lateRows]."
             raise AnalysisError(message)
@@ -242,7 +244,6 @@ class StreamDriver:
         assert self._home is not None  # noqa: S101 - set when this was made
         if isinstance(self.store, DirectoryStore):
             self.store.open("directory")
-        configure(self._session, self._options.partitions)
         sinks = {output.name: output.sink for output in self.plan.outputs}
         for sink in sinks.values():
             if isinstance(sink, OutboxSink):
@@ -259,6 +260,7 @@ class StreamDriver:
             clock=self.clock,
             listener=self._crash_point,
         )
+        context.configure(self._session)
         self.engine: Engine
         self.checkpoint: SparkCheckpoint
         self.engine, self.checkpoint = recover(context, self._home / "spark")

@@ -46,11 +46,11 @@ class InputTracker:
     watermark of its tracker.
 
     Args:
-        trackers: A new tracker for each input.
+        trackers: A new tracker for each input; without any, as in a query without windows, there is no watermark.
         tolerance: How far a reading may go back and count as the earlier one.
 
     Raises:
-        AnalysisError: There is no input, or a substream's name could belong to two.
+        AnalysisError: A substream's name could belong to two.
 
     >>> from sparkjet.time import limiting_lag
     >>> orders, trades = SubstreamTracker(limiting_lag(0)), SubstreamTracker(limiting_lag(5), idle_timeout=9)
@@ -63,8 +63,6 @@ class InputTracker:
     """
 
     def __init__(self, trackers: Mapping[str, SubstreamTracker], tolerance: int = TOLERANCE) -> None:
-        if not trackers:
-            raise AnalysisError("a query without inputs has no watermark; give it at least one")
         for shorter, longer in pairwise(sorted(trackers)):
             if longer.startswith(shorter):
                 raise AnalysisError(
@@ -218,6 +216,8 @@ class InputTracker:
         return self._time.take(now)
 
     def _split(self, substream: str) -> tuple[str, str]:
+        if not self._trackers:
+            raise AnalysisError(f"substream {substream!r}: a query without windows has no watermark and no substreams")
         for prefix in self._trackers:
             if substream.startswith(prefix):
                 return prefix, substream.removeprefix(prefix)

@@ -64,6 +64,7 @@ class KafkaTransactions:
                 "takeover": transaction.takeover,
                 "way": "kafka",
                 "cluster": cluster.metadata().cluster,
+                "rows": sum(rows for _, rows in slots),
                 "transactions": manifest,
             }
 

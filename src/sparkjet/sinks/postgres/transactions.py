@@ -77,7 +77,8 @@ class PostgresTransactions:
                     _roll_back(connection, found.gid)
         if not slots:
             return None
-        return {**_identity(transaction, target), "way": "prepared", "slots": [list(slot) for slot in sorted(slots)]}
+        counted = {"rows": sum(rows for _, rows in slots), "slots": [list(slot) for slot in sorted(slots)]}
+        return {**_identity(transaction, target), "way": "prepared", **counted}
 
     def commit(self, handle: Handle, between: Callable[[], None]) -> None:
         """Commit every slot, except those already committed; afterwards nothing of the epoch is left prepared.
