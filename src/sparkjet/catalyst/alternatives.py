@@ -52,10 +52,9 @@ SHORT_BATCHES = (
 )
 
 _ROW_BY_ROW = """
-    coalesce colRegex createGlobalTempView createOrReplaceGlobalTempView createOrReplaceTempView createTempView
-    crossJoin dropna fillna hint lateralJoin mapInArrow mapInPandas melt metadataColumn na observe registerTempTable
-    repartition repartitionById repartitionByRange replace sample sampleBy selectExpr to toDF transform unpivot
-    withColumnRenamed withColumns withColumnsRenamed withMetadata
+    colRegex createGlobalTempView createOrReplaceGlobalTempView createOrReplaceTempView createTempView
+    crossJoin lateralJoin metadataColumn observe registerTempTable repartitionById repartitionByRange sample sampleBy to
+    toDF withMetadata
 """
 _OF_ALL_ROWS = """
     approxQuantile asTable cache checkpoint collect corr count cov crosstab describe executionInfo exists explain first
@@ -65,8 +64,6 @@ _OF_ALL_ROWS = """
 """
 _AGGREGATES = ("avg", "max", "mean", "min", "sum")
 _OF_THE_PLAN = {
-    "dtypes": "Use schema, or columns for the names alone.",
-    "isStreaming": "It is always streaming.",
     **dict.fromkeys(("sameSemantics", "semanticHash"), "Compare the DataFrames that sj.stream(…) is given."),
     **dict.fromkeys(("sparkSession", "sql_ctx"), "Use the session that made the DataFrame, or the active one."),
 }
@@ -82,14 +79,12 @@ STREAMS: Mapping[str, str] = {
     **dict.fromkeys(("zip", "zipWithIndex", "nearestByJoin"), RANKS),
     **_OF_THE_PLAN,
     "join": JOIN,
-    "groupby": "It is called groupBy here.",
-    "unionAll": "It is called union here.",
     "writeStream": WINDOWS_ONLY,
 }
 """Of ``DataFrame``, for streams."""
 
 RESULTS: Mapping[str, str] = {
-    **dict.fromkeys((*STREAMS, "alias", "groupBy", "union", "unionByName"), ON_RESULTS),
+    **dict.fromkeys((*STREAMS, "groupBy", "groupby", "union", "unionAll", "unionByName"), ON_RESULTS),
     **dict.fromkeys(_OF_ALL_ROWS.split(), ROWS_OF_RESULTS),
     **_OF_THE_PLAN,
     "withWatermark": ONE_WATERMARK,
