@@ -88,7 +88,8 @@ class OutputSettings:
         return output
 
     def _finished(self, rows: DataFrame) -> DataFrame:
-        return self.chain.apply(rows).drop(*HIDDEN)
+        # Dropped first: the * of an expression, as in to_json(struct(*)), would stand for them as well.
+        return self.chain.apply(rows.drop(*HIDDEN))
 
     def _early_period(self, options: Options) -> int | None:
         given = options.get("earlyResultsPeriod")

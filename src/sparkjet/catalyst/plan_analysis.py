@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
@@ -58,6 +58,16 @@ def calls_python(df: DataFrame) -> bool:
     pattern = jvm.org.apache.spark.sql.catalyst.trees.TreePattern.PYTHON_UDF()
     expressions = analyzed(df).expressions()
     return any(expressions.apply(i).containsPattern(pattern) for i in range(expressions.size()))
+
+
+def reads_any(df: DataFrame, ids: Collection[int]) -> bool:
+    """Whether the last transformation of a DataFrame computes anything from the columns of these identities."""
+    computed = (each for each in listed(analyzed(df).expressions()) if not _is_reference(each)) if ids else ()
+    return any(attribute_id(read) in ids for each in computed for read in listed(each.references().toSeq()))
+
+
+def _is_reference(expression: Any) -> bool:
+    return str(expression.getClass().getSimpleName()) == "AttributeReference"
 
 
 def check_stable(df: DataFrame, names: Sequence[str]) -> None:

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from sparkjet.catalyst.columns import HIDDEN, KEPT
 from sparkjet.catalyst.logical_plans import attribute_ids
-from sparkjet.catalyst.plan_analysis import calls_python
+from sparkjet.catalyst.plan_analysis import calls_python, reads_any
 from sparkjet.catalyst.row_by_row import Together, check_step
 from sparkjet.errors import AnalysisError
 
@@ -64,13 +64,19 @@ class Transformations:
         """The chain with one more link; Spark's analysis errors are raised here.
 
         Raises:
-            AnalysisError: The link adds, replaces or drops a hidden column, or is not computed row by row.
+            AnalysisError: The link adds, replaces, drops or reads a hidden column, or is not computed row by row.
         """
         shape = link.plain(self.shape)
         for name in HIDDEN:
             if attribute_ids(shape, name) != ([] if link.remakes else attribute_ids(self.shape, name)):
                 message = f"the column name {name!r} is used by sparkjet. Give your column another name."
                 raise AnalysisError(message)
+        if self.together is None and reads_any(shape, {i for name in HIDDEN for i in attribute_ids(self.shape, name)}):
+            message = (
+                "the * of the expression would stand for columns of sparkjet's as well. Name the columns, e.g. "
+                "F.struct(*rows.columns), or do it before withWatermark(…)."
+            )
+            raise AnalysisError(message)
         multiplies = check_step(self.shape, shape, self.together)
         filtered = any(each.filters for each in self.links)
         # Marked rows would reach Python functions, which Spark calls before it evaluates conditions.
