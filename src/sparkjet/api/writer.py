@@ -15,10 +15,13 @@ from sparkjet.api.sink_formats import SinkFormat, sink_format
 from sparkjet.catalyst import alternatives
 from sparkjet.clock import Clock
 from sparkjet.errors import AnalysisError, nearest
+from sparkjet.sinks.foreach import ForeachSink
+from sparkjet.sinks.foreach_batch import BatchFunction, takes_info
 from sparkjet.time import parse_duration
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Row
+    from pyspark.sql._typing import SupportsProcess
 
     from sparkjet.api.query import StreamingQuery
     from sparkjet.engine.phases import PhaseListener
@@ -43,6 +46,8 @@ class StreamWriter(Guided):
 
     def format(self, source: str | Sink) -> Self:
         """Choose the sink: one of :data:`sparkjet.options.SINK_OPTIONS`; see also :meth:`foreachBatch`.
+
+        ``parquet``, ``orc``, ``json``, ``csv`` and ``text`` are the files sink with that ``fileFormat``.
 
         Or a sink of your own: an object of the protocol :class:`sparkjet.sinks.Sink`, one for each output.
         """
@@ -89,25 +94,48 @@ class StreamWriter(Guided):
     @overload
     def trigger(self, *, availableNow: bool) -> Self: ...
 
+    @overload
+    def trigger(self, *, once: bool) -> Self: ...
+
     def trigger(
-        self, *, processingTime: str | None = None, availableNow: bool | None = None, **unsupported: object
+        self,
+        *,
+        processingTime: str | None = None,
+        availableNow: bool | None = None,
+        once: bool | None = None,
+        **unsupported: object,
     ) -> Self:
-        """When micro-batches run: as often as possible (default), at an interval, or until the input is used up."""
+        """When micro-batches run: as often as possible (default), at an interval, or until the input is used up.
+
+        ``once`` is another name of ``availableNow``, which reads the same input, if need be in several batches.
+        """
         for name in (name for name, value in unsupported.items() if value is not None):
             hint = alternatives.TRIGGERS.get(name)
             known = nearest(name, ("processingTime", "availableNow"))
             message = f"trigger: {hint}" if hint is not None else f"trigger: there is no trigger {name!r}; {known}."
             raise AnalysisError(message)
-        if (processingTime is None) == (availableNow is None):
+        if sum(given is not None for given in (processingTime, availableNow, once)) != 1:
             message = 'trigger: give either processingTime="…" or availableNow=True.'
             raise AnalysisError(message)
         if processingTime is not None:
             parse_duration(processingTime, "processingTime")
             return self._with(trigger={"processingTime": processingTime})
-        return self._with(trigger={"availableNow": True} if availableNow else None)
+        return self._with(trigger={"availableNow": True} if availableNow or once else None)
 
-    def foreachBatch(self, func: Callable[[DataFrame, int], None]) -> Self:
-        """Call ``func(rows, epoch)`` with each epoch's rows; see :class:`sparkjet.sinks.ForeachBatchSink`."""
+    def foreach(self, f: Callable[[Row], object] | SupportsProcess) -> Self:
+        """Call ``f(row)`` on the executors, or ``open``, ``process`` and ``close`` of an object; at least once.
+
+        See :class:`sparkjet.sinks.foreach.ForeachSink`.
+        """
+        ForeachSink(f)
+        return self._with(sink=SinkFormat("foreach", function=f))
+
+    def foreachBatch(self, func: BatchFunction) -> Self:
+        """Call ``func(rows, epoch)`` or ``func(rows, epoch, info)`` with each epoch's rows; at least once.
+
+        ``info`` is a :class:`sparkjet.EpochInfo`. See :class:`sparkjet.sinks.foreach_batch.ForeachBatchSink`.
+        """
+        takes_info(func)
         return self._with(sink=SinkFormat("foreachBatch", function=func))
 
     def clock(self, clock: Clock) -> Self:

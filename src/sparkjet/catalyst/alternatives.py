@@ -107,7 +107,6 @@ GROUPS_OF_STREAMS: Mapping[str, str] = {
 
 WRITERS: Mapping[str, str] = {
     "clusterBy": 'Only tables are clustered. For directories by column: format("files"), partitionBy(…).',
-    "foreach": "Use foreachBatch(…), and foreach or foreachPartition of the DataFrame that it is called with.",
     "toTable": (
         'Use format("files") and read it with sj.read_files(…), or append to the table with rows.writeTo(…) in '
         "foreachBatch(…), which is at-least-once."
@@ -119,7 +118,6 @@ WRITERS: Mapping[str, str] = {
 """Of ``DataStreamWriter``, and what is often looked for there."""
 
 TRIGGERS: Mapping[str, str] = {
-    "once": "once=True is deprecated in Spark: use availableNow=True, which reads the same input in several batches.",
     "continuous": f"continuous is not supported. {SHORT_BATCHES}",
     "realTime": f"realTime is not supported. {SHORT_BATCHES}",
 }
