@@ -89,6 +89,7 @@ SINK_OPTIONS: Mapping[str, Mapping[str, str]] = {
     "files": FILE_OPTIONS,
     "kafka": KAFKA_OPTIONS,
     "postgres": POSTGRES_OPTIONS,
+    "table": FILE_OPTIONS,
     "memory": {},
     "console": CONSOLE_OPTIONS,
     "foreach": {},

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 OURS = {"clock", "onEpochPhase"}
-LACKING = {"clusterBy", "toTable"}
+LACKING = {"clusterBy"}
 
 
 @pytest.fixture

@@ -70,7 +70,7 @@ class OutputSettings:
             raise AnalysisError(message)
         options = Options(self.options)
         options.check(self.sink.name)
-        if self.partition_by and self.sink.name != "files":
+        if self.partition_by and self.sink.name not in {"files", "table"}:
             message = f'partitionBy: format("{self.sink.name}") has no directories; use it with format("files").'
             raise AnalysisError(message)
         shape = self.chain.source

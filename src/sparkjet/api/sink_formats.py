@@ -16,6 +16,7 @@ from sparkjet.sinks.foreach import ForeachSink
 from sparkjet.sinks.foreach_batch import ForeachBatchSink
 from sparkjet.sinks.memory import MemorySink
 from sparkjet.sinks.noop import NoopSink
+from sparkjet.sinks.table import table_sink
 from sparkjet.storage.paths import local_path
 
 if TYPE_CHECKING:
@@ -36,17 +37,19 @@ class SinkFormat:
         own: A sink of the user's.
         function: Of ``foreach`` and ``foreachBatch``.
         file_format: Of the files, where the format named it.
+        table: Of Spark's catalog.
     """
 
     name: str
     own: Sink | None = None
     function: Any = None
     file_format: str | None = None
+    table: str = ""
 
     @property
     def is_durable(self) -> bool:
         """Whether the output outlives the session."""
-        return self.own is not None or self.name in {"files", "kafka", "postgres"}
+        return self.own is not None or self.name in {"files", "kafka", "postgres", "table"}
 
     def create(
         self, options: Options, *, partition_by: Sequence[str], table: str, session: SparkSession, clock: Clock
@@ -66,8 +69,21 @@ class SinkFormat:
             "memory": lambda: MemorySink(table, session),
             "noop": NoopSink,
             "postgres": lambda: _postgres(options),
+            "table": lambda: self._table(options, partition_by, session, clock),
         }
         return simple[self.name]() if self.name in simple else self._files(options, partition_by, clock)
+
+    def _table(self, options: Options, partition_by: Sequence[str], session: SparkSession, clock: Clock) -> Sink:
+        return table_sink(
+            self.table,
+            session,
+            self.file_format or options.get("fileFormat"),
+            partition_by,
+            file_writer_options(options),
+            options.get("path"),
+            retention=options.age("retention"),
+            clock=clock,
+        )
 
     def _files(self, options: Options, partition_by: Sequence[str], clock: Clock) -> Sink:
         path = options.get("path")
@@ -106,6 +122,9 @@ def sink_format(source: str | Sink) -> SinkFormat:
         return SinkFormat(type(source).__name__, own=source)
     if source.lower() in FORMATS:
         return SinkFormat("files", file_format=source.lower())
+    if source == "table":
+        message = "format: give the name of the table to toTable(…)."
+        raise AnalysisError(message)
     if source in {"foreach", "foreachBatch"}:
         message = f'format: give the function to {source}(…) instead of format("{source}").'
         raise AnalysisError(message)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, overload
 
@@ -169,9 +169,55 @@ class StreamWriter(Guided):
             AnalysisError: If anything is set wrongly; nothing has been started or changed.
             RecoveryError: If the stored state cannot be continued safely.
         """
-        self.options(**options)
         if path is not None:
             self.option("path", path)
+        self._given(format, outputMode, partitionBy, queryName, options)
+        return checked([self._settings]).start()
+
+    def toTable(
+        self,
+        tableName: str,
+        format: str | None = None,
+        outputMode: str | None = None,
+        partitionBy: str | Sequence[str] | None = None,
+        queryName: str | None = None,
+        **options: object,
+    ) -> StreamingQuery:
+        """Start the query with a table of Spark's catalog as its sink, which gets each row exactly once.
+
+        A table of files (parquet, orc, json, csv or text), created if there is none: as a directory of
+        ``format("files")``. Tables of other formats and catalogs are refused.
+
+        Args:
+            tableName: Name of the table, with or without its database.
+            format: Of the files; ``parquet`` or that of the table by default.
+            outputMode: As :meth:`outputMode`.
+            partitionBy: As :meth:`partitionBy`.
+            queryName: As :meth:`queryName`.
+            options: As :meth:`options`, of ``format("files")``; ``path`` is the directory of a new table.
+
+        Raises:
+            AnalysisError: If anything is set wrongly; nothing has been started or changed.
+            RecoveryError: If the stored state cannot be continued safely.
+        """
+        writer = self._given(format, outputMode, partitionBy, queryName, options)
+        chosen = settings_of(writer).sink
+        if chosen is not None and chosen.name != "files":
+            message = f'toTable: format("{chosen.name}") is not one of files. Give parquet, orc, json, csv or text.'
+            raise AnalysisError(message)
+        file_format = None if chosen is None else chosen.file_format
+        return self._with(sink=SinkFormat("table", table=tableName, file_format=file_format)).start()
+
+    def _given(
+        self,
+        format: str | Sink | None,
+        outputMode: str | None,
+        partitionBy: str | Sequence[str] | None,
+        queryName: str | None,
+        options: Mapping[str, object],
+    ) -> Self:
+        """The arguments that ``start`` and ``toTable`` share."""
+        self.options(**options)
         if format is not None:
             self.format(format)
         if outputMode is not None:
@@ -180,7 +226,7 @@ class StreamWriter(Guided):
             self.partitionBy(partitionBy)
         if queryName is not None:
             self.queryName(queryName)
-        return checked([self._settings]).start()
+        return self
 
 
 def settings_of(writer: StreamWriter) -> OutputSettings:

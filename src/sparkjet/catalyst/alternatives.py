@@ -107,10 +107,6 @@ GROUPS_OF_STREAMS: Mapping[str, str] = {
 
 WRITERS: Mapping[str, str] = {
     "clusterBy": 'Only tables are clustered. For directories by column: format("files"), partitionBy(…).',
-    "toTable": (
-        'Use format("files") and read it with sj.read_files(…), or append to the table with rows.writeTo(…) in '
-        "foreachBatch(…), which is at-least-once."
-    ),
     "mode": "It is called outputMode here.",
     "save": "It is called start here.",
     **dict.fromkeys(("awaitTermination", "lastProgress", "processAllAvailable", "stop"), STARTED),
