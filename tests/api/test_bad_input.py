@@ -237,7 +237,13 @@ def test_a_query_without_a_home_is_refused(watermarked: Stream, tmp_path: Path) 
         ),
         (lambda r, s: sj.start(table(r, "a").option("earlyResultsPeriod", "1 second")), 'outputMode\\("update"\\)'),
         (lambda r, s: sj.start(table(r, "a").outputMode("update").option("earlyResultsPeriod", "soon")), "soon"),
-        (lambda r, s: sj.start(table(r.withColumn("is_early", F.lit(1)), "a").outputMode("update")), "is_early"),
+        (
+            lambda r, s: sj.start(
+                table(r.withColumn("is_early", F.lit(1)), "a").outputMode("update").option("isEarly", True)
+            ),
+            "is_early",
+        ),
+        (lambda r, s: sj.start(table(r, "a").option("isEarly", True)), "isEarly: early rows need"),
         (lambda r, s: r.groupBy(sj.window("window", "1 hour")).count().lateRows, "never late for the next one"),
         (lambda r, s: r.groupBy(sj.window("ts", "1 hour")), "which is on 'window'"),
         (lambda r, s: s.union(s.drop("k")), "do not match"),

@@ -81,8 +81,8 @@ class OutputSettings:
             session=shape.sparkSession,
             clock=self.clock or SystemClock(),
         )
-        early = self._early_period(options)
-        output = Output(name, self.aggregation, self.rows, shape, self._finished, sink, self.sink.name, early)
+        early, marks = self._early_period(options), options.flag("isEarly")
+        output = Output(name, self.aggregation, self.rows, shape, self._finished, sink, self.sink.name, early, marks)
         if isinstance(sink, Keyed):
             check_stable(output.finished(shape), sink.keys)
         return output
@@ -94,14 +94,15 @@ class OutputSettings:
     def _early_period(self, options: Options) -> int | None:
         given = options.get("earlyResultsPeriod")
         if not self.update:
-            if given is not None:
-                message = 'earlyResultsPeriod: early rows need outputMode("update").'
-                raise AnalysisError(message)
+            for name in ("earlyResultsPeriod", "isEarly"):
+                if options.get(name) is not None:
+                    message = f'{name}: early rows need outputMode("update").'
+                    raise AnalysisError(message)
             return None
         if self.rows is Rows.LATE:
             message = 'outputMode: late rows are never early; use "append".'
             raise AnalysisError(message)
-        if IS_EARLY in self.chain.shape.columns:
-            message = f'outputMode("update") adds a column {IS_EARLY!r}, which exists already. Rename yours.'
+        if options.flag("isEarly") and IS_EARLY in self.chain.shape.columns:
+            message = f'option("isEarly") adds a column {IS_EARLY!r}, which exists already. Rename yours.'
             raise AnalysisError(message)
         return 0 if given is None else parse_duration(given, "earlyResultsPeriod", minimum=1)

@@ -67,10 +67,11 @@ class StreamWriter(Guided):
         return self
 
     def outputMode(self, outputMode: str) -> Self:
-        """``append`` (default): every row is final. ``update``: also early rows of windows that are still open.
+        """``append`` (default): every row is final. ``update``: also rows of windows that are still open, as in Spark.
 
-        Rows then have a column ``is_early``. Early rows are emitted with every batch, or at the interval of
-        ``option("earlyResultsPeriod", "10 seconds")``; they may repeat, final ones never do.
+        A row is emitted when its window has changed: with each batch, or at the interval of
+        ``option("earlyResultsPeriod", "10 seconds")``. With ``option("isEarly", True)`` rows have a column
+        ``is_early``, and each window has one final row, whether or not it has changed.
         """
         if outputMode.lower() not in {"append", "update"}:
             message = (

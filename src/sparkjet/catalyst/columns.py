@@ -23,7 +23,7 @@ CARRIED = (TIME, SUBSTREAM)
 """Hidden columns of every row of a stream."""
 HIDDEN = (*CARRIED, KEPT)
 IS_EARLY = "is_early"
-"""Whether a row of a result is early; a visible column, in update mode only."""
+"""Whether a row of a result is early; a visible column, with ``option("isEarly", True)`` only."""
 ONLY_SUBSTREAM = "all"
 """Name of the single substream of a stream without ``by``."""
 

@@ -210,17 +210,23 @@ class Epoch:
         self._reached(EpochPhase.SAVE)
 
     def _transactions(self) -> list[PreparedTransaction]:
-        early = self._state.early_due(self._context.plan, self.request.now, batch=self.request.batch is not None)
+        early = self._state.early_due(self._context.plan, self.request.now, arrived=self._results.accepted)
         prepared: list[PreparedTransaction] = []
         for output in self._context.plan.outputs:
+            changes = self._state.changes.get(output.name)
             if output.rows is Rows.LATE:
                 rows = self._results.late_rows(output, self._judged_by)
+            elif changes is None:
+                rows = self._results.rows(output)
             else:
-                rows = self._results.rows(output, early=output.name in early)
+                rows = self._results.changed_rows(output, changes, early=output.name in early)
             if rows is not None:
                 transaction = replace(self._transaction, sink=output.name)
                 self._opened.append(transaction)
                 prepared += self._context.committer.prepare(output.name, rows, transaction)
+            if changes is not None:
+                is_open = self._state.aggregations[output.aggregation.name].is_open
+                (changes.sent if output.name in early or not is_open else changes.kept)()
         self._state.early_at |= dict.fromkeys(early, self.request.now)
         return prepared
 

@@ -47,6 +47,7 @@ class Output:
         format: What the user calls the sink.
         early_period: How often early rows come, in microseconds; 0 in update mode without a period (every epoch),
             None where only final rows are wanted.
+        marks_early: Whether rows have a column ``is_early``, and final rows come whether or not they have changed.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Output:
     sink: Sink
     format: str
     early_period: int | None = None
+    marks_early: bool = False
 
     def check(self) -> None:
         """Have the sink look at the rows and at where they go; nothing is changed.
@@ -69,7 +71,7 @@ class Output:
     def finished(self, rows: DataFrame, *, early: bool = False) -> DataFrame:
         """The rows as the sink gets them."""
         finished = self.finishing(rows)
-        return finished if self.early_period is None else finished.withColumn(IS_EARLY, F.lit(early))
+        return finished.withColumn(IS_EARLY, F.lit(early)) if self.marks_early else finished
 
 
 @dataclass(frozen=True, eq=False)
