@@ -18,6 +18,7 @@ from sparkjet.errors import (
     StorageError,
     UnsettledError,
 )
+from sparkjet.sinks.foreach_batch import EpochInfo
 from sparkjet.sinks.read_files import read_files
 from sparkjet.sources import register_sources
 from sparkjet.time import (
@@ -41,6 +42,7 @@ __all__ = [
     "AggregateOperation",
     "AnalysisError",
     "Clock",
+    "EpochInfo",
     "EpochPhase",
     "FencedError",
     "LostTransactionError",

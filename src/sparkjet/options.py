@@ -23,25 +23,35 @@ QUERY_OPTIONS: Mapping[str, str] = {
 OUTPUT_OPTIONS: Mapping[str, str] = {
     "lateRowsPath": "Directory for late rows and rows without event time, as Parquet files.",
     "earlyResultsPeriod": 'With outputMode("update"): how often rows of open windows are emitted (with every batch).',
+    "isEarly": 'With outputMode("update"): a column is_early, and every final row even if it was sent before (false).',
 }
 """Options of every output."""
 
 FILE_OPTIONS: Mapping[str, str] = {
     "path": "Output directory.",
-    "fileFormat": "parquet (default), json or csv.",
+    "fileFormat": "parquet (default), orc, json, csv or text; or name it in format(…).",
     "retention": "How long read_files lists an epoch's files, as in Spark's file sink: 12h, 7d, 30 days (for ever).",
     "compression": "Codec, as in Spark's writer.",
     "maxRecordsPerFile": "As in Spark's writer.",
     "header": "csv: whether files start with the column names.",
     "sep": "csv: separator.",
+    "delimiter": "csv: the same.",
     "quote": "csv: quoting character.",
+    "quoteAll": "csv: whether every value is quoted.",
     "escape": "csv: escaping character.",
+    "escapeQuotes": "csv: whether values with quotes are quoted.",
+    "charToEscapeQuoteEscaping": "csv: character that escapes the escape of a quote.",
+    "ignoreLeadingWhiteSpace": "csv: whether values lose leading white space.",
+    "ignoreTrailingWhiteSpace": "csv: whether values lose trailing white space.",
     "nullValue": "csv: text of a null.",
     "emptyValue": "csv: text of an empty string.",
-    "encoding": "csv and json: character set.",
-    "lineSep": "csv and json: line separator.",
+    "encoding": "csv, json and text: character set.",
+    "lineSep": "csv, json and text: line separator.",
     "dateFormat": "csv and json: pattern of dates.",
     "timestampFormat": "csv and json: pattern of timestamps.",
+    "timestampNTZFormat": "csv and json: pattern of timestamps without time zone.",
+    "timeZone": "csv and json: zone of timestamps; the session's by default.",
+    "locale": "csv and json: language of dates and timestamps, such as en-US.",
     "ignoreNullFields": "json: whether to leave null fields out.",
 }
 """Options of ``format("files")``; all but the first three are passed to Spark's writer."""
@@ -80,9 +90,12 @@ SINK_OPTIONS: Mapping[str, Mapping[str, str]] = {
     "files": FILE_OPTIONS,
     "kafka": KAFKA_OPTIONS,
     "postgres": POSTGRES_OPTIONS,
+    "table": FILE_OPTIONS,
     "memory": {},
     "console": CONSOLE_OPTIONS,
+    "foreach": {},
     "foreachBatch": {},
+    "noop": {},
 }
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,13 +13,13 @@ from pyspark.sql import functions as F
 
 import sparkjet as sj
 from sparkjet import functions as J
+from sparkjet.api.writer import StreamWriter, settings_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from sparkjet.api.grouped import WindowedStream
     from sparkjet.api.stream import Stream
-    from sparkjet.api.writer import StreamWriter
 
 SCHEMA = "ts timestamp, k string, p string, v long, m map<string,int>, text string"
 
@@ -160,7 +162,7 @@ def test_what_a_stream_does_not_offer_names_the_way(watermarked: Stream) -> None
     ("change", "named"),
     [
         (lambda w: w.option("pth", "/x"), '"pth" is not an option.*did you mean "path"'),
-        (lambda w: w.option("fileFormat", "orc"), "orc"),
+        (lambda w: w.option("fileFormat", "avro"), "avro"),
         (lambda w: w.option("processingGuarantee", "twice"), "twice"),
         (lambda w: w.option("checkpointLocation", "s3a://b/ck"), 'scheme "s3a:"'),
         (lambda w: w.option("path", "hdfs://h/out"), 'path: "hdfs://h/out"'),
@@ -173,7 +175,23 @@ def test_what_a_stream_does_not_offer_names_the_way(watermarked: Stream) -> None
         (lambda w: w.trigger(processingTime="1 second").option("closeWindowsAtEnd", True), "availableNow"),
         (lambda w: w.option("overlapEpochs", "maybe"), "overlapEpochs must be true or false"),
         (lambda w: w.format("memory"), '"path" is not an option of format'),
-        (lambda w: w.format("parquet"), 'option\\("fileFormat", "parquet"\\)'),
+        (
+            lambda w: w.format("parquet").option("fileFormat", "csv"),
+            'format\\("parquet"\\) contradicts fileFormat="csv"',
+        ),
+        (lambda w: w.format("csv"), "csv cannot hold the nested column 'window'"),
+        (
+            lambda w: w.format("text").partitionBy("k"),
+            "text holds one column of strings, the rows have window struct.*count",
+        ),
+        (lambda w: w.format("json").option("path", None).partitionBy("city"), "no column 'city'"),
+        (lambda w: w.foreach(3), "foreach: int is neither a function of a row nor an object with a method process"),
+        (lambda w: w.foreachBatch(lambda rows: None), "foreachBatch: the function takes \\(rows\\)"),
+        (
+            lambda w: w.foreachBatch(lambda rows, epoch, info, more: None),
+            "foreachBatch: .*Have it take \\(rows, epoch\\)",
+        ),
+        (lambda w: settled(w).foreach(threading.Lock().acquire), "cannot be sent to the executors: cannot pickle"),
         (lambda w: w.format("kafkaa"), "no sink"),
         (lambda w: w.outputMode("complete"), "append"),
         (lambda w: w.trigger(), "either processingTime"),
@@ -214,11 +232,27 @@ def test_a_query_without_a_home_is_refused(watermarked: Stream, tmp_path: Path) 
         ),
         (lambda r, s: sj.start(table(r, "a").option("earlyResultsPeriod", "1 second")), 'outputMode\\("update"\\)'),
         (lambda r, s: sj.start(table(r, "a").outputMode("update").option("earlyResultsPeriod", "soon")), "soon"),
-        (lambda r, s: sj.start(table(r.withColumn("is_early", F.lit(1)), "a").outputMode("update")), "is_early"),
+        (
+            lambda r, s: sj.start(
+                table(r.withColumn("is_early", F.lit(1)), "a").outputMode("update").option("isEarly", True)
+            ),
+            "is_early",
+        ),
+        (lambda r, s: sj.start(table(r, "a").option("isEarly", True)), "isEarly: early rows need"),
         (lambda r, s: r.groupBy(sj.window("window", "1 hour")).count().lateRows, "never late for the next one"),
         (lambda r, s: r.groupBy(sj.window("ts", "1 hour")), "which is on 'window'"),
         (lambda r, s: s.union(s.drop("k")), "do not match"),
-        (lambda r, s: s.unionByName(s.withColumnRenamed("k", "j")), "has no 'withColumnRenamed'"),
+        (lambda r, s: s.unionByName(s.withColumnRenamed("k", "j")), "has a column 'j'"),
+        (lambda r, s: s["tss"], "no column 'tss'; did you mean \"ts\""),
+        (lambda r, s: s["_sparkjet_time"], "no column '_sparkjet_time'"),
+        (lambda r, s: s.tss, 'did you mean "ts"'),
+        (lambda r, s: s.withColumn("row", F.struct("*")), "F.struct\\(\\*rows.columns\\)"),
+        (lambda r, s: s.where("to_json(struct(*)) > 'a'"), "F.struct\\(\\*rows.columns\\)"),
+        (lambda r, s: s.transform(id), "transform: the function returned int"),
+        (lambda r, s: s.fillna({"_sparkjet_time": 0}), "is used by sparkjet"),
+        (lambda r, s: s.withColumnRenamed("v", "_sparkjet_time"), "is used by sparkjet"),
+        (lambda r, s: s.mapInPandas(iter, s.schema), "mapInPandas: .* Call it before withWatermark"),
+        (lambda r, s: r.unpivot("window", "count", "n", "v").groupBy(sj.window("window", "1 hour")), "Group first"),
         (lambda r, s: s.unionByName(s.withColumn("extra", F.lit(1))), "'extra'"),
         (lambda r, s: s.alias("a").union(s.alias("a")), "both streams are called 'a'"),
         (lambda r, s: s.alias("a/b"), "without a slash"),
@@ -234,6 +268,13 @@ def test_wrong_plans_are_refused(
     result = watermarked.groupBy(sj.window("ts", "1 minute")).count()
     with pytest.raises((sj.AnalysisError, AttributeError), match=named):
         start(result, watermarked)
+
+
+def settled(writer: StreamWriter) -> StreamWriter:
+    """The writer without the option of files."""
+    settings = settings_of(writer)
+    options = {name: text for name, text in settings.options.items() if name != "path"}
+    return StreamWriter(replace(settings, options=options))
 
 
 @pytest.mark.parametrize(

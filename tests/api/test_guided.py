@@ -77,8 +77,6 @@ def test_each_public_name_of_sparks_has_a_way_out_that_works(objects: list[tuple
         (GroupedStream, "pivot", "as a key"),
         (GroupedStream, "applyInPandas", "python_aggregate"),
         (GroupedStream, "writeStream", r"Call agg\(…\) first"),
-        (StreamWriter, "toTable", r"sj.read_files.*foreachBatch"),
-        (StreamWriter, "foreach", "foreachBatch"),
         (StreamWriter, "clusterBy", "partitionBy"),
         (StreamWriter, "save", "called start"),
         (StreamWriter, "awaitTermination", r"the running query, which start\(…\) returns"),

@@ -186,6 +186,7 @@ def test_early_rows_come_with_each_batch_and_do_not_change_the_final_ones(spark:
     stream = sj.stream(given.read(spark)).withWatermark("ts", "0 seconds")
     result = stream.groupBy(sj.window("ts", "10 seconds"), "k").count()
     writer = result.writeStream.format("memory").queryName("early").outputMode("update").trigger(availableNow=True)
+    writer.option("isEarly", True)
     writer.option("closeWindowsAtEnd", True).start().awaitTermination()
     assert spans(spark.table("early"), "k", "count", "is_early") == [
         (0, 10, "a", 2, True), (0, 10, "a", 3, False), (10, 20, "b", 1, False), (10, 20, "b", 1, True),

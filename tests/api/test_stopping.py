@@ -149,7 +149,7 @@ def test_a_batch_that_is_left_is_not_acknowledged_to_its_source(
         stream = sj.stream(whole.json(str(feed.directory))).withWatermark("ts", "0 seconds")
         writer = stream.groupBy(sj.window("ts", "10 seconds")).count().writeStream.format("files")
         writer.option("path", tmp_path / "out").option("checkpointLocation", tmp_path / "ck")
-        writer.outputMode("update").option("earlyResultsPeriod", "30 seconds").clock(clock)
+        writer.outputMode("update").options(earlyResultsPeriod="30 seconds", isEarly=True).clock(clock)
         return writer.option("statePartitions", 2)
 
     clock = sj.ManualClock(1_700_000_000_000_000)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 OURS = {"clock", "onEpochPhase"}
-LACKING = {"clusterBy", "foreach", "toTable"}
+LACKING = {"clusterBy"}
 
 
 @pytest.fixture
@@ -50,18 +50,19 @@ def test_each_method_changes_and_returns_the_writer(writer: StreamWriter) -> Non
     assert settings.trigger == {"processingTime": "2 seconds"}
     assert settings_of(writer.trigger(availableNow=True)).trigger == {"availableNow": True}
     assert settings_of(writer.trigger(availableNow=False)).trigger is None
+    assert settings_of(writer.trigger(once=True)).trigger == {"availableNow": True}
     assert not settings_of(writer.foreachBatch(lambda rows, epoch: None)).is_durable
 
 
 @pytest.mark.parametrize(
     ("given", "named"),
     [
-        ({"once": True}, "once=True is deprecated in Spark: use availableNow=True"),
         ({"continuous": "1 second"}, "continuous is not supported.*Leave trigger"),
         ({"realTime": "5 minutes"}, "realTime is not supported.*Leave trigger"),
         ({"processingtime": "1 second"}, "no trigger 'processingtime'; did you mean \"processingTime\""),
         ({"processingTime": "soon"}, "soon"),
         ({"processingTime": "1 second", "availableNow": True}, "either processingTime"),
+        ({"once": True, "availableNow": True}, "either processingTime"),
         ({"once": None}, "either processingTime"),
     ],
 )
@@ -73,8 +74,9 @@ def test_a_trigger_that_is_not_supported_names_what_to_use(
 
 
 def test_the_function_of_foreach_batch_is_not_chosen_by_name(writer: StreamWriter) -> None:
-    with pytest.raises(sj.AnalysisError, match=r"give the function to foreachBatch"):
-        writer.format("foreachBatch")
+    for name in ("foreach", "foreachBatch"):
+        with pytest.raises(sj.AnalysisError, match=rf"give the function to {name}\("):
+            writer.format(name)
 
 
 def test_only_writers_can_be_started(writer: StreamWriter, spark: SparkSession) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 import sparkjet as sj
 from sparkjet import functions as J
+from sparkjet.engine.changes import Changes
 from sparkjet.engine.engine import IDLE
 from sparkjet.snapshots.record import EpochKind
 from tests.engine.run import Event, EventDriver
@@ -109,7 +110,8 @@ def test_early_rows_go_on(spark: SparkSession, query: Callable[..., EventDriver]
     state.early_at["out0"] = START + YEAR
     (output,) = plan.outputs
     early = dataclasses.replace(plan, outputs=(dataclasses.replace(output, early_period=30 * SECOND),))
+    state.changes = {"out0": Changes(output.aggregation)}
     run.feed([Event("a", "k", 5 * SECOND)])
-    assert state.early_due(early, START, batch=False) == []
-    assert state.early_due(early, START + 29 * SECOND, batch=False) == []
-    assert state.early_due(early, START + 30 * SECOND, batch=False) == ["out0"]
+    assert state.early_due(early, START) == []
+    assert state.early_due(early, START + 29 * SECOND) == []
+    assert state.early_due(early, START + 30 * SECOND) == ["out0"]

@@ -38,7 +38,12 @@ class TestParquet(SinkContract):
 
 @pytest.mark.parametrize(
     ("file_format", "options", "suffix"),
-    [("json", {"compression": "gzip"}, ".json.gz"), ("csv", {"header": "true"}, ".csv"), ("parquet", {}, ".parquet")],
+    [
+        ("json", {"compression": "gzip"}, ".json.gz"),
+        ("csv", {"header": "true"}, ".csv"),
+        ("parquet", {}, ".parquet"),
+        ("orc", {}, ".orc"),
+    ],
 )
 def test_every_format_is_written_by_spark_and_read_by_whole_epochs(
     spark: SparkSession, tmp_path: Path, file_format: str, options: dict[str, str], suffix: str

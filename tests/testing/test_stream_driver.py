@@ -188,7 +188,7 @@ def test_rows_that_do_not_fit_are_refused_before_anything_is_sent(spark: SparkSe
 
 
 def test_options_have_the_names_of_the_writers(spark: SparkSession) -> None:
-    driver = StreamDriver(spark, sums, SCHEMA, outputMode="update", processingGuarantee="at-least-once")
+    driver = StreamDriver(spark, sums, SCHEMA, outputMode="update", isEarly=True, processingGuarantee="at-least-once")
     driver.process([(at(1), "a", 1)])
     assert [(row.k, row.n, row.is_early) for row in driver.results()] == [("a", 1, True)]
     for name, value, message in [

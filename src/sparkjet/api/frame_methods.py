@@ -2,49 +2,88 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Concatenate, TypeVar, overload
 
-from typing_extensions import Self
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from typing_extensions import ParamSpec, Self
 
 from sparkjet.api.guided import Guided
+from sparkjet.api.na_functions import NOT_GIVEN, NaFunctions
 from sparkjet.catalyst.columns import HIDDEN, visible
-from sparkjet.plan import transformations
+from sparkjet.errors import AnalysisError, nearest
+from sparkjet.plan import links
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column
+    from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
+    from sparkjet.plan.transformations import Link, Transformation, Transformations
 
-class FrameMethods(Guided):
-    """The DataFrame methods that streams and results share, with Spark's names and arguments."""
+P = ParamSpec("P")
+T = TypeVar("T")
 
-    def __init__(self, chain: transformations.Transformations) -> None:
+
+class FrameMethods(Guided, ABC):
+    """The DataFrame methods that streams and results share, with Spark's names and arguments.
+
+    A column is ``rows.<name>`` or ``rows["<name>"]``, as on a DataFrame; a name of Spark's methods is never a column.
+    """
+
+    isStreaming = True
+
+    def __init__(self, chain: Transformations) -> None:
         self._chain = chain
 
-    def _with(self, chain: transformations.Transformations) -> Self:
-        raise NotImplementedError
+    @abstractmethod
+    def _with(self, chain: Transformations) -> Self:
+        """The same with other transformations."""
+
+    def _then(self, link: Link) -> Self:
+        return self._with(self._chain.then(link))
+
+    def _remade(self, method: str, step: Transformation) -> Self:
+        """The rows that a method makes anew, so that nothing is known of their time."""
+        del method
+        return self._then(links.remade(step))
 
     @property
     def schema(self) -> StructType:
         """Schema of the rows."""
-        return self._chain.shape.drop(*HIDDEN).schema
+        return self._visible.schema
 
     @property
     def columns(self) -> list[str]:
         """Names of the columns."""
         return visible(self._chain.shape)
 
-    def printSchema(self) -> None:
-        """Print the schema as a tree."""
-        self._chain.shape.drop(*HIDDEN).printSchema()
+    @property
+    def dtypes(self) -> list[tuple[str, str]]:
+        """Names and types of the columns."""
+        return self._visible.dtypes
 
-    def select(self, *cols: Column | str) -> Self:
+    def printSchema(self, level: int | None = None) -> None:
+        """Print the schema as a tree."""
+        self._visible.printSchema(level)
+
+    @property
+    def _visible(self) -> DataFrame:
+        return self._chain.shape.drop(*HIDDEN)
+
+    def select(self, *cols: Column | str | Sequence[Column | str]) -> Self:
         """Select or compute columns, as ``DataFrame.select``."""
-        return self._with(self._chain.then(transformations.select(self._chain.shape, cols)))
+        return self._then(links.select(self._chain.shape, one_by_one(cols)))
+
+    def selectExpr(self, *expr: str | Sequence[str]) -> Self:
+        """Select columns by expressions of SQL, as ``DataFrame.selectExpr``."""
+        return self.select(*(F.expr(text) for text in one_by_one(expr)))
 
     def where(self, condition: Column | str) -> Self:
         """Filter rows, as ``DataFrame.where``; rows that are filtered out still advance the watermark."""
-        return self._with(self._chain.then(transformations.where(condition)))
+        return self._then(links.where(condition))
 
     def filter(self, condition: Column | str) -> Self:
         """Alias of :meth:`where`."""
@@ -52,14 +91,123 @@ class FrameMethods(Guided):
 
     def withColumn(self, colName: str, col: Column) -> Self:
         """Add or replace a column, as ``DataFrame.withColumn``."""
-        return self._with(self._chain.then(transformations.with_column(colName, col)))
+        return self.withColumns({colName: col})
+
+    def withColumns(self, colsMap: Mapping[str, Column], /) -> Self:
+        """Add or replace columns, as ``DataFrame.withColumns``."""
+        return self._then(links.with_columns(colsMap))
+
+    def withColumnRenamed(self, existing: str, new: str) -> Self:
+        """Rename a column, as ``DataFrame.withColumnRenamed``; does nothing if there is none of that name."""
+        return self.withColumnsRenamed({existing: new})
+
+    def withColumnsRenamed(self, colsMap: Mapping[str, str]) -> Self:
+        """Rename columns, as ``DataFrame.withColumnsRenamed``."""
+        return self._then(links.everywhere(lambda frame: frame.withColumnsRenamed({**colsMap})))
 
     def drop(self, *cols: Column | str) -> Self:
         """Drop columns, as ``DataFrame.drop``."""
-        return self._with(self._chain.then(transformations.drop(cols)))
+        return self._then(links.everywhere(lambda frame: frame.drop(*cols)))
+
+    def dropna(self, how: str = "any", thresh: int | None = None, subset: str | Sequence[str] | None = None) -> Self:
+        """Drop rows with nulls, as ``DataFrame.dropna``; they still advance the watermark."""
+        return self._then(links.dropna(self._chain.shape, how, thresh, subset))
+
+    def fillna(self, value: Any, subset: str | Sequence[str] | None = None) -> Self:
+        """Replace nulls, as ``DataFrame.fillna``."""
+        return self._then(links.fillna(self._chain.shape, value, subset))
+
+    def replace(self, to_replace: Any, value: Any = NOT_GIVEN, subset: str | Sequence[str] | None = None) -> Self:
+        """Replace values, as ``DataFrame.replace``."""
+        arguments = [to_replace] if value is NOT_GIVEN else [to_replace, value]
+        return self._then(links.replace(self._chain.shape, arguments, subset))
+
+    @property
+    def na(self) -> NaFunctions[Self]:
+        """``drop``, ``fill`` and ``replace``, as ``DataFrame.na``."""
+        return NaFunctions(self)
+
+    def transform(self, func: Callable[Concatenate[Self, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """What a function makes of these rows, as ``DataFrame.transform``.
+
+        Raises:
+            AnalysisError: It returns something else than a stream or results.
+        """
+        result = func(self, *args, **kwargs)
+        if not isinstance(result, FrameMethods):
+            message = f"transform: the function returned {type(result).__name__}. Have it return the transformed rows."
+            raise AnalysisError(message)
+        return result
+
+    def repartition(self, numPartitions: int | Column | str, *cols: Column | str) -> Self:
+        """Distribute the rows over partitions, as ``DataFrame.repartition``: in the files sink, over files."""
+        return self._then(links.repartition(numPartitions, cols))
+
+    def coalesce(self, numPartitions: int) -> Self:
+        """Gather the rows in fewer partitions, as ``DataFrame.coalesce``: in the files sink, in fewer files."""
+        return self._then(links.everywhere(lambda frame: frame.coalesce(numPartitions)))
+
+    def hint(self, name: str, *parameters: Any) -> Self:
+        """Give Spark's optimizer a hint, as ``DataFrame.hint``."""
+        return self._then(links.everywhere(lambda frame: frame.hint(name, *parameters)))
+
+    def mapInPandas(self, func: Any, schema: StructType | str, barrier: bool = False, profile: Any = None) -> Self:
+        """Make new rows with pandas, as ``DataFrame.mapInPandas``.
+
+        On a stream before ``withWatermark``, as the new rows have no event time but in their columns; on results as one
+        of the last steps, as they cannot be grouped again.
+        """
+        return self._remade("mapInPandas", lambda frame: frame.mapInPandas(func, schema, barrier, profile))
+
+    def mapInArrow(self, func: Any, schema: StructType | str, barrier: bool = False, profile: Any = None) -> Self:
+        """Make new rows with Arrow, as ``DataFrame.mapInArrow``; where :meth:`mapInPandas` can be called."""
+        return self._remade("mapInArrow", lambda frame: frame.mapInArrow(func, schema, barrier, profile))
+
+    def unpivot(self, ids: Any, values: Any, variableColumnName: str, valueColumnName: str) -> Self:
+        """Make a row of each of several columns, as ``DataFrame.unpivot``; where :meth:`mapInPandas` can be called."""
+        arguments = (ids, values, variableColumnName, valueColumnName)
+        return self._remade("unpivot", lambda frame: frame.unpivot(*arguments))
+
+    def melt(self, ids: Any, values: Any, variableColumnName: str, valueColumnName: str) -> Self:
+        """Alias of :meth:`unpivot`."""
+        return self.unpivot(ids, values, variableColumnName, valueColumnName)
+
+    @overload
+    def __getitem__(self, item: int | str) -> Column: ...
+
+    @overload
+    def __getitem__(self, item: Column | list[Column | str] | tuple[Column | str, ...]) -> Self: ...
+
+    def __getitem__(self, item: Any) -> Any:
+        """A column by name or number; else filters by a Column and selects a list, as ``DataFrame[…]``."""
+        if isinstance(item, Column):
+            return self.where(item)
+        if isinstance(item, list | tuple):
+            return self.select(*item)
+        name = self.columns[item] if isinstance(item, int) else item
+        try:
+            self._visible.select(name)
+        except AnalysisException as error:
+            message = f"there is no column {name!r}; {nearest(str(name), self.columns)}."
+            raise AnalysisError(message) from error
+        return F.col(name)
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Column:
+            """A column by its name."""
+
+    def _found(self, name: str) -> Column | None:
+        return F.col(name) if name in self.columns and name not in self._alternatives else None
+
+    def _names(self) -> Sequence[str]:
+        return self.columns
 
     def _way_out(self, name: str) -> str | None:
         found = super()._way_out(name)
-        if found is None and name in self.columns:
-            return f'Name columns with F.col("{name}").'
-        return found
+        return f'{found} The column of this name is F.col("{name}").' if found and name in self.columns else found
+
+
+def one_by_one(cols: Sequence[Any]) -> Sequence[Any]:
+    """Arguments that may be given as one list, as Spark's methods take them."""
+    return cols[0] if len(cols) == 1 and isinstance(cols[0], list) else cols

@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 from pyspark.sql.types import NumericType
-from typing_extensions import Self
 
 from sparkjet.aggregates.operation import AggregateOperation, Inputs
-from sparkjet.api.frame_methods import FrameMethods
+from sparkjet.api.frame_methods import one_by_one
 from sparkjet.api.guided import Guided
-from sparkjet.api.output_settings import OutputSettings
-from sparkjet.api.writer import StreamWriter
+from sparkjet.api.result_rows import ResultRows
 from sparkjet.catalyst import alternatives
 from sparkjet.catalyst.columns import HIDDEN, TIME, quoted
 from sparkjet.catalyst.logical_plans import attribute_ids
@@ -136,21 +134,14 @@ class GroupedStream(Guided):
         return self.agg(*(function(F.col(quoted(name))) for name in chosen))
 
 
-class WindowedStream(FrameMethods):
+class WindowedStream(ResultRows):
     """Final rows of windows: the window, the keys and the aggregates.
 
-    ``select``, ``where``, ``withColumn`` and ``drop`` shape the rows; they do not change what is computed. Window
+    ``select``, ``where``, ``withColumn`` and the like shape the rows; they do not change what is computed. Window
     functions (``F.rank().over(…)``) may compare results of the same window: partition them by the window column.
     """
 
-    _alternatives = alternatives.RESULTS
-
-    def __init__(self, aggregation: WindowedAggregation, transformations: Transformations) -> None:
-        super().__init__(transformations)
-        self._aggregation = aggregation
-
-    def _with(self, chain: Transformations) -> Self:
-        return type(self)(self._aggregation, chain)
+    _kind = Rows.RESULTS
 
     def groupBy(self, *cols: GroupingColumn | Sequence[GroupingColumn]) -> GroupedStream:
         """Aggregate these rows again in longer windows, e.g. the count per minute to the highest count per hour.
@@ -161,9 +152,19 @@ class WindowedStream(FrameMethods):
         Raises:
             AnalysisError: Not exactly one window, columns that cannot be keys, or a window column that was replaced.
         """
+        if TIME not in self._chain.shape.columns:
+            message = (
+                "groupBy: mapInPandas, mapInArrow and unpivot make new rows, which have no event time. Group first, "
+                "and call them on what agg(…) returns."
+            )
+            raise AnalysisError(message)
         time = EventTime.of_results(self._aggregation.window.name, self._chain.source)
-        grouping = grouping_of(cols, self._chain.shape, time)
+        grouping = grouping_of(one_by_one(cols), self._chain.shape, time)
         return GroupedStream(self._chain, self._aggregation.inputs, self._aggregation, grouping)
+
+    def groupby(self, *cols: GroupingColumn | Sequence[GroupingColumn]) -> GroupedStream:
+        """Alias of :meth:`groupBy`."""
+        return self.groupBy(*cols)
 
     @property
     def lateRows(self) -> LateStream:
@@ -175,29 +176,12 @@ class WindowedStream(FrameMethods):
         shape = self._aggregation.late_shape()
         return LateStream(self._aggregation, Transformations(shape, shape))
 
-    @property
-    def writeStream(self) -> StreamWriter:
-        """The way to a sink, as ``DataFrame.writeStream``."""
-        return StreamWriter(OutputSettings(self._aggregation, Rows.RESULTS, self._chain))
 
-
-class LateStream(FrameMethods):
+class LateStream(ResultRows):
     """Rows that a window dropped, as they arrived, with ``_substream``, ``_watermark`` and ``_reason``.
 
     ``_watermark`` is the watermark that made them late, ``_reason`` is ``late`` or ``null_timestamp``. Write them with
     ``sj.start(result.writeStream…, lateRows=result.lateRows.writeStream…)``.
     """
 
-    _alternatives = alternatives.RESULTS
-
-    def __init__(self, aggregation: WindowedAggregation, transformations: Transformations) -> None:
-        super().__init__(transformations)
-        self._aggregation = aggregation
-
-    def _with(self, chain: Transformations) -> Self:
-        return type(self)(self._aggregation, chain)
-
-    @property
-    def writeStream(self) -> StreamWriter:
-        """The way to a sink, as ``DataFrame.writeStream``."""
-        return StreamWriter(OutputSettings(self._aggregation, Rows.LATE, self._chain))
+    _kind = Rows.LATE

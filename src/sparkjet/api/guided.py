@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from sparkjet.errors import missing
@@ -24,10 +24,23 @@ class Guided:
             if hasattr(kind, name):
                 # A property that raised AttributeError: show its own message, not that there is no such attribute.
                 return object.__getattribute__(self, name)
-            known = [each for each in dir(kind) if not each.startswith("_")]
-            # A private name must not touch the object: Python asks for some before __init__ has run.
-            way_out = None if name.startswith("_") else self._way_out(name)
-            raise missing(kind.__name__, name, known, way_out)
+            if name.startswith("_"):
+                # Without touching the object: Python asks for some before __init__ has run.
+                raise missing(kind.__name__, name, ())
+            found = self._found(name)
+            if found is not None:
+                return found
+            known = [*self._names(), *(each for each in dir(kind) if not each.startswith("_"))]
+            raise missing(kind.__name__, name, known, self._way_out(name))
+
+    def _found(self, name: str) -> object:
+        """What a name stands for that the class does not have; None if for nothing."""
+        del name
+        return None
+
+    def _names(self) -> Sequence[str]:
+        """Names that stand for something although the class does not have them."""
+        return ()
 
     def _way_out(self, name: str) -> str | None:
         """What to do instead of an attribute that is not offered, None if only the nearest name can help."""

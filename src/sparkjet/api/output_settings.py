@@ -70,7 +70,7 @@ class OutputSettings:
             raise AnalysisError(message)
         options = Options(self.options)
         options.check(self.sink.name)
-        if self.partition_by and self.sink.name != "files":
+        if self.partition_by and self.sink.name not in {"files", "table"}:
             message = f'partitionBy: format("{self.sink.name}") has no directories; use it with format("files").'
             raise AnalysisError(message)
         early = self._early_period(options)
@@ -86,13 +86,14 @@ class OutputSettings:
             output = StreamOutput(name, sink, self.sink.name, self.chain)
         else:
             rows = self.aggregation, self.rows, self.chain.source, self._finished
-            output = AggregationOutput(name, sink, self.sink.name, *rows, early)
+            output = AggregationOutput(name, sink, self.sink.name, *rows, early, options.flag("isEarly"))
         if isinstance(sink, Keyed):
             check_stable(output.sample(), sink.keys)
         return output
 
     def _finished(self, rows: DataFrame) -> DataFrame:
-        return self.chain.apply(rows).drop(*HIDDEN)
+        # Dropped first: the * of an expression, as in to_json(struct(*)), would stand for them as well.
+        return self.chain.apply(rows.drop(*HIDDEN))
 
     def _early_period(self, options: Options) -> int | None:
         given = options.get("earlyResultsPeriod")
@@ -104,14 +105,15 @@ class OutputSettings:
             # As in Spark, update mode is append mode: no row changes.
             return None
         if not self.update:
-            if given is not None:
-                message = 'earlyResultsPeriod: early rows need outputMode("update").'
-                raise AnalysisError(message)
+            for name in ("earlyResultsPeriod", "isEarly"):
+                if options.get(name) is not None:
+                    message = f'{name}: early rows need outputMode("update").'
+                    raise AnalysisError(message)
             return None
         if self.rows is Rows.LATE:
             message = 'outputMode: late rows are never early; use "append".'
             raise AnalysisError(message)
-        if IS_EARLY in self.chain.shape.columns:
-            message = f'outputMode("update") adds a column {IS_EARLY!r}, which exists already. Rename yours.'
+        if options.flag("isEarly") and IS_EARLY in self.chain.shape.columns:
+            message = f'option("isEarly") adds a column {IS_EARLY!r}, which exists already. Rename yours.'
             raise AnalysisError(message)
         return 0 if given is None else parse_duration(given, "earlyResultsPeriod", minimum=1)

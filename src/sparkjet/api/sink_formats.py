@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sparkjet.errors import AnalysisError, nearest
 from sparkjet.options import SINK_OPTIONS, Options, file_writer_options
 from sparkjet.sinks.console import ConsoleSink
-from sparkjet.sinks.files import FORMATS, FilesSink
+from sparkjet.sinks.file_formats import FORMATS
+from sparkjet.sinks.files import FilesSink
+from sparkjet.sinks.foreach import ForeachSink
 from sparkjet.sinks.foreach_batch import ForeachBatchSink
 from sparkjet.sinks.memory import MemorySink
+from sparkjet.sinks.noop import NoopSink
+from sparkjet.sinks.table import table_sink
 from sparkjet.storage.paths import local_path
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from sparkjet.clock import Clock
     from sparkjet.sinks.protocol import Sink
 
 _SINK_PARTS = ("guarantee", "check", "prepare", "commit", "abort_orphans")
-_SPARK_FORMATS = ("csv", "json", "parquet")
 
 
 @dataclass(frozen=True)
@@ -32,17 +35,21 @@ class SinkFormat:
     Attributes:
         name: Of the format; of the class where the sink is the user's.
         own: A sink of the user's.
-        function: Of ``foreachBatch``.
+        function: Of ``foreach`` and ``foreachBatch``.
+        file_format: Of the files, where the format named it.
+        table: Of Spark's catalog.
     """
 
     name: str
     own: Sink | None = None
-    function: Callable[[DataFrame, int], None] | None = None
+    function: Any = None
+    file_format: str | None = None
+    table: str = ""
 
     @property
     def is_durable(self) -> bool:
         """Whether the output outlives the session."""
-        return self.own is not None or self.name in {"files", "kafka", "postgres"}
+        return self.own is not None or self.name in {"files", "kafka", "postgres", "table"}
 
     def create(
         self, options: Options, *, partition_by: Sequence[str], table: str, session: SparkSession, clock: Clock
@@ -54,21 +61,43 @@ class SinkFormat:
         """
         if self.own is not None:
             return self.own
-        if self.function is not None:
-            return ForeachBatchSink(self.function)
-        if self.name == "console":
-            return ConsoleSink(options.number("numRows", default=20), truncate=options.flag("truncate", default=True))
-        if self.name == "memory":
-            return MemorySink(table, session)
-        if self.name in _EXTRAS:
-            return _EXTRAS[self.name](options)
+        simple: Mapping[str, Callable[[], Sink]] = {
+            "console": lambda: _console(options),
+            "foreach": lambda: ForeachSink(self.function),
+            "foreachBatch": lambda: ForeachBatchSink(self.function),
+            "kafka": lambda: _kafka(options),
+            "memory": lambda: MemorySink(table, session),
+            "noop": NoopSink,
+            "postgres": lambda: _postgres(options),
+            "table": lambda: self._table(options, partition_by, session, clock),
+        }
+        return simple[self.name]() if self.name in simple else self._files(options, partition_by, clock)
+
+    def _table(self, options: Options, partition_by: Sequence[str], session: SparkSession, clock: Clock) -> Sink:
+        return table_sink(
+            self.table,
+            session,
+            self.file_format or options.get("fileFormat"),
+            partition_by,
+            file_writer_options(options),
+            options.get("path"),
+            retention=options.age("retention"),
+            clock=clock,
+        )
+
+    def _files(self, options: Options, partition_by: Sequence[str], clock: Clock) -> Sink:
         path = options.get("path")
         if path is None:
-            message = 'start: format("files") needs a directory: start("…") or option("path", "…").'
+            shown = self.file_format or self.name
+            message = f'start: format("{shown}") needs a directory: start("…") or option("path", "…").'
+            raise AnalysisError(message)
+        file_format = options.choice("fileFormat", FORMATS, self.file_format or "parquet")
+        if self.file_format not in {None, file_format}:
+            message = f'start: format("{self.file_format}") contradicts fileFormat="{file_format}". Leave one out.'
             raise AnalysisError(message)
         return FilesSink(
             local_path(path, "path"),
-            options.choice("fileFormat", FORMATS, "parquet"),
+            file_format,
             tuple(partition_by),
             file_writer_options(options),
             retention=options.age("retention"),
@@ -91,16 +120,22 @@ def sink_format(source: str | Sink) -> SinkFormat:
             )
             raise AnalysisError(message)
         return SinkFormat(type(source).__name__, own=source)
-    if source in _SPARK_FORMATS:
-        message = f'format: use format("files").option("fileFormat", "{source}") for transactional {source} files.'
+    if source.lower() in FORMATS:
+        return SinkFormat("files", file_format=source.lower())
+    if source == "table":
+        message = "format: give the name of the table to toTable(…)."
         raise AnalysisError(message)
-    if source == "foreachBatch":
-        message = 'format: give the function to foreachBatch(…) instead of format("foreachBatch").'
+    if source in {"foreach", "foreachBatch"}:
+        message = f'format: give the function to {source}(…) instead of format("{source}").'
         raise AnalysisError(message)
     if source not in SINK_OPTIONS:
-        message = f'format: there is no sink "{source}"; {nearest(source, SINK_OPTIONS)}'
+        message = f'format: there is no sink "{source}"; {nearest(source, [*SINK_OPTIONS, *FORMATS])}'
         raise AnalysisError(message)
     return SinkFormat(source)
+
+
+def _console(options: Options) -> Sink:
+    return ConsoleSink(options.number("numRows", default=20), truncate=options.flag("truncate", default=True))
 
 
 @contextmanager
@@ -125,7 +160,3 @@ def _kafka(options: Options) -> Sink:
         from sparkjet.sinks.kafka.producer_settings import KafkaSettings  # noqa: PLC0415 - the extra is optional
         from sparkjet.sinks.kafka.sink import KafkaSink  # noqa: PLC0415 - as above
     return KafkaSink(KafkaSettings.of(options))
-
-
-_EXTRAS = {"kafka": _kafka, "postgres": _postgres}
-"""Sinks whose libraries are optional."""

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import TimestampType
 from typing_extensions import Self
 
-from sparkjet.api.frame_methods import FrameMethods
+from sparkjet.api.frame_methods import FrameMethods, one_by_one
 from sparkjet.api.grouped import GroupedStream
 from sparkjet.api.output_settings import OutputSettings
 from sparkjet.api.writer import StreamWriter
@@ -18,12 +18,13 @@ from sparkjet.catalyst import alternatives
 from sparkjet.catalyst.columns import SUBSTREAM, TIME, quoted, substream_id
 from sparkjet.catalyst.plan_analysis import check_source
 from sparkjet.errors import AnalysisError, nearest
+from sparkjet.plan import links
 from sparkjet.plan.event_time import EventTime, check_union
 from sparkjet.plan.grouping import grouping_of
 from sparkjet.plan.inputs import Input, WatermarkSettings
 from sparkjet.plan.outputs import Rows
 from sparkjet.plan.spark_sources import partition_columns, streaming_sources
-from sparkjet.plan.transformations import Transformations
+from sparkjet.plan.transformations import Transformation, Transformations
 from sparkjet.plan.union import united
 from sparkjet.time import limiting_lag, parse_duration
 
@@ -64,12 +65,24 @@ class Stream(FrameMethods):
     def _with(self, chain: Transformations) -> Self:
         return type(self)(chain, self._inputs, self._event_time, self._name)
 
+    def _remade(self, method: str, step: Transformation) -> Self:
+        if self._event_time is not None:
+            message = (
+                f"{method}: the rows that it makes would be without event time and substream. Call it before "
+                "withWatermark(…)."
+            )
+            raise AnalysisError(message)
+        return super()._remade(method, step)
+
     def alias(self, alias: str) -> Stream:
-        """Name the stream, as ``DataFrame.alias``: in a union its substreams are called ``<alias>/…``."""
+        """Name the stream, for columns such as ``<alias>.name``, as ``DataFrame.alias``.
+
+        In a union its substreams are called ``<alias>/…``.
+        """
         if not alias or "/" in alias:
             message = f"alias: {alias!r} must be a name without a slash."
             raise AnalysisError(message)
-        return Stream(self._chain, self._inputs, self._event_time, alias)
+        return Stream(self._chain.then(links.alias(alias)), self._inputs, self._event_time, alias)
 
     def withWatermark(
         self,
@@ -191,6 +204,10 @@ class Stream(FrameMethods):
         chain = united(self._chain, other._chain, names)
         return Stream(chain, inputs, EventTime.of_watermark(self._event_time.name, chain.shape))
 
+    def unionAll(self, other: Stream) -> Stream:
+        """Alias of :meth:`union`."""
+        return self.union(other)
+
     def unionByName(self, other: Stream) -> Stream:
         """The rows of both streams, column by name, as ``DataFrame.unionByName``; see :meth:`union`."""
         missing = sorted(set(self.columns) ^ set(other.columns))
@@ -212,8 +229,12 @@ class Stream(FrameMethods):
         if self._event_time is None:
             message = 'groupBy: a window needs a watermark; call withWatermark("<event time>", "<lag>") first.'
             raise AnalysisError(message)
-        grouping = grouping_of(cols, self._chain.shape, self._event_time)
+        grouping = grouping_of(one_by_one(cols), self._chain.shape, self._event_time)
         return GroupedStream(self._chain, self._inputs, None, grouping)
+
+    def groupby(self, *cols: GroupingColumn | Sequence[GroupingColumn]) -> GroupedStream:
+        """Alias of :meth:`groupBy`."""
+        return self.groupBy(*cols)
 
     @property
     def writeStream(self) -> StreamWriter:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, overload
 
@@ -15,10 +15,13 @@ from sparkjet.api.sink_formats import SinkFormat, sink_format
 from sparkjet.catalyst import alternatives
 from sparkjet.clock import Clock
 from sparkjet.errors import AnalysisError, nearest
+from sparkjet.sinks.foreach import ForeachSink
+from sparkjet.sinks.foreach_batch import BatchFunction, takes_info
 from sparkjet.time import parse_duration
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Row
+    from pyspark.sql._typing import SupportsProcess
 
     from sparkjet.api.query import StreamingQuery
     from sparkjet.engine.phases import PhaseListener
@@ -44,6 +47,8 @@ class StreamWriter(Guided):
     def format(self, source: str | Sink) -> Self:
         """Choose the sink: one of :data:`sparkjet.options.SINK_OPTIONS`; see also :meth:`foreachBatch`.
 
+        ``parquet``, ``orc``, ``json``, ``csv`` and ``text`` are the files sink with that ``fileFormat``.
+
         Or a sink of your own: an object of the protocol :class:`sparkjet.sinks.Sink`, one for each output.
         """
         return self._with(sink=sink_format(source))
@@ -62,10 +67,11 @@ class StreamWriter(Guided):
         return self
 
     def outputMode(self, outputMode: str) -> Self:
-        """``append`` (default): every row is final. ``update``: also early rows of windows that are still open.
+        """``append`` (default): every row is final. ``update``: also rows of windows that are still open, as in Spark.
 
-        Rows then have a column ``is_early``. Early rows are emitted with every batch, or at the interval of
-        ``option("earlyResultsPeriod", "10 seconds")``; they may repeat, final ones never do.
+        A row is emitted when its window has changed: with each batch, or at the interval of
+        ``option("earlyResultsPeriod", "10 seconds")``. With ``option("isEarly", True)`` rows have a column
+        ``is_early``, and each window has one final row, whether or not it has changed.
         """
         if outputMode.lower() not in {"append", "update"}:
             message = (
@@ -89,25 +95,48 @@ class StreamWriter(Guided):
     @overload
     def trigger(self, *, availableNow: bool) -> Self: ...
 
+    @overload
+    def trigger(self, *, once: bool) -> Self: ...
+
     def trigger(
-        self, *, processingTime: str | None = None, availableNow: bool | None = None, **unsupported: object
+        self,
+        *,
+        processingTime: str | None = None,
+        availableNow: bool | None = None,
+        once: bool | None = None,
+        **unsupported: object,
     ) -> Self:
-        """When micro-batches run: as often as possible (default), at an interval, or until the input is used up."""
+        """When micro-batches run: as often as possible (default), at an interval, or until the input is used up.
+
+        ``once`` is another name of ``availableNow``, which reads the same input, if need be in several batches.
+        """
         for name in (name for name, value in unsupported.items() if value is not None):
             hint = alternatives.TRIGGERS.get(name)
             known = nearest(name, ("processingTime", "availableNow"))
             message = f"trigger: {hint}" if hint is not None else f"trigger: there is no trigger {name!r}; {known}."
             raise AnalysisError(message)
-        if (processingTime is None) == (availableNow is None):
+        if sum(given is not None for given in (processingTime, availableNow, once)) != 1:
             message = 'trigger: give either processingTime="…" or availableNow=True.'
             raise AnalysisError(message)
         if processingTime is not None:
             parse_duration(processingTime, "processingTime")
             return self._with(trigger={"processingTime": processingTime})
-        return self._with(trigger={"availableNow": True} if availableNow else None)
+        return self._with(trigger={"availableNow": True} if availableNow or once else None)
 
-    def foreachBatch(self, func: Callable[[DataFrame, int], None]) -> Self:
-        """Call ``func(rows, epoch)`` with each epoch's rows; see :class:`sparkjet.sinks.ForeachBatchSink`."""
+    def foreach(self, f: Callable[[Row], object] | SupportsProcess) -> Self:
+        """Call ``f(row)`` on the executors, or ``open``, ``process`` and ``close`` of an object; at least once.
+
+        See :class:`sparkjet.sinks.foreach.ForeachSink`.
+        """
+        ForeachSink(f)
+        return self._with(sink=SinkFormat("foreach", function=f))
+
+    def foreachBatch(self, func: BatchFunction) -> Self:
+        """Call ``func(rows, epoch)`` or ``func(rows, epoch, info)`` with each epoch's rows; at least once.
+
+        ``info`` is a :class:`sparkjet.EpochInfo`. See :class:`sparkjet.sinks.foreach_batch.ForeachBatchSink`.
+        """
+        takes_info(func)
         return self._with(sink=SinkFormat("foreachBatch", function=func))
 
     def clock(self, clock: Clock) -> Self:
@@ -141,9 +170,55 @@ class StreamWriter(Guided):
             AnalysisError: If anything is set wrongly; nothing has been started or changed.
             RecoveryError: If the stored state cannot be continued safely.
         """
-        self.options(**options)
         if path is not None:
             self.option("path", path)
+        self._given(format, outputMode, partitionBy, queryName, options)
+        return checked([self._settings]).start()
+
+    def toTable(
+        self,
+        tableName: str,
+        format: str | None = None,
+        outputMode: str | None = None,
+        partitionBy: str | Sequence[str] | None = None,
+        queryName: str | None = None,
+        **options: object,
+    ) -> StreamingQuery:
+        """Start the query with a table of Spark's catalog as its sink, which gets each row exactly once.
+
+        A table of files (parquet, orc, json, csv or text), created if there is none: as a directory of
+        ``format("files")``. Tables of other formats and catalogs are refused.
+
+        Args:
+            tableName: Name of the table, with or without its database.
+            format: Of the files; ``parquet`` or that of the table by default.
+            outputMode: As :meth:`outputMode`.
+            partitionBy: As :meth:`partitionBy`.
+            queryName: As :meth:`queryName`.
+            options: As :meth:`options`, of ``format("files")``; ``path`` is the directory of a new table.
+
+        Raises:
+            AnalysisError: If anything is set wrongly; nothing has been started or changed.
+            RecoveryError: If the stored state cannot be continued safely.
+        """
+        writer = self._given(format, outputMode, partitionBy, queryName, options)
+        chosen = settings_of(writer).sink
+        if chosen is not None and chosen.name != "files":
+            message = f'toTable: format("{chosen.name}") is not one of files. Give parquet, orc, json, csv or text.'
+            raise AnalysisError(message)
+        file_format = None if chosen is None else chosen.file_format
+        return self._with(sink=SinkFormat("table", table=tableName, file_format=file_format)).start()
+
+    def _given(
+        self,
+        format: str | Sink | None,
+        outputMode: str | None,
+        partitionBy: str | Sequence[str] | None,
+        queryName: str | None,
+        options: Mapping[str, object],
+    ) -> Self:
+        """The arguments that ``start`` and ``toTable`` share."""
+        self.options(**options)
         if format is not None:
             self.format(format)
         if outputMode is not None:
@@ -152,7 +227,7 @@ class StreamWriter(Guided):
             self.partitionBy(partitionBy)
         if queryName is not None:
             self.queryName(queryName)
-        return checked([self._settings]).start()
+        return self
 
 
 def settings_of(writer: StreamWriter) -> OutputSettings:

@@ -51,10 +51,9 @@ SHORT_BATCHES = (
 )
 
 _ROW_BY_ROW = """
-    coalesce colRegex createGlobalTempView createOrReplaceGlobalTempView createOrReplaceTempView createTempView
-    crossJoin dropna fillna hint lateralJoin mapInArrow mapInPandas melt metadataColumn na observe registerTempTable
-    repartition repartitionById repartitionByRange replace sample sampleBy selectExpr to toDF transform unpivot
-    withColumnRenamed withColumns withColumnsRenamed withMetadata
+    colRegex createGlobalTempView createOrReplaceGlobalTempView createOrReplaceTempView createTempView
+    crossJoin lateralJoin metadataColumn observe registerTempTable repartitionById repartitionByRange sample sampleBy to
+    toDF withMetadata
 """
 _OF_ALL_ROWS = """
     approxQuantile asTable cache checkpoint collect corr count cov crosstab describe executionInfo exists explain first
@@ -63,8 +62,6 @@ _OF_ALL_ROWS = """
     unpersist write writeTo
 """
 _OF_THE_PLAN = {
-    "dtypes": "Use schema, or columns for the names alone.",
-    "isStreaming": "It is always streaming.",
     **dict.fromkeys(("sameSemantics", "semanticHash"), "Compare the DataFrames that sj.stream(…) is given."),
     **dict.fromkeys(("sparkSession", "sql_ctx"), "Use the session that made the DataFrame, or the active one."),
 }
@@ -80,13 +77,11 @@ STREAMS: Mapping[str, str] = {
     **dict.fromkeys(("zip", "zipWithIndex", "nearestByJoin"), RANKS),
     **_OF_THE_PLAN,
     "join": JOIN,
-    "groupby": "It is called groupBy here.",
-    "unionAll": "It is called union here.",
 }
 """Of ``DataFrame``, for streams."""
 
 RESULTS: Mapping[str, str] = {
-    **dict.fromkeys((*STREAMS, "alias", "groupBy", "union", "unionByName"), ON_RESULTS),
+    **dict.fromkeys((*STREAMS, "groupBy", "groupby", "union", "unionAll", "unionByName"), ON_RESULTS),
     **dict.fromkeys(_OF_ALL_ROWS.split(), ROWS_OF_RESULTS),
     **_OF_THE_PLAN,
     "withWatermark": ONE_WATERMARK,
@@ -105,11 +100,6 @@ GROUPS_OF_STREAMS: Mapping[str, str] = {
 
 WRITERS: Mapping[str, str] = {
     "clusterBy": 'Only tables are clustered. For directories by column: format("files"), partitionBy(…).',
-    "foreach": "Use foreachBatch(…), and foreach or foreachPartition of the DataFrame that it is called with.",
-    "toTable": (
-        'Use format("files") and read it with sj.read_files(…), or append to the table with rows.writeTo(…) in '
-        "foreachBatch(…), which is at-least-once."
-    ),
     "mode": "It is called outputMode here.",
     "save": "It is called start here.",
     **dict.fromkeys(("awaitTermination", "lastProgress", "processAllAvailable", "stop"), STARTED),
@@ -117,7 +107,6 @@ WRITERS: Mapping[str, str] = {
 """Of ``DataStreamWriter``, and what is often looked for there."""
 
 TRIGGERS: Mapping[str, str] = {
-    "once": "once=True is deprecated in Spark: use availableNow=True, which reads the same input in several batches.",
     "continuous": f"continuous is not supported. {SHORT_BATCHES}",
     "realTime": f"realTime is not supported. {SHORT_BATCHES}",
 }

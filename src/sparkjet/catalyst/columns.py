@@ -23,7 +23,7 @@ CARRIED = (TIME, SUBSTREAM)
 """Hidden columns of every row of a stream."""
 HIDDEN = (*CARRIED, KEPT)
 IS_EARLY = "is_early"
-"""Whether a row of a result is early; a visible column, in update mode only."""
+"""Whether a row of a result is early; a visible column, with ``option("isEarly", True)`` only."""
 ONLY_SUBSTREAM = "all"
 """Name of the single substream of a stream without ``by``."""
 
@@ -115,11 +115,5 @@ def is_star(column: Column | str) -> bool:
 
 
 def select_visible(frame: DataFrame, columns: Sequence[Column | str]) -> DataFrame:
-    """``frame.select(columns)`` that keeps the hidden columns and lets ``*`` mean the visible ones."""
-    chosen: list[Column | str] = []
-    for column in columns:
-        if is_star(column):
-            chosen += [quoted(name) for name in visible(frame)]
-        else:
-            chosen.append(column)
-    return frame.select(*chosen, *(name for name in HIDDEN if name in frame.columns))
+    """``frame.select(columns)`` that keeps the hidden columns; a ``*`` would stand for these as well."""
+    return frame.select(*columns, *(name for name in HIDDEN if name in frame.columns))

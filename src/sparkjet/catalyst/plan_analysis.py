@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException
@@ -81,6 +81,16 @@ def can_repeat(df: DataFrame) -> bool:
     """Whether the last transformation of a DataFrame may be computed several times, and on rows of nulls."""
     deterministic = all(expression.deterministic() for expression in listed(analyzed(df).expressions()))
     return deterministic and not calls_python(df)
+
+
+def reads_any(df: DataFrame, ids: Collection[int]) -> bool:
+    """Whether the last transformation of a DataFrame computes anything from the columns of these identities."""
+    computed = (each for each in listed(analyzed(df).expressions()) if not _is_reference(each)) if ids else ()
+    return any(attribute_id(read) in ids for each in computed for read in listed(each.references().toSeq()))
+
+
+def _is_reference(expression: Any) -> bool:
+    return str(expression.getClass().getSimpleName()) == "AttributeReference"
 
 
 def check_stable(df: DataFrame, names: Sequence[str]) -> None:

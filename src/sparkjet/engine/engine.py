@@ -118,7 +118,7 @@ class Engine:
         now, tracker = self._now(), self.state.tracker
         before = tracker.snapshot()
         moved = tracker.advance(now, caught_up).watermark is not None
-        if moved or self.state.early_due(self._context.plan, now, batch=False):
+        if moved or self.state.early_due(self._context.plan, now):
             tracker.restore(before)
             self._run(EpochRequest(EpochKind.TICK, now, caught_up=caught_up))
 

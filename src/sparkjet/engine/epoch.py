@@ -218,7 +218,7 @@ class Epoch:
         self._reached(EpochPhase.SAVE)
 
     def _transactions(self) -> list[PreparedTransaction]:
-        early = self._state.early_due(self._context.plan, self.request.now, batch=self.request.batch is not None)
+        early = self._state.early_due(self._context.plan, self.request.now, arrived=self._results.accepted)
         prepared: list[PreparedTransaction] = []
         for output in self._context.plan.outputs:
             rows = self._rows(output, early=output.name in early)
@@ -226,6 +226,11 @@ class Epoch:
                 transaction = replace(self._transaction, sink=output.name)
                 self._opened.append(transaction)
                 prepared += self._context.committer.prepare(output.name, rows, transaction)
+        for output in self._context.plan.of_aggregations:
+            changes = self._state.changes.get(output.name)
+            if changes is not None:
+                is_open = self._state.aggregations[output.aggregation.name].is_open
+                (changes.sent if output.name in early or not is_open else changes.kept)()
         self._state.early_at |= dict.fromkeys(early, self.request.now)
         return prepared
 
@@ -235,7 +240,10 @@ class Epoch:
             return None if self._arrived is None else self._arrived.output(output)
         if output.rows is Rows.LATE:
             return self._results.late_rows(output, self._judged_by)
-        return self._results.rows(output, early=early)
+        changes = self._state.changes.get(output.name)
+        if changes is None:
+            return self._results.rows(output)
+        return self._results.changed_rows(output, changes, early=early)
 
     def _commit(self) -> None:
         with self.progress.timed(EpochPhase.COMMIT):

@@ -13,6 +13,7 @@ from sparkjet.time import MIN
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from sparkjet.engine.changes import Changes
     from sparkjet.engine.partial_aggregation import PartialAggregation
     from sparkjet.engine.state import QueryState
     from sparkjet.plan.plan import Plan, PlannedAggregation, PlannedOutput
@@ -57,16 +58,30 @@ class Results:
         for aggregation in self._plan.aggregations:
             self._state.aggregations[aggregation.name].operator.skip_to(highest - aggregation.lag)
 
-    def rows(self, output: PlannedOutput, *, early: bool) -> DataFrame | None:
-        """The final rows for an output, with early ones of what is still open if wanted; None if there are none."""
+    def rows(self, output: PlannedOutput) -> DataFrame | None:
+        """The final rows for an output; None if there are none."""
+        final = self._rows[output.aggregation.name]
+        return None if final is None else output.finished(final)
+
+    def changed_rows(self, output: PlannedOutput, changes: Changes, *, early: bool) -> DataFrame | None:
+        """The rows for an output in update mode that have changed since they were last sent; None if there are none.
+
+        Args:
+            output: The output. If it marks early rows, all final ones come as well.
+            changes: What it has not been sent.
+            early: Whether rows of windows that are still open are due.
+        """
         name = output.aggregation.name
+        changes.arrived(self.accepted.get(name))
         final = self._rows[name]
+        if final is not None and not output.marks_early:
+            final = changes.of(final)
         rows = None if final is None else output.finished(final)
-        if early:
-            windows = self._state.aggregations[name].operator.early()
-            if windows is not None:
-                added = output.finished(output.aggregation.output(windows), early=True)
-                rows = added if rows is None else rows.unionByName(added)
+        windows = self._state.aggregations[name].operator.early() if early else None
+        changed = None if windows is None else changes.of(output.aggregation.output(windows))
+        if changed is not None:
+            added = output.finished(changed, early=True)
+            rows = added if rows is None else rows.unionByName(added)
         return rows
 
     def late_rows(self, output: PlannedOutput, watermark: int | None) -> DataFrame | None:

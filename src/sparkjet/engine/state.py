@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from sparkjet.engine.aggregation_state import AggregationState
+from sparkjet.engine.changes import Changes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,17 +29,21 @@ class QueryState:
         tracker: The watermarks of all inputs.
         aggregations: State of each aggregation by its name.
         early_at: When each output last had early rows.
+        changes: What each output in update mode has not been sent.
     """
 
     tracker: InputTracker
     aggregations: Mapping[str, AggregationState]
     early_at: dict[str, int] = field(default_factory=dict)
+    changes: Mapping[str, Changes] = field(default_factory=dict)
 
     @staticmethod
     def of(plan: Plan, partitions: int) -> QueryState:
         """The state of a new query."""
         states = {each.name: AggregationState(each.operator(partitions)) for each in plan.aggregations}
-        return QueryState(plan.tracker(), states)
+        updated = (output for output in plan.of_aggregations if output.early_period is not None)
+        changes = {output.name: Changes(output.aggregation) for output in updated}
+        return QueryState(plan.tracker(), states, changes=changes)
 
     @property
     def late(self) -> Counter[str]:
@@ -73,11 +78,13 @@ class QueryState:
         """
         self.tracker.restore(record.watermarks)
         self.early_at = dict(record.early_at)
+        for changes in self.changes.values():
+            changes.forget()
         for aggregation, state in self.aggregations.items():
             state.restore(record.aggregations.get(aggregation), session, store, f"{name}-{aggregation}")
 
-    def early_due(self, plan: Plan, now: int, *, batch: bool) -> list[str]:
-        """Names of the outputs that early rows are due for."""
+    def early_due(self, plan: Plan, now: int, arrived: Collection[str] = ()) -> list[str]:
+        """Names of the outputs that early rows are due for, when rows have arrived at these aggregations."""
         due = []
         for output in plan.of_aggregations:
             period = output.early_period
@@ -86,7 +93,8 @@ class QueryState:
             # The earlier of the two: a clock that was ahead may have been set back since.
             self.early_at[output.name] = min(self.early_at.get(output.name, now), now)
             since = now - self.early_at[output.name]
-            if self.aggregations[output.aggregation.name].is_open and (batch if period == 0 else since >= period):
+            changed = output.aggregation.name in arrived or (period > 0 and self.changes[output.name].waiting)
+            if changed and since >= period and self.aggregations[output.aggregation.name].is_open:
                 due.append(output.name)
         return due
 

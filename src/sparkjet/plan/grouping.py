@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -47,20 +47,18 @@ class Grouping:
     order: tuple[str, ...]
 
 
-def grouping_of(
-    columns: Sequence[GroupingColumn | Sequence[GroupingColumn]], rows: DataFrame, event_time: EventTime
-) -> Grouping:
+def grouping_of(columns: Sequence[GroupingColumn], rows: DataFrame, event_time: EventTime) -> Grouping:
     """The grouping that the columns of ``groupBy`` describe.
 
     Args:
-        columns: A window, as sparkjet's or as Spark's, and any keys, one by one or as lists.
+        columns: A window, as sparkjet's or as Spark's, and any keys.
         rows: What is grouped, for analysis only.
         event_time: Of these rows.
 
     Raises:
         AnalysisError: Not exactly one window, a window over another time, or columns that cannot be keys.
     """
-    found = [_understood(column, rows) for column in _flat(columns)]
+    found = [_understood(column, rows) for column in columns]
     windows = [column for column in found if isinstance(column, Window | SessionWindow)]
     if len(windows) != 1:
         message = (
@@ -73,14 +71,6 @@ def grouping_of(
     names = iter(key.name for key in keys)
     order = (column.name if isinstance(column, Window | SessionWindow) else next(names) for column in found)
     return Grouping(windows[0], keys, tuple(order))
-
-
-def _flat(columns: Sequence[GroupingColumn | Sequence[GroupingColumn]]) -> Iterator[GroupingColumn]:
-    for column in columns:
-        if isinstance(column, Sequence) and not isinstance(column, str):
-            yield from column
-        else:
-            yield column
 
 
 def _understood(column: GroupingColumn, rows: DataFrame) -> GroupingColumn:

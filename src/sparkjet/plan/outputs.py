@@ -83,6 +83,7 @@ class AggregationOutput(Output):
         finishing: The user's transformations of them.
         early_period: How often early rows come, in microseconds; 0 in update mode without a period (every epoch),
             None where only final rows are wanted.
+        marks_early: Whether rows have a column ``is_early``, and final rows come whether or not they have changed.
     """
 
     aggregation: WindowedAggregation
@@ -90,6 +91,7 @@ class AggregationOutput(Output):
     shape: DataFrame
     finishing: Callable[[DataFrame], DataFrame]
     early_period: int | None = None
+    marks_early: bool = False
 
     def sample(self) -> DataFrame:
         """See :meth:`Output.sample`."""
@@ -98,7 +100,7 @@ class AggregationOutput(Output):
     def finished(self, rows: DataFrame, *, early: bool = False) -> DataFrame:
         """The rows as the sink gets them."""
         finished = self.finishing(rows)
-        return finished if self.early_period is None else finished.withColumn(IS_EARLY, F.lit(early))
+        return finished.withColumn(IS_EARLY, F.lit(early)) if self.marks_early else finished
 
 
 AnyOutput: TypeAlias = StreamOutput | AggregationOutput

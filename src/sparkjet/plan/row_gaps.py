@@ -19,7 +19,7 @@ from sparkjet.catalyst.columns import TIME
 from sparkjet.catalyst.expressions import label
 from sparkjet.catalyst.plan_analysis import can_repeat
 from sparkjet.errors import AnalysisError
-from sparkjet.plan.transformations import where
+from sparkjet.plan.links import where
 from sparkjet.windows import SessionWindow
 from sparkjet.windows.session_window import cover_end
 

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from sparkjet.catalyst.columns import HIDDEN, KEPT, is_star, quoted, select_visible, visible
+from sparkjet.catalyst.columns import HIDDEN, KEPT
 from sparkjet.catalyst.logical_plans import attribute_ids
-from sparkjet.catalyst.plan_analysis import calls_python
+from sparkjet.catalyst.plan_analysis import calls_python, reads_any
 from sparkjet.catalyst.row_by_row import Together, check_step
 from sparkjet.errors import AnalysisError
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
 Transformation = Callable[["DataFrame"], "DataFrame"]
 
@@ -29,11 +29,13 @@ class Link:
         marked: The same on rows that include marked rows, which a filter has dropped: none of the user's expressions
             may be evaluated on them. None if this is impossible.
         filters: Whether it may drop rows.
+        remakes: Whether its rows are new ones, without the hidden columns.
     """
 
     plain: Transformation
     marked: Transformation | None
     filters: bool = False
+    remakes: bool = False
 
 
 @dataclass(frozen=True)
@@ -79,13 +81,19 @@ class Transformations:
         """The chain with one more link; Spark's analysis errors are raised here.
 
         Raises:
-            AnalysisError: The link adds, replaces or drops a hidden column, or is not computed row by row.
+            AnalysisError: The link adds, replaces, drops or reads a hidden column, or is not computed row by row.
         """
         shape = link.plain(self.shape)
         for name in HIDDEN:
-            if attribute_ids(shape, name) != attribute_ids(self.shape, name):
+            if attribute_ids(shape, name) != ([] if link.remakes else attribute_ids(self.shape, name)):
                 message = f"the column name {name!r} is used by sparkjet. Give your column another name."
                 raise AnalysisError(message)
+        if self.together is None and reads_any(shape, {i for name in HIDDEN for i in attribute_ids(self.shape, name)}):
+            message = (
+                "the * of the expression would stand for columns of sparkjet's as well. Name the columns, e.g. "
+                "F.struct(*rows.columns), or do it before withWatermark(…)."
+            )
+            raise AnalysisError(message)
         multiplies = check_step(self.shape, shape, self.together)
         filtered = any(each.filters for each in self.links)
         # Marked rows would reach Python functions, which Spark calls before it evaluates conditions.
@@ -112,49 +120,3 @@ class Transformations:
             filtered = filtered or link.filters
             frame = link.marked(frame) if filtered and link.marked is not None else link.plain(frame)
         return frame
-
-
-def where(condition: Column | str) -> Link:
-    """Filter rows."""
-    column = F.expr(condition) if isinstance(condition, str) else condition
-
-    def marked(frame: DataFrame) -> DataFrame:
-        # Evaluated only on rows that pass the earlier filters: it may fail on the others.
-        return frame.withColumn(KEPT, F.when(F.col(KEPT), F.coalesce(column, F.lit(False))).otherwise(False))
-
-    return Link(lambda frame: frame.where(condition), marked, filters=True)
-
-
-def with_column(name: str, column: Column) -> Link:
-    """Add or replace a column."""
-    return Link(
-        lambda frame: frame.withColumn(name, column),
-        lambda frame: frame.withColumn(name, F.when(F.col(KEPT), column)),
-    )
-
-
-def drop(columns: Sequence[Column | str]) -> Link:
-    """Drop columns."""
-    return Link(lambda frame: frame.drop(*columns), lambda frame: frame.drop(*columns))
-
-
-def select(shape: DataFrame, columns: Sequence[Column | str]) -> Link:
-    """Select or compute columns of rows with the schema of ``shape``."""
-
-    def plain(frame: DataFrame) -> DataFrame:
-        return select_visible(frame, columns)
-
-    names = visible(plain(shape))
-    items: list[Column | str] = []
-    for column in columns:
-        items += [quoted(name) for name in visible(shape)] if is_star(column) else [column]
-    if len(items) != len(names):
-        # A column that expands to several (``struct.*``) has no single name.
-        return Link(plain, None)
-
-    def marked(frame: DataFrame) -> DataFrame:
-        pairs = zip(items, names, strict=True)
-        chosen = [c if isinstance(c, str) else F.when(F.col(KEPT), c).alias(name) for c, name in pairs]
-        return select_visible(frame, chosen)
-
-    return Link(plain, marked)

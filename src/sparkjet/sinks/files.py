@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pyspark.sql.types import ArrayType, MapType, StructType
-
 from sparkjet.clock import Clock, SystemClock
-from sparkjet.errors import AnalysisError, LostTransactionError, SinkError
+from sparkjet.errors import LostTransactionError, SinkError
+from sparkjet.sinks.file_formats import check_format
 from sparkjet.sinks.manifest import MANIFEST_DIRECTORY, Manifest, ManifestEntry
 from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
 from sparkjet.storage.paths import (
@@ -27,10 +26,10 @@ from sparkjet.storage.written import write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
 
 logger = logging.getLogger("sparkjet")
 
-FORMATS = ("csv", "json", "parquet")
 STEPS = 16
 """Entries expire from the manifest in this many steps per retention."""
 
@@ -45,7 +44,7 @@ class FilesSink:
 
     Args:
         directory: The output directory.
-        file_format: ``parquet``, ``json`` or ``csv``.
+        file_format: One of :data:`sparkjet.sinks.file_formats.FORMATS`.
         partition_by: Columns that become directories, as in Spark's ``partitionBy``.
         options: Options for Spark's writer, e.g. ``compression`` or ``header``.
         option: Name of the user's option, for messages.
@@ -64,21 +63,7 @@ class FilesSink:
 
     def check(self, schema: StructType) -> None:
         """See :meth:`Sink.check`."""
-        missing = [name for name in self.partition_by if name not in schema.fieldNames()]
-        if missing:
-            message = f"partitionBy: no column {missing[0]!r} in the result. Columns: {', '.join(schema.fieldNames())}"
-            raise AnalysisError(message)
-        if len(self.partition_by) == len(schema.fields):
-            message = "partitionBy: at least one column must stay in the files."
-            raise AnalysisError(message)
-        if self.file_format == "csv":
-            nested = [f.name for f in schema.fields if isinstance(f.dataType, StructType | ArrayType | MapType)]
-            if nested:
-                message = (
-                    f"fileFormat: csv cannot hold the nested column {nested[0]!r}. Flatten it first, for a window with "
-                    'select("window.start", "window.end", …), or use parquet or json.'
-                )
-                raise AnalysisError(message)
+        check_format(self.file_format, schema, self.partition_by)
         check_put_if_absent(self.directory / MANIFEST_DIRECTORY, self.option, create=False)
 
     def create(self) -> None:

@@ -2,26 +2,119 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from sparkjet.errors import AnalysisError
 from sparkjet.sinks.outbox import OutboxSink
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
+
+    from sparkjet.sinks.protocol import Handle, TransactionId
+
+BatchFunction = Callable[..., object]
+"""``function(rows, epoch)`` or ``function(rows, epoch, info)``."""
+_PLAIN, _INFORMED = 2, 3
+
+
+@dataclass(frozen=True)
+class EpochInfo:
+    """What a function of ``foreachBatch`` may know of the rows that it is called with.
+
+    Attributes:
+        query: Identity of the query: the same after every restart, another one for another ``checkpointLocation``.
+        epoch: The epoch's number: the same rows always come with the same one.
+        repeated: Whether the function may have been called with these rows before: its last call raised an error, or
+            the driver that decided the epoch has ended. If it is false, this driver has just computed them; only one
+            that was paused and taken over in the middle of an epoch can be mistaken.
+    """
+
+    query: str
+    epoch: int
+    repeated: bool
 
 
 class ForeachBatchSink(OutboxSink):
     """Calls ``function(rows, epoch)`` on the driver for every epoch that has rows.
 
     At least once: after a crash the function may be called again with the same epoch and the same rows, so a function
-    that stores the last epoch together with its rows delivers exactly once. Epoch numbers ascend, with gaps.
+    that stores the last epoch together with its rows delivers exactly once. Epoch numbers ascend, with gaps. A function
+    with a third argument (without a default) gets an :class:`EpochInfo` as well.
+
+    Raises:
+        AnalysisError: The function does not take these arguments.
     """
 
-    def __init__(self, function: Callable[[DataFrame, int], None]) -> None:
+    def __init__(self, function: BatchFunction) -> None:
         super().__init__()
         self._function = function
+        self._informed = takes_info(function)
+        self._query = ""
+        self._new: set[str] = set()
+        self._repeated = True
+
+    def attach(self, directory: Path, session: SparkSession) -> None:
+        """See :meth:`OutboxSink.attach`."""
+        super().attach(directory, session)
+        # Another driver may have called the function with what is there already.
+        self._new.clear()
+
+    def prepare(self, rows: DataFrame, transaction: TransactionId) -> Handle | None:
+        """See :meth:`Sink.prepare`."""
+        self._query = transaction.query
+        handle = super().prepare(rows, transaction)
+        if handle is not None:
+            self._new.add(handle["box"])
+        return handle
+
+    def abort(self, transaction: TransactionId) -> None:
+        """See :meth:`Aborting.abort`."""
+        self._new.discard(str(transaction))
+        super().abort(transaction)
+
+    def published_after(self, newest: TransactionId, handle: Handle | None) -> str | None:
+        """See :meth:`Remembering.published_after`; a start learns here whose query it goes on with."""
+        self._query = newest.query
+        return super().published_after(newest, handle)
+
+    def deliver(self, entry: Path, handle: Handle) -> None:
+        """See :meth:`OutboxSink.deliver`."""
+        self._repeated = handle["box"] not in self._new
+        self._new.discard(handle["box"])
+        super().deliver(entry, handle)
 
     def publish(self, rows: DataFrame, epoch: int) -> None:
         """See :meth:`OutboxSink.publish`."""
-        self._function(rows, epoch)
+        info: tuple[Any, ...] = (EpochInfo(self._query, epoch, self._repeated),) if self._informed else ()
+        self._function(rows, epoch, *info)
+
+
+def takes_info(function: BatchFunction) -> bool:
+    """Whether a function is to be called with an :class:`EpochInfo` as well.
+
+    >>> takes_info(lambda rows, epoch, info: None), takes_info(lambda rows, epoch, table="clicks": None)
+    (True, False)
+
+    Raises:
+        AnalysisError: It takes too few arguments, or needs too many.
+    """
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except ValueError:
+        # Some functions written in C do not tell.
+        return False
+    positional = [p for p in parameters if p.kind in {p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD}]
+    needed = sum(1 for p in positional if p.default is p.empty)
+    takes_any = any(p.kind is p.VAR_POSITIONAL for p in parameters)
+    named = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
+    if named or needed > _INFORMED or (len(positional) < _PLAIN and not takes_any):
+        message = (
+            f"foreachBatch: the function takes {inspect.signature(function)}. Have it take (rows, epoch), or (rows, "
+            "epoch, info) to know of repetitions."
+        )
+        raise AnalysisError(message)
+    return needed == _INFORMED

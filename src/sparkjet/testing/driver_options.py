@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sparkjet.plan.outputs import AnyOutput
     from sparkjet.sinks.protocol import Sink
 
-_KNOWN = ("processingGuarantee", "overlapEpochs", "statePartitions", "outputMode", "earlyResultsPeriod")
+_KNOWN = ("processingGuarantee", "overlapEpochs", "statePartitions", "outputMode", "earlyResultsPeriod", "isEarly")
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,7 @@ class DriverOptions:
     partitions: int
     output_mode: str
     early_period: str | None
+    marks_early: str | None
 
     @staticmethod
     def of(given: Mapping[str, object]) -> DriverOptions:
@@ -50,6 +51,7 @@ class DriverOptions:
             partitions=options.number("statePartitions", default=2),
             output_mode=options.get("outputMode") or "append",
             early_period=options.get("earlyResultsPeriod"),
+            marks_early=options.get("isEarly"),
         )
 
     def output(self, name: str, result: WindowedStream | LateStream | Stream, sink: Sink) -> AnyOutput:
@@ -60,5 +62,6 @@ class DriverOptions:
         """
         writer = result.writeStream.format(sink)
         if isinstance(result, WindowedStream):
-            writer = writer.outputMode(self.output_mode).option("earlyResultsPeriod", self.early_period)
+            writer = writer.outputMode(self.output_mode)
+            writer = writer.option("earlyResultsPeriod", self.early_period).option("isEarly", self.marks_early)
         return settings_of(writer).output(name)

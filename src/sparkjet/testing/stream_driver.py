@@ -64,8 +64,8 @@ class StreamDriver:
         store: Where snapshots go; by default a directory store in the home.
         clock: The processing time; by default it stands at 1970.
         onEpochPhase: As ``writeStream.onEpochPhase``.
-        **options: ``processingGuarantee``, ``overlapEpochs``, ``statePartitions`` (2), ``outputMode`` and
-            ``earlyResultsPeriod``, as of ``writeStream``.
+        **options: ``processingGuarantee``, ``overlapEpochs``, ``statePartitions`` (2), ``outputMode``,
+            ``earlyResultsPeriod`` and ``isEarly``, as of ``writeStream``.
 
     Raises:
         AnalysisError: The query or an option is wrong.

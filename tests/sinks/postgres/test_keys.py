@@ -59,7 +59,7 @@ def test_a_key_that_changes_is_refused_before_the_server_is_asked(stream: Stream
 def test_early_rows_replace_each_other_and_the_final_one_stays(stream: Stream, tmp_path: Path, dsn: str) -> None:
     noise = counted(stream).select("window.start", "k", "n").withColumn("noise", F.rand())
     writer = noise.writeStream.format("postgres").outputMode("update").trigger(availableNow=True)
-    writer.options(dsn=dsn, dbtable="out", mode="upsert", keyColumns="start, k", closeWindowsAtEnd=True)
+    writer.options(dsn=dsn, dbtable="out", mode="upsert", keyColumns="start, k", closeWindowsAtEnd=True, isEarly=True)
     writer.option("checkpointLocation", tmp_path / "home").start().awaitTermination()
     with psycopg.connect(dsn) as connection:
         seen = connection.execute("SELECT k, n, is_early FROM out ORDER BY start").fetchall()

@@ -99,7 +99,7 @@ def outputs(spark: SparkSession, root: Path, clock: sj.Clock) -> list[StreamWrit
     sums = [J.count().alias("rows"), J.sum("cents").alias("cents")]
     sliding = united.groupBy(sj.window("ts", f"{SIZE} seconds", f"{SLIDE} seconds"), "user").agg(*sums)
     sessions = united.groupBy(sj.session_window("ts", f"{GAP} seconds"), "user").agg(*sums)
-    first = sliding.writeStream.outputMode("update").option("earlyResultsPeriod", "30 seconds").clock(clock)
+    first = sliding.writeStream.outputMode("update").options(earlyResultsPeriod="30 seconds", isEarly=True).clock(clock)
     first = first.option("checkpointLocation", root / "home").option("lateRowsPath", root / "late")
     return [
         first.format("files").option("fileFormat", "json").option("path", root / "sliding"),

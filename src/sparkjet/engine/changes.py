@@ -1,0 +1,96 @@
+"""Changes: which windows an output in update mode has not been sent as they are now."""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import and_
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from sparkjet.catalyst.columns import quoted
+from sparkjet.windows import SessionWindow
+from sparkjet.windows.segments import release
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from sparkjet.engine.partial_aggregation import PartialAggregation
+    from sparkjet.plan.plan import PlannedAggregation
+
+_KEY = "_sparkjet_changed_key"
+_TIME = "_sparkjet_changed_at"
+
+
+class Changes:
+    """The keys and times of the rows that have been accepted since the output was last sent; on the driver.
+
+    Kept in memory only: at a start, and after an epoch that failed, every window counts as changed.
+
+    Args:
+        aggregation: Whose windows they are.
+    """
+
+    def __init__(self, aggregation: PlannedAggregation) -> None:
+        self._aggregation = aggregation
+        self._window = aggregation.window
+        self._all = True
+        self._held: DataFrame | None = None
+        self._new: DataFrame | None = None
+
+    def arrived(self, partial: PartialAggregation | None) -> None:
+        """Take note of what an epoch has accepted."""
+        self._new = None
+        if partial is not None and partial.statistics is not None:
+            # A frame is named by its exclusive end.
+            time = F.col("start") if isinstance(self._window, SessionWindow) else F.col("frame") - 1
+            keys = [F.col(name).alias(f"{_KEY}{i}") for i, name in enumerate(self._aggregation.key_names)]
+            self._new = partial.partials.select(*keys, time.alias(_TIME))
+
+    def of(self, rows: DataFrame) -> DataFrame | None:
+        """Those of the aggregation's rows that have changed, None if none can have."""
+        if self._all:
+            return rows
+        changed = [each for each in (self._held, self._new) if each is not None]
+        if not changed:
+            return None
+        found = changed[0] if len(changed) == 1 else changed[0].union(changed[1])
+        return rows.join(found.hint("shuffle_hash") if self._aggregation.keys else found, self._same, "left_semi")
+
+    @property
+    def waiting(self) -> bool:
+        """Whether anything may have changed in earlier epochs."""
+        return self._all or self._held is not None
+
+    def sent(self) -> None:
+        """The output has been sent everything that has changed."""
+        self._all = False
+        self._hold(None)
+
+    def kept(self) -> None:
+        """The output has been sent only what is final: remember the rest."""
+        if not self._all and self._new is not None:
+            found = self._new if self._held is None else self._held.union(self._new)
+            # Now: the partial rows may be merged away before the next sending.
+            self._hold(found.distinct().localCheckpoint())
+
+    def forget(self) -> None:
+        """What was sent is not known any more."""
+        self._all = True
+        self._hold(None)
+
+    def _hold(self, rows: DataFrame | None) -> None:
+        if self._held is not None:
+            release(self._held)
+        self._held, self._new = rows, None
+
+    @property
+    def _same(self) -> Column:
+        names = [F.col(quoted(key.name)) for key in self._aggregation.keys]
+        conditions = [name.eqNullSafe(F.col(f"{_KEY}{i}")) for i, name in enumerate(names)]
+        if not (isinstance(self._window, SessionWindow) and self._window.max_duration is not None):
+            # A longest duration cuts sessions by their first event, so that any of a key's may have changed.
+            window = F.col(quoted(self._window.name))
+            conditions.append(F.unix_micros(window.start) <= F.col(_TIME))
+            conditions.append(F.col(_TIME) < F.unix_micros(window.end))
+        return reduce(and_, conditions, F.lit(True))

@@ -1,0 +1,132 @@
+"""The links of a chain: Spark's row-by-row methods, as written by the user and on rows that a filter has marked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from operator import add
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F
+from pyspark.sql.types import DoubleType, FloatType
+
+from sparkjet.catalyst.columns import HIDDEN, KEPT, is_star, quoted, select_visible, visible
+from sparkjet.catalyst.logical_plans import analyzed, listed
+from sparkjet.plan.transformations import Link
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from sparkjet.plan.transformations import Transformation
+
+
+def where(condition: Column | str) -> Link:
+    """Filter rows."""
+    column = F.expr(condition) if isinstance(condition, str) else condition
+    # Evaluated only on rows that pass the earlier filters: it may fail on the others.
+    passed = F.when(F.col(KEPT), F.coalesce(column, F.lit(False))).otherwise(False)
+    return Link(lambda frame: frame.where(condition), lambda frame: frame.withColumn(KEPT, passed), filters=True)
+
+
+def dropna(shape: DataFrame, how: str, thresh: int | None, subset: str | Sequence[str] | None) -> Link:
+    """Filter rows of the schema of ``shape`` by their nulls and NaNs."""
+    names = _names(shape, subset)
+    least = thresh if thresh is not None else len(names) if how == "any" else 1
+    types = [field.dataType for field in shape.select(*names).schema.fields] if names else []
+    present = [_present(name, each) for name, each in zip(names, types, strict=True)]
+    passed = F.col(KEPT) & (reduce(add, present, F.lit(0)) >= least)
+    return Link(
+        lambda frame: frame.dropna(how, thresh, names), lambda frame: frame.withColumn(KEPT, passed), filters=True
+    )
+
+
+def fillna(shape: DataFrame, value: object, subset: str | Sequence[str] | None) -> Link:
+    """Replace nulls in columns of ``shape``; the hidden ones keep theirs."""
+    columns = None if isinstance(value, dict) else _names(shape, subset)
+    return everywhere(lambda frame: frame.fillna(value, columns))  # type: ignore[arg-type]
+
+
+def replace(shape: DataFrame, arguments: Sequence[Any], subset: str | Sequence[str] | None) -> Link:
+    """Replace values in columns of ``shape``; the hidden ones keep theirs."""
+    columns = _names(shape, subset)
+    return everywhere(lambda frame: frame.replace(*arguments, subset=columns))
+
+
+def with_columns(columns: Mapping[str, Column]) -> Link:
+    """Add or replace columns."""
+    guarded = {name: F.when(F.col(KEPT), column) for name, column in columns.items()}
+    return Link(lambda frame: frame.withColumns({**columns}), lambda frame: frame.withColumns(guarded))
+
+
+def everywhere(step: Transformation) -> Link:
+    """A transformation that evaluates none of the user's expressions, so that marked rows may go through it."""
+    return Link(step, step)
+
+
+def alias(name: str) -> Link:
+    """Name the rows, for columns such as ``name.column``."""
+    return everywhere(lambda frame: frame.alias(name))
+
+
+def remade(step: Transformation) -> Link:
+    """A transformation that makes new rows of the visible columns."""
+    return Link(lambda frame: step(frame.drop(*HIDDEN)), None, filters=True, remakes=True)
+
+
+def repartition(number: int | Column | str, columns: Sequence[Column | str]) -> Link:
+    """Distribute rows anew."""
+
+    def plain(frame: DataFrame) -> DataFrame:
+        return frame.repartition(number, *columns)
+
+    # An expression may fail on rows that a filter has dropped.
+    return Link(plain, plain if all(isinstance(each, str | int) for each in (number, *columns)) else None)
+
+
+def select(shape: DataFrame, columns: Sequence[Column | str]) -> Link:
+    """Select or compute columns of rows with the schema of ``shape``."""
+    items = [item for column in columns for item in _expanded(shape, column)]
+
+    def plain(frame: DataFrame) -> DataFrame:
+        return select_visible(frame, items)
+
+    selected = plain(shape)
+    names = visible(selected)
+    if len(items) != len(names):
+        # A column that expands to several (``struct.*``) has no single name.
+        return Link(plain, None)
+    # A column that is only named cannot fail; guarded it would lose the alias by which later steps may name it.
+    guarded = [
+        item if named or isinstance(item, str) else F.when(F.col(KEPT), item).alias(name)
+        for item, name, named in zip(items, names, _named(selected, len(items)), strict=True)
+    ]
+    return Link(plain, lambda frame: select_visible(frame, guarded))
+
+
+def _expanded(shape: DataFrame, column: Column | str) -> list[Column | str]:
+    """A column as the items to select: ``*`` and ``alias.*`` stand for the visible columns."""
+    if is_star(column) or (str(column).rstrip("'>").endswith(".*") and HIDDEN[0] in shape.select(column).columns):
+        return [quoted(name) for name in visible(shape)]
+    return [column]
+
+
+def _named(selected: DataFrame, count: int) -> list[bool]:
+    """Which of the first columns of a selection only name a column of the rows."""
+    plan = analyzed(selected)
+    if plan.nodeName() != "Project":
+        return [False] * count
+    return [each.getClass().getSimpleName() == "AttributeReference" for each in listed(plan.projectList())[:count]]
+
+
+def _names(shape: DataFrame, subset: str | Sequence[str] | None) -> list[str]:
+    """The columns of ``shape`` that a subset names, by default all visible ones."""
+    if subset is None:
+        return [quoted(name) for name in visible(shape)]
+    return [subset] if isinstance(subset, str) else list(subset)
+
+
+def _present(name: str, data_type: object) -> Column:
+    """1 where a column has a value, as Spark's ``dropna`` counts them."""
+    column = F.col(name)
+    is_nan = F.isnan(column) if isinstance(data_type, DoubleType | FloatType) else F.lit(False)
+    return (column.isNotNull() & ~is_nan).cast("int")

@@ -1,0 +1,55 @@
+"""The formats of files: which there are, and what rows each can hold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql.types import ArrayType, MapType, StringType, StructType
+
+from sparkjet.errors import AnalysisError
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructField
+
+FORMATS = ("csv", "json", "orc", "parquet", "text")
+
+
+def check_format(file_format: str, schema: StructType, partition_by: Sequence[str]) -> None:
+    """Refuse rows that files of a format cannot hold, or that ``partitionBy`` leaves nothing of.
+
+    Raises:
+        AnalysisError: Naming the column and the way out.
+    """
+    missing = [name for name in partition_by if name not in schema.fieldNames()]
+    if missing:
+        message = f"partitionBy: no column {missing[0]!r} in the result. Columns: {', '.join(schema.fieldNames())}"
+        raise AnalysisError(message)
+    stored = [field for field in schema.fields if field.name not in partition_by]
+    if not stored:
+        message = "partitionBy: at least one column must stay in the files."
+        raise AnalysisError(message)
+    if file_format == "csv":
+        _check_csv(schema.fields)
+    elif file_format == "text":
+        _check_text(stored)
+
+
+def _check_csv(fields: Sequence[StructField]) -> None:
+    nested = [field.name for field in fields if isinstance(field.dataType, StructType | ArrayType | MapType)]
+    if nested:
+        message = (
+            f"fileFormat: csv cannot hold the nested column {nested[0]!r}. Flatten it first, for a window with "
+            'select("window.start", "window.end", …), or use parquet or json.'
+        )
+        raise AnalysisError(message)
+
+
+def _check_text(fields: Sequence[StructField]) -> None:
+    if len(fields) != 1 or not isinstance(fields[0].dataType, StringType):
+        found = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in fields)
+        message = (
+            f"fileFormat: text holds one column of strings, the rows have {found}. Make one of them, e.g. with "
+            'select(F.to_json(F.struct("*")).alias("value")).'
+        )
+        raise AnalysisError(message)

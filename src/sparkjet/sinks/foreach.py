@@ -1,0 +1,88 @@
+"""The foreach sink: hands each row to a user's function or object on the executors."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from pyspark.errors import PySparkException
+
+from sparkjet.errors import AnalysisError
+from sparkjet.sinks.outbox import OutboxSink
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import Row, StructType
+
+
+class ForeachSink(OutboxSink):
+    """Calls ``writer(row)``, or ``open``, ``process`` and ``close`` of an object, as Spark's ``foreach``.
+
+    At least once: a partition is repeated when its task fails, and an epoch after a crash, then with the same number
+    and rows, although perhaps in other partitions. An object whose ``open(partition_id, epoch_id)`` returns False skips
+    a partition.
+
+    Args:
+        writer: The function or object; each task gets a copy.
+
+    Raises:
+        AnalysisError: It is neither.
+    """
+
+    def __init__(self, writer: Any) -> None:
+        super().__init__()
+        parts = [name for name in ("process", "open", "close") if hasattr(writer, name)]
+        if not callable(writer) and ("process" not in parts or not all(callable(getattr(writer, p)) for p in parts)):
+            message = (
+                f"foreach: {type(writer).__name__} is neither a function of a row nor an object with a method "
+                "process(row), and, if needed, open(partition_id, epoch_id) and close(error)."
+            )
+            raise AnalysisError(message)
+        self._writer = writer
+
+    def check(self, schema: StructType) -> None:
+        """See :meth:`Sink.check`: the executors get the writer by pickle."""
+        # On use only: it takes its time.
+        from pyspark import cloudpickle  # noqa: PLC0415
+
+        del schema
+        try:
+            cloudpickle.dumps(self._writer)
+        except (pickle.PicklingError, PySparkException, TypeError, AttributeError) as error:
+            message = (
+                f"foreach: the {type(self._writer).__name__} cannot be sent to the executors: {error}. Create what "
+                "cannot be pickled, such as a connection, in open(partition_id, epoch_id)."
+            )
+            raise AnalysisError(message) from error
+
+    def publish(self, rows: DataFrame, epoch: int) -> None:
+        """See :meth:`OutboxSink.publish`."""
+        rows.foreachPartition(_task(self._writer, epoch))
+
+
+def _task(writer: Any, epoch: int) -> Callable[[Iterator[Row]], None]:
+    """What a task does; a function of a function, as the executors need not have sparkjet."""
+
+    def run(rows: Iterator[Row]) -> None:
+        from pyspark import TaskContext  # noqa: PLC0415 - on the executor
+
+        if callable(writer):
+            for row in rows:
+                writer(row)
+            return
+        context = TaskContext.get()
+        assert context is not None  # noqa: S101 - we are in a task
+        failure = None
+        if not hasattr(writer, "open") or writer.open(context.partitionId(), epoch):
+            try:
+                for row in rows:
+                    writer.process(row)
+            except Exception as error:  # noqa: BLE001 - close is told of it, whatever it is
+                failure = error
+        if hasattr(writer, "close"):
+            writer.close(failure)
+        if failure is not None:
+            raise failure
+
+    return run

@@ -1,0 +1,188 @@
+"""The table sink: a table of files in Spark's catalog, written as the files sink writes a directory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyspark.errors import ParseException
+
+from sparkjet.catalyst.columns import quoted
+from sparkjet.catalyst.logical_plans import listed
+from sparkjet.errors import AnalysisError
+from sparkjet.sinks.file_formats import FORMATS
+from sparkjet.sinks.files import FilesSink
+from sparkjet.storage.paths import local_path, spark_uri
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from sparkjet.sinks.protocol import Handle, TransactionId
+
+OPTION = "toTable"
+"""What messages call the sink's directory."""
+_NO_VALUE, _NULL = "__HIVE_DEFAULT_PARTITION__", "NULL"
+_SESSION_CATALOG = "spark_catalog"
+_DATABASE_AND_TABLE = 2
+
+
+@dataclass
+class TableSink(FilesSink):
+    """Appends to a table; its readers see complete files, and each row once.
+
+    Args:
+        table: Its name, quoted for SQL.
+        session: The user's.
+        columns: Of the table, with their types; None until there is a table.
+        located: Whether the user has chosen the directory of a new table.
+    """
+
+    table: str = field(kw_only=True)
+    session: SparkSession = field(kw_only=True)
+    columns: Mapping[str, str] | None = field(kw_only=True)
+    located: bool = field(kw_only=True)
+
+    def check(self, schema: StructType) -> None:
+        """See :meth:`Sink.check`."""
+        super().check(schema)
+        found = {each.name: each.dataType.simpleString() for each in schema.fields}
+        if self.columns is None:
+            self._schema = schema
+        elif found != self.columns:
+            message = (
+                f"{OPTION}: the table {self.table} has the columns {_described(self.columns)}, the rows have "
+                f"{_described(found)}. Select the columns of the table, with its types."
+            )
+            raise AnalysisError(message)
+
+    def create(self) -> None:
+        """See :meth:`Creating.create`: creates the table."""
+        if self.columns is None:
+            # Before anything is in its directory, which must be empty.
+            self.session.sql(self._definition())
+            self.columns = {each.name: each.dataType.simpleString() for each in self._schema.fields}
+        super().create()
+
+    def prepare(self, rows: DataFrame, transaction: TransactionId) -> Handle | None:
+        """See :meth:`Sink.prepare`; formats without names have the columns in the table's order."""
+        return super().prepare(rows.select(*map(quoted, self.columns or ())), transaction)
+
+    def commit(self, handle: Handle, between: Callable[[], None]) -> None:
+        """See :meth:`Sink.commit`."""
+        super().commit(handle, between)
+        self._register({Path(published).parent for _, published in handle["files"]} - {Path()})
+        # The session remembers which files a table has.
+        self.session.catalog.refreshTable(self.table)
+
+    def _register(self, directories: Collection[Path]) -> None:
+        """Make the partitions known to a catalog that keeps a list of them."""
+        catalog, identifier = _identified(self.table, self.session)
+        if directories and catalog.getTableMetadata(identifier).tracksPartitionsInCatalog():
+            partitions = " ".join(f"PARTITION ({self._values(each)})" for each in sorted(directories))
+            self.session.sql(f"ALTER TABLE {self.table} ADD IF NOT EXISTS {partitions}")
+
+    def _values(self, directory: Path) -> str:
+        utils: Any = self.session._jvm
+        unescape = utils.org.apache.spark.sql.catalyst.catalog.ExternalCatalogUtils.unescapePathName
+        pairs = (level.split("=", 1) for level in directory.parts)
+        texts = {unescape(name): _NULL if value == _NO_VALUE else _text(unescape(value)) for name, value in pairs}
+        return ", ".join(f"{quoted(name)} = {text}" for name, text in texts.items())
+
+    def _definition(self) -> str:
+        empty = self.session.createDataFrame([], self._schema)
+        options = ", ".join(f"{_text(name)} {_text(value)}" for name, value in self.options.items())
+        parts = [
+            f"CREATE TABLE IF NOT EXISTS {self.table} ({empty._jdf.schema().asNullable().toDDL()})",
+            f"USING {self.file_format}",
+            f"OPTIONS ({options})" if options else "",
+            f"PARTITIONED BY ({', '.join(map(quoted, self.partition_by))})" if self.partition_by else "",
+            f"LOCATION {_text(spark_uri(self.directory))}" if self.located else "",
+        ]
+        return " ".join(filter(None, parts))
+
+
+def table_sink(
+    name: str,
+    session: SparkSession,
+    file_format: str | None,
+    partition_by: Sequence[str],
+    options: Mapping[str, str],
+    path: str | None,
+    **settings: Any,
+) -> TableSink:
+    """The sink of a table, which is created at the start if there is none.
+
+    Args:
+        name: Of the table, with or without its database.
+        session: The user's.
+        file_format: As given; that of the table, or parquet, by default.
+        partition_by: As given; as the table is partitioned by default.
+        options: For Spark's writer; they override those of the table.
+        path: The directory of a new table.
+        settings: ``retention`` and ``clock`` of the files sink.
+
+    Raises:
+        AnalysisError: It is no table of files, or differs from what was given.
+    """
+    catalog, identifier = _identified(name, session)
+    table = str(identifier.quotedString())
+    settings |= {"option": OPTION, "table": table, "session": session}
+    if not catalog.tableExists(identifier):
+        place = local_path(path if path is not None else str(catalog.defaultTablePath(identifier)), OPTION)
+        new = (place, file_format or "parquet", tuple(partition_by), options)
+        return TableSink(*new, columns=None, located=path is not None, **settings)
+    found = catalog.getTableMetadata(identifier)
+    provider = str(found.provider().get()).lower() if found.provider().isDefined() else "a view"
+    partitions = tuple(listed(found.partitionColumnNames()))
+    if provider not in FORMATS:
+        raise _refused(table, f"its format is {provider}")
+    place = local_path(str(found.location()), OPTION)
+    for option, given, actual in (
+        ("format", file_format, provider),
+        ("partitionBy", ", ".join(partition_by), ", ".join(partitions)),
+        ("path", path and str(local_path(path, "path")), str(place)),
+    ):
+        if given and given != actual:
+            message = f'{OPTION}: {option} is "{given}", but {table} has "{actual}". Leave the option out.'
+            raise AnalysisError(message)
+    properties = found.storage().properties()
+    options = {str(name): str(properties.apply(name)) for name in listed(properties.keys().toSeq())} | {**options}
+    columns = {each.name: each.dataType.simpleString() for each in session.table(table).schema.fields}
+    return TableSink(place, provider, partitions, options, columns=columns, located=False, **settings)
+
+
+def _identified(name: str, session: SparkSession) -> tuple[Any, Any]:
+    """The session's own catalog, and a table's full name in it."""
+    state: Any = session._jsparkSession.sessionState()
+    try:
+        parts = [str(part) for part in listed(state.sqlParser().parseMultipartIdentifier(name))]
+    except ParseException as error:
+        message = f"{OPTION}: {name!r} is not the name of a table."
+        raise AnalysisError(message) from error
+    owner = parts.pop(0) if len(parts) > _DATABASE_AND_TABLE else session.catalog.currentCatalog()
+    if owner != _SESSION_CATALOG or len(parts) > _DATABASE_AND_TABLE:
+        raise _refused(name, f"it belongs to the catalog {owner!r}")
+    identifier = state.sqlParser().parseTableIdentifier(".".join(map(quoted, parts)))
+    if state.catalog().isTempView(identifier):
+        raise _refused(name, "it is a temporary view")
+    return state.catalog(), state.catalog().qualifyIdentifier(identifier)
+
+
+def _refused(table: str, why: str) -> AnalysisError:
+    return AnalysisError(
+        f"{OPTION}: {table} is not a table of plain files: {why}. Append to it with rows.writeTo(…).append() in "
+        "foreachBatch(…), which is at-least-once."
+    )
+
+
+def _described(columns: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {kind}" for name, kind in columns.items())
+
+
+def _text(value: str) -> str:
+    """A literal of SQL."""
+    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"

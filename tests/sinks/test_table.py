@@ -1,0 +1,144 @@
+"""Tables of Spark's catalog: the contract of all sinks, new and existing tables, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import sparkjet as sj
+from sparkjet.errors import AnalysisError
+from sparkjet.sinks.table import TableSink, table_sink
+from sparkjet.testing.sink_contract import QUERY, SCHEMA, SinkContract, SinkUnderTest, transaction
+from tests.feed import Feed, rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from sparkjet.api.writer import StreamWriter
+
+NAME = "sparkjet_table"
+
+
+@pytest.fixture(autouse=True)
+def _no_table_is_left(spark: SparkSession) -> Iterator[None]:
+    yield
+    spark.sql(f"DROP TABLE IF EXISTS {NAME}")
+
+
+def sink_of(spark: SparkSession, name: str = NAME, **given: Any) -> TableSink:
+    arguments = {"file_format": None, "partition_by": (), "options": {}, "path": None, **given}
+    sink = table_sink(name, spark, **arguments)
+    sink.check(spark.createDataFrame([], SCHEMA).schema)
+    return sink
+
+
+class TestTable(SinkContract):
+    @pytest.fixture
+    def target(self, spark: SparkSession) -> SinkUnderTest:
+        sink = sink_of(spark)
+        sink.create()
+        return SinkUnderTest(
+            sink,
+            lambda: [tuple(row) for row in spark.table(NAME).select("k", "n").collect()],
+            lambda: len(list(sink.directory.glob(f"_sparkjet/{QUERY}/*/staging/*"))),
+        )
+
+
+def writer(spark: SparkSession, feed: Feed, home: Path) -> StreamWriter:
+    stream = sj.stream(feed.read(spark)).withWatermark("ts", "0 seconds")
+    counts = stream.groupBy(sj.window("ts", "10 seconds"), "k").count().select("count", "k")
+    return counts.writeStream.option("checkpointLocation", home / "ck").trigger(availableNow=True)
+
+
+def test_a_table_is_created_and_grows_in_the_session_that_reads_it(spark: SparkSession, tmp_path: Path) -> None:
+    feed = Feed(tmp_path / "in")
+    feed.add(*rows([1, 2, 12], k="a"))
+    query = writer(spark, feed, tmp_path).toTable(NAME, partitionBy="k", queryName="counts", compression="gzip")
+    query.awaitTermination()
+    assert (query.name, query.guarantees) == ("counts", {"results": "exactly-once"})
+    assert [tuple(row) for row in spark.table(NAME).collect()] == [(2, "a")]
+    feed.add(*rows([25], k="b"))
+    writer(spark, feed, tmp_path).toTable(f"default.{NAME}").awaitTermination()
+    assert sorted(tuple(row) for row in spark.table(NAME).collect()) == [(1, "a"), (2, "a")]
+    assert spark.catalog.getTable(NAME).tableType == "MANAGED"
+
+
+def test_a_table_keeps_its_format_options_and_order_of_columns(spark: SparkSession, tmp_path: Path) -> None:
+    spark.sql(
+        f"CREATE TABLE {NAME} (n BIGINT, k STRING) USING csv OPTIONS (header 'true', sep ';') LOCATION '{tmp_path}/t'"
+    )
+    sink = sink_of(spark, file_format="csv", path=f"{tmp_path}/t", options={"quoteAll": "true"})
+    sink.create()
+    handle = sink.prepare(spark.createDataFrame([("a;b", 1)], SCHEMA).coalesce(1), transaction(1))
+    assert handle is not None
+    sink.commit(handle, lambda: None)
+    assert [tuple(row) for row in spark.table(NAME).collect()] == [(1, "a;b")]
+    (file,) = (tmp_path / "t").glob("part-*")
+    assert file.read_text().splitlines() == ['"n";"k"', '"1";"a;b"']
+
+
+def test_partitions_are_known_to_the_catalog(spark: SparkSession) -> None:
+    spark.sql(f"CREATE TABLE {NAME} (v INT, k STRING, d DATE) USING parquet PARTITIONED BY (k, d)")
+    sink = table_sink(NAME, spark, None, (), {}, None)
+    found = spark.createDataFrame([("a/b'c\\", "2026-01-02", 1), (None, "2026-01-02", 2)], "k string, d string, v int")
+    found = found.select("k", found.d.cast("date").alias("d"), "v")
+    sink.check(found.schema)
+    sink.create()
+    handle = sink.prepare(found, transaction(1))
+    assert handle is not None
+    for _ in range(2):
+        sink.commit(handle, lambda: None)
+    assert sorted(map(str, spark.table(NAME).select("k", "d", "v").collect())) == sorted(map(str, found.collect()))
+    assert spark.table(NAME).where("k IS NULL AND d = DATE'2026-01-02'").count() == 1
+
+
+def test_a_new_table_has_the_given_place_and_what_its_readers_need(spark: SparkSession, tmp_path: Path) -> None:
+    sink = sink_of(
+        spark, file_format="csv", path=f"{tmp_path}/it's here", options={"header": "true", "nullValue": "it's \\n"}
+    )
+    assert not spark.catalog.tableExists(NAME)
+    sink.create()
+    sink.create()
+    handle = sink.prepare(spark.createDataFrame([("a", 1), (None, 2)], SCHEMA), transaction(1))
+    assert handle is not None
+    sink.commit(handle, lambda: None)
+    assert sorted((tuple(row) for row in spark.table(NAME).collect()), key=str) == [("a", 1), (None, 2)]
+    assert list((tmp_path / "it's here").glob("part-*"))
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "named"),
+    [
+        (NAME, {"file_format": "json"}, 'format is "json", but .* has "parquet"'),
+        (NAME, {"partition_by": ["n"]}, 'partitionBy is "n", but .* has "k"'),
+        (NAME, {"path": "/elsewhere"}, 'path is "/elsewhere", but'),
+        ("sparkjet_view", {}, "its format is a view.*foreachBatch"),
+        ("sparkjet_temporary", {}, "it is a temporary view"),
+        ("lake.db.clicks", {}, "belongs to the catalog 'lake'"),
+        ("two words", {}, "'two words' is not the name of a table"),
+        ("sparkjet_new", {"path": "s3a://bucket/t"}, 'toTable: "s3a://bucket/t" has the scheme'),
+    ],
+)
+def test_what_is_no_such_table_is_refused(spark: SparkSession, name: str, given: dict[str, Any], named: str) -> None:
+    spark.sql(f"CREATE TABLE {NAME} ({SCHEMA}) USING parquet PARTITIONED BY (k)")
+    spark.sql("CREATE OR REPLACE VIEW sparkjet_view AS SELECT 1 AS n")
+    spark.range(1).createOrReplaceTempView("sparkjet_temporary")
+    try:
+        with pytest.raises(AnalysisError, match=named):
+            sink_of(spark, name, **given)
+    finally:
+        spark.sql("DROP VIEW sparkjet_view")
+        spark.catalog.dropTempView("sparkjet_temporary")
+
+
+def test_rows_must_have_the_columns_of_the_table(spark: SparkSession, tmp_path: Path) -> None:
+    spark.sql(f"CREATE TABLE {NAME} (k STRING, n INT)")
+    with pytest.raises(
+        AnalysisError, match=r"has the columns k string, n int, the rows have k string, n bigint\. Select"
+    ):
+        sink_of(spark)
+    with pytest.raises(AnalysisError, match=r'format\("postgres"\) is not one of files'):
+        writer(spark, Feed(tmp_path / "in"), tmp_path).toTable(NAME, "postgres")
