@@ -46,11 +46,6 @@ def writer(watermarked: Stream, tmp_path: Path) -> StreamWriter:
     )
 
 
-def test_a_batch_dataframe_is_refused(spark: SparkSession) -> None:
-    with pytest.raises(sj.AnalysisError, match=r"batch DataFrame.*readStream"):
-        sj.stream(spark.range(3))
-
-
 def test_something_else_than_a_dataframe_is_refused() -> None:
     with pytest.raises(sj.AnalysisError, match="got list"):
         sj.stream([1, 2])  # type: ignore[arg-type]

@@ -72,7 +72,6 @@ DONE_BEFORE: dict[str, Callable[[DataFrame], DataFrame]] = {
     "sampleBy": lambda df: df.sampleBy("k", {"a": 0.5}),
     "subtract": lambda df: df.join(static(df), "k", "left_anti"),
     "to": lambda df: df.to(df.schema),
-    "toDF": lambda df: df.toDF("ts", "k", "w"),
     "withMetadata": lambda df: df.withMetadata("k", {"unit": "m"}),
 }
 

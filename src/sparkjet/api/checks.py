@@ -59,6 +59,12 @@ def checked(
         raise AnalysisError(message)
     guarantee = Guarantee(options.choice("processingGuarantee", tuple(g.value for g in Guarantee), "exactly-once"))
     plan = plan_of(_outputs(results, late))
+    if not plan.source.isStreaming:
+        message = (
+            "start: this is a batch DataFrame, and nothing will follow. Call toDF() instead of writeStream, or read it "
+            "with spark.readStream."
+        )
+        raise AnalysisError(message)
     _check_without_windows(plan, options)
     overlap = options.flag("overlapEpochs")
     _check_overlap(plan, overlap=overlap)

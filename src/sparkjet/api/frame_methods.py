@@ -13,7 +13,7 @@ from typing_extensions import ParamSpec, Self
 
 from sparkjet.api.guided import Guided
 from sparkjet.api.na_functions import NOT_GIVEN, NaFunctions
-from sparkjet.catalyst.columns import HIDDEN, visible
+from sparkjet.catalyst.columns import HIDDEN, quoted, visible
 from sparkjet.errors import AnalysisError, nearest
 from sparkjet.plan import links
 
@@ -33,8 +33,6 @@ class FrameMethods(Guided, ABC):
     A column is ``rows.<name>`` or ``rows["<name>"]``, as on a DataFrame; a name of Spark's methods is never a column.
     """
 
-    isStreaming = True
-
     def __init__(self, chain: Transformations) -> None:
         self._chain = chain
 
@@ -49,6 +47,15 @@ class FrameMethods(Guided, ABC):
         """The rows that a method makes anew, so that nothing is known of their time."""
         del method
         return self._then(links.remade(step))
+
+    @property
+    @abstractmethod
+    def isStreaming(self) -> bool:
+        """Whether the rows come from a stream; otherwise :meth:`toDF` computes them."""
+
+    @abstractmethod
+    def _computed(self) -> DataFrame:
+        """All rows, where they come from a batch DataFrame."""
 
     @property
     def schema(self) -> StructType:
@@ -104,6 +111,31 @@ class FrameMethods(Guided, ABC):
     def withColumnsRenamed(self, colsMap: Mapping[str, str]) -> Self:
         """Rename columns, as ``DataFrame.withColumnsRenamed``."""
         return self._then(links.everywhere(lambda frame: frame.withColumnsRenamed({**colsMap})))
+
+    @overload
+    def toDF(self) -> DataFrame: ...
+
+    @overload
+    def toDF(self, name: str, /, *cols: str) -> Self: ...
+
+    def toDF(self, *cols: str) -> DataFrame | Self:
+        """All rows, where :func:`sparkjet.stream` was given a batch DataFrame; with names, as ``DataFrame.toDF``.
+
+        Everything is one epoch, so that no row is late and every window is closed: a function that builds a query can
+        be tested on static data.
+
+        Raises:
+            AnalysisError: The rows come from a stream, or the number of names is not that of the columns.
+        """
+        if cols:
+            if len(cols) != len(self.columns):
+                message = f"toDF: {len(cols)} names for {len(self.columns)} columns, {', '.join(self.columns)}."
+                raise AnalysisError(message)
+            return self.select(*(F.col(quoted(old)).alias(new) for old, new in zip(self.columns, cols, strict=True)))
+        if self.isStreaming:
+            message = "toDF: these rows come from a stream, which has no end. Write them with writeStream."
+            raise AnalysisError(message)
+        return self._computed()
 
     def drop(self, *cols: Column | str) -> Self:
         """Drop columns, as ``DataFrame.drop``."""

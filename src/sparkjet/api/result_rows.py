@@ -8,11 +8,16 @@ from typing_extensions import Self
 
 from sparkjet.api.frame_methods import FrameMethods
 from sparkjet.api.output_settings import OutputSettings
+from sparkjet.api.sink_formats import sink_format
 from sparkjet.api.writer import StreamWriter
 from sparkjet.catalyst import alternatives
+from sparkjet.engine.batch_run import rows_of
 from sparkjet.plan import links
+from sparkjet.plan.plan import plan_of
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from sparkjet.plan.outputs import Rows
     from sparkjet.plan.transformations import Transformations
     from sparkjet.plan.windowed_aggregation import WindowedAggregation
@@ -38,6 +43,16 @@ class ResultRows(FrameMethods):
     def alias(self, alias: str) -> Self:
         """Name the rows for columns such as ``alias.name``, as ``DataFrame.alias``."""
         return self._then(links.alias(alias))
+
+    @property
+    def isStreaming(self) -> bool:
+        """Whether the rows come from a stream; otherwise :meth:`toDF` computes them."""
+        root = next(iter(self._aggregation.lineage))
+        return root.transformations.source.isStreaming
+
+    def _computed(self) -> DataFrame:
+        nowhere = OutputSettings(self._aggregation, self._kind, self._chain, sink_format("noop"))
+        return rows_of(plan_of([nowhere.output(self._kind.value)]))
 
     @property
     def writeStream(self) -> StreamWriter:

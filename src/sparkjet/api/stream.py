@@ -237,6 +237,14 @@ class Stream(FrameMethods):
         return self.groupBy(*cols)
 
     @property
+    def isStreaming(self) -> bool:
+        """Whether the rows come from a stream; otherwise :meth:`toDF` computes them."""
+        return self._chain.source.isStreaming
+
+    def _computed(self) -> DataFrame:
+        return self._visible
+
+    @property
     def writeStream(self) -> StreamWriter:
         """The way to a sink for the rows themselves, without windows, as ``DataFrame.writeStream``.
 
@@ -251,10 +259,19 @@ def stream(df: DataFrame) -> Stream:
     Args:
         df: The streaming DataFrame. Spark may have transformed it row by row (select, where, withColumn, explode,
             mapInPandas, unions, joins with batch DataFrames), but not with ``withWatermark``, with anything that keeps
-            state, or with anything that treats each batch separately.
+            state, or with anything that treats each batch separately. A batch DataFrame is all rows of a stream at
+            once, for tests: ``toDF()`` computes the result.
 
     Raises:
-        AnalysisError: A batch DataFrame, one of Spark Connect, or one that Spark does not compute row by row.
+        AnalysisError: A DataFrame of Spark Connect, or one that Spark does not compute row by row.
+
+    >>> import sparkjet as sj
+    >>> from pyspark.sql import functions as F
+    >>> def per_minute(events):
+    ...     return events.withWatermark("ts", "1 minute").groupBy(F.window("ts", "1 minute")).count()
+    >>> rows = spark.sql("SELECT timestamp_seconds(id) AS ts FROM range(0, 90)")
+    >>> per_minute(sj.stream(rows)).select("count").toDF().collect()
+    [Row(count=60), Row(count=30)]
     """
     check_source(df)
     return Stream(Transformations(df, df))

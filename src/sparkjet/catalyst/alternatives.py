@@ -53,7 +53,7 @@ SHORT_BATCHES = (
 _ROW_BY_ROW = """
     colRegex createGlobalTempView createOrReplaceGlobalTempView createOrReplaceTempView createTempView
     crossJoin lateralJoin metadataColumn observe registerTempTable repartitionById repartitionByRange sample sampleBy to
-    toDF withMetadata
+    withMetadata
 """
 _OF_ALL_ROWS = """
     approxQuantile asTable cache checkpoint collect corr count cov crosstab describe executionInfo exists explain first

@@ -22,6 +22,16 @@ def streaming_nodes(plan: Any) -> Iterator[Any]:
             yield from streaming_nodes(child)
 
 
+def passed_nodes(plan: Any) -> Iterator[Any]:
+    """The nodes of a plan that rows pass through, from the top: those of the stream, or all where there is none."""
+    if plan.isStreaming():
+        yield from streaming_nodes(plan)
+    else:
+        yield plan
+        for child in children(plan):
+            yield from passed_nodes(child)
+
+
 def children(plan: Any) -> list[Any]:
     """The plans that a node reads."""
     return listed(plan.children())

@@ -30,10 +30,7 @@ def check_source(df: object) -> None:
         )
         raise AnalysisError(message)
     if not isinstance(df, DataFrame):
-        message = f"stream: expected a streaming DataFrame, got {type(df).__name__}."
-        raise AnalysisError(message)
-    if not df.isStreaming:
-        message = "stream: this is a batch DataFrame. Read it with spark.readStream, or use Spark's own batch windows."
+        message = f"stream: expected a DataFrame, got {type(df).__name__}."
         raise AnalysisError(message)
     taken = [name for name in df.columns if name in HIDDEN]
     if taken:

@@ -15,6 +15,7 @@ from sparkjet.catalyst.logical_plans import (
     children,
     kind_of,
     listed,
+    passed_nodes,
     streaming_nodes,
 )
 from sparkjet.errors import AnalysisError
@@ -103,9 +104,9 @@ def check_step(before: DataFrame, after: DataFrame, together: Together | None) -
     Raises:
         AnalysisError: Naming what was found and the way out.
     """
-    nodes = list(streaming_nodes(analyzed(after)))
+    nodes = list(passed_nodes(analyzed(after)))
     added = Counter(node.nodeName() for node in nodes)
-    added.subtract(node.nodeName() for node in streaming_nodes(analyzed(before)))
+    added.subtract(node.nodeName() for node in passed_nodes(analyzed(before)))
     for name in (name for name, count in added.items() if count > 0):
         if name == "Window" and together is not None:
             together.check(nodes)

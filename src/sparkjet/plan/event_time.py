@@ -17,9 +17,9 @@ from sparkjet.catalyst.logical_plans import (
     attributes,
     kind_of,
     origins,
+    passed_nodes,
     same_name,
     selected,
-    streaming_nodes,
 )
 from sparkjet.catalyst.window_calls import without_window_time
 from sparkjet.errors import AnalysisError
@@ -94,7 +94,7 @@ class EventTime:
             raise AnalysisError(message)
 
     def _is_origin(self, rows: DataFrame, expression: Any) -> bool:
-        return not {*self.ids}.isdisjoint(origins(expression, aliases(streaming_nodes(analyzed(rows)))))
+        return not {*self.ids}.isdisjoint(origins(expression, aliases(passed_nodes(analyzed(rows)))))
 
 
 def check_union(times: tuple[EventTime, EventTime], rows: tuple[DataFrame, DataFrame]) -> None:

@@ -47,7 +47,7 @@ def with_row_gaps(
     gap = _interval(window.gap, rows.shape)
     time = F.col(TIME)
     # A row without an event time is dropped and counted as such.
-    return replace(window, gap=gap), rows.then(where(time.isNull() | (cover_end(time, gap) > time)))
+    return replace(window, gap=gap), rows.then(where(time.isNull() | (cover_end(time, gap) > time)), reads_hidden=True)
 
 
 def _interval(gap: Column, rows: DataFrame) -> Column:

@@ -77,8 +77,12 @@ class Transformations:
         """The chain without its first links, for rows that have gone through them."""
         return replace(self, source=self.apply(self.source, upto=count), links=self.links[count:])
 
-    def then(self, link: Link) -> Transformations:
+    def then(self, link: Link, *, reads_hidden: bool = False) -> Transformations:
         """The chain with one more link; Spark's analysis errors are raised here.
+
+        Args:
+            link: The link.
+            reads_hidden: Whether it may read the hidden columns, as those of sparkjet's own do.
 
         Raises:
             AnalysisError: The link adds, replaces, drops or reads a hidden column, or is not computed row by row.
@@ -88,7 +92,8 @@ class Transformations:
             if attribute_ids(shape, name) != ([] if link.remakes else attribute_ids(self.shape, name)):
                 message = f"the column name {name!r} is used by sparkjet. Give your column another name."
                 raise AnalysisError(message)
-        if self.together is None and reads_any(shape, {i for name in HIDDEN for i in attribute_ids(self.shape, name)}):
+        hidden = () if reads_hidden or self.together is not None else HIDDEN
+        if reads_any(shape, {i for name in hidden for i in attribute_ids(self.shape, name)}):
             message = (
                 "the * of the expression would stand for columns of sparkjet's as well. Name the columns, e.g. "
                 "F.struct(*rows.columns), or do it before withWatermark(…)."
