@@ -172,6 +172,8 @@ def test_equal_calls_are_computed_once_and_columns_have_sparks_names(rows: DataF
     )
     assert resolved(rows, {"n": "sum", "*": "count", "d": "max"})[1] == ["sum(n)", "count(1)", "max(d)"]
     assert resolved(rows, F.sum("n"))[0] == resolved(rows, J.sum("n"))[0]
+    # SQL shows neither.
+    assert len(resolved(rows, F.approx_count_distinct("n"), F.approx_count_distinct("n", 0.01).alias("finer"))[0]) == 2
     assert resolved(rows, F.max(rows.n))[1] == ["max(n)"]
 
 

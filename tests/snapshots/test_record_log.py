@@ -123,3 +123,18 @@ def test_leftovers_of_crashed_puts_are_removed_when_the_store_is_opened(tmp_path
     store.open("checkpointLocation")
     assert {path.name for path in (tmp_path / "log").iterdir()} == {"000000000000.json", ".nfs0000000000000001"}
     assert store.slots() == [0]
+
+
+class _Unread(DirectoryStore):
+    """Does not expect to be read."""
+
+    def read(self, slot: int) -> bytes:
+        message = f"slot {slot} was read"
+        raise AssertionError(message)
+
+
+def test_a_driver_whose_slot_is_the_newest_is_not_fenced_and_reads_nothing(opened: _Log, tmp_path: Path) -> None:
+    opened.log.append(0, record(0))
+    assert RecordLog(_Unread(tmp_path / "snapshots")).fenced(0, record(0)) is None
+    opened.log.append(1, msgspec.structs.replace(record(1), run="another"))
+    assert isinstance(opened.log.fenced(0, record(0)), FencedError)

@@ -27,6 +27,7 @@ class AggregateCall:
     Attributes:
         name: Name of the function in SQL.
         text: The whole call in SQL.
+        identity: Equal for calls that compute the same in one ``agg``; SQL leaves out some arguments.
         function: The Catalyst function.
         columns: Its arguments, by the names of the rows' columns.
         distinct: Whether it takes each value once.
@@ -36,6 +37,7 @@ class AggregateCall:
 
     name: str
     text: str
+    identity: str
     function: Any
     columns: tuple[Column, ...]
     distinct: bool
@@ -126,6 +128,7 @@ class AggregateColumns:
         return AggregateCall(
             name=str(function.prettyName()),
             text=str(expression.sql()),
+            identity=str(expression.toString()),
             function=function,
             columns=tuple(self._column(argument) for argument in children(function)),
             distinct=bool(expression.isDistinct()),

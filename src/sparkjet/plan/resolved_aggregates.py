@@ -60,9 +60,9 @@ class _Found:
 
     def place(self, call: AggregateCall) -> str:
         """Name of the result of a call; equal calls have one."""
-        if call.text not in self._names:
-            self._names[call.text] = self.add(aggregate_of(call))
-        return self._names[call.text]
+        if call.identity not in self._names:
+            self._names[call.identity] = self.add(aggregate_of(call))
+        return self._names[call.identity]
 
     def type_of(self, aggregate: Aggregate) -> Any:
         """Type of an aggregate's result."""
