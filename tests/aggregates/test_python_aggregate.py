@@ -112,7 +112,7 @@ def samples(spark: SparkSession) -> DataFrame:
 
 
 @pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize("restart", [False, True])
+@pytest.mark.parametrize("restart", [pytest.param(False, marks=pytest.mark.crash), True])
 def test_windows_equal_the_naive_ones(spark: SparkSession, tmp_path: Path, path: str, restart: bool) -> None:
     window = WindowGrid(6, 2, 1)
     expected, late = naive(BATCHES, window, [fold for _, fold in PATHS[path]])
@@ -125,7 +125,7 @@ def test_windows_equal_the_naive_ones(spark: SparkSession, tmp_path: Path, path:
     assert run.late == late
 
 
-@pytest.mark.parametrize("max_duration", [None, 7])
+@pytest.mark.parametrize("max_duration", [None, pytest.param(7, marks=pytest.mark.crash)])
 def test_sessions_equal_the_naive_ones(spark: SparkSession, tmp_path: Path, max_duration: int | None) -> None:
     gap = 5
     made: list[tuple[Callable[[], Aggregate], Fold]] = [(total, values(sum)), (J.count, len), MODE, LONGEST]

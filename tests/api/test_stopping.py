@@ -220,6 +220,7 @@ def stops(spark: SparkSession, feed: Feed, home: Path, count: int, terminated: C
     assert finish(spark, feed, home) == [1] * (2 * count)
 
 
+@pytest.mark.crash
 def test_a_stop_at_any_moment_is_no_failure(
     spark: SparkSession, feed: Feed, tmp_path: Path, terminated: Callable[[], None]
 ) -> None:

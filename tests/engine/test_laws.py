@@ -105,8 +105,6 @@ CASES = {
     ),
 }
 
-QUICK = "sessions, windows, sessions"
-
 
 class NaiveWatermark:
     """The least of all substreams of all inputs, each by its policy, seen event by event."""
@@ -240,7 +238,8 @@ def fixed(case: Case, epochs: Sequence[Epoch]) -> list[Epoch]:
     ]
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.crash] * (name != QUICK)) for name in CASES])
+@pytest.mark.crash
+@pytest.mark.parametrize("name", CASES)
 def test_the_engine_equals_the_naive_model(
     spark: SparkSession, name: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -85,6 +85,7 @@ def delivered(home: Path) -> list[tuple[int, int]]:
     return sorted((row.value, row.at) for row in rows.collect())
 
 
+@pytest.mark.crash
 def test_rate_gives_the_same_rows_after_a_crash(spark: SparkSession, tmp_path: Path) -> None:
     def writer() -> StreamWriter:
         return written(values(read(spark, "rate", rowsPerSecond=5)), tmp_path)
@@ -111,6 +112,7 @@ def test_rate_gives_the_same_rows_after_a_crash(spark: SparkSession, tmp_path: P
     assert query.guarantees == EXACTLY_ONCE
 
 
+@pytest.mark.crash
 def test_rate_micro_batch_gives_the_same_rows_after_a_crash(spark: SparkSession, tmp_path: Path) -> None:
     def writer() -> StreamWriter:
         return written(values(read(spark, "rate-micro-batch", rowsPerBatch=10, advanceMillisPerBatch=1000)), tmp_path)
@@ -149,6 +151,7 @@ def counting(rows: int) -> type[DataSource]:
     return Counting
 
 
+@pytest.mark.crash
 def test_a_simple_python_reader_gives_the_same_rows_after_a_crash(spark: SparkSession, tmp_path: Path) -> None:
     spark.dataSource.register(counting(40))
 

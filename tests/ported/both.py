@@ -28,13 +28,13 @@ class Both:
 
     def __init__(self, spark: SparkSession, directory: Path, schema: str) -> None:
         self._spark = spark
-        self._directory = directory
+        self.directory = directory
         self._schema = schema
 
     def arrive(self, *batches: Sequence[dict[str, Any]]) -> Both:
         """Write the files of some micro-batches."""
         for number, rows in enumerate(batches, start=1):
-            file = self._directory / f"{number}.json"
+            file = self.directory / f"{number}.json"
             file.write_text("\n".join(json.dumps(row) for row in rows))
             # Spark reads files in the order of their times.
             os.utime(file, (number, number))
@@ -42,20 +42,20 @@ class Both:
 
     def spark(self, query: Callable[[Any], Any], mode: str = "append") -> list[Row]:
         """What Spark's own query gives."""
-        return self._run(query(self._source()).writeStream.outputMode(mode))
+        return self._run(query(self.source()).writeStream.outputMode(mode))
 
     def sparkjet(self, query: Callable[[Any], Any], mode: str = "append", **options: object) -> list[Row]:
         """What the same query gives with sparkjet."""
-        return self._run(query(sj.stream(self._source())).writeStream.outputMode(mode).options(**options))
+        return self._run(query(sj.stream(self.source())).writeStream.outputMode(mode).options(**options))
 
     def batch(self, query: Callable[[Any], Any]) -> list[Row]:
         """What Spark gives for all rows at once."""
-        found: DataFrame = query(self._spark.read.schema(self._schema).json(str(self._directory)))
+        found: DataFrame = query(self._spark.read.schema(self._schema).json(str(self.directory)))
         return found.collect()
 
-    def _source(self) -> DataFrame:
+    def source(self) -> DataFrame:
         source = self._spark.readStream.schema(self._schema).option("maxFilesPerTrigger", 1)
-        return source.json(str(self._directory))
+        return source.json(str(self.directory))
 
     def _run(self, writer: Any) -> list[Row]:
         table = f"both{next(_numbers)}"

@@ -104,9 +104,63 @@ def test_a_window_closes_in_the_batch_that_moves_the_watermark(both: Both) -> No
         epochs.append((epoch, rows.count()))
 
     both.arrive([at(1)], [at(30)], [at(31)])
-    source = both._source()
+    source = both.source()
     counted(source).writeStream.foreachBatch(batches).trigger(availableNow=True).start().awaitTermination()
     theirs, epochs = dict(epochs), []
     counted(sj.stream(source)).writeStream.foreachBatch(batches).trigger(availableNow=True).start().awaitTermination()
     assert [epoch for epoch, rows in theirs.items() if rows] == [2]
     assert [rows for _, rows in epochs] == [1]
+
+
+def test_sketches_are_others_with_other_estimates(spark: SparkSession) -> None:
+    rows = spark.sql("SELECT timestamp_seconds(0) AS ts, id AS v FROM range(3000)")
+
+    def estimates(df: Any) -> Any:
+        windowed = df.withWatermark("ts", "1 second").groupBy(F.window("ts", "10 seconds"))
+        return windowed.agg(F.approx_count_distinct("v").alias("n"), F.percentile_approx("v", 0.5, 20).alias("median"))
+
+    (theirs,), (ours,) = estimates(rows).collect(), estimates(sj.stream(rows)).toDF().collect()
+    assert (theirs.n, theirs.median) != (ours.n, ours.median)
+    for found in (theirs, ours):
+        assert found.n == pytest.approx(3000, rel=0.05)
+        assert found.median == pytest.approx(1500, rel=0.1)
+
+
+def test_a_sum_that_overflows_is_an_error(spark: SparkSession) -> None:
+    rows = spark.sql("SELECT timestamp_seconds(0) AS ts, 9223372036854775807 AS v FROM range(2)")
+
+    def sums(df: Any) -> Any:
+        return df.withWatermark("ts", "1 second").groupBy(F.window("ts", "10 seconds")).agg(F.sum("v").alias("s"))
+
+    spark.conf.set("spark.sql.ansi.enabled", "false")
+    try:
+        assert [row.s for row in sums(rows).collect()] == [-2]
+        with pytest.raises(Exception, match="ARITHMETIC_OVERFLOW"):
+            sums(sj.stream(rows)).toDF()
+    finally:
+        spark.conf.unset("spark.sql.ansi.enabled")
+
+
+def test_a_row_without_an_event_time_is_delivered(both: Both, spark: SparkSession) -> None:
+    both.arrive([at(1), {**at(2), "ts": None}])
+    assert windows(both.batch(counted)) == [("00:00", "00:10", 1)]
+    batch = sj.stream(spark.read.schema(SCHEMA).json(str(both.directory)))
+    assert windows(counted(batch).toDF().collect()) == [("00:00", "00:10", 1)]
+    assert [row["_reason"] for row in counted(batch).lateRows.toDF().collect()] == ["null_timestamp"]
+
+
+def test_an_earlier_checkpoint_is_not_read(both: Both, spark: SparkSession, tmp_path_factory: Any) -> None:
+    place = tmp_path_factory.mktemp("earlier")
+    delivered: list[int] = []
+
+    def run(rows: Any, checkpoint: str) -> list[int]:
+        delivered.clear()
+        writer = rows.writeStream.foreachBatch(lambda batch, _: delivered.extend(row.v for row in batch.collect()))
+        writer.option("checkpointLocation", str(place / checkpoint)).trigger(availableNow=True).start().awaitTermination()
+        return sorted(delivered)
+
+    source = both.arrive([at(1, v=1), at(2, v=2)]).source()
+    assert run(source, "spark") == [1, 2]
+    assert run(source, "spark") == []
+    assert run(sj.stream(source), "sparkjet") == [1, 2]
+    assert run(sj.stream(source), "sparkjet") == []

@@ -74,6 +74,7 @@ def test_they_hold_all_that_a_record_can_hold(root: Path, request: pytest.Fixtur
     assert {each.sink for each in record.transactions} == ({"results1", "results2", "late"} if decided else set())
 
 
+@pytest.mark.crash
 def test_a_kept_home_is_gone_on_from_exactly_once(spark: SparkSession, root: Path) -> None:
     before = newest(root)
     arrive(root, range(BATCHES))

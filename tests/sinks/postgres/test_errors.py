@@ -128,6 +128,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.crash
 @pytest.mark.parametrize(
     ("fault", "way"),
     [
@@ -177,6 +178,7 @@ def test_a_fault_while_a_query_runs_is_named_and_nothing_is_lost_once_it_is_fixe
 
 @pytest.mark.crash
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
+@pytest.mark.crash
 @pytest.mark.parametrize("way", ["always", "never"])
 def test_a_full_disk_is_named_and_nothing_is_lost_once_there_is_room(
     spark: SparkSession, feed: Feed, tmp_path: Path, way: str

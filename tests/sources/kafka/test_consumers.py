@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 LENIENCE = pytest.mark.parametrize("strict", ["true", "false"])
 
 
+@pytest.mark.crash
 @LENIENCE
 def test_a_broker_that_is_away_is_named_and_nothing_is_skipped(kafka: KafkaServer, strict: str) -> None:
     topic = kafka.topic()
