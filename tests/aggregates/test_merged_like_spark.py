@@ -270,5 +270,7 @@ def test_names_are_sparks(frame: DataFrame) -> None:
         (J.approx_percentile("d", 0.5), lambda: F.approx_percentile("d", 0.5)),
         (J.histogram_numeric("d", 3), lambda: F.histogram_numeric("d", F.lit(3))),
     ]
-    pairs = [pair for pair in pairs if not pair[0].output_name.startswith("mode")] + [(J.mode("d"), lambda: F.mode("d"))]
+    pairs = [pair for pair in pairs if not pair[0].output_name.startswith("mode")] + [
+        (J.mode("d"), lambda: F.mode("d"))
+    ]
     assert [ours.output_name for ours, _ in pairs] == frame.agg(*(column() for _, column in pairs)).columns

@@ -156,7 +156,9 @@ def test_an_earlier_checkpoint_is_not_read(both: Both, spark: SparkSession, tmp_
     def run(rows: Any, checkpoint: str) -> list[int]:
         delivered.clear()
         writer = rows.writeStream.foreachBatch(lambda batch, _: delivered.extend(row.v for row in batch.collect()))
-        writer.option("checkpointLocation", str(place / checkpoint)).trigger(availableNow=True).start().awaitTermination()
+        writer.option("checkpointLocation", str(place / checkpoint)).trigger(
+            availableNow=True
+        ).start().awaitTermination()
         return sorted(delivered)
 
     source = both.arrive([at(1, v=1), at(2, v=2)]).source()

@@ -71,7 +71,7 @@ def test_sinks_receive_what_a_batch_gives(spark: SparkSession, port: Port, tmp_p
     assert port.delivered is not None
     inputs, place = both(spark, port, tmp_path / "in"), tmp_path / "out"
     place.mkdir()
-    finished(port.write(port.ported(sj.stream(inputs._source())), place))
+    finished(port.write(port.ported(sj.stream(inputs.source())), place))
     expected = inputs.batch(port.query)
     # Columns that are directories come last when files are read.
     found = port.delivered(spark, place).select(*expected[0].__fields__)
@@ -101,7 +101,7 @@ def consoles(
     """Rows that the query has printed, and those that ``show()`` prints of the batch."""
     assert port.write is not None
     inputs = both(spark, port, directory / "in")
-    finished(port.write(port.ported(sj.stream(inputs._source())), directory))
+    finished(port.write(port.ported(sj.stream(inputs.source())), directory))
     printed = cells(capsys.readouterr().out)
     port.query(spark.read.schema(port.schema).json(str(directory / "in"))).show()
     batch = cells(capsys.readouterr().out)
