@@ -86,3 +86,12 @@ def test_a_stream_has_no_rows_to_return(spark: SparkSession) -> None:
         stream.toDF()
     with pytest.raises(sj.AnalysisError, match="toDF: 1 names for 2 columns, timestamp, value"):
         stream.toDF("ts")
+
+
+def test_columns_that_one_side_of_a_union_lacks_are_null(events: DataFrame) -> None:
+    def united(one: Any, other: Any) -> Any:
+        return one.drop("k").unionByName(other.drop("v"), allowMissingColumns=True).where("k = 'a' OR v > 2")
+
+    stream = sj.stream(events)
+    assertDataFrameEqual(united(stream.alias("a"), stream.alias("b")).toDF(), united(events, events))
+    assert stream.sparkSession is events.sparkSession

@@ -18,7 +18,7 @@ from sparkjet.errors import AnalysisError, nearest
 from sparkjet.plan import links
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
     from sparkjet.plan.transformations import Link, Transformation, Transformations
@@ -56,6 +56,11 @@ class FrameMethods(Guided, ABC):
     @abstractmethod
     def _computed(self) -> DataFrame:
         """All rows, where they come from a batch DataFrame."""
+
+    @property
+    def sparkSession(self) -> SparkSession:
+        """The session of the rows."""
+        return self._chain.source.sparkSession
 
     @property
     def schema(self) -> StructType:

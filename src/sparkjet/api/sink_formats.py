@@ -129,7 +129,10 @@ def sink_format(source: str | Sink) -> SinkFormat:
         message = f'format: give the function to {source}(…) instead of format("{source}").'
         raise AnalysisError(message)
     if source not in SINK_OPTIONS:
-        message = f'format: there is no sink "{source}"; {nearest(source, [*SINK_OPTIONS, *FORMATS])}'
+        message = (
+            f'format: there is no sink "{source}"; {nearest(source, [*SINK_OPTIONS, *FORMATS])} Write to other data '
+            "sources of Spark's, such as delta and iceberg, in foreachBatch(…)."
+        )
         raise AnalysisError(message)
     return SinkFormat(source)
 

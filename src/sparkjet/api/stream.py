@@ -208,13 +208,24 @@ class Stream(FrameMethods):
         """Alias of :meth:`union`."""
         return self.union(other)
 
-    def unionByName(self, other: Stream) -> Stream:
-        """The rows of both streams, column by name, as ``DataFrame.unionByName``; see :meth:`union`."""
-        missing = sorted(set(self.columns) ^ set(other.columns))
+    def unionByName(self, other: Stream, allowMissingColumns: bool = False) -> Stream:
+        """The rows of both streams, column by name, as ``DataFrame.unionByName``; see :meth:`union`.
+
+        Args:
+            other: The other stream.
+            allowMissingColumns: Whether a column that only one of them has is null in the rows of the other.
+        """
+        sides = (self._filled(other), other._filled(self)) if allowMissingColumns else (self, other)
+        missing = sorted(set(sides[0].columns) ^ set(sides[1].columns))
         if missing:
             message = f"unionByName: only one of the two streams has a column {missing[0]!r}."
             raise AnalysisError(message)
-        return self.union(other.select(*(quoted(name) for name in self.columns)))
+        return sides[0].union(sides[1].select(*(quoted(name) for name in sides[0].columns)))
+
+    def _filled(self, other: Stream) -> Stream:
+        """The stream with nulls in the columns that only the other one has."""
+        lacking = [field for field in other.schema if field.name not in self.columns]
+        return self.withColumns({each.name: F.lit(None).cast(each.dataType) for each in lacking}) if lacking else self
 
     def groupBy(self, *cols: GroupingColumn | Sequence[GroupingColumn]) -> GroupedStream:
         """Group by one window and any number of key columns, as ``DataFrame.groupBy``.

@@ -63,7 +63,7 @@ _OF_ALL_ROWS = """
 """
 _OF_THE_PLAN = {
     **dict.fromkeys(("sameSemantics", "semanticHash"), "Compare the DataFrames that sj.stream(…) is given."),
-    **dict.fromkeys(("sparkSession", "sql_ctx"), "Use the session that made the DataFrame, or the active one."),
+    "sql_ctx": "Use sparkSession.",
 }
 
 STREAMS: Mapping[str, str] = {

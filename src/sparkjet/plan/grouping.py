@@ -63,7 +63,8 @@ def grouping_of(columns: Sequence[GroupingColumn], rows: DataFrame, event_time: 
     if len(windows) != 1:
         message = (
             f"groupBy: expected exactly one window, sj.window(…) or F.window(…), got {len(windows)}. Results without a "
-            "window, which are never final, are not supported yet; group by a window that is as long as you need."
+            "window, which are never final, are not supported yet; group by a window that is as long as you need. A "
+            "window that is a column already is not recognized: put the call into groupBy(…) itself."
         )
         raise AnalysisError(message)
     event_time.check(rows, windows[0].name, windows[0].time_column)
