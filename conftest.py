@@ -23,8 +23,8 @@ pytest_plugins = ["scripts.doc_examples", "tests.servers.fixtures", "pytester"]
 JVMS = {"spark", "kafka", "kafka_old", "kafka_secure"}
 """Fixtures that start Java."""
 
-MATRICES = ("cluster", "crash", "faults", "protocol", "soak")
-"""Folders of tests that start, kill and restart drivers, executors and servers, over many cases."""
+MATRICES = ("cluster", "crash", "faults", "ported", "protocol", "soak")
+"""Folders of tests over many cases: killed drivers, executors and servers, and ports of public queries."""
 
 # Before any JVM: naive datetimes of rows are read in the process's zone, and a test must not depend on the machine's.
 os.environ["TZ"] = "UTC"

@@ -27,3 +27,6 @@ RANDOM_RUNS = [
     pytest.param(40, marks=[pytest.mark.long, pytest.mark.timeout(3600)]),
 ]
 """How many random runs each check of a whole operator or engine takes, which is seconds a run."""
+
+QUICK_MODES = ("one batch", "restarts")
+"""How `make test` feeds an operator; `make test-crash` also feeds it batch by batch without restarts."""

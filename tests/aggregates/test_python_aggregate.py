@@ -137,6 +137,7 @@ def test_sessions_equal_the_naive_ones(spark: SparkSession, tmp_path: Path, max_
     assert run.late == late
 
 
+@pytest.mark.crash
 def test_a_query_goes_on_from_its_snapshot(spark: SparkSession, tmp_path: Path) -> None:
     feed = Feed(tmp_path / "in")
 

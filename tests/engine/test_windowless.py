@@ -38,7 +38,11 @@ def positive(stream: Stream) -> Stream:
     return stream.where("value > 0").select("key", "value")
 
 
-@pytest.mark.parametrize("phase", [EpochPhase.AGGREGATE, EpochPhase.PREPARE, EpochPhase.DECIDE, EpochPhase.COMMITTING])
+AGGREGATED = pytest.param(EpochPhase.AGGREGATE, marks=pytest.mark.crash)
+DECIDED = pytest.param(EpochPhase.DECIDE, marks=pytest.mark.crash)
+
+
+@pytest.mark.parametrize("phase", [AGGREGATED, EpochPhase.PREPARE, DECIDED, EpochPhase.COMMITTING])
 def test_every_row_comes_once_over_a_crash(spark: SparkSession, tmp_path: Path, phase: EpochPhase) -> None:
     driver = EventDriver(spark, tmp_path, positive)
     driver.feed([event(5, 1), event(3, 0)])
@@ -103,7 +107,7 @@ def beside_windows(stream: Stream) -> list[Stream | WindowedStream]:
     return [counted, timed.where("value <> 1").select("value"), counted.lateRows, timed.drop("key")]
 
 
-@pytest.mark.parametrize("overlap", [False, True])
+@pytest.mark.parametrize("overlap", [False, pytest.param(True, marks=pytest.mark.crash)])
 def test_beside_windows_late_rows_and_rows_without_a_time_are_delivered(
     spark: SparkSession, tmp_path: Path, overlap: bool
 ) -> None:
@@ -126,7 +130,7 @@ def test_beside_windows_late_rows_and_rows_without_a_time_are_delivered(
 
 
 @pytest.mark.parametrize("watermark", [None, "1 second"])
-@pytest.mark.parametrize("filtered", [False, True])
+@pytest.mark.parametrize("filtered", [pytest.param(False, marks=pytest.mark.crash), True])
 def test_a_union_has_the_rows_of_both(
     spark: SparkSession, tmp_path: Path, watermark: str | None, filtered: bool
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import permutations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from sparkjet import functions as J
 from sparkjet.aggregates.operation import Aggregate, Inputs
 from sparkjet.time import MAX, MIN
 from sparkjet.windows import Accumulators, Segment, SegmentStatistics, SessionWindows
-from tests.laws import RANDOM_RUNS, law, only_examples
+from tests.laws import QUICK_MODES, RANDOM_RUNS, law, only_examples
 from tests.windows.model import Batch, Event, Fold, Row
 from tests.windows.session_model import Gap, naive, sessions
 from tests.windows.session_run import SessionRun, session_of
@@ -143,7 +144,15 @@ def _sorted(rows: list[Row]) -> list[Row]:
     return sorted(rows, key=repr)
 
 
-def check_modes(session: SparkSession, run: Run, home: Path, *, limited: bool, own: bool = False) -> None:
+def check_modes(
+    session: SparkSession,
+    run: Run,
+    home: Path,
+    *,
+    limited: bool,
+    own: bool = False,
+    modes: Sequence[str] = ("one batch", "many batches", "restarts"),
+) -> None:
     """Feed everything at once, batch by batch, and batch by batch with a restart after each.
 
     Args:
@@ -152,12 +161,13 @@ def check_modes(session: SparkSession, run: Run, home: Path, *, limited: bool, o
         home: Where snapshots go.
         limited: Whether sessions are cut.
         own: Whether the gap of an event is its value.
+        modes: Which of these.
     """
     fixed, longest, batches = run
     max_duration = longest if limited else None
     own_gap = F.concat(F.col("value").cast("string"), F.lit(" microseconds")).cast("interval")
     gap: Gap = OWN_GAP if own else fixed
-    for mode in ("one batch", "many batches", "restarts"):
+    for mode in modes:
         fed = [Batch([e for batch in batches for e in batch.events], None)] if mode == "one batch" else batches
         expected, late = naive(fed, gap, max_duration, FOLDS)
         before = persisted(session)
@@ -192,7 +202,7 @@ def test_the_model_gives_the_rows_that_are_drawn(gap: Gap, drawn: Timeline) -> N
 def test_sessions_equal_the_naive_ones(
     session: SparkSession, limited: bool, run: Run, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    check_modes(session, run, tmp_path_factory.mktemp("sessions"), limited=limited)
+    check_modes(session, run, tmp_path_factory.mktemp("sessions"), limited=limited, modes=QUICK_MODES)
 
 
 @pytest.mark.parametrize("limited", SOME_LIMITS)
@@ -202,7 +212,7 @@ def test_sessions_equal_the_naive_ones(
 def test_sessions_of_events_with_gaps_of_their_own_equal_the_naive_ones(
     session: SparkSession, limited: bool, run: Run, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    check_modes(session, run, tmp_path_factory.mktemp("sessions"), limited=limited, own=True)
+    check_modes(session, run, tmp_path_factory.mktemp("sessions"), limited=limited, own=True, modes=QUICK_MODES)
 
 
 @pytest.mark.parametrize("times", RANDOM_RUNS)
@@ -263,6 +273,7 @@ def test_n02_every_order_gives_the_same_sessions(session: SparkSession) -> None:
     run.discard()
 
 
+@pytest.mark.crash
 def test_pieces_do_not_depend_on_the_order_of_arrival(session: SparkSession) -> None:
     drawn = timeline("""
         time       0         10        20        30        40
@@ -295,6 +306,7 @@ def test_a_session_that_outlives_its_pieces_keeps_its_cuts_and_little_state(sess
     assert (run.late, late) == (0, 0)
 
 
+@pytest.mark.crash
 def test_neither_blocks_nor_segments_pile_up(session: SparkSession) -> None:
     before = persisted(session)
     run = SessionRun(session, 10, None, [J.count()])

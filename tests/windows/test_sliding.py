@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from sparkjet import functions as J
 from sparkjet.aggregates.operation import Aggregate
 from sparkjet.time import WindowGrid
-from tests.laws import RANDOM_RUNS, law, only_examples
+from tests.laws import QUICK_MODES, RANDOM_RUNS, law, only_examples
 from tests.windows.model import Batch, Event, Fold, Row, naive
 from tests.windows.operator import OperatorRun
 from tests.windows.timeline import Timeline, timeline
@@ -183,7 +183,7 @@ def test_the_model_gives_the_rows_that_are_drawn(window: WindowGrid, drawn: Time
 def test_windows_equal_the_naive_ones(
     spark: SparkSession, path: str, run: tuple[WindowGrid, list[Batch]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    check_modes(spark, path, *run, tmp_path_factory.mktemp("windows"))
+    check_modes(spark, path, *run, tmp_path_factory.mktemp("windows"), QUICK_MODES)
 
 
 def test_early_rows_are_the_open_windows_where_a_slide_has_several_frames(spark: SparkSession, tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def _task(writer: Any, epoch: int) -> Callable[[Iterator[Row]], None]:
             try:
                 for row in rows:
                     writer.process(row)
-            except Exception as error:  # noqa: BLE001 - close is told of it, whatever it is
+            except Exception as error:  # noqa: BLE001 - close gets it, whatever it is
                 failure = error
         if hasattr(writer, "close"):
             writer.close(failure)
