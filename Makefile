@@ -8,6 +8,7 @@ VENV := .venv
 PYTHON_RUN := $(VENV)/bin/python
 PYTEST := $(PYTHON_RUN) -m pytest
 READY := $(VENV)/.ready
+ALONE := tests/cluster tests/crash tests/faults tests/soak
 BYTEWAX := benchmarks/.venv-bytewax
 
 help: ## This text
@@ -29,11 +30,14 @@ clicks: checked $(READY) ## Kafka to sessions to PostgreSQL, both started for it
 
 test: checked $(READY) ## What a change needs (12 minutes with set-up): everything but crash matrices and long tests
 	@# In two processes, each with a Spark session of its own; a file stays in one, as its fixtures are shared.
-	@# The slowest are shown: where to save when the whole comes near its 12 minutes.
-	@$(PYTEST) -m "not crash and not long" -n 2 --dist loadfile --durations=15
+	@# The slowest are shown: where to save when the whole comes near its 12 minutes. Spark generates no code for their
+	@# thousands of small queries; it does in `make test-crash` and `make docs`.
+	@$(PYTEST) -m "not crash and not long" --interpreted -n 2 --dist loadfile --durations=15
 
-test-crash: checked $(READY) ## Drivers, executors and servers killed at every step of the protocols (40 minutes)
-	@$(PYTEST) -m "crash and not long" --durations=15
+test-crash: checked $(READY) ## Drivers, executors and servers killed at every step of the protocols (45 minutes)
+	@# What ends processes or fills disks has the machine for itself; the rest runs in two processes, as in `make test`.
+	@$(PYTEST) -m "crash and not long" $(addprefix --ignore=,$(ALONE)) -n 2 --dist loadfile --durations=15
+	@$(PYTEST) -m "crash and not long" $(ALONE) --durations=15
 
 test-unit: $(READY) ## The tests that need no Java (under two minutes)
 	@# No Java to be found: a test that starts a JVM without saying so (the `spark` fixture, a mark) fails here.

@@ -16,12 +16,15 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # Their asserts are to explain themselves like those of a test file.
-SUITES = ("policy", "sink", "source", "store", "throttle")
+SUITES = ("directory", "policy", "sink", "source", "store", "throttle")
 pytest.register_assert_rewrite(*(f"sparkjet.testing.{suite}_contract" for suite in SUITES))
 pytest_plugins = ["scripts.doc_examples", "tests.servers.fixtures", "pytester"]
 
-JVMS = {"spark", "kafka", "kafka_old", "kafka_secure"}
+JVMS = {"hdfs", "kafka", "kafka_old", "kafka_secure", "spark"}
 """Fixtures that start Java."""
+
+BUILT = {"s3"}
+"""Fixtures whose server takes minutes to be built the first time: their tests run in `make test-crash`."""
 
 MATRICES = ("cluster", "crash", "faults", "ported", "protocol", "soak")
 """Folders of tests over many cases: killed drivers, executors and servers, and ports of public queries."""
@@ -35,14 +38,27 @@ os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executa
 os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
 
 
+INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+"""Spark's own settings for evaluating expressions without compiling code for each query."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Adds ``--interpreted``."""
+    told = "no code is generated for Spark's queries: a quarter less CPU for thousands of small ones"
+    parser.addoption("--interpreted", action="store_true", help=told)
+
+
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The session all tests share; a test that needs other settings starts a driver of its own."""
     # Not at the top: the tests without Spark would pay for the import.
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
+    builder = SparkSession.builder
+    for name, value in INTERPRETED.items() if request.config.getoption("interpreted") else ():
+        builder = builder.config(name, value)
     session = (
-        SparkSession.builder.master("local[2]")
+        builder.master("local[2]")
         .appName("sparkjet-tests")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
@@ -60,7 +76,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     )
     session.sparkContext.setLogLevel("ERROR")
     yield session
+    known = session.sparkContext._jsc.sc().getExecutorMemoryStatus().size()
     session.stop()
+    # Every test after that one would have run without what Spark knows of cached blocks.
+    if known != 1:
+        pytest.fail("a test lost shuffle files, and Spark took its only executor for dead: give it a driver of its own")
 
 
 class LoggedErrors(logging.Handler):
@@ -94,5 +114,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if not JVMS.isdisjoint(getattr(item, "fixturenames", ())):
             item.add_marker("spark")
-        if any(item.path.is_relative_to(folder) for folder in matrices):
+        if not BUILT.isdisjoint(getattr(item, "fixturenames", ())) or any(
+            item.path.is_relative_to(folder) for folder in matrices
+        ):
             item.add_marker("crash")

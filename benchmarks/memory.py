@@ -50,8 +50,8 @@ def measure(home: Path) -> dict[str, list[float]]:
         runtime = java.Runtime.getRuntime()
         numbers["heap in MB"].append((runtime.totalMemory() - runtime.freeMemory()) / 1e6)
         numbers["persisted RDDs"].append(session.sparkContext._jsc.getPersistentRDDs().size())
-        aggregations = query._engine.state.aggregations.values()  # noqa: SLF001 - what is measured is not public
-        held = [segment.partials for aggregation in aggregations for segment in aggregation.operator.segments]
+        stages = query._engine.state.stages.values()  # noqa: SLF001 - what is measured is not public
+        held = [segment.partials for stage in stages for segment in stage.operator.segments]
         plans = [frame._jdf.queryExecution().analyzed().toString() for frame in held]
         numbers["size of the plans"].append(sum(map(len, plans)))
         done = epoch

@@ -7,8 +7,6 @@ watermark past a few hundred. The state that an epoch may touch is spread evenly
 
 from __future__ import annotations
 
-import statistics
-import sys
 import time
 from dataclasses import dataclass
 
@@ -18,20 +16,15 @@ from pyspark.sql import functions as F
 from benchmarks.local import local_session
 from benchmarks.ratio import Ratio
 from benchmarks.studies import main
-from benchmarks.work import Goal
+from benchmarks.touched import PARTITIONS, SIZES, TOUCHED, touched
 from sparkjet import functions as J
 from sparkjet.aggregates.operation import Inputs
 from sparkjet.engine.context import configure
+from sparkjet.state import Segment, SegmentStatistics
 from sparkjet.time import MIN
-from sparkjet.windows import Accumulators, Segment, SegmentStatistics, SessionWindows
+from sparkjet.windows import Accumulators, SessionWindows
 
 GAP = 1_000_000
-PARTITIONS = 2
-SIZES = (10_000, 1_000_000)
-WARM_UP = 8
-ROUNDS = 11
-GOAL = 1 / 1.5
-TOUCHED = 1_000
 CLOSED = 300
 
 
@@ -88,24 +81,12 @@ class Feed:
 
 
 def study() -> list[Ratio]:
-    """One ratio: the median time of an epoch with few open sessions by that with many."""
+    """One ratio: an epoch with few open sessions by one with many."""
     session = local_session()
     configure(session, PARTITIONS)
-    feeds = [Feed(session, size) for size in SIZES]
-    seconds: dict[int, list[float]] = {size: [] for size in SIZES}
-    for round_ in range(WARM_UP + ROUNDS):
-        for feed in feeds:
-            taken, closed = feed.touch()
-            segments = [segment.statistics.rows for segment in feed.operator.segments]
-            line = f"{round_:3} {feed.size:9,} open {taken:7.3f} s, {closed} closed, rows {segments}"
-            print(line, file=sys.stderr)
-            if round_ >= WARM_UP:
-                seconds[feed.size].append(taken)
+    ratio = touched("T9-touched", "open sessions", lambda size: Feed(session, size))
     session.stop()
-    # Of medians: which of two neighbouring epochs merges segments does not depend on the size.
-    few, many = (statistics.median(seconds[size]) for size in SIZES)
-    what = f"sessions: an epoch that touches {TOUCHED:,} of {SIZES[1]:,} open ones"
-    return [Ratio.of_seconds("T9-touched", what, Goal(f"{TOUCHED:,} of {SIZES[0]:,}", GOAL), [many], [few])]
+    return [ratio]
 
 
 if __name__ == "__main__":

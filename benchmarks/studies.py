@@ -19,6 +19,8 @@ STUDIES = {
     "T10": "memory",
     "T11": "growth",
     "T12": "pipelines",
+    "T18": "rolling",
+    "T19": "operators",
     "PG": "postgres",
     "KR": "kafka",
     "KW": "kafka_sink",

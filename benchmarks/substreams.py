@@ -19,11 +19,12 @@ from benchmarks.local import local_session
 from sparkjet import functions as J
 from sparkjet.api.writer import settings_of
 from sparkjet.catalyst.columns import KEPT, ONLY_SUBSTREAM, SUBSTREAM, TIME
+from sparkjet.engine.arrival import arrive
 from sparkjet.engine.context import configure
-from sparkjet.engine.partial_aggregation import InputBatch, aggregate
 from sparkjet.plan.partial_rows import ProgressDetail
-from sparkjet.plan.plan import Plan, plan_of
-from sparkjet.windows.segments import release
+from sparkjet.plan.plan import Plan
+from sparkjet.plan.planning import plan_of
+from sparkjet.state.segments import release
 
 ROWS = 4_000_000
 COUNTS = (1, 16, 256)
@@ -54,14 +55,15 @@ def batch(session: SparkSession, substreams: int) -> DataFrame:
 
 def partial_aggregation(query: Plan, rows: DataFrame, substreams: int, detail: ProgressDetail) -> float:
     """Seconds of partial aggregation, with what it finds out about event time or, for comparison, without."""
-    (aggregation,) = query.aggregations
-    operator = aggregation.operator(2)
+    (stage,) = query.stages
+    operator = stage.stage.operator(2)
+    assert operator is not None  # noqa: S101 - windows keep state
+    (feed,), (intake,), (side,) = stage.feeds, stage.stage.intakes, operator.sides
+    chain = feed.feed.transformations
     started = time.perf_counter()
-    if detail is ProgressDetail.NOTHING:
-        shaped = aggregation.transformations.apply(rows).withColumn(KEPT, F.lit(True))
-    else:
-        shaped = InputBatch(rows, query).rows(aggregation)
-    partial = aggregate(shaped, aggregation, operator, detail)
+    plain = detail is ProgressDetail.NOTHING
+    shaped = chain.apply(rows).withColumn(KEPT, F.lit(True)) if plain else chain.marked(rows)
+    partial = arrive(shaped, feed, intake, side, detail)
     taken = time.perf_counter() - started
     if partial.accepted != ROWS // 2 or (detail is not ProgressDetail.NOTHING and len(partial.highest) != substreams):
         sys.exit(f"wrong result: {len(partial.highest)} substreams, {partial.accepted} rows")

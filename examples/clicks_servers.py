@@ -10,8 +10,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.servers.kafka import KafkaServer, NoKafkaError, jars
+from tests.servers.kafka import KafkaServer, jars
 from tests.servers.postgres import NoServerError, PostgresServer, binaries
+from tests.servers.programs import NoProgramError
 
 
 class NoServersError(Exception):
@@ -46,7 +47,7 @@ def servers(postgres: Callable[[], Path] = binaries, kafka: Callable[[], Path] =
     """
     try:
         programs, classes = postgres(), kafka()
-    except (NoServerError, NoKafkaError) as error:
+    except (NoServerError, NoProgramError) as error:
         raise NoServersError(str(error)) from error
     with PostgresServer(programs=programs) as database, KafkaServer(classes=classes) as broker:
         dsn = database.dsn()

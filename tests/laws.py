@@ -28,5 +28,5 @@ RANDOM_RUNS = [
 ]
 """How many random runs each check of a whole operator or engine takes, which is seconds a run."""
 
-QUICK_MODES = ("one batch", "restarts")
-"""How `make test` feeds an operator; `make test-crash` also feeds it batch by batch without restarts."""
+QUICK_MODES = ("restarts",)
+"""How `make test` feeds an operator; `make test-crash` also feeds it at once, and batch by batch without restarts."""

@@ -1,5 +1,20 @@
 """Stream-processing semantics of Hazelcast Jet for PySpark Structured Streaming."""
 
+try:
+    # What pip installs with sparkjet, and `--py-files` does not.
+    import msgspec  # noqa: F401 - see above
+    import tenacity  # noqa: F401 - see above
+    import typing_extensions  # noqa: F401 - see above
+except ModuleNotFoundError as error:
+    import platform
+    import sys
+
+    from sparkjet.errors import lacking
+
+    _packages = {each: each for each in ("msgspec", "tenacity", "typing-extensions")}
+    _python = f"sparkjet: {sys.executable} on {platform.node()}"
+    raise ModuleNotFoundError(lacking(_python, [error.name or "it"], _packages), name=error.name) from None
+
 from sparkjet.aggregates.operation import Aggregate, AggregateOperation
 from sparkjet.aggregates.python_aggregate import python_aggregate
 from sparkjet.api.query import StreamingQuery
@@ -18,6 +33,7 @@ from sparkjet.errors import (
     StorageError,
     UnsettledError,
 )
+from sparkjet.plan.static_tables import StaticTable, read_every_epoch, read_once
 from sparkjet.sinks.foreach_batch import EpochInfo
 from sparkjet.sinks.read_files import read_files
 from sparkjet.sources import register_sources
@@ -52,6 +68,7 @@ __all__ = [
     "SinkError",
     "SourceError",
     "SparkjetError",
+    "StaticTable",
     "StorageError",
     "Stream",
     "StreamingQuery",
@@ -68,7 +85,9 @@ __all__ = [
     "limiting_timestamp_and_wall_clock_lag",
     "no_throttling",
     "python_aggregate",
+    "read_every_epoch",
     "read_files",
+    "read_once",
     "register_sources",
     "session_window",
     "start",

@@ -14,9 +14,11 @@ from sparkjet.errors import AnalysisError, RecoveryError, SparkjetError
 from sparkjet.sinks.naming import ListedTransaction, prefix_of
 from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.record_log import RecordLog
-from sparkjet.storage.paths import local_path
+from sparkjet.storage.schemes import directory_at
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from sparkjet.sinks.kafka.access import Access
     from sparkjet.snapshots.record import Record
 
@@ -39,6 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     txns = commands.add_parser("txns", help="prepared transactions of a query", description=_DESCRIPTION)
     txns.add_argument("checkpoint", help="the query's checkpointLocation")
+    conf = "a setting of Spark's, for a checkpoint on HDFS or in an object store; may be repeated"
+    txns.add_argument("--conf", metavar="NAME=VALUE", action="append", default=[], help=conf)
     # One of them, explicitly: a query may write to both, and the other would silently be left unsettled.
     where = txns.add_mutually_exclusive_group()
     where.add_argument("--dsn", default="", help="libpq's connection string: host=… dbname=… user=…")
@@ -50,8 +54,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         access = None if chosen.kafka is None else _access(chosen.kafka)
         if access is not None:
-            return in_kafka(lambda: _record(chosen.checkpoint), access, settle=chosen.settle)
-        return in_postgres(_record(chosen.checkpoint), chosen.dsn, settle=chosen.settle)
+            return in_kafka(lambda: _record(chosen.checkpoint, chosen.conf), access, settle=chosen.settle)
+        return in_postgres(_record(chosen.checkpoint, chosen.conf), chosen.dsn, settle=chosen.settle)
     except SparkjetError as error:
         print(f"sparkjet: {error}", file=sys.stderr)
         return 1
@@ -158,13 +162,31 @@ def verdict(found: ListedTransaction, record: Record) -> str:
     return ORPHAN if found.epoch <= record.epoch else OPEN
 
 
-def _record(checkpoint: str) -> Record:
-    home = local_path(checkpoint, "checkpoint")
-    newest = RecordLog(DirectoryStore(home / "snapshots")).newest() if (home / "snapshots").is_dir() else None
+def _record(checkpoint: str, settings: Sequence[str]) -> Record:
+    home = directory_at(checkpoint, "checkpoint", lambda: _session(settings))
+    try:
+        newest = RecordLog(DirectoryStore(home.below("snapshots"))).newest()
+    except OSError as error:
+        message = f'txns: "{checkpoint}" cannot be read: {error.strerror or error}'
+        raise AnalysisError(message) from error
     if newest is None:
         message = f'txns: "{checkpoint}" contains no record of a query. Pass its checkpointLocation.'
         raise RecoveryError(message)
     return newest[1]
+
+
+def _session(settings: Sequence[str]) -> SparkSession:
+    """A session for the file systems that only Hadoop reads; a local checkpoint needs none."""
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - starts a JVM, which most calls do without
+
+    builder = SparkSession.builder.master("local[1]").appName("sparkjet").config("spark.ui.enabled", "false")
+    for setting in settings:
+        name, found, value = setting.partition("=")
+        if not found:
+            message = f'--conf: "{setting}" is not NAME=VALUE, as in --conf spark.hadoop.fs.s3a.endpoint=….'
+            raise AnalysisError(message)
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
 
 
 def _access(file: str) -> Access:

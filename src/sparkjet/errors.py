@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 
 class SparkjetError(Exception):
@@ -43,6 +43,18 @@ class SourceError(SparkjetError):
 
 class LostTransactionError(SparkjetError):
     """A decided transaction is gone from the external system: its rows are lost."""
+
+
+def lacking(python: str, missing: Iterable[str], packages: Mapping[str, str]) -> str:
+    """What to do where a Python lacks packages that no archive of Python code can bring, as they contain C libraries.
+
+    >>> lacking("python3 on node1", ["psycopg"], {"psycopg": "psycopg[binary]", "pyarrow": "pyarrow"})[:80]
+    'python3 on node1 has no psycopg. Install psycopg[binary] and pyarrow there: with'
+    """
+    return (
+        f"{python} has no {' and no '.join(missing)}. Install {' and '.join(packages.values())} there: with pip, in "
+        'the image of the machines, or in an environment sent with --archives (see the page "On a cluster").'
+    )
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

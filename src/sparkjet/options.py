@@ -6,7 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 
 from sparkjet.errors import AnalysisError, nearest
-from sparkjet.time import parse_duration
+
+# Not from the package: that needs msgspec, which the workers of the Kafka source may not have.
+from sparkjet.time.durations import parse_duration
 
 _UNITS = {"us": "microseconds", "ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 _UNITS["min"] = _UNITS["m"]
@@ -16,7 +18,7 @@ QUERY_OPTIONS: Mapping[str, str] = {
     "processingGuarantee": "exactly-once (default), at-least-once or none.",
     "closeWindowsAtEnd": "With trigger(availableNow=True): also emit the windows that are still open at the end.",
     "overlapEpochs": "Whether the next batch is read while the results of this one are still being written (false).",
-    "statePartitions": "Number of partitions of the state; by default the cluster's parallelism.",
+    "statePartitions": "Number of partitions of the state in this run; by default the cores of the application.",
 }
 """Options of the query as a whole."""
 
@@ -28,7 +30,7 @@ OUTPUT_OPTIONS: Mapping[str, str] = {
 """Options of every output."""
 
 FILE_OPTIONS: Mapping[str, str] = {
-    "path": "Output directory.",
+    "path": "Output directory, a path or a URI.",
     "fileFormat": "parquet (default), orc, json, csv or text; or name it in format(…).",
     "retention": "How long read_files lists an epoch's files, as in Spark's file sink: 12h, 7d, 30 days (for ever).",
     "compression": "Codec, as in Spark's writer.",

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from sparkjet.aggregates.operation import Inputs
+from sparkjet.plan.aggregation import key_name, result_name
 from sparkjet.plan.resolved_aggregates import resolved_aggregates
-from sparkjet.plan.windowed_aggregation import key_name, result_name
 from sparkjet.windows import Accumulators
 
 if TYPE_CHECKING:

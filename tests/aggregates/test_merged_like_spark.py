@@ -170,6 +170,7 @@ def frame(spark: SparkSession) -> DataFrame:
     return parts.withColumn("often", F.abs(F.col("by").cast("int"))).localCheckpoint()
 
 
+@pytest.mark.crash
 def test_merged_samples_are_sparks(frame: DataFrame) -> None:
     wrong = differing(frame, ON_SAMPLES) + differing(frame, DISTINCT)
     assert not wrong, "\n".join(wrong)

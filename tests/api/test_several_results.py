@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 import sparkjet as sj
 from sparkjet import functions as J
 from sparkjet.api.writer import settings_of
-from sparkjet.plan.plan import plan_of
+from sparkjet.plan.planning import plan_of
 from tests.feed import START, Feed, rows
 
 if TYPE_CHECKING:

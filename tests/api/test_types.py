@@ -28,9 +28,9 @@ allow_redefinition = true
 disallow_untyped_defs = false
 disallow_incomplete_defs = false
 disallow_untyped_calls = false
-[mypy-confluent_kafka.*]
+[mypy-confluent_kafka.*,pyspark.*]
 implicit_reexport = true
-[mypy-psycopg.*,pyarrow.*,py4j.*]
+[mypy-psycopg.*,pandas.*,pyarrow.*,py4j.*]
 ignore_missing_imports = true
 """
 PROVIDED = "; ".join(

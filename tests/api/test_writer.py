@@ -45,7 +45,7 @@ def test_each_method_changes_and_returns_the_writer(writer: StreamWriter) -> Non
     settings = settings_of(writer)
     assert (settings.sink and settings.sink.name, settings.is_durable) == ("files", True)
     assert settings.options == {"path": "/out", "header": "true"}
-    assert (settings.update, settings.partition_by, settings.name) == (True, ("k",), "name")
+    assert (settings.mode, settings.partition_by, settings.name) == ("update", ("k",), "name")
     assert (settings.clock, settings.listener) == (clock, listener)
     assert settings.trigger == {"processingTime": "2 seconds"}
     assert settings_of(writer.trigger(availableNow=True)).trigger == {"availableNow": True}

@@ -14,6 +14,7 @@ from pyspark.sql.types import StringType
 import sparkjet as sj
 from sparkjet import functions as J
 from sparkjet.catalyst.row_by_row import REFUSED, ROW_BY_ROW
+from sparkjet.testing import StreamDriver
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -244,3 +245,17 @@ def test_sessions_are_compared_by_their_end_not_their_start(stream: Stream) -> N
     assert "n" in sessions.withColumn("n", F.rank().over(by("session_window.end"))).columns
     with pytest.raises(sj.AnalysisError, match="must be partitioned by 'session_window'"):
         sessions.withColumn("n", F.rank().over(by("session_window.start")))
+
+
+def test_rows_that_a_window_as_a_column_drops_have_moved_the_watermark(spark: SparkSession) -> None:
+    """Spark gives each row once for each sliding window, and drops it if the time is null, as it does in a batch."""
+
+    def query(rows: Stream) -> list[Any]:
+        timed = rows.withWatermark("ts", 0)
+        twice = timed.withColumn("w", F.window("other", "10 seconds", "5 seconds"))
+        return [twice.groupBy(F.window("ts", "10 seconds")).count(), twice.select("w.start")]
+
+    driver = StreamDriver(spark, query, "ts timestamp, other timestamp")
+    driver.process([("2026-01-01 12:00:01", "2026-01-01 12:00:07"), ("2026-01-01 12:00:20", None)])
+    assert [row["count"] for row in driver.results()] == [2]
+    assert sorted(row.start.second for row in driver.results(1)) == [0, 5]

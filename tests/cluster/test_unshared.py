@@ -14,11 +14,11 @@ import pytest
 
 from tests.cluster.unshared import FORMATS, LATER, PLACES, SHORT
 from tests.feed import Feed, rows
+from tests.servers.spark import NAMESPACE
 
 ROOT = Path(__file__).parents[2]
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(1800)]
 
-NAMESPACE = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user", "--mount"]
 JAVA = """#!/bin/sh
 # The executors' Java: mounts an empty file system over what this executor is not to share.
 java={java} id= before=

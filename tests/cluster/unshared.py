@@ -20,7 +20,7 @@ from sparkjet.sinks.console import ConsoleSink
 from sparkjet.sinks.files import FilesSink
 from sparkjet.sinks.foreach_batch import ForeachBatchSink
 from sparkjet.sinks.memory import MemorySink
-from sparkjet.sinks.outbox import OutboxSink
+from sparkjet.sinks.outbox import Outbox
 from sparkjet.snapshots import DirectoryStore
 from sparkjet.testing.sink_contract import transaction
 from tests.cluster.driver import executors, session
@@ -63,7 +63,7 @@ def writers(spark: SparkSession, root: Path, place: str) -> Iterator[tuple[str, 
         "console": ConsoleSink(),
     }
     for name, sink in sinks.items():
-        if isinstance(sink, OutboxSink):
+        if isinstance(sink, Outbox):
             sink.attach(home / name, spark)
         yield name, partial(_prepared, sink, rows)
     store = DirectoryStore(home / "snapshots")

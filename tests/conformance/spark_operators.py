@@ -16,9 +16,10 @@ from pyspark.sql import functions as F
 
 from sparkjet import functions as J
 from sparkjet.aggregates.operation import AggregateOperation, Inputs
+from sparkjet.state import Segment, SegmentStatistics
+from sparkjet.state.segments import hold, release
 from sparkjet.time import MIN
-from sparkjet.windows import Accumulators, Segment, SegmentStatistics, SessionWindows, SlidingWindows, WindowOperator
-from sparkjet.windows.segments import hold, release
+from sparkjet.windows import Accumulators, SessionWindows, SlidingWindows, WindowOperator
 from tests.conformance.verdicts import NotationError
 from tests.conformance.window_rows import WindowRow
 

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING
 
 from sparkjet.sinks.kafka.access import Access
 from sparkjet.sinks.kafka.cluster import Cluster
 from tests.crash.invariants import difference
-from tests.crash.readers import newest_record
+from tests.crash.outputs import table_of
+from tests.crash.readers import listed, newest_record, result_rows
+from tests.crash.replay import RESULTS
+from tests.crash.stages import StagesRules
 from tests.protocol.kafka.checks import committed, held_back
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.crash.jobs import Place
-    from tests.crash.replay import Row
+    from tests.crash.replay import Row, Rules
     from tests.servers.kafka import KafkaServer
     from tests.servers.postgres import PostgresServer
 
@@ -36,12 +40,23 @@ def compare_table(server: PostgresServer, place: Place, rows: Counter[Row]) -> N
     assert found == expected, difference("the table", found, expected)
 
 
-def compare_plain_table(server: PostgresServer, place: Place, rows: Counter[Row]) -> None:
-    """The same of a query without windows."""
-    table = server.psql((place.root / "dsn").read_text(), f'SELECT id, sub, key, twice FROM "{place.root.name}"')
+def compare_plain_table(server: PostgresServer, place: Place, rows: Counter[Row], output: str = RESULTS) -> None:
+    """The same of an output with plain columns."""
+    table = server.psql((place.root / "dsn").read_text(), f'SELECT * FROM "{table_of(place, output)}"')
     expected = Counter(tuple("" if value is None else str(value) for value in row) for row in rows.elements())
     found = Counter(tuple(row) for row in table)
     assert found == expected, difference("the table", found, expected)
+
+
+def check_tables(server: PostgresServer, place: Place, rules: Rules) -> None:
+    """Assert that the tables of a query have the rows of its files, and that no transaction is prepared."""
+    outputs = rules.outputs if isinstance(rules, StagesRules) else [RESULTS]
+    for output in outputs:
+        rows = result_rows(listed(place.root / output), rules, output)
+        if isinstance(rules, StagesRules):
+            rows = rules.in_table(output, rows)
+        compare = compare_table if rules.windowed else partial(compare_plain_table, output=output)
+        check_table(server, place, rows, compare)
 
 
 def check_table(server: PostgresServer, place: Place, rows: Counter[Row], compare: Compare = compare_table) -> None:

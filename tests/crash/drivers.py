@@ -156,9 +156,8 @@ class Driver:
 
         with self._changed:
             self._changed.wait_for(lambda: complete() or self._closed, PATIENCE)
-            assert complete(), (
-                f"no {event!r} from {sorted(missing()) or 'the driver'}: {self._reports[-3:]}\n{self.tail()}"
-            )
+            errors = [report for report in self._of("ended") if report["error"]]
+            assert complete(), f"no {event!r} from {sorted(missing()) or 'the driver'}: {errors}\n{self.tail()}"
             return [report for report in self._of(event) if queries is None or report["query"] in queries]
 
     def wait_any(self, events: Collection[str], query: str) -> str:

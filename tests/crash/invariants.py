@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from tests.crash.readers import (
     strays,
 )
 from tests.crash.replay import Row, Rules, replay
+from tests.crash.stages import StagesRules
 
 
 def check(place: Place, job: Job, *, batches: int, closings: Collection[int], swept: bool = True) -> None:
@@ -54,11 +55,13 @@ def check_files(
         given: The ids of all events in its feed, read without the query's records.
         closings: After how many batches a run ended.
     """
-    if rules.windowed:
-        accepted = check_accepted(place, rules, recorded, given, closings)
+    if isinstance(rules, StagesRules):
+        results = check_stages(place, rules, recorded, closings)
+    elif rules.windowed:
+        results = rules.results(check_accepted(place, rules, recorded, given, closings))
     else:
-        accepted = check_all_accepted(place, recorded, given)
-    for output, whole in rules.results(accepted).items():
+        results = rules.results(check_all_accepted(place, recorded, given))
+    for output, whole in results.items():
         found = _both_ways(place.root / output, lambda files, output=output: result_rows(files, rules, output))
         assert found == whole, difference(output, found, whole)
         assert max(found.values(), default=1) == 1
@@ -78,13 +81,30 @@ def check_accepted(
     assert Counter(event["id"] for event in expected.accepted) + dropped == given
 
     record = newest_record(place)
-    first, *_ = record.aggregations.values()
+    first, *_ = record.stages.values()
     assert first.late == expected.dropped("late")
     assert first.null_timestamps == expected.dropped("null_timestamp")
-    for name, aggregation in record.aggregations.items():
+    for name, aggregation in record.stages.items():
         assert not aggregation.deltas, f"state is left: {name}: {aggregation.deltas}"
         assert aggregation is first or not (aggregation.late or aggregation.null_timestamps)
     return expected.accepted
+
+
+def check_stages(
+    place: Place, rules: StagesRules, recorded: Sequence[Sequence[Event]], closings: Collection[int]
+) -> Mapping[str, Counter[Row]]:
+    """Assert that late rows and counters are right in every stage, and that no state is left; returns the results."""
+    for source in range(1, rules.sources):
+        assert recorded_batches(place, rules, source) == recorded, "the sources were not read side by side"
+    expected = rules.expected(recorded, closings)
+    late = _both_ways(place.late, lambda files: late_rows(files, rules))
+    assert late == expected.late, difference("late rows", late, expected.late)
+    stages = newest_record(place).stages
+    dropped = {name: (stage.late, stage.null_timestamps) for name, stage in stages.items()}
+    assert dropped == expected.dropped
+    left = {name for name, stage in stages.items() if stage.deltas}
+    assert left == set(expected.kept), f"state is left in {left}"
+    return expected.results
 
 
 def check_all_accepted(place: Place, recorded: Sequence[Sequence[Event]], given: Counter[int]) -> list[Event]:
@@ -92,7 +112,7 @@ def check_all_accepted(place: Place, recorded: Sequence[Sequence[Event]], given:
     accepted = [event for batch in recorded for event in batch]
     assert Counter(event["id"] for event in accepted) == given
     record = newest_record(place)
-    assert record.aggregations == {}
+    assert record.stages == {}
     assert record.watermarks.inputs == {}
     return accepted
 

@@ -13,14 +13,17 @@ from typing import TYPE_CHECKING
 from examples.flights_query import LAG
 from tests.crash.clocks import SteppedClock
 from tests.crash.feeds import SCHEMA, SECOND
+from tests.crash.joins import JoinRules
+from tests.crash.keyed import KeyedRules
 from tests.crash.measures import mean, of, rank
 from tests.crash.outputs import into_files, into_table, into_topic, with_home
 from tests.crash.plain import REST, PlainRules
+from tests.crash.queries import joined, keyed, right_of
 from tests.crash.replay import RESULTS, Compute, Rules
 from tests.crash.visits import BUSY, VisitRules
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from sparkjet import Stream, StreamingQuery
     from sparkjet.aggregates.operation import Aggregate
@@ -84,7 +87,7 @@ class Job:
         if place.clock.exists():
             writers[0].clock(SteppedClock(place.clock))
         if until_end:
-            writers[0].option("closeWindowsAtEnd", close and self.rules.windowed).trigger(availableNow=True)
+            writers[0].option("closeWindowsAtEnd", close and self.rules.staged).trigger(availableNow=True)
         else:
             writers[0].trigger(processingTime="100 milliseconds")
         return writers
@@ -111,14 +114,19 @@ class Job:
         sj.start(*self.writers(spark, place, close=close)).awaitTermination()
 
 
-def skewed_stream(spark: SparkSession, place: Place, rules: Rules, **watermark: str) -> Stream:
-    """A feed of :func:`tests.crash.feeds.write_skewed`; ``watermark`` are more arguments of ``withWatermark``."""
+def skewed_events(spark: SparkSession, place: Place) -> DataFrame:
+    """The rows of a feed in files, each of which is a batch."""
     from pyspark.sql import functions as F
 
+    source = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).json(f"file:{place.feed}")
+    return source.withColumn("ts", F.timestamp_micros("ts"))
+
+
+def skewed_stream(spark: SparkSession, place: Place, rules: Rules, **watermark: str) -> Stream:
+    """A feed of :func:`tests.crash.feeds.write_skewed`; ``watermark`` are more arguments of ``withWatermark``."""
     import sparkjet as sj
 
-    source = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).json(f"file:{place.feed}")
-    events = sj.stream(source.withColumn("ts", F.timestamp_micros("ts")))
+    events = sj.stream(skewed_events(spark, place))
     return events.withWatermark("ts", f"{rules.lag} microseconds", by="sub", substreams=rules.listed, **watermark)
 
 
@@ -214,6 +222,17 @@ def _plain(
     return [writer, rest, *(into(kept, place, rules) for into in others)]
 
 
+def _keyed(spark: SparkSession, place: Place, rules: Rules, *, tables: bool = False) -> list[StreamWriter]:
+    assert isinstance(rules, KeyedRules)
+    return keyed(skewed_stream(spark, place, rules), place, rules, tables=tables)
+
+
+def _joined(spark: SparkSession, place: Place, rules: Rules, *, tables: bool = False) -> list[StreamWriter]:
+    assert isinstance(rules, JoinRules)
+    left = skewed_stream(spark, place, rules).alias("left")
+    return joined(left, right_of(skewed_events(spark, place), rules), place, rules, tables=tables)
+
+
 def _stacks(spark: SparkSession, place: Place, rules: Rules) -> list[StreamWriter]:
     from sparkjet import functions as J
 
@@ -242,6 +261,24 @@ _SUMMED = Rules(_MINUTE, _MINUTE // 3, _MINUTE // 2, "ts", "sub", ("a", "b", "c"
 _READ = replace(_SUMMED, by="partition", listed=())
 """Each partition is a substream; a topic's partitions are known before their first row."""
 
+_KEYED = KeyedRules(0, SECOND // 1_000, 15 * SECOND, "ts", "sub", ("a", "b", "c"), (), _SKEWED, {})
+"""The watermark moves by milliseconds, as users' functions see it."""
+_JOINED = JoinRules(
+    size=20 * SECOND,
+    step=SECOND // 10,
+    lag=15 * SECOND,
+    time="ts",
+    by="sub",
+    listed=("a", "b", "c"),
+    keys=(),
+    columns=_SKEWED,
+    aggregates={},
+    behind=25 * SECOND,
+    slide=10 * SECOND,
+    lower=-5 * SECOND,
+    upper=10 * SECOND,
+)
+"""The watermark moves by a hundredth of the join's bound, in a round number."""
 _ALL = PlainRules(_MINUTE, _MINUTE // 3, _MINUTE // 2, "ts", "sub", ("a", "b", "c"), ("key",), _SKEWED, {})
 
 AHEAD = "-ahead"
@@ -286,6 +323,11 @@ _ALONE = {
             ),
             _visits,
         ),
+        # State by key: first rows, rolling sums and users' functions; joins of two streams, of windows, with a table.
+        Job("state", _KEYED, _keyed),
+        Job("state-tables", _KEYED, partial(_keyed, tables=True)),
+        Job("joins", _JOINED, _joined),
+        Job("joins-tables", _JOINED, partial(_joined, tables=True)),
         # Without windows: into two directories of files, and also into PostgreSQL or Kafka.
         Job("rows", _ALL, _plain),
         Job("rows-table", _ALL, partial(_plain, others=[into_table])),
@@ -310,5 +352,5 @@ _ALONE = {
 }
 
 JOBS = _ALONE | {
-    name + AHEAD: replace(job, name=name + AHEAD, overlap=True) for name, job in _ALONE.items() if job.rules.windowed
+    name + AHEAD: replace(job, name=name + AHEAD, overlap=True) for name, job in _ALONE.items() if job.rules.staged
 }

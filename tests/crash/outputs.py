@@ -9,6 +9,7 @@ from tests.crash.replay import RESULTS
 
 if TYPE_CHECKING:
     from sparkjet import Stream
+    from sparkjet.api.aggregate_rows import AggregateRows
     from sparkjet.api.grouped import WindowedStream
     from sparkjet.api.writer import StreamWriter
     from tests.crash.jobs import Place
@@ -20,20 +21,27 @@ def with_home(writer: StreamWriter, place: Place) -> StreamWriter:
     return writer.options(checkpointLocation=place.home, lateRowsPath=place.late, statePartitions=2)
 
 
-def into_files(results: WindowedStream | Stream, place: Place) -> StreamWriter:
-    """Files in the query's directory."""
-    return results.writeStream.format("files").option("path", place.out)
+def into_files(results: WindowedStream | Stream, place: Place, output: str = RESULTS) -> StreamWriter:
+    """Files in a directory of the query's."""
+    return results.writeStream.format("files").option("path", place.root / output)
 
 
-def into_table(results: WindowedStream | Stream, place: Place, rules: Rules, prepared: str = "always") -> StreamWriter:
+def into_table(
+    results: AggregateRows | Stream, place: Place, rules: Rules, prepared: str = "always", output: str = RESULTS
+) -> StreamWriter:
     """A table with the query's name; the dsn is in the query's directory."""
-    columns = rules.outputs[RESULTS]
+    columns = rules.outputs[output]
     flat = ["window.start", "window.end", *columns[1:]] if rules.windowed else columns
     return (
         results.select(*flat)
         .writeStream.format("postgres")
-        .options(dsn=(place.root / "dsn").read_text(), dbtable=f'"{place.root.name}"', prepared=prepared)
+        .options(dsn=(place.root / "dsn").read_text(), dbtable=f'"{table_of(place, output)}"', prepared=prepared)
     )
+
+
+def table_of(place: Place, output: str = RESULTS) -> str:
+    """Name of the table of an output."""
+    return place.root.name if output == RESULTS else f"{place.root.name} {output}"
 
 
 def into_topic(results: WindowedStream | Stream, place: Place, rules: Rules) -> StreamWriter:

@@ -19,6 +19,7 @@ class PlainRules(Rules):
     """No row is late, and there are no windows; the columns of ``Rules`` describe the feed."""
 
     windowed: ClassVar[bool] = False
+    staged: ClassVar[bool] = False
 
     @property
     def outputs(self) -> dict[str, list[str]]:

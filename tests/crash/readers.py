@@ -33,6 +33,8 @@ def published(directory: Path) -> dict[int, list[Path]]:
     found: dict[int, list[Path]] = {}
     for entry in entries:
         found.setdefault(entry.epoch, []).extend(directory / file for file in entry.files)
+    # Those of a function of foreachBatch, which has no manifest.
+    found |= {int(each.name.partition("-")[2]): listed(each) for each in directory.glob("epoch-*")}
     return found
 
 
@@ -47,7 +49,7 @@ def result_rows(files: Sequence[Path], rules: Rules, output: str = RESULTS) -> C
 
 def late_rows(files: Sequence[Path], rules: Rules) -> Counter[Row]:
     """Rows of the late-rows sink, as :func:`tests.crash.replay.replay` writes them."""
-    columns = [f'epoch_us("{name}")' if name == rules.time else f'"{name}"' for name in rules.columns]
+    columns = [f'epoch_us("{name}")' if name == rules.time else f'"{name}"' for name in rules.late_columns]
     return _rows(files, [*columns, "_substream", "epoch_us(_watermark)", "_reason"])
 
 
@@ -63,10 +65,10 @@ def newest_checkpoint(place: Place) -> Path:
     return max((place.home / "spark").iterdir(), key=lambda path: int(path.name))
 
 
-def recorded_batches(place: Place, rules: Rules) -> list[list[Event]]:
-    """The batches that Spark's file source has recorded, read from the feed's files again."""
+def recorded_batches(place: Place, rules: Rules, source: int = 0) -> list[list[Event]]:
+    """The batches that one of Spark's file sources has recorded, read from the feed's files again."""
     files: dict[str, int] = {}
-    for log in (newest_checkpoint(place) / "sources" / "0").iterdir():
+    for log in (newest_checkpoint(place) / "sources" / str(source)).iterdir():
         if re.fullmatch(r"\d+(\.compact)?", log.name):
             entries = (json.loads(line) for line in log.read_text().splitlines()[1:])
             files |= {entry["path"]: entry["batchId"] for entry in entries}

@@ -29,7 +29,9 @@ class Rules:
     """
 
     windowed: ClassVar[bool] = True
-    """Whether the query has windows."""
+    """Whether its results are of windows."""
+    staged: ClassVar[bool] = True
+    """Whether it has stages, which the end of the input closes."""
 
     size: int
     step: int
@@ -40,6 +42,11 @@ class Rules:
     keys: tuple[str, ...]
     columns: tuple[str, ...]
     aggregates: Mapping[str, Compute]
+
+    @property
+    def late_columns(self) -> tuple[str, ...]:
+        """Columns of the late-rows sink."""
+        return self.columns
 
     def frame(self, timestamp: int) -> int:
         """End of the slide-long slice of time that a timestamp is in."""

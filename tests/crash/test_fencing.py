@@ -83,7 +83,7 @@ def zombies(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Zombie]:
     with ExitStack() as stack:
         old, successor = (stack.enter_context(Driver(root / f"{name}.log")) for name in ("old", "successor"))
         old.start(queries)
-        old.wait("reached", PAUSES)
+        old.see(queries, "reached")
         assert half_published(found["COMMITTING"].place, STOPPED_IN)
         old.suspend()
         print(f"\nfencing: paused after {time.monotonic() - began:.0f} s", end=", ")  # noqa: T201 - figures

@@ -5,16 +5,21 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import duckdb
 import pytest
 
 from sparkjet.sinks.manifest import MANIFEST_DIRECTORY
-from tests.crash.conftest import HALF, WHOLE
+from tests.crash.conftest import HALF, SEED, WHOLE, copied
+from tests.crash.feeds import write_skewed
 from tests.crash.invariants import check, same_epochs
 from tests.crash.jobs import JOBS, Place
 from tests.crash.readers import listed, newest_record, published, recorded_batches
 from tests.crash.replay import replay
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 SUMS = JOBS["sums"]
 
@@ -104,6 +109,41 @@ def test_damage_is_found(done: Place, damage: Callable[[Place], None]) -> None:
     damage(done)
     with pytest.raises(AssertionError):
         check(done, SUMS, batches=WHOLE, closings=[WHOLE])
+
+
+@pytest.fixture(scope="module")
+def stages_done(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Place]:
+    """Queries of the other operators that have ended; for copying only."""
+    root = tmp_path_factory.mktemp("stages")
+    write_skewed(root / "feed", SEED, 0, HALF)
+    places = {job: Place(root / job, root / "feed") for job in ("state", "joins")}
+    for job, place in places.items():
+        JOBS[job].run(spark, place)
+        check(place, JOBS[job], batches=HALF, closings=[HALF])
+    return places
+
+
+@pytest.mark.parametrize(
+    ("job", "output"), [(job, output) for job in ("state", "joins") for output in JOBS[job].rules.outputs]
+)
+def test_damage_of_any_output_is_found(stages_done: dict[str, Place], tmp_path: Path, job: str, output: str) -> None:
+    for damage in ("gone", "twice"):
+        place = copied(stages_done[job], tmp_path / damage)
+        file = listed(place.root / output)[-1]
+        if damage == "gone":
+            file.unlink()
+        else:
+            shutil.copy(file, file.with_name(f"part-9{file.name}"))
+        with pytest.raises(AssertionError, match=r"rows are missing|which is missing|a plain listing"):
+            check(place, JOBS[job], batches=HALF, closings=[HALF])
+
+
+@pytest.mark.parametrize("job", ["state", "joins"])
+def test_an_end_that_was_not_the_one_stated_is_found_in_other_operators(
+    stages_done: dict[str, Place], job: str
+) -> None:
+    with pytest.raises(AssertionError):
+        check(stages_done[job], JOBS[job], batches=HALF, closings=[HALF - 1, HALF])
 
 
 def test_windows_that_were_not_closed_as_stated_are_found(done: Place) -> None:

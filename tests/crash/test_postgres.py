@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sparkjet import EpochPhase
-from tests.crash.delivered import check_table, compare_plain_table, compare_table
+from tests.crash.delivered import check_tables
 from tests.crash.drivers import Driver, Query, Victim
 from tests.crash.feeds import write_skewed
 from tests.crash.invariants import check
-from tests.crash.readers import listed, result_rows
 
 if TYPE_CHECKING:
     from tests.servers.postgres import PostgresServer
@@ -32,8 +31,8 @@ FAULTS = (*(victim.value for victim in Victim), "zombie", "server")
 REFUSING = "refusing"
 AWAY = 20.0
 """Seconds for which a server refuses connections."""
-WAYS = ("prepared", "outbox", "rows-table")
-"""The jobs; the last one has no windows."""
+WAYS = ("prepared", "outbox", "rows-table", "state-tables", "joins-tables")
+"""The jobs: windows in two ways, no windows, and all other operators."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,8 @@ def _chosen() -> list[Crash]:
     """Every phase with prepared transactions, every fault, the phases around the decision more often."""
     near = (EpochPhase.SAVE, EpochPhase.PREPARE, EpochPhase.DECIDE, EpochPhase.COMMITTING, EpochPhase.COMMIT)
     chosen = [Crash(step, fault, "prepared") for step, fault in zip(near, FAULTS, strict=True)]
-    chosen += [Crash(near[(n + 2) % 5], fault, "prepared") for n, fault in enumerate(FAULTS)]
+    others = ("state-tables", "joins-tables", "prepared", "state-tables", "joins-tables")
+    chosen += [Crash(near[(n + 2) % 5], fault, others[n]) for n, fault in enumerate(FAULTS)]
     chosen += [Crash(near[(n + 3) % 5], fault, "outbox") for n, fault in enumerate(FAULTS)]
     return chosen + [Crash(near[n + 1], fault, "rows-table") for n, fault in enumerate(("server", "jvm", "both"))]
 
@@ -76,7 +76,7 @@ def run(server: PostgresServer, root: Path, crashes: list[Crash]) -> dict[str, s
     with ExitStack() as stack:
         successor = stack.enter_context(Driver(root / "successor.log"))
         successor.start(by_fault["server"])
-        successor.wait("reached", [query.name for query in by_fault["server"]])
+        successor.see(by_fault["server"], "reached")
         server.kill()
         server.start()
         successor.release()
@@ -88,7 +88,7 @@ def run(server: PostgresServer, root: Path, crashes: list[Crash]) -> dict[str, s
         with Driver(root / "zombie.log") as zombie:
             queries = by_fault["zombie"]
             zombie.start(queries)
-            zombie.wait("reached", [query.name for query in queries])
+            zombie.see(queries, "reached")
             zombie.suspend()
             successor.start([replace(query, block_at=None) for query in queries])
             _succeed(successor, queries)
@@ -110,7 +110,7 @@ def run(server: PostgresServer, root: Path, crashes: list[Crash]) -> dict[str, s
 def _refuse(driver: Driver, server: PostgresServer, queries: list[Query], successor: Driver) -> None:
     """The server is down for a while: a query continues by itself, or ends with an error that names the cause."""
     driver.start(queries)
-    driver.wait("reached", [query.name for query in queries])
+    driver.see(queries, "reached")
     server.stop()
     driver.release()
     # The time is the fault, there is nothing to wait for. On this thread: the server dies with its parent thread.
@@ -125,7 +125,7 @@ def _refuse(driver: Driver, server: PostgresServer, queries: list[Query], succes
 
 def _kill(driver: Driver, victim: Victim, queries: list[Query], successor: Driver) -> None:
     driver.start(queries)
-    driver.wait("reached", [query.name for query in queries])
+    driver.see(queries, "reached")
     driver.kill(victim)
     if victim is Victim.BOTH:
         driver.gone()
@@ -146,8 +146,7 @@ def judge(server: PostgresServer, query: Query, files_given: int = FILES) -> str
     """What is wrong with the files, with the table, or with what is left on the server; empty if nothing is."""
     try:
         check(query.place, query.rules, batches=files_given, closings=[files_given], swept=False)
-        compare = compare_table if query.rules.rules.windowed else compare_plain_table
-        check_table(server, query.place, result_rows(listed(query.place.out), query.rules.rules), compare)
+        check_tables(server, query.place, query.rules.rules)
     except AssertionError as error:
         return str(error) or repr(error)
     return ""

@@ -22,8 +22,11 @@ SEED = 20130101
 FILES, MORE = 4, 1
 KILLED_IN = 3
 """Epoch of the crash; the closing epoch follows the epochs of all files."""
-WHOLE = ("sums", "stacks", "visits", "rows")
-JOBS = ("sums", "stacks-ahead", "visits", "sums-ahead", "stacks", "visits-ahead")
+WHOLE = ("sums", "stacks", "visits", "state", "joins", "rows")
+JOBS = (
+    *("sums", "joins", "visits-ahead", "state-ahead", "joins-ahead", "state"),
+    *("stacks", "stacks-ahead", "visits", "sums-ahead", "joins", "state"),
+)
 
 
 @dataclass(frozen=True)
@@ -104,7 +107,7 @@ class Crashes:
 
     def _crash(self, victim: Victim, driver: Driver, successor: Driver) -> None:
         group = self._group(victim)
-        driver.wait("reached", [query.name for query in group])
+        driver.see(group, "reached")
         for crash in self.crashes:
             if crash.victim is victim and crash.step is EpochPhase.COMMITTING:
                 assert half_published(self.query(crash).place, crash.epoch)

@@ -51,6 +51,7 @@ class EventDriver(StreamDriver):
         inputs: Number of the query's inputs.
         sinks: As of :class:`StreamDriver`.
         store: As of :class:`StreamDriver`.
+        output_mode: As ``outputMode``.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class EventDriver(StreamDriver):
         inputs: int = 1,
         sinks: Sequence[Sink] = (),
         store: SnapshotStore | None = None,
+        output_mode: str = "append",
     ) -> None:
         super().__init__(
             spark,
@@ -76,6 +78,7 @@ class EventDriver(StreamDriver):
             onEpochPhase=listener,
             processingGuarantee=guarantee.value,
             overlapEpochs=overlap,
+            outputMode=output_mode,
         )
 
     def feed(self, *events: Sequence[Event]) -> None:

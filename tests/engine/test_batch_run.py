@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.testing import assertDataFrameEqual
 
 import sparkjet as sj
+from tests.persisted import persisted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -53,12 +54,9 @@ def test_the_result_is_that_of_spark(events: DataFrame, query: Any) -> None:
 
 
 def test_nothing_is_held_but_the_result(spark: SparkSession, events: DataFrame) -> None:
-    def held() -> set[int]:
-        return {int(rdd) for rdd in spark.sparkContext._jsc.getPersistentRDDs()}
-
-    before = held()
+    before = persisted(spark)
     result = windowed(sj.stream(events)).toDF()
-    assert len(held() - before) == 1
+    assert len(persisted(spark) - before) == 1
     assert result.count() == result.count() > 0
 
 

@@ -110,7 +110,7 @@ def test_early_rows_go_on(spark: SparkSession, query: Callable[..., EventDriver]
     state.early_at["out0"] = START + YEAR
     (output,) = plan.outputs
     early = dataclasses.replace(plan, outputs=(dataclasses.replace(output, early_period=30 * SECOND),))
-    state.changes = {"out0": Changes(output.aggregation)}
+    state.changes = {"out0": Changes(output.stage)}
     run.feed([Event("a", "k", 5 * SECOND)])
     assert state.early_due(early, START) == []
     assert state.early_due(early, START + 29 * SECOND) == []

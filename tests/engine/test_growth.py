@@ -23,7 +23,7 @@ BOUNDED_BY_SPARK = {
 
 def measure(query: sj.StreamingQuery, spark: SparkSession, home: Path) -> dict[str, int]:
     """Numbers that must not grow."""
-    aggregations = query._engine.state.aggregations.values()
+    aggregations = query._engine.state.stages.values()
     segments = [segment for aggregation in aggregations for segment in aggregation.operator.segments]
     plans = [segment.partials._jdf.queryExecution().analyzed().toString() for segment in segments]
     numbers = {

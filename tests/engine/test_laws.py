@@ -167,7 +167,7 @@ def check(spark: SparkSession, case: Case, epochs: Sequence[Epoch], home: Path) 
             found = [sink.committed.get(number, []) for number in range(1, len(fed) + 2)]
             assert [sorted(map(_plain, each), key=repr) for each in found] == [sorted(each, key=repr) for each in rows]
         assert run.engine.state.late.total() == late
-        assert all(not aggregation.operator.segments for aggregation in run.engine.state.aggregations.values())
+        assert all(not stage.operator.segments for stage in run.engine.state.stages.values())
 
 
 def _of_input(events: Sequence[Event], prefix: str) -> list[Event]:

@@ -16,6 +16,7 @@ from sparkjet.catalyst.columns import HIDDEN
 from sparkjet.testing import CollectingSink
 from tests.engine.run import Event, EventDriver
 from tests.feed import Feed, rows
+from tests.parameters import mostly_crash
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,11 +39,10 @@ def positive(stream: Stream) -> Stream:
     return stream.where("value > 0").select("key", "value")
 
 
-AGGREGATED = pytest.param(EpochPhase.AGGREGATE, marks=pytest.mark.crash)
-DECIDED = pytest.param(EpochPhase.DECIDE, marks=pytest.mark.crash)
+PHASES = [EpochPhase.AGGREGATE, EpochPhase.PREPARE, EpochPhase.DECIDE, EpochPhase.COMMITTING]
 
 
-@pytest.mark.parametrize("phase", [AGGREGATED, EpochPhase.PREPARE, DECIDED, EpochPhase.COMMITTING])
+@pytest.mark.parametrize("phase", mostly_crash(PHASES, quick={EpochPhase.PREPARE}))
 def test_every_row_comes_once_over_a_crash(spark: SparkSession, tmp_path: Path, phase: EpochPhase) -> None:
     driver = EventDriver(spark, tmp_path, positive)
     driver.feed([event(5, 1), event(3, 0)])
@@ -52,7 +52,7 @@ def test_every_row_comes_once_over_a_crash(spark: SparkSession, tmp_path: Path, 
     driver.feed([event(9, 3), event(2, -1)])
     assert values(driver) == [1, 2, 3]
     record = driver.engine.record
-    assert (record.aggregations, record.fingerprint, driver.watermark) == ({}, {"inputs": {}}, None)
+    assert (record.stages, record.fingerprint, driver.watermark) == ({}, {"inputs": {}}, None)
 
 
 def test_it_is_one_pass_without_state_or_hidden_columns(spark: SparkSession, tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def windows(stream: Stream) -> WindowedStream:
 
 @pytest.mark.parametrize(
     ("before", "after", "named"),
-    [(windows, positive, "had windows and has none"), (positive, windows, "had no windows and has some")],
+    [(windows, positive, "kept state and keeps none"), (positive, windows, "kept no state and keeps some")],
 )
 def test_windows_cannot_come_or_go(
     spark: SparkSession, tmp_path: Path, before: Callable[..., Any], after: Callable[..., Any], named: str

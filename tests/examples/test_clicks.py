@@ -19,8 +19,8 @@ from examples import clicks
 from examples.clicks_check import differences
 from examples.clicks_feed import BEHIND, GAP, MORNING, Click, Visit, expected
 from examples.clicks_servers import Servers, servers
-from tests.servers.kafka import NoKafkaError
 from tests.servers.postgres import NoServerError
+from tests.servers.programs import NoProgramError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 ONE, TWO = Visit("ann", 0, 60, 2, "/"), Visit("bob", 0, 0, 1, "/help")
 
 
+@pytest.mark.crash
 def test_every_visit_is_in_the_table_once(
     spark: SparkSession, kafka: KafkaServer, postgres: PostgresServer, dsn: str, tmp_path: Path
 ) -> None:
@@ -83,7 +84,7 @@ def test_wrong_rows_are_found(found: list[Visit], told: list[str]) -> None:
     ("which", "error"),
     [
         ("postgres", NoServerError("no PostgreSQL server found: apt-get install postgresql")),
-        ("kafka", NoKafkaError("no mvn to start a Kafka broker with: apt-get install maven")),
+        ("kafka", NoProgramError("no mvn to start a Kafka broker with: apt-get install maven")),
     ],
 )
 def test_without_a_server_there_is_one_clear_message(

@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import functions as F
 
 import sparkjet as sj
+from sparkjet.api.keyed_stream import RollingStream
 from sparkjet.windows import SessionWindow, Window
 
 if TYPE_CHECKING:
@@ -82,8 +83,28 @@ def test_results_are_windowed_again_by_their_window_or_its_time(stream: Stream) 
     assert named.select(F.window_time("w")).columns == ["window_time(w)"]
 
 
-@pytest.mark.parametrize("columns", [("k",), (), (F.window, "k")], ids=["key", "nothing", "two"])
-def test_there_is_exactly_one_window(stream: Stream, columns: tuple[Any, ...]) -> None:
-    given = (F.window("ts", "1 minute"), F.session_window("ts", "1 minute")) if F.window in columns else columns
-    with pytest.raises(sj.AnalysisError, match="expected exactly one window"):
-        stream.groupBy(*given)
+def test_there_is_at_most_one_window(stream: Stream) -> None:
+    with pytest.raises(sj.AnalysisError, match=r"expected one window, .* or none, got 2"):
+        stream.groupBy(F.window("ts", "1 minute"), F.session_window("ts", "1 minute"))
+    assert stream.groupBy("k").count().columns == ["k", "count"]
+    assert stream.groupBy().count().columns == ["count"]
+
+
+def test_windows_without_a_watermark_are_kept_for_ever(stream: Stream) -> None:
+    unmarked = sj.stream(stream._feed.transformations.below.source)  # type: ignore[union-attr]
+    kept = unmarked.groupBy("k", F.window("other", "10 minutes", "5 minutes").alias("w")).count()
+    assert isinstance(kept, RollingStream)
+    assert kept.columns == ["k", "w", "count"]
+    assert kept.select(F.window_time("w")).columns == ["window_time(w)"]
+    with pytest.raises(sj.AnalysisError, match="session windows need a watermark"):
+        unmarked.groupBy(F.session_window("ts", "1 minute"))
+    with pytest.raises(sj.AnalysisError, match="'v', the time of 'window', is of type bigint"):
+        unmarked.groupBy(sj.window("v", "1 minute"))
+
+
+def test_keys_may_be_named_by_an_alias(spark: SparkSession) -> None:
+    rows = spark.sql("SELECT timestamp_seconds(id) AS ts, id % 2 AS k FROM range(4)")
+    stream = sj.stream(rows).withWatermark("ts", "1 second").alias("a")
+    for grouped in (stream.groupBy("a.k"), stream.groupBy(F.window("ts", "1 minute"), F.col("a.k"))):
+        found = grouped.count().select("k", "count").toDF().collect()
+        assert sorted(map(tuple, found)) == [(0, 2), (1, 2)]

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 import sparkjet as sj
 from sparkjet.api.stream import Stream
 from sparkjet.catalyst.columns import HIDDEN, KEPT, SUBSTREAM, TIME
+from sparkjet.plan.stage import Feed
 from sparkjet.plan.transformations import Transformations
 from sparkjet.testing.stream_driver import StreamDriver
 
@@ -72,7 +73,7 @@ def batch(spark: SparkSession) -> DataFrame:
 def stream(batch: DataFrame) -> Stream:
     """A stream whose chain can be run on a batch."""
     source = batch.withColumns({TIME: F.when(F.col("v").isNotNull(), 1).cast("long"), SUBSTREAM: F.lit("all")})
-    return Stream(Transformations(source, source))
+    return Stream(Feed(Transformations(source, source)))
 
 
 def found(rows: DataFrame) -> list[str]:

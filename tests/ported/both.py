@@ -50,8 +50,12 @@ class Both:
 
     def batch(self, query: Callable[[Any], Any]) -> list[Row]:
         """What Spark gives for all rows at once."""
-        found: DataFrame = query(self._spark.read.schema(self._schema).json(str(self.directory)))
+        found: DataFrame = query(self.whole())
         return found.collect()
+
+    def whole(self) -> DataFrame:
+        """All rows at once."""
+        return self._spark.read.schema(self._schema).json(str(self.directory))
 
     def source(self) -> DataFrame:
         source = self._spark.readStream.schema(self._schema).option("maxFilesPerTrigger", 1)

@@ -26,6 +26,7 @@ class Port:
         batches: Rows of each micro-batch, as JSON has them.
         watermark: Column and lag, where the text has none: Spark needs none to keep windows for ever. It goes into the
             line that changes, ``sj.stream(df).withWatermark(…)``.
+        mode: The output mode in which the results are compared.
         write: The text from the result to ``start()``, where it belongs to the query and has a sink that is here;
             called with the result and a directory of its own.
         delivered: Rows in the sink of ``write``; called with the session and the directory. None: the console.
@@ -36,6 +37,7 @@ class Port:
     schema: str
     batches: Sequence[Sequence[tuple[Any, ...]]]
     watermark: tuple[str, str] | None = None
+    mode: str = "append"
     write: Callable[[Any, Path], Any] | None = None
     delivered: Callable[[SparkSession, Path], DataFrame] | None = None
 

@@ -2,7 +2,7 @@
 # Texts of others stay as they are: neither formatted nor linted.
 # fmt: off
 
-from pyspark.sql.functions import count, explode, session_window, split
+from pyspark.sql.functions import count, explode, session_window, split, window
 
 from tests.ported.port import Port
 
@@ -51,6 +51,51 @@ def print_blocks(df, place):
     return query
 
 
+# structured_network_wordcount.py
+def words(lines):
+    # Split the lines into words
+    words = lines.select(
+        # explode turns each item in an array into a separate row
+        explode(
+            split(lines.value, ' ')
+        ).alias('word')
+    )
+
+    # Generate running word count
+    wordCounts = words.groupBy('word').count()
+    return wordCounts
+
+
+def print_words(wordCounts, place):
+    # Start running the query that prints the running counts to the console
+    query = wordCounts\
+        .writeStream\
+        .outputMode('complete')\
+        .format('console')\
+        .start()
+    return query
+
+
+# structured_network_wordcount_windowed.py
+windowDuration, slideDuration = '10 seconds', '5 seconds'  # noqa: N816
+
+
+def windowed_words(lines):
+    # Split the lines into words, retaining timestamps
+    # split() splits each line into an array, and explode() turns the array into multiple rows
+    words = lines.select(
+        explode(split(lines.value, ' ')).alias('word'),
+        lines.timestamp
+    )
+
+    # Group the data by window and word and compute the count of each group
+    windowedCounts = words.groupBy(
+        window(words.timestamp, windowDuration, slideDuration),
+        words.word
+    ).count().orderBy('window')
+    return windowedCounts
+
+
 LINES = "timestamp timestamp, value string"
 SPOKEN = [
     [("2026-01-01 12:00:01", "to be or not to be"), ("2026-01-01 12:00:15", "to die to sleep")],
@@ -64,6 +109,20 @@ PORTS = {
         schema=LINES,
         batches=SPOKEN,
         watermark=("timestamp", "10 seconds"),
+    ),
+    "word-count": Port(
+        source=HERE.format("structured_network_wordcount.py"),
+        query=words,
+        schema=LINES,
+        batches=SPOKEN,
+        mode="complete",
+    ),
+    "windowed-word-count": Port(
+        source=HERE.format("structured_network_wordcount_windowed.py"),
+        query=windowed_words,
+        schema=LINES,
+        batches=SPOKEN,
+        mode="complete",
     ),
     "blockchain": Port(
         source=HERE.format("structured_blockchain_admission_control.py"),

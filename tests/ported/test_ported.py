@@ -62,7 +62,7 @@ def test_results_are_those_of_a_batch(spark: SparkSession, port: Port, tmp_path:
     options = {"closeWindowsAtEnd": True, "statePartitions": 1} if port.watermark else {}
     expected = bag(inputs.batch(port.query))
     assert expected
-    assert bag(inputs.sparkjet(port.ported, **options)) == expected
+    assert bag(inputs.sparkjet(port.ported, port.mode, **options)) == expected
 
 
 @pytest.mark.parametrize("port", SINKS.values(), ids=SINKS)
@@ -91,6 +91,14 @@ def test_update_mode_shows_every_session_at_last(
 ) -> None:
     """As far as it has come when the query stops; what it was before is among the rows too."""
     port = replace(spark_examples.PORTS["sessionization"], write=spark_examples.print_sessions)
+    printed, batch = consoles(spark, port, tmp_path, capsys)
+    assert printed >= batch
+
+
+def test_complete_mode_shows_the_whole_table_at_last(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    port = replace(spark_examples.PORTS["word-count"], write=spark_examples.print_words)
     printed, batch = consoles(spark, port, tmp_path, capsys)
     assert printed >= batch
 

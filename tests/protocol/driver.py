@@ -186,7 +186,7 @@ class PlainDriver:
         if newest is None:
             slot, record = 0, Record(
                 kind=EpochKind.TAKEOVER, query="00000000-1111-2222-3333-444444444444", takeover=0, run="0", epoch=0,
-                fingerprint={}, clock=0, watermarks=NO_WATERMARKS, aggregations={}, early_at={}, spark=None,
+                fingerprint={}, clock=0, watermarks=NO_WATERMARKS, stages={}, early_at={}, spark=None,
                 transactions=[],
             )  # fmt: skip
         else:

@@ -6,16 +6,32 @@ import os
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tests.servers.hdfs import HdfsServer
     from tests.servers.kafka import KafkaServer
     from tests.servers.postgres import PostgresServer
+    from tests.servers.s3 import S3Server
+
+T = TypeVar("T")
 
 REQUIRED = "SPARKJET_SERVERS_REQUIRED"
 """Set by .ci/run: a missing server is then an error."""
+
+
+def available(make: Callable[[], T], missing: type[Exception]) -> T:
+    """What ``make`` returns; a test that needs what this machine lacks is skipped, or fails in CI."""
+    try:
+        return make()
+    except missing as error:
+        if os.environ.get(REQUIRED):
+            raise
+        pytest.skip(str(error))
 
 
 def serve(prepared: int, find: Callable[[], Path] | None = None) -> Iterator[PostgresServer]:
@@ -23,12 +39,7 @@ def serve(prepared: int, find: Callable[[], Path] | None = None) -> Iterator[Pos
     # Not at the top: pytest loads this for every test, and most need no server.
     from tests.servers.postgres import NoServerError, PostgresServer, binaries
 
-    try:
-        programs = (find or binaries)()
-    except NoServerError as error:
-        if os.environ.get(REQUIRED):
-            raise
-        pytest.skip(str(error))
+    programs = available(find or binaries, NoServerError)
     with PostgresServer(prepared, programs=programs) as server:
         yield server
 
@@ -66,14 +77,10 @@ def broker(
 ) -> Iterator[KafkaServer]:
     """A running Kafka broker; ``find`` looks for its jars."""
     # Not at the top: pytest loads this for every test, and most need no broker.
-    from tests.servers.kafka import KafkaServer, NoKafkaError, jars
+    from tests.servers.kafka import KafkaServer, jars
+    from tests.servers.programs import NoProgramError
 
-    try:
-        classes = (find or jars)()
-    except NoKafkaError as error:
-        if os.environ.get(REQUIRED):
-            raise
-        pytest.skip(str(error))
+    classes = available(find or jars, NoProgramError)
     with KafkaServer(
         transaction_version=transaction_version, secure=secure, settings=settings, classes=classes
     ) as server:
@@ -102,3 +109,56 @@ def kafka_old() -> Iterator[KafkaServer]:
 def kafka_secure() -> Iterator[KafkaServer]:
     """A broker whose clients come over TLS with SASL/SCRAM."""
     yield from broker(secure=True)
+
+
+@pytest.fixture(scope="session")
+def hdfs() -> Iterator[HdfsServer]:
+    """An HDFS with one NameNode and one DataNode; tests share it and use directories of their own."""
+    # Not at the top: pytest loads this for every test, and most need no server.
+    from tests.servers.hdfs import HdfsServer
+    from tests.servers.programs import NoProgramError
+
+    with available(HdfsServer, NoProgramError) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[S3Server]:
+    """An S3 server with one bucket; tests share it and use prefixes of their own."""
+    from tests.servers.programs import NoProgramError
+    from tests.servers.s3 import S3Server
+
+    with available(S3Server, NoProgramError) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def s3_classes(spark: SparkSession) -> Any:
+    """A class loader with Hadoop's client of S3, as the shared session's JVM was started without it."""
+    from tests.servers.programs import NoProgramError
+    from tests.servers.s3 import client
+
+    jars = available(client, NoProgramError)
+    context: Any = spark.sparkContext
+    gateway = context._gateway
+    # The driver's and the executor's are other classes of the same names, and metrics would refuse the second ones.
+    gateway.jvm.org.apache.hadoop.metrics2.lib.DefaultMetricsSystem.setMiniClusterMode(True)
+    urls = gateway.new_array(gateway.jvm.java.net.URL, len(jars))
+    for number, jar in enumerate(jars):
+        urls[number] = gateway.jvm.java.net.URL(f"file:{jar}")
+        context._jsc.addJar(str(jar))
+    return gateway.jvm.java.net.URLClassLoader(urls, context._jsc.hadoopConfiguration().getClassLoader())
+
+
+@pytest.fixture
+def s3_spark(spark: SparkSession, s3: S3Server, s3_classes: Any) -> Iterator[SparkSession]:
+    """The shared session, with Hadoop's client of S3 for as long as the test runs."""
+    hadoop = spark.sparkContext._jsc.hadoopConfiguration()
+    before = hadoop.getClassLoader()
+    hadoop.setClassLoader(s3_classes)
+    for name, value in s3.settings().items():
+        hadoop.set(name, value)
+    yield spark
+    for name in s3.settings():
+        hadoop.unset(name)
+    hadoop.setClassLoader(before)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import threading
@@ -20,49 +18,22 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
 from typing_extensions import Self
 
+from tests.servers import programs
+from tests.servers.programs import PATIENCE, SMALL, TARGET, free_port, java
+
 POM = Path(__file__).with_suffix(".xml")
-JARS = POM.parent / "target"
-REMEDY = "Java 17, and Maven with a repository to load the broker's jars from (apt-get install maven)"
-PATIENCE = 60.0
-"""Seconds to wait for the broker; far more than it needs."""
 USER, PASSWORD = "guarded", "let-me-in"
 """Who may connect over TLS."""
 _STORE = "changeit"
 
 
-class NoKafkaError(Exception):
-    """This machine has no Kafka that tests can start."""
-
-
-def jars(pom: Path = POM, folder: Path = JARS) -> Path:
+def jars(folder: Path = TARGET) -> Path:
     """The directory of the broker's jars; the first call loads them through Maven (43 MB).
 
     Raises:
-        NoKafkaError: Saying what to install.
+        NoProgramError: Saying what to install.
     """
-    version = re.search(r"<artifactId>kafka_.*?<version>(.*?)<", pom.read_text(), re.DOTALL)
-    assert version is not None
-    found = folder / f"kafka-{version[1]}"
-    if found.is_dir():
-        return found
-    missing = [program for program in ("mvn", _java("java")) if shutil.which(program) is None]
-    if missing:
-        message = f"no {' and no '.join(missing)} to start a Kafka broker with: {REMEDY}"
-        raise NoKafkaError(message)
-    folder.mkdir(exist_ok=True)
-    # Renamed when complete: a download that was cut short is not taken for the broker.
-    loading = Path(tempfile.mkdtemp(dir=folder))
-    command = ["mvn", "-q", "-B", "-f", str(pom), f"-Djars={loading}", "package"]
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
-    if done.returncode != 0:
-        shutil.rmtree(loading)
-        message = f"Maven cannot load the broker's jars: {REMEDY}. It said: {done.stdout[-1000:]}"
-        raise NoKafkaError(message)
-    try:
-        loading.rename(found)
-    except OSError:  # another test run was faster
-        shutil.rmtree(loading)
-    return found
+    return programs.jars(POM, folder)
 
 
 class KafkaServer:
@@ -234,14 +205,19 @@ class KafkaServer:
             return False
 
     def _command(self) -> list[str]:
-        # Short-lived and small: the optimising compiler and several collectors would cost more than they save.
-        fast = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
-        return [_java("java"), *fast, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", f"{self._classes}/*"]
+        return [
+            java(),
+            "-Xmx512m",
+            *SMALL,
+            "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+            "-cp",
+            f"{self._classes}/*",
+        ]
 
     def _guards(self) -> dict[str, str]:
         """A certificate of its own, and who may come in."""
         store = str(self._home / "keys.p12")
-        keytool = [_java("keytool"), "-keystore", store, "-storepass", _STORE, "-alias", "broker"]
+        keytool = [java("keytool"), "-keystore", store, "-storepass", _STORE, "-alias", "broker"]
         made = ["-genkeypair", "-keyalg", "EC", "-dname", "CN=127.0.0.1", "-ext", "san=ip:127.0.0.1", "-validity", "2"]
         subprocess.run([*keytool, *made, "-storetype", "PKCS12"], check=True, capture_output=True)
         exported = [*keytool, "-exportcert", "-rfc", "-file", str(self._home / "ca.pem")]
@@ -260,16 +236,3 @@ class KafkaServer:
             os.kill(self._process.pid, how)
             self._process.wait(PATIENCE)
         self._process = None
-
-
-def _java(program: str) -> str:
-    """A program of the Java that Spark uses as well."""
-    home = os.environ.get("JAVA_HOME")
-    return f"{home}/bin/{program}" if home else program
-
-
-def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

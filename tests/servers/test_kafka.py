@@ -8,7 +8,8 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.servers.fixtures import REQUIRED, broker
-from tests.servers.kafka import KafkaServer, NoKafkaError, jars
+from tests.servers.kafka import KafkaServer, jars
+from tests.servers.programs import NoProgramError
 
 
 def written(server: KafkaServer, topic: str, *values: bytes) -> None:
@@ -57,5 +58,5 @@ def test_without_a_broker_the_test_is_skipped_and_in_ci_it_fails(
     with pytest.raises(pytest.skip.Exception, match="apt-get install maven"):
         next(broker(find=lambda: jars(folder=tmp_path)))
     monkeypatch.setenv(REQUIRED, "1")
-    with pytest.raises(NoKafkaError, match="apt-get install maven"):
+    with pytest.raises(NoProgramError, match="apt-get install maven"):
         next(broker(find=lambda: jars(folder=tmp_path)))

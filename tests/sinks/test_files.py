@@ -18,6 +18,8 @@ from sparkjet.testing.sink_contract import QUERY, SCHEMA, SinkContract, SinkUnde
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from sparkjet.storage.directory import Directory
+
 
 def under_test(spark: SparkSession, sink: FilesSink) -> SinkUnderTest:
     sink.check(spark.createDataFrame([], SCHEMA).schema)
@@ -25,9 +27,14 @@ def under_test(spark: SparkSession, sink: FilesSink) -> SinkUnderTest:
 
     def read() -> list[tuple[str, int]]:
         reader = spark.read.schema(SCHEMA).format(sink.file_format).options(**sink.options)
-        return [tuple(row) for row in reader.load(str(sink.directory)).select("k", "n").collect()]
+        return [tuple(row) for row in reader.load(sink.directory.uri()).select("k", "n").collect()]
 
-    return SinkUnderTest(sink, read, lambda: len(list(sink.directory.glob(f"_sparkjet/{QUERY}/*/staging/*"))))
+    return SinkUnderTest(sink, read, lambda: len(staged(sink.directory)))
+
+
+def staged(directory: Directory) -> list[str]:
+    own = directory.below(f"_sparkjet/{QUERY}")
+    return [name for sink in own.names() for name in own.below(f"{sink}/staging").names()]
 
 
 class TestParquet(SinkContract):

@@ -92,7 +92,9 @@ def calls(spark: SparkSession, tmp_path: Path) -> Calls:
 
 def box_of(calls: Calls, handle: Handle) -> Path:
     assert calls._directory is not None
-    return calls._directory / "results" / str(handle["box"])
+    outbox = calls._directory.path
+    assert outbox is not None
+    return outbox / "results" / str(handle["box"])
 
 
 def remove(box: Path) -> None:

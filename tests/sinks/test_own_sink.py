@@ -16,6 +16,7 @@ from sparkjet import functions as J
 from sparkjet.sinks import Guarantee, Handle, TransactionId
 from sparkjet.testing.sink_contract import SCHEMA, SinkContract, SinkUnderTest
 from tests.feed import Feed, rows
+from tests.parameters import mostly_crash
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -103,7 +104,10 @@ def writer(spark: SparkSession, feed: Feed, home: Path) -> StreamWriter:
     return homeless(spark, feed).option("checkpointLocation", home / "ck")
 
 
-@pytest.mark.parametrize("step", [sj.EpochPhase.PREPARE, sj.EpochPhase.DECIDE, sj.EpochPhase.COMMIT])
+STEPS = [sj.EpochPhase.PREPARE, sj.EpochPhase.DECIDE, sj.EpochPhase.COMMIT]
+
+
+@pytest.mark.parametrize("step", mostly_crash(STEPS, quick={sj.EpochPhase.DECIDE}))
 def test_a_query_into_it_publishes_every_row_once_although_it_fails(
     spark: SparkSession, feed: Feed, tmp_path: Path, step: sj.EpochPhase
 ) -> None:

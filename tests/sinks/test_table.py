@@ -11,8 +11,9 @@ import pytest
 import sparkjet as sj
 from sparkjet.errors import AnalysisError
 from sparkjet.sinks.table import TableSink, table_sink
-from sparkjet.testing.sink_contract import QUERY, SCHEMA, SinkContract, SinkUnderTest, transaction
+from sparkjet.testing.sink_contract import SCHEMA, SinkContract, SinkUnderTest, transaction
 from tests.feed import Feed, rows
+from tests.sinks.test_files import staged
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,7 +44,7 @@ class TestTable(SinkContract):
         return SinkUnderTest(
             sink,
             lambda: [tuple(row) for row in spark.table(NAME).select("k", "n").collect()],
-            lambda: len(list(sink.directory.glob(f"_sparkjet/{QUERY}/*/staging/*"))),
+            lambda: len(staged(sink.directory)),
         )
 
 
@@ -119,7 +120,7 @@ def test_a_new_table_has_the_given_place_and_what_its_readers_need(spark: SparkS
         ("sparkjet_temporary", {}, "it is a temporary view"),
         ("lake.db.clicks", {}, "belongs to the catalog 'lake'"),
         ("two words", {}, "'two words' is not the name of a table"),
-        ("sparkjet_new", {"path": "s3a://bucket/t"}, 'toTable: "s3a://bucket/t" has the scheme'),
+        ("sparkjet_new", {"path": "s3a://bucket/t"}, 'toTable: Hadoop cannot open "s3a://bucket/t"'),
     ],
 )
 def test_what_is_no_such_table_is_refused(spark: SparkSession, name: str, given: dict[str, Any], named: str) -> None:

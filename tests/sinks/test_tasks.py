@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import importlib
+import json
 import os
+import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from pyspark.errors import PythonException
-from pyspark.sql import functions as F
 
 from sparkjet.errors import SinkError
 from sparkjet.sinks.attempt import THREAD, is_first, pooled_attempt
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, Row, SparkSession
 
+ROOT = Path(__file__).parents[2]
 PACKAGES = {"a_package_nobody_has": "a-package-nobody-has", "pyarrow": "pyarrow"}
 
 
@@ -93,34 +95,19 @@ def test_first_attempts_have_the_same_names_in_each_job_and_tasks_without_rows_a
         assert all(map(first, answers))
 
 
-def loses(flag: Path) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    name, began = str(flag), flag.parent.stat().st_mtime
-
-    def once(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Passes rows through; once the first task has its own, what other tasks have yet to fetch is lost."""
-        # All of them first: this task must not lose its own, or no attempt of the stage would be the first to succeed.
-        found = list(batches)
-        if not Path(name).exists():
-            Path(name).touch()
-            for directory in os.environ["SPARK_LOCAL_DIRS"].split(","):
-                for file in Path(directory).glob("*/shuffle_*"):
-                    # Other tests may still read the session's other ones.
-                    if file.stat().st_mtime >= began:
-                        file.unlink()
-        yield from found
-
-    return once
-
-
-def test_attempts_of_a_stage_that_is_repeated_have_names_of_their_own(spark: SparkSession, tmp_path: Path) -> None:
-    rows = spark.range(60_000).repartition(6, F.col("id"))
-    answers = pooled(rows.mapInArrow(loses(tmp_path / "lost"), rows.schema))
+@pytest.mark.crash
+def test_attempts_of_a_stage_that_is_repeated_have_names_of_their_own(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tests.sinks.repeated_stage", str(tmp_path / "lost")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
+    driver = subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, check=True)
+    answers = json.loads(driver.stdout)
     assert sum(row["rows"] for row in answers) == 60_000
     # By Python's own context, each was a first attempt.
     assert {row["attempt"] for row in answers} == {0}
-    assert {first(row) for row in answers} == {True, False}
-    for number, row in enumerate(answers):
-        assert row["id"] == (f"p{number:05d}" if first(row) else f"p{number:05d}-{row['task']}")
+    firsts = [is_first(row["thread"], row["task"], row["attempt"]) for row in answers]
+    assert set(firsts) == {True, False}
+    for number, (row, first_attempt) in enumerate(zip(answers, firsts, strict=True)):
+        assert row["id"] == (f"p{number:05d}" if first_attempt else f"p{number:05d}-{row['task']}")
 
 
 @pytest.mark.parametrize(

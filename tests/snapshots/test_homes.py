@@ -7,12 +7,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from pyarrow.parquet import read_schema
 
 import sparkjet as sj
 from sparkjet.snapshots import DirectoryStore
-from sparkjet.snapshots.record import Record
+from sparkjet.snapshots.record import (
+    FORMAT,
+    DeduplicationSettings,
+    FunctionSettings,
+    JoinSettings,
+    Record,
+    RollingSettings,
+)
 from sparkjet.snapshots.record_log import RecordLog
-from tests.snapshots.homes.archives import HOMES, KINDS, unpack
+from sparkjet.snapshots.upgrades import OLDEST
+from tests.snapshots.homes import operators
+from tests.snapshots.homes.archives import HOMES, KINDS, archive, unpack
 from tests.snapshots.homes.shops import (
     BATCHES,
     GONE,
@@ -31,14 +41,30 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ARCHIVES = sorted(HOMES.glob("format-*/*.tar.xz"))
+OF_OPERATORS = [path for path in ARCHIVES if path.name.startswith("operators")]
+OF_SHOPS = [path for path in ARCHIVES if path not in OF_OPERATORS]
 
 
-@pytest.fixture(params=ARCHIVES, ids=lambda path: f"{path.parent.name}-{path.name.partition('.')[0]}")
-def root(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The directory of a home that was kept, with its outputs."""
+def _name(path: Path) -> str:
+    return f"{path.parent.name}-{path.name.partition('.')[0]}"
+
+
+def _unpacked(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("kept")
     unpack(request.param, directory)
     return directory
+
+
+@pytest.fixture(params=OF_SHOPS, ids=_name)
+def root(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of a home of windows that was kept, with its outputs."""
+    return _unpacked(request, tmp_path_factory)
+
+
+@pytest.fixture(params=OF_OPERATORS, ids=_name)
+def other_root(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same of the other operators."""
+    return _unpacked(request, tmp_path_factory)
 
 
 def newest(root: Path) -> Record:
@@ -49,19 +75,20 @@ def newest(root: Path) -> Record:
 
 def test_each_format_has_a_home_of_each_kind() -> None:
     formats = {path.parent.name for path in ARCHIVES}
-    assert "format-2" in formats
-    assert {(path.parent.name, path.name) for path in ARCHIVES} == {
-        (name, f"{kind}.tar.xz") for name in formats for kind in KINDS
-    }
+    assert formats == {f"format-{number}" for number in range(OLDEST, FORMAT + 1)}
+    for query, paths, first in (("shops", OF_SHOPS, OLDEST), ("operators", OF_OPERATORS, 4)):
+        assert {(path.parent.name, path.name) for path in paths} == {
+            (f"format-{number}", archive(query, kind)) for number in range(first, FORMAT + 1) for kind in KINDS
+        }
 
 
 def test_they_hold_all_that_a_record_can_hold(root: Path, request: pytest.FixtureRequest) -> None:
     """Otherwise the next test would say less than it seems to."""
     record = newest(root)
-    assert len(record.aggregations) == 2
-    for aggregation in record.aggregations.values():
-        assert aggregation.deltas
-        assert sum(aggregation.late.values()) == sum(aggregation.null_timestamps.values()) + 3 == 9
+    assert len(record.stages) == 2
+    for stage in record.stages.values():
+        assert stage.deltas
+        assert sum(stage.late.values()) == sum(stage.null_timestamps.values()) + 3 == 9
     till = record.watermarks.inputs[INPUTS["till"]]
     assert [INPUTS["till"] + name for name in till.retired] == [GONE]
     assert [INPUTS["till"] + name for name, each in till.frontier.members.items() if each.idle] == [QUIET]
@@ -93,3 +120,35 @@ def test_a_kept_home_is_gone_on_from_exactly_once(spark: SparkSession, root: Pat
         assert each["nullTimestamps"] == 2 * dropped[name, "null_timestamp"]
     # Rows came of both since: of the one that was idle, and of the one that was retired, which is a new one.
     assert {GONE, QUIET} <= query.lastProgress["substreams"].keys()
+
+
+def test_they_hold_state_of_all_other_operators(other_root: Path, request: pytest.FixtureRequest) -> None:
+    """Otherwise the next test would say less than it seems to."""
+    record = newest(other_root)
+    settings = [type(stage.settings) for stage in record.stages.values()]
+    assert settings == [JoinSettings, DeduplicationSettings, FunctionSettings, FunctionSettings, RollingSettings]
+    for stage in record.stages.values():
+        assert stage.deltas
+    join = record.stages["stage0"]
+    assert isinstance(join.settings, JoinSettings)
+    assert join.settings.watermarks[0] < join.settings.watermarks[1]
+    state = other_root / "home" / "snapshots" / "state"
+    columns = [read_schema(next((state / delta.name).rglob("*.parquet"))).names for delta in join.deltas]
+    assert {name for each in columns for name in each if name.endswith("_time")} == {"left_time", "right_time"}
+    decided = "decided" in request.node.name
+    assert {each.sink for each in record.transactions} == (
+        {"results1", "results2", "results4", "results5"} if decided else set()
+    )
+
+
+@pytest.mark.crash
+def test_a_kept_home_of_other_operators_is_gone_on_from_exactly_once(spark: SparkSession, other_root: Path) -> None:
+    before = newest(other_root)
+    operators.arrive(other_root, range(BATCHES))
+    first, *others = operators.outputs(spark, other_root, sj.ManualClock(START + BATCHES * PAUSE))
+    query = sj.start(first.option("closeWindowsAtEnd", True).trigger(availableNow=True), *others)
+    query.awaitTermination()
+
+    assert operators.found(spark, other_root) == operators.expected()
+    after = newest(other_root)
+    assert (after.query, after.takeover) == (before.query, before.takeover + 1)

@@ -40,14 +40,14 @@ class CheckingFirst(DirectoryStore):
     def put(self, slot: int, content: bytes) -> bool:
         if slot in self.slots():
             return False
-        self._slot(slot).write_bytes(content)
+        self._log.write(f"{slot:012d}.json", content)
         return True
 
 
 class Overwriting(DirectoryStore):
     def put(self, slot: int, content: bytes) -> bool:
         is_free = slot not in self.slots()
-        self._slot(slot).write_bytes(content)
+        self._log.write(f"{slot:012d}.json", content)
         return is_free
 
 
@@ -80,7 +80,7 @@ class Hasty(DirectoryStore):
     """Expects everything in its directory to be its own, and to be there."""
 
     def slots(self) -> list[int]:
-        return sorted(int(path.name.partition(".")[0] or -1) for path in self._log.glob("*[!d]"))
+        return sorted(int(name.partition(".")[0] or -1) for name in self._log.names())
 
     def remove(self, name: str) -> None:
         assert name in self.names()

@@ -60,14 +60,14 @@ def test_aggregations_have_their_names_of_today() -> None:
     assert record.format == FORMAT
     assert record.fingerprint == {
         "inputs": {"b/": ["ts"], "a/": ["ts"]},
-        "aggregation0": {"reads": None, "keys": {"k": "string"}, "session window": [5, None]},
-        "aggregation1": {"reads": "aggregation0", "keys": {"stage0": "string"}},
+        "stage0": {"reads": None, "keys": {"k": "string"}, "session window": [5, None]},
+        "stage1": {"reads": "stage0", "keys": {"stage0": "string"}},
     }
-    assert {name: each.settings for name, each in record.aggregations.items()} == {
-        "aggregation0": SessionSettings(5, None),
-        "aggregation1": SlidingSettings(6, 2, 0),
+    assert {name: each.settings for name, each in record.stages.items()} == {
+        "stage0": SessionSettings(5, None),
+        "stage1": SlidingSettings(6, 2, 0),
     }
-    assert [(each.closed, each.late) for each in record.aggregations.values()] == [(20, {"a/1": 3})] * 2
+    assert [(each.closed, each.late) for each in record.stages.values()] == [(20, {"a/1": 3})] * 2
 
 
 def test_watermarks_go_on_where_they_were() -> None:

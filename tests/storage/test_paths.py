@@ -22,12 +22,6 @@ def test_plain_paths_and_file_uris_are_accepted(location: str, path: str) -> Non
     assert local_path(location, "path") == Path(path)
 
 
-@pytest.mark.parametrize("location", ["s3a://bucket/x", "hdfs://host/x", "abfss://x@y/z", "gs://b"])
-def test_other_schemes_are_refused_by_name(location: str) -> None:
-    with pytest.raises(AnalysisError, match=location.partition(":")[0]):
-        local_path(location, "checkpointLocation")
-
-
 def test_an_empty_location_is_refused() -> None:
     with pytest.raises(AnalysisError, match="empty"):
         local_path("", "path")

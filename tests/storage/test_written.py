@@ -10,7 +10,8 @@ import pytest
 from sparkjet.errors import RecoveryError, SinkError
 from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.store import Delta
-from sparkjet.storage.paths import spark_uri
+from sparkjet.storage.file_writer import FileWriter
+from sparkjet.storage.posix_directory import PosixDirectory
 from sparkjet.storage.written import write
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def test_the_files_are_those_of_every_task_that_had_rows(spark: SparkSession, tm
         "held": rows.localCheckpoint(),
         "none": rows.where("id < 0"),
     }.items():
-        found = write(frame, tmp_path / name, lambda df, to=tmp_path / name: df.write.json(spark_uri(to)), SinkError)
+        found = write(frame, FileWriter(PosixDirectory(tmp_path / name), "json"), SinkError)
         assert found.rows == frame.count(), name
         lines = [len((tmp_path / name / file).read_text().splitlines()) for file in found.files]
         assert sum(lines) == found.rows, name
@@ -36,11 +37,8 @@ def test_the_files_are_those_of_every_task_that_had_rows(spark: SparkSession, tm
 
 def test_partitioned_files_are_counted_by_their_tasks(spark: SparkSession, tmp_path: Path) -> None:
     rows = spark.range(0, 40, 1, 4).selectExpr("id", "id % 3 AS k")
-
-    def save(observed: DataFrame) -> None:
-        observed.write.partitionBy("k").option("maxRecordsPerFile", 2).json(spark_uri(tmp_path / "out"))
-
-    found = write(rows, tmp_path / "out", save, SinkError)
+    writer = FileWriter(PosixDirectory(tmp_path / "out"), "json", {"maxRecordsPerFile": "2"}, ["k"])
+    found = write(rows, writer, SinkError)
     assert found.rows == 40
     assert len(found.files) >= 20
 
@@ -48,23 +46,25 @@ def test_partitioned_files_are_counted_by_their_tasks(spark: SparkSession, tmp_p
 def test_a_file_that_the_driver_does_not_see_is_an_error_that_names_task_and_host(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    def save(observed: DataFrame) -> None:
-        observed.write.json(spark_uri(tmp_path / "out"))
-        next((tmp_path / "out").glob("part-00002-*")).unlink()
+    class Unseen(FileWriter):
+        def save(self, rows: DataFrame) -> None:
+            super().save(rows)
+            next((tmp_path / "out").glob("part-00002-*")).unlink()
 
     with pytest.raises(SinkError, match=r"1 of 4 tasks .*out \(partitions 2; hosts .*same path"):
-        write(spark.range(0, 40, 1, 4), tmp_path / "out", save, SinkError)
+        write(spark.range(0, 40, 1, 4), Unseen(PosixDirectory(tmp_path / "out")), SinkError)
 
 
 def test_what_spark_does_not_report_does_not_count_as_no_rows(spark: SparkSession, tmp_path: Path) -> None:
-    """Here the optimizer removes the observation together with the rows."""
+
+    class Optimized(FileWriter):
+        """The optimizer removes the observation together with the rows."""
+
+        def save(self, rows: DataFrame) -> None:
+            super().save(rows.where("false"))
+
     with pytest.raises(SinkError, match="did not report how many rows"):
-        write(
-            spark.range(4),
-            tmp_path / "out",
-            lambda observed: observed.where("false").write.json(spark_uri(tmp_path / "out")),
-            SinkError,
-        )
+        write(spark.range(4), Optimized(PosixDirectory(tmp_path / "out")), SinkError)
 
 
 def test_a_delta_that_names_no_file_but_rows_is_damaged(spark: SparkSession, tmp_path: Path) -> None:

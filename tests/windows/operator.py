@@ -10,12 +10,13 @@ import msgspec
 from pyspark.sql import functions as F
 
 from sparkjet.aggregates.operation import Aggregate, Inputs
-from sparkjet.engine.aggregation_state import AggregationState
-from sparkjet.engine.partial_aggregation import PartialAggregation
+from sparkjet.engine.arrival import Arrival
+from sparkjet.engine.stage_state import StageState
 from sparkjet.snapshots import DirectoryStore
-from sparkjet.snapshots.record import WindowState
+from sparkjet.snapshots.record import SavedStage
+from sparkjet.state import SegmentStatistics
 from sparkjet.time import MIN, WindowGrid
-from sparkjet.windows import Accumulators, SegmentStatistics, SlidingWindows
+from sparkjet.windows import Accumulators, SlidingWindows
 from tests.windows.model import Batch, Row
 
 if TYPE_CHECKING:
@@ -50,8 +51,8 @@ class OperatorRun:
         accepted = framed.where(~operator.is_late("time"))
         grouped = accepted.groupBy(F.col("key").alias("key0"), "frame", F.lit(0).alias("kind"))
         table = operator.partitioned(grouped.agg(*Accumulators.aggregations(self._results)))
-        outcome = PartialAggregation(table, SegmentStatistics.measure(table))
-        self.state.append(outcome)
+        outcome = Arrival(table, SegmentStatistics.measure(table))
+        self.state.append(0, outcome)
         watermark = operator.open_until if batch.watermark is None else batch.watermark
         windows = operator.close(MIN if watermark is None else watermark)
         self.state.save(f"000000-{self._epoch:09d}-0", self._store)
@@ -62,12 +63,12 @@ class OperatorRun:
     def restart(self, window: WindowGrid | None = None) -> None:
         """Discard the state and restore it from the store, optionally into another window."""
         before = self.state.operator
-        saved = msgspec.json.decode(msgspec.json.encode(self.state.snapshot()), type=WindowState)
+        saved = msgspec.json.decode(msgspec.json.encode(self.state.snapshot()), type=SavedStage)
         self.state = self._new(window if window is not None else self._window)
         self.state.restore(saved, self._spark, self._store, f"000000-{self._epoch:09d}-moved")
         before.restore([], None)
         before.release()
 
-    def _new(self, window: WindowGrid) -> AggregationState:
+    def _new(self, window: WindowGrid) -> StageState:
         self._window = window
-        return AggregationState(SlidingWindows(window, ["key0"], self._accumulators, PARTITIONS))
+        return StageState(SlidingWindows(window, ["key0"], self._accumulators, PARTITIONS))

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from sparkjet.aggregates.operation import Aggregate, Inputs
+from sparkjet.state import Segment, SegmentStatistics
+from sparkjet.state.segments import release
 from sparkjet.time import MIN
-from sparkjet.windows import Accumulators, Segment, SegmentStatistics, SessionWindows
-from sparkjet.windows.segments import release
+from sparkjet.windows import Accumulators, SessionWindows
 from sparkjet.windows.session_window import cover_end
+from tests.state.stored import read_back
 from tests.windows.model import Batch, Row
 
 if TYPE_CHECKING:
@@ -76,13 +78,7 @@ class SessionRun:
         before = self.operator
         self.operator = self._new(before.gap, before.max_duration)
         assert self.operator.settings == before.settings
-        segments = []
-        for number, segment in enumerate(before.segments):
-            path = str(home / f"{self._restarts}-{number}")
-            segment.partials.write.parquet(path)
-            partials = self.operator.partitioned(self._session.read.parquet(path))
-            assert partials.count() == segment.statistics.rows
-            segments.append(Segment(partials, segment.statistics))
+        segments = read_back(self._session, before.segments, self.operator.partitioned, home / f"{self._restarts}")
         self.operator.restore(segments, before.closed)
         self._restarts += 1
         before.restore([], None)

@@ -14,9 +14,11 @@ from pyspark.sql import functions as F
 
 from sparkjet import functions as J
 from sparkjet.aggregates.operation import Aggregate, Inputs
+from sparkjet.state import Segment, SegmentStatistics
 from sparkjet.time import MAX, MIN
-from sparkjet.windows import Accumulators, Segment, SegmentStatistics, SessionWindows
+from sparkjet.windows import Accumulators, SessionWindows
 from tests.laws import QUICK_MODES, RANDOM_RUNS, law, only_examples
+from tests.persisted import persisted
 from tests.windows.model import Batch, Event, Fold, Row
 from tests.windows.session_model import Gap, naive, sessions
 from tests.windows.session_run import SessionRun, session_of
@@ -133,11 +135,6 @@ def runs(draw: st.DrawFn) -> Run:
         watermark += draw(st.integers(0, 30))
         batches.append(Batch(draw(st.lists(events, max_size=20)), watermark))
     return draw(st.integers(1, 12)), draw(st.integers(1, 30)), [*batches, Batch([], None)]
-
-
-def persisted(session: SparkSession) -> set[int]:
-    """The ids of what is persisted; not its number, as what tests before this one left is collected at any time."""
-    return {int(rdd) for rdd in session.sparkContext._jsc.getPersistentRDDs()}
 
 
 def _sorted(rows: list[Row]) -> list[Row]:
@@ -323,6 +320,8 @@ def test_neither_blocks_nor_segments_pile_up(session: SparkSession) -> None:
 
 
 def test_the_state_is_neither_shuffled_nor_sorted_and_watermarks_compile_nothing(session: SparkSession) -> None:
+    session.conf.set("spark.sql.codegen.wholeStage", "true")
+    session.conf.set("spark.sql.codegen.factoryMode", "FALLBACK")
     run = SessionRun(session, 10, None, [J.count()])
     run.feed(Batch([Event(str(key), key, 1) for key in range(100)], 1))
     run.append(Batch([Event("50", 55, 1)], None))
@@ -335,6 +334,7 @@ def test_the_state_is_neither_shuffled_nor_sorted_and_watermarks_compile_nothing
     assert "BuildRight" in plan
     others = run.operator._touched(31)._jdf.queryExecution()
     codes, other_codes = ([each._2() for each in _items(e.debug().codegenToSeq())] for e in (execution, others))
+    assert codes
     assert codes == other_codes
     run.discard()
 

@@ -60,7 +60,7 @@ def test_a_stream_gives_the_windows_of_spark_with_frames_shorter_than_the_slide(
     schema = "ts timestamp, user string, v long"
     driver = StreamDriver(spark, query, schema)
     # The watermark moves from end to end of windows, which are not where others start.
-    assert driver.plan.aggregations[0].grid == (120_000_000, 30_000_000)
+    assert driver.plan.stages[0].stage.grid == (120_000_000, 30_000_000)
     for batch in range(0, 60, 15):
         driver.process(clicks[batch : batch + 15][::-1])
     driver.close_windows()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -45,6 +45,7 @@ class AggregateOperation:
             in lambdas, such as Python functions: element i becomes the combination of elements 0 to i. Requires
             ``combine_group``, whose Columns then need not support ``.over(window)``.
         bounded: False if the accumulator grows with its input, as lists and sets do.
+        packages: What its Python functions import on the executors, with the names to install it by.
 
     Raises:
         AnalysisError: The fields of ``accumulate`` and ``create`` differ, or ``deduct`` or ``scan`` has no
@@ -72,6 +73,7 @@ class AggregateOperation:
     combine_group: Callable[[Accumulator], Accumulator] | None = None
     scan: Callable[[Column], Column] | None = None
     bounded: bool = True
+    packages: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.accumulate or set(self.accumulate) != set(self.create):

@@ -141,6 +141,7 @@ def _operation(
         combine_group=lambda a: {_FIELD: grouped(F.collect_list(F.struct(a[_FIELD].alias(_FIELD))))},
         scan=udf(parts.scan_groups, scanned),
         bounded=bounded,
+        packages={"pyarrow": "pyarrow"},
     )
 
 

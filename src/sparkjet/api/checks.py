@@ -11,20 +11,22 @@ from typing import TYPE_CHECKING, TypeVar
 from sparkjet.api.launch import Launch
 from sparkjet.catalyst.plan_analysis import check_streaming
 from sparkjet.clock import SystemClock
+from sparkjet.engine.parallelism import state_partitions
 from sparkjet.errors import AnalysisError
 from sparkjet.options import QUERY_OPTIONS, Options
-from sparkjet.plan.outputs import AggregationOutput, AnyOutput, Rows
-from sparkjet.plan.plan import Plan, plan_of
+from sparkjet.plan.outputs import AnyOutput, Rows, StageOutput
+from sparkjet.plan.plan import Plan
+from sparkjet.plan.planning import plan_of
 from sparkjet.plan.spark_sources import REPLAYABLE, acknowledging_source, check_replayable
 from sparkjet.sinks.files import FilesSink
 from sparkjet.sinks.memory import MemorySink
 from sparkjet.sinks.protocol import Guarantee
-from sparkjet.storage.paths import local_path
+from sparkjet.storage.schemes import directory_at
 
 if TYPE_CHECKING:
     from sparkjet.api.output_settings import OutputSettings
     from sparkjet.engine.phases import EpochPhase
-    from sparkjet.plan.windowed_aggregation import WindowedAggregation
+    from sparkjet.plan.stage import Stage
 
 logger = logging.getLogger("sparkjet")
 
@@ -65,7 +67,8 @@ def checked(
             "with spark.readStream."
         )
         raise AnalysisError(message)
-    _check_without_windows(plan, options)
+    _check_without_stages(plan, options)
+    _check_end(plan, close_at_end=close_at_end)
     overlap = options.flag("overlapEpochs")
     _check_overlap(plan, overlap=overlap)
     check_replayable(plan.source, guarantee)
@@ -75,10 +78,14 @@ def checked(
     place = _home(plan, options, name, needs_one=any(output.is_durable for output in outputs))
     return Launch(
         plan=plan,
-        home=local_path(place if place is not None else tempfile.mkdtemp(prefix="sparkjet-"), "checkpointLocation"),
+        home=directory_at(
+            place if place is not None else tempfile.mkdtemp(prefix="sparkjet-"),
+            "checkpointLocation",
+            lambda: plan.source.sparkSession,
+        ),
         has_own_home=place is not None,
         guarantee=guarantee,
-        partitions=options.number("statePartitions", default=plan.source.sparkSession.sparkContext.defaultParallelism),
+        partitions=_partitions(plan, options),
         overlap=overlap,
         trigger=trigger,
         close_at_end=close_at_end,
@@ -123,16 +130,26 @@ def _only(name: str, given: Sequence[_T | None]) -> _T | None:
     return values[0] if values else None
 
 
-def _check_without_windows(plan: Plan, options: Options) -> None:
+def _check_without_stages(plan: Plan, options: Options) -> None:
     reasons = {
         "closeWindowsAtEnd": "there are none to close",
         "overlapEpochs": "no partial aggregation can run beside the end of an epoch",
         "statePartitions": "there is no state",
     }
     for option, reason in reasons.items():
-        if not plan.aggregations and (options.get(option) or "false").lower() != "false":
+        if not plan.stages and (options.get(option) or "false").lower() != "false":
             message = f"{option}: without windows {reason}. Leave the option out."
             raise AnalysisError(message)
+
+
+def _check_end(plan: Plan, *, close_at_end: bool) -> None:
+    if close_at_end and not any(planned.stage.waits for planned in plan.stages):
+        # All it would do is move the watermark, so that rows of the next run are late for nothing.
+        message = (
+            "closeWindowsAtEnd: no result of this query waits for the end of the input: it has no windows that close, "
+            "no outer or anti join and no timers in event time. Leave the option out."
+        )
+        raise AnalysisError(message)
 
 
 def _check_overlap(plan: Plan, *, overlap: bool) -> None:
@@ -147,13 +164,9 @@ def _check_overlap(plan: Plan, *, overlap: bool) -> None:
 
 def _outputs(results: Sequence[OutputSettings], late: Sequence[OutputSettings]) -> list[AnyOutput]:
     outputs = [each.output(name) for each, name in zip(results, _names("results", len(results)), strict=True)]
-    paths = [
-        (each.aggregation, Options(each.options).get("lateRowsPath"))
-        for each in results
-        if each.aggregation is not None
-    ]
+    paths = [(each.stage, Options(each.options).get("lateRowsPath")) for each in results if each.stage is not None]
     dropped: list[Callable[[str], AnyOutput]] = [each.output for each in late]
-    dropped += [partial(_late_files, aggregation, path) for aggregation, path in paths if path is not None]
+    dropped += [partial(_late_files, stage, path) for stage, path in paths if path is not None]
     outputs += [make(name) for make, name in zip(dropped, _names("late", len(dropped)), strict=True)]
     places = [str(output.sink.directory) for output in outputs if isinstance(output.sink, FilesSink)]
     places += [f"the table {output.sink.view}" for output in outputs if isinstance(output.sink, MemorySink)]
@@ -168,14 +181,23 @@ def _outputs(results: Sequence[OutputSettings], late: Sequence[OutputSettings]) 
     return outputs
 
 
-def _late_files(aggregation: WindowedAggregation, path: str, name: str) -> AggregationOutput:
-    sink = FilesSink(local_path(path, "lateRowsPath"), option="lateRowsPath")
-    rows = Rows.LATE, aggregation.late_shape(), lambda rows: rows
-    return AggregationOutput(name, sink, "files", aggregation, *rows)
+def _late_files(stage: Stage, path: str, name: str) -> StageOutput:
+    shape, option = stage.late_shape(), "lateRowsPath"
+    at = partial(directory_at, option=option, session=lambda: shape.sparkSession)
+    rows = Rows.LATE, shape, lambda rows: rows
+    return StageOutput(name, FilesSink(at(path), option=option, at=at), "files", stage, *rows)
 
 
 def _names(kind: str, count: int) -> list[str]:
     return [kind] if count == 1 else [f"{kind}{number}" for number in range(1, count + 1)]
+
+
+def _partitions(plan: Plan, options: Options) -> int:
+    if not plan.stages:
+        return 0
+    # Not found out where it is given: that may wait for executors.
+    default = 0 if options.get("statePartitions") is not None else state_partitions(plan.source.sparkSession)
+    return options.number("statePartitions", default=default)
 
 
 def _home(plan: Plan, options: Options, name: str | None, *, needs_one: bool) -> str | None:

@@ -7,20 +7,25 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, TypeVar, overload
 
 from pyspark.errors import AnalysisException
-from pyspark.sql import Column
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from typing_extensions import ParamSpec, Self
 
 from sparkjet.api.guided import Guided
 from sparkjet.api.na_functions import NOT_GIVEN, NaFunctions
+from sparkjet.catalyst import alternatives
 from sparkjet.catalyst.columns import HIDDEN, quoted, visible
 from sparkjet.errors import AnalysisError, nearest
 from sparkjet.plan import links
+from sparkjet.plan.static_join import static_join
+from sparkjet.plan.static_tables import static_table
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
+    from sparkjet.plan.static_join import On
+    from sparkjet.plan.static_tables import StaticTable
     from sparkjet.plan.transformations import Link, Transformation, Transformations
 
 P = ParamSpec("P")
@@ -187,6 +192,35 @@ class FrameMethods(Guided, ABC):
     def hint(self, name: str, *parameters: Any) -> Self:
         """Give Spark's optimizer a hint, as ``DataFrame.hint``."""
         return self._then(links.everywhere(lambda frame: frame.hint(name, *parameters)))
+
+    def join(self, other: FrameMethods | DataFrame | StaticTable, on: On = None, how: str | None = None) -> Self:
+        """Join with a static table, as ``DataFrame.join`` joins a stream with a batch DataFrame.
+
+        Rows that the join drops still advance the watermark.
+
+        Args:
+            other: A batch DataFrame, which is read as Spark reads it in its own queries; :func:`sparkjet.read_once` and
+                :func:`sparkjet.read_every_epoch` say otherwise.
+            on: A name or a list of names that both have, or a condition as a Column or a list of them.
+            how: ``inner`` (the default), ``cross``, ``left``, ``left_outer``, ``left_semi`` or ``left_anti``.
+
+        Raises:
+            AnalysisError: A stream, another ``how``, or a condition that reads a column of sparkjet's own.
+
+        >>> import sparkjet as sj
+        >>> rates = spark.createDataFrame([("EUR", 1.25)], "currency string, dollars double")
+        >>> paid = sj.stream(spark.createDataFrame([("EUR", 4), ("USD", 3)], "currency string, amount int"))
+        >>> paid.join(rates, "currency", "left").fillna(1.0).selectExpr("amount * dollars AS paid").toDF().collect()
+        [Row(paid=5.0), Row(paid=3.0)]
+        """
+        if isinstance(other, FrameMethods) or (isinstance(other, DataFrame) and other.isStreaming):
+            message = f"join: the other side is a stream. {alternatives.STREAM_JOIN}"
+            raise AnalysisError(message)
+        return self._then(static_join(self._chain, static_table(other), on, how))
+
+    def crossJoin(self, other: DataFrame | StaticTable) -> Self:
+        """Every row with each row of a static table, as ``DataFrame.crossJoin``; see :meth:`join`."""
+        return self.join(other, how="cross")
 
     def mapInPandas(self, func: Any, schema: StructType | str, barrier: bool = False, profile: Any = None) -> Self:
         """Make new rows with pandas, as ``DataFrame.mapInPandas``.

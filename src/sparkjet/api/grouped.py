@@ -2,146 +2,113 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
-from pyspark.sql.types import NumericType
+from typing_extensions import Self
 
-from sparkjet.aggregates.operation import AggregateOperation, Inputs
-from sparkjet.api.frame_methods import one_by_one
-from sparkjet.api.guided import Guided
+from sparkjet.api.aggregate_rows import AggregateRows
+from sparkjet.api.frame_methods import FrameMethods, one_by_one
+from sparkjet.api.grouped_methods import GroupedMethods
 from sparkjet.api.result_rows import ResultRows
-from sparkjet.catalyst import alternatives
-from sparkjet.catalyst.columns import HIDDEN, TIME, quoted
+from sparkjet.catalyst.columns import TIME
 from sparkjet.catalyst.logical_plans import attribute_ids
 from sparkjet.catalyst.row_by_row import Together
 from sparkjet.errors import AnalysisError
 from sparkjet.plan.event_time import EventTime
-from sparkjet.plan.grouping import Grouping, GroupingColumn, grouping_of
+from sparkjet.plan.grouping import GroupingColumn, grouped
 from sparkjet.plan.outputs import Rows
-from sparkjet.plan.resolved_aggregates import resolved_aggregates
 from sparkjet.plan.row_gaps import with_row_gaps
+from sparkjet.plan.stage import Feed
 from sparkjet.plan.transformations import Transformations
+from sparkjet.plan.window_join import JoinedResults, WindowJoin, window_join
 from sparkjet.plan.windowed_aggregation import WindowedAggregation
 from sparkjet.windows import SessionWindow
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column
+    from pyspark.sql import DataFrame
 
-    from sparkjet.plan.inputs import Input
+    from sparkjet.catalyst.aggregate_calls import ResultColumn
+    from sparkjet.plan.aggregation import ResolvedAggregate
+    from sparkjet.plan.grouping import Grouping
+    from sparkjet.plan.static_join import On
+    from sparkjet.plan.static_tables import StaticTable
 
 
-class GroupedStream(Guided):
+class GroupedStream(GroupedMethods["WindowedStream"]):
     """A stream grouped by a window and keys, the result of ``groupBy``; :meth:`agg` aggregates it.
 
     Like ``GroupedData``; the rows of every result are final: each window is emitted once, when the watermark has
     reached its end.
     """
 
-    _alternatives = alternatives.GROUPS_OF_STREAMS
+    def __init__(self, feed: Feed, grouping: Grouping) -> None:
+        assert grouping.window is not None  # noqa: S101 - else it is a KeyedStream
+        window, chain = with_row_gaps(grouping.window, feed.transformations)
+        super().__init__(replace(feed, transformations=chain), replace(grouping, window=window))
 
-    def __init__(
-        self,
-        transformations: Transformations,
-        inputs: tuple[Input, ...],
-        parent: WindowedAggregation | None,
-        grouping: Grouping,
-    ) -> None:
-        window, self._chain = with_row_gaps(grouping.window, transformations)
-        self._inputs = inputs
-        self._parent = parent
-        self._grouping = replace(grouping, window=window)
-
-    def agg(self, *exprs: Column | AggregateOperation | Mapping[str, str]) -> WindowedStream:
-        """Compute aggregates, as ``GroupedData.agg``.
-
-        Args:
-            exprs: Columns of aggregates, of ``pyspark.sql.functions`` or :mod:`sparkjet.functions`, and expressions
-                over them such as ``F.sum("a") / F.count("b")``; operations of your own; or one dict from column to the
-                name of a function.
-
-        Raises:
-            AnalysisError: Not an aggregate, one that cannot be combined, or two columns of the same name.
-            AnalysisException: Spark cannot analyze a Column, e.g. because it names a column that does not exist.
-
-        >>> import sparkjet as sj
-        >>> from pyspark.sql import functions as F
-        >>> events = sj.stream(spark.readStream.format("rate").load()).withWatermark("timestamp", "1 minute")
-        >>> minutes = events.groupBy(F.window("timestamp", "1 minute"))
-        >>> minutes.agg(F.round(F.avg("value"), 2), (F.max("value") - F.min("value")).alias("spread")).columns
-        ['window', 'round(avg(value), 2)', 'spread']
-        """
-        if not exprs:
-            message = 'agg: give at least one aggregate, e.g. pyspark.sql.functions.count("*").'
-            raise AnalysisError(message)
-        rows = self._chain.shape.drop(*HIDDEN[1:])
-        keys = [key.column for key in self._grouping.keys]
-        aggregates, columns = resolved_aggregates(exprs, Inputs(rows, F.col(TIME)), keys)
-        names = [*self._grouping.order, *(column.name for column in columns)]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            message = f"agg: two columns of the result are named {twice[0]!r}. Rename one with alias(…)."
-            raise AnalysisError(message)
-        aggregation = WindowedAggregation(
-            transformations=self._chain,
-            inputs=self._inputs,
-            parent=self._parent,
-            grouping=self._grouping,
-            aggregates=aggregates,
-            columns=columns,
-        )
-        shape = aggregation.shape()
-        window = self._grouping.window
-        # Sessions of one start can end, and so come, at different times.
-        fields = ("end",) if isinstance(window, SessionWindow) else ("start", "end")
-        together = Together(window.name, attribute_ids(shape, window.name), fields)
-        return WindowedStream(aggregation, Transformations(shape, shape, together=together))
-
-    def count(self) -> WindowedStream:
-        """Number of rows in each window, in a column ``count``, as ``GroupedData.count``."""
-        return self.agg(F.count(F.lit(1)).alias("count"))
-
-    def sum(self, *cols: str) -> WindowedStream:
-        """Sums of the columns, by default of all numeric ones, as ``GroupedData.sum``."""
-        return self._of_each(F.sum, cols)
-
-    def avg(self, *cols: str) -> WindowedStream:
-        """Means of the columns, by default of all numeric ones, as ``GroupedData.avg``."""
-        return self._of_each(F.avg, cols)
-
-    def mean(self, *cols: str) -> WindowedStream:
-        """Alias of :meth:`avg`."""
-        return self.avg(*cols)
-
-    def min(self, *cols: str) -> WindowedStream:
-        """Least values of the columns, by default of all numeric ones, as ``GroupedData.min``."""
-        return self._of_each(F.min, cols)
-
-    def max(self, *cols: str) -> WindowedStream:
-        """Greatest values of the columns, by default of all numeric ones, as ``GroupedData.max``."""
-        return self._of_each(F.max, cols)
-
-    def _of_each(self, function: Callable[[Column], Column], names: Sequence[str]) -> WindowedStream:
-        fields = {field.name: field for field in self._chain.shape.drop(*HIDDEN).schema}
-        numeric = [name for name, field in fields.items() if isinstance(field.dataType, NumericType)]
-        chosen = names or numeric
-        for name in chosen:
-            if name in fields and name not in numeric:
-                message = f"{function.__name__}: {name!r} is not a numeric column. Cast it first, or use agg(…)."
-                raise AnalysisError(message)
-        return self.agg(*(function(F.col(quoted(name))) for name in chosen))
+    def _aggregated(
+        self, aggregates: tuple[ResolvedAggregate, ...], columns: tuple[ResultColumn, ...]
+    ) -> WindowedStream:
+        return WindowedStream.of(WindowedAggregation(self._feed, self._grouping, aggregates, columns))
 
 
-class WindowedStream(ResultRows):
+class WindowedStream(AggregateRows):
     """Final rows of windows: the window, the keys and the aggregates.
 
     ``select``, ``where``, ``withColumn`` and the like shape the rows; they do not change what is computed. Window
     functions (``F.rank().over(…)``) may compare results of the same window: partition them by the window column.
     """
 
-    _kind = Rows.RESULTS
+    _stage: WindowedAggregation | WindowJoin
+
+    @classmethod
+    def of(cls, stage: WindowedAggregation | WindowJoin) -> Self:
+        """The results of a stage."""
+        shape, window = stage.shape(), stage.window
+        # Sessions of one start can end, and so come, at different times.
+        fields = ("end",) if isinstance(window, SessionWindow) else ("start", "end")
+        together = Together(window.name, attribute_ids(shape, window.name), fields)
+        return cls(stage, Transformations(shape, shape, together=together))
+
+    @property
+    def _feed(self) -> Feed:
+        return Feed(self._chain, self._stage.inputs, self._stage)
+
+    def join(self, other: FrameMethods | DataFrame | StaticTable, on: On = None, how: str | None = None) -> Self:
+        """Join with other results by their window, or with a static table; as ``DataFrame.join``.
+
+        Results of windows with the same end are final in the same epoch, so that the join needs no state, and its rows
+        are final. Both sides wait for the watermark of the query: the minimum over all substreams of both.
+
+        Args:
+            other: Results of equal windows, of the same stream or another one; or what :meth:`Stream.join` takes.
+            on: Names of columns that both have, the window among them; or a condition that demands equal windows, or
+                equal ends of windows, and may demand more. Columns of both are named by aliases there.
+            how: ``inner`` (the default), ``left``, ``right``, ``outer``, ``left_semi``, ``left_anti``.
+
+        Raises:
+            AnalysisError: Windows are not compared, or those of the two sides are different.
+
+        >>> import sparkjet as sj
+        >>> from pyspark.sql import functions as F
+        >>> rows = "SELECT timestamp_seconds(id) AS ts, id % 2 AS k FROM range({}, {})"
+        >>> def counted(first, last, name):
+        ...     events = sj.stream(spark.sql(rows.format(first, last))).withWatermark("ts", "1 minute")
+        ...     return events.groupBy(F.window("ts", "1 minute"), "k").agg(F.count("*").alias(name))
+        >>> joined = counted(0, 90, "sent").join(counted(1, 31, "seen"), ["window", "k"], "left")
+        >>> joined.select("k", "sent", "seen").toDF().orderBy("k", "sent").collect()
+        [Row(k=0, sent=15, seen=None), Row(k=0, sent=30, seen=15),
+         Row(k=1, sent=15, seen=None), Row(k=1, sent=30, seen=15)]
+        """
+        if not isinstance(other, WindowedStream):
+            return super().join(other, on, how)
+        return self._joined(other, on, how)
+
+    def _joined(self, other: WindowedStream, on: On, how: str | None) -> Self:
+        sides = JoinedResults(self._feed, self._stage.window), JoinedResults(other._feed, other._stage.window)
+        return type(self).of(window_join(*sides, on, how))
 
     def groupBy(self, *cols: GroupingColumn | Sequence[GroupingColumn]) -> GroupedStream:
         """Aggregate these rows again in longer windows, e.g. the count per minute to the highest count per hour.
@@ -158,9 +125,18 @@ class WindowedStream(ResultRows):
                 "and call them on what agg(…) returns."
             )
             raise AnalysisError(message)
-        time = EventTime.of_results(self._aggregation.window.name, self._chain.source)
-        grouping = grouping_of(one_by_one(cols), self._chain.shape, time)
-        return GroupedStream(self._chain, self._aggregation.inputs, self._aggregation, grouping)
+        if self._chain.whole:
+            message = "groupBy: orderBy and limit are of results as they are written. Leave them out before groupBy."
+            raise AnalysisError(message)
+        time = EventTime.of_results(self._stage.window.name, self._chain.source)
+        grouping, chain = grouped(one_by_one(cols), self._chain, time)
+        if grouping.window is None:
+            message = (
+                f'groupBy: results are aggregated again by a window: F.window("{self._stage.window.name}", '
+                '"1 hour"), as long as you need.'
+            )
+            raise AnalysisError(message)
+        return GroupedStream(replace(self._feed, transformations=chain), grouping)
 
     def groupby(self, *cols: GroupingColumn | Sequence[GroupingColumn]) -> GroupedStream:
         """Alias of :meth:`groupBy`."""
@@ -171,14 +147,17 @@ class WindowedStream(ResultRows):
         """The rows that these windows dropped: late, or without an event time.
 
         Raises:
-            AnalysisError: On windows over windows, where nothing can be late.
+            AnalysisError: On windows over windows and on joins, where nothing can be late.
         """
-        shape = self._aggregation.late_shape()
-        return LateStream(self._aggregation, Transformations(shape, shape))
+        if isinstance(self._stage, WindowJoin):
+            message = "late rows: rows are late for the windows on each side of a join. Ask those for their lateRows."
+            raise AnalysisError(message)
+        shape = self._stage.late_shape()
+        return LateStream(self._stage, Transformations(shape, shape))
 
 
 class LateStream(ResultRows):
-    """Rows that a window dropped, as they arrived, with ``_substream``, ``_watermark`` and ``_reason``.
+    """Rows that a stateful step dropped, as they arrived, with ``_substream``, ``_watermark`` and ``_reason``.
 
     ``_watermark`` is the watermark that made them late, ``_reason`` is ``late`` or ``null_timestamp``. Write them with
     ``sj.start(result.writeStream…, lateRows=result.lateRows.writeStream…)``.

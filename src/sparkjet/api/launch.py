@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from sparkjet.api.listener_events import ListenerEvents
 from sparkjet.api.query import StreamingQuery
+from sparkjet.api.worker_check import check_workers
 from sparkjet.engine.batch_runner import BatchRunner
 from sparkjet.engine.committer import Committer
 from sparkjet.engine.context import EngineContext
@@ -24,12 +26,14 @@ from sparkjet.engine.supervisor import Supervisor
 from sparkjet.engine.ticker import Ticker, tick_interval
 from sparkjet.errors import AnalysisError
 from sparkjet.plan.spark_sources import guarantee_of_sources
+from sparkjet.plan.worker_packages import worker_packages
 from sparkjet.sinks.files import FilesSink
-from sparkjet.sinks.outbox import OutboxSink
+from sparkjet.sinks.outbox import Outbox
 from sparkjet.sinks.protocol import Guarantee
 from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.record_log import RecordLog
 from sparkjet.storage.full_disk import full_disks_named
+from sparkjet.storage.local_directory import local_directory
 from sparkjet.storage.sharing import check_shared
 
 if TYPE_CHECKING:
@@ -41,6 +45,8 @@ if TYPE_CHECKING:
     from sparkjet.engine.progress_report import ProgressReport
     from sparkjet.engine.spark_checkpoint import SparkCheckpoint
     from sparkjet.plan.plan import Plan
+    from sparkjet.snapshots.record import Record
+    from sparkjet.storage.directory import Directory
 
 RECENT = 100
 """Epochs that ``recentProgress`` keeps."""
@@ -55,7 +61,7 @@ class Launch:
     """A checked query on its way to running; ``trigger`` is as Spark's ``trigger`` takes it."""
 
     plan: Plan
-    home: Path
+    home: Directory
     guarantee: Guarantee
     partitions: int
     overlap: bool
@@ -70,9 +76,22 @@ class Launch:
     @property
     def places(self) -> list[Path]:
         """Directories that the driver writes into, which may be on several disks."""
-        snapshots = [self.home / "snapshots" / name for name in ("log", "state", "blobs", "outbox")]
-        outputs = [output.sink.directory for output in self.plan.outputs if isinstance(output.sink, FilesSink)]
-        return list(dict.fromkeys([*snapshots, self.home / "spark", *outputs]))
+        home = self.home.path
+        names = () if home is None else ("log", "state", "blobs", "outbox")
+        snapshots = [self.home.below("snapshots").below(name).path for name in names]
+        return list(dict.fromkeys([*filter(None, snapshots), self._spark_directory, *self._output_paths]))
+
+    @property
+    def _output_paths(self) -> dict[Path, str]:
+        """Directories of files below a path, each with the option that sets it."""
+        sinks = (output.sink for output in self.plan.outputs if isinstance(output.sink, FilesSink))
+        return {sink.directory.path: sink.option for sink in sinks if sink.directory.path is not None}
+
+    @cached_property
+    def _spark_directory(self) -> Path:
+        """Where Spark's own checkpoint lies: on this machine where the home is in a store, as it is derived anyway."""
+        home = self.home.path
+        return local_directory(str(self.home)) if home is None else home / "spark"
 
     def start(self) -> StreamingQuery:
         """Check the destinations, recover and start; see :func:`sparkjet.start`."""
@@ -80,22 +99,23 @@ class Launch:
             return self._start()
 
     def _start(self) -> StreamingQuery:
-        store = DirectoryStore(self.home / "snapshots")
+        store = DirectoryStore(self.home.below("snapshots"))
         sinks = {output.name: output.sink for output in self.plan.outputs}
         formats = {output.name: output.format for output in self.plan.outputs}
         log, committer = RecordLog(store), Committer(sinks, formats=formats)
-        newest = log.newest()
+        newest = self._newest(log)
         if newest is not None:
             # First: what expires must not wait for the user to correct whatever the checks complain about.
             committer.settle_what_expires(newest[1])
         for output in self.plan.outputs:
             output.check()
+        check_workers(self.plan.source.sparkSession, worker_packages(self.plan))
         self._check_shared()
         store.open("checkpointLocation")
         session = _own_session(self.plan.source.sparkSession)
         for sink in committer.sinks.values():
-            if isinstance(sink, OutboxSink):
-                sink.attach(self.home / "snapshots" / "outbox", session)
+            if isinstance(sink, Outbox):
+                sink.attach(self.home.below("snapshots").below("outbox"), session)
         reports: deque[ProgressReport] = deque(maxlen=RECENT)
         events = ListenerEvents(self.plan.source.sparkSession)
 
@@ -117,13 +137,30 @@ class Launch:
             on_progress=on_progress,
         )
         context.configure(session)
-        engine, checkpoint = recover(context, self.home / "spark")
+        engine, checkpoint = recover(context, self._spark_directory)
         return self._run(engine, checkpoint, reports, events)
+
+    def _newest(self, log: RecordLog) -> tuple[int, Record] | None:
+        """The newest record, before anything else is asked of the home.
+
+        Raises:
+            AnalysisError: The store does not answer, or does not let this user read.
+        """
+        try:
+            return log.newest()
+        except OSError as error:
+            if self.home.path is not None:
+                raise
+            message = (
+                f'checkpointLocation: "{self.home}" cannot be read: {error.strerror} Check the location, and the '
+                "endpoint and credentials in Spark's settings (spark.hadoop.fs.…)."
+            )
+            raise AnalysisError(message) from error
 
     def _run(
         self, engine: Engine, checkpoint: SparkCheckpoint, reports: Sequence[ProgressReport], events: ListenerEvents
     ) -> StreamingQuery:
-        ending, lock = Ending(engine.fenced, self.places), threading.Lock()
+        ending, lock = Ending(engine.fenced, self.places, self._release_tables), threading.Lock()
         started: Future[SparkQuery] = Future()
         writer = self.plan.source.writeStream.foreachBatch(BatchRunner(engine, ending, lock, started).run)
         writer = writer.option("checkpointLocation", f"file:{checkpoint.directory}")
@@ -135,8 +172,14 @@ class Launch:
         if fenced is not None:
             # Spark ends a running query when one of the same id starts: that must not be our successor's.
             raise fenced
-        with plain_logs(self.plan.source.sparkSession):
-            spark = writer.start()
+        for table in self.plan.tables:
+            table.acquire()
+        try:
+            with plain_logs(self.plan.source.sparkSession):
+                spark = writer.start()
+        except BaseException:
+            self._release_tables()
+            raise
         events.query = spark
         started.set_result(spark)
         # With availableNow the input decides when the query ends, not the clock.
@@ -146,24 +189,26 @@ class Launch:
         supervisor.start()
         return StreamingQuery(engine, supervisor, ending, spark, reports, self._guarantees)
 
+    def _release_tables(self) -> None:
+        for table in self.plan.tables:
+            table.release()
+
     def _check_shared(self) -> None:
         """Check that the executors write where this driver reads; before anything is created or taken over.
 
         Raises:
             AnalysisError: They do not.
         """
-        # Not into a home that only this machine has: executors would create a directory that is never removed.
-        options = {self.home / "snapshots": "checkpointLocation"} if self.has_own_home else {self.home.parent: _NO_HOME}
-        options |= {
-            output.sink.directory: output.sink.option
-            for output in self.plan.outputs
-            if isinstance(output.sink, FilesSink)
-        }
+        home = self.home.path
+        options: dict[Path, str] = {}
+        if home is not None:
+            # Not into a home that only this machine has: executors would create a directory that is never removed.
+            options = {home / "snapshots": "checkpointLocation"} if self.has_own_home else {home.parent: _NO_HOME}
         try:
-            check_shared(self.plan.source.sparkSession, options)
+            check_shared(self.plan.source.sparkSession, options | self._output_paths)
         except AnalysisError:
-            if not self.has_own_home:
-                self.home.rmdir()
+            if home is not None and not self.has_own_home:
+                home.rmdir()
             raise
 
     @property

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from sparkjet.api.sink_formats import SinkFormat
+from sparkjet.api.output_modes import APPEND, COMPLETE, UPDATE, check_sink, stage_in_mode
+from sparkjet.api.sink_formats import SinkFormat, sink_format
 from sparkjet.catalyst.columns import HIDDEN, IS_EARLY
 from sparkjet.catalyst.plan_analysis import check_stable
 from sparkjet.clock import SystemClock
+from sparkjet.engine.batch_run import rows_of
 from sparkjet.errors import AnalysisError
 from sparkjet.options import Options
-from sparkjet.plan.outputs import AggregationOutput, AnyOutput, Rows, StreamOutput
+from sparkjet.plan.outputs import AnyOutput, Rows, StageOutput, StreamOutput
+from sparkjet.plan.planning import plan_of
+from sparkjet.plan.window_join import WindowJoin
+from sparkjet.plan.windowed_aggregation import WindowedAggregation
 from sparkjet.sinks.protocol import Keyed
 from sparkjet.time import parse_duration
 
@@ -21,8 +26,8 @@ if TYPE_CHECKING:
 
     from sparkjet.clock import Clock
     from sparkjet.engine.phases import PhaseListener
+    from sparkjet.plan.stage import Stage
     from sparkjet.plan.transformations import Transformations
-    from sparkjet.plan.windowed_aggregation import WindowedAggregation
 
 
 @dataclass(frozen=True)
@@ -30,25 +35,25 @@ class OutputSettings:
     """One output as its writer describes it; unchecked until :meth:`output`.
 
     Attributes:
-        aggregation: Whose rows they are; None for those of the stream itself.
+        stage: Whose rows they are; None for those of the stream itself.
         rows: Which rows.
         chain: The user's transformations of them.
         sink: Where they go; None until a format is chosen.
         options: As given, by name.
-        update: Whether early rows are wanted as well.
+        mode: The output mode.
         name: Of the query, and of the table of the memory sink.
         trigger: As Spark's ``trigger`` takes it; None where the default is meant.
         clock: Of policies and timeouts; None where the default is meant.
         listener: Called at the end of each phase.
     """
 
-    aggregation: WindowedAggregation | None
+    stage: Stage | None
     rows: Rows
     chain: Transformations
     sink: SinkFormat | None = None
     partition_by: tuple[str, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
-    update: bool = False
+    mode: str = APPEND
     name: str | None = None
     trigger: Mapping[str, str | bool] | None = None
     clock: Clock | None = None
@@ -59,8 +64,12 @@ class OutputSettings:
         """Whether the output outlives the session, so that the query's state must as well."""
         return self.sink is not None and self.sink.is_durable
 
-    def output(self, name: str) -> AnyOutput:
+    def output(self, name: str, *, at_once: bool = False) -> AnyOutput:
         """The output under the name that the record has for it.
+
+        Args:
+            name: The name.
+            at_once: Whether there is one epoch only, so that its rows are final in any mode.
 
         Raises:
             AnalysisError: If anything is set wrongly.
@@ -73,20 +82,25 @@ class OutputSettings:
         if self.partition_by and self.sink.name not in {"files", "table"}:
             message = f'partitionBy: format("{self.sink.name}") has no directories; use it with format("files").'
             raise AnalysisError(message)
-        early = self._early_period(options)
+        stage = self.stage if at_once else stage_in_mode(self, options)
+        early = self._early_period(options, stage)
         sink = self.sink.create(
             options,
             partition_by=self.partition_by,
             table=self.name or "",
             session=self.chain.source.sparkSession,
             clock=self.clock or SystemClock(),
+            complete=self.mode == COMPLETE,
         )
+        check_sink(sink, self.mode)
         output: AnyOutput
-        if self.aggregation is None:
+        if stage is None:
             output = StreamOutput(name, sink, self.sink.name, self.chain)
         else:
-            rows = self.aggregation, self.rows, self.chain.source, self._finished
-            output = AggregationOutput(name, sink, self.sink.name, *rows, early, options.flag("isEarly"))
+            shape = self.chain.outlined(self.chain.source.drop(*HIDDEN))
+            rows = stage, self.rows, shape, self._finished
+            marks_early, complete = options.flag("isEarly"), self.mode == COMPLETE
+            output = StageOutput(name, sink, self.sink.name, *rows, early, marks_early, self.chain.tables, complete)
         if isinstance(sink, Keyed):
             check_stable(output.sample(), sink.keys)
         return output
@@ -95,25 +109,35 @@ class OutputSettings:
         # Dropped first: the * of an expression, as in to_json(struct(*)), would stand for them as well.
         return self.chain.apply(rows.drop(*HIDDEN))
 
-    def _early_period(self, options: Options) -> int | None:
+    def _early_period(self, options: Options, stage: Stage | None) -> int | None:
         given = options.get("earlyResultsPeriod")
-        if self.rows is Rows.INPUT:
-            for option in ("earlyResultsPeriod", "lateRowsPath"):
+        if self.rows is not Rows.LATE and not isinstance(stage, WindowedAggregation | WindowJoin):
+            of_windows = ["earlyResultsPeriod", "isEarly"] + ["lateRowsPath"] * (self.stage is None)
+            for option in of_windows:
                 if options.get(option) is not None:
                     message = f"{option}: without windows no row is early or late. Leave it out."
                     raise AnalysisError(message)
             # As in Spark, update mode is append mode: no row changes.
             return None
-        if not self.update:
+        if self.mode != UPDATE:
             for name in ("earlyResultsPeriod", "isEarly"):
                 if options.get(name) is not None:
                     message = f'{name}: early rows need outputMode("update").'
                     raise AnalysisError(message)
             return None
-        if self.rows is Rows.LATE:
-            message = 'outputMode: late rows are never early; use "append".'
+        if isinstance(stage, WindowJoin):
+            message = (
+                'outputMode: the rows of a join are final, and there are none before; use "append". Early rows of one '
+                "side would have to be taken back when the other side brings a match."
+            )
             raise AnalysisError(message)
         if options.flag("isEarly") and IS_EARLY in self.chain.shape.columns:
             message = f'option("isEarly") adds a column {IS_EARLY!r}, which exists already. Rename yours.'
             raise AnalysisError(message)
         return 0 if given is None else parse_duration(given, "earlyResultsPeriod", minimum=1)
+
+
+def computed(settings: OutputSettings) -> DataFrame:
+    """The rows of an output whose rows come from a batch DataFrame."""
+    nowhere = replace(settings, sink=sink_format("noop"))
+    return rows_of(plan_of([nowhere.output(settings.rows.value, at_once=True)]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sparkjet.errors import AnalysisError, nearest
@@ -17,7 +18,7 @@ from sparkjet.sinks.foreach_batch import ForeachBatchSink
 from sparkjet.sinks.memory import MemorySink
 from sparkjet.sinks.noop import NoopSink
 from sparkjet.sinks.table import table_sink
-from sparkjet.storage.paths import local_path
+from sparkjet.storage.schemes import directory_at
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,9 +53,18 @@ class SinkFormat:
         return self.own is not None or self.name in {"files", "kafka", "postgres", "table"}
 
     def create(
-        self, options: Options, *, partition_by: Sequence[str], table: str, session: SparkSession, clock: Clock
+        self,
+        options: Options,
+        *,
+        partition_by: Sequence[str],
+        table: str,
+        session: SparkSession,
+        clock: Clock,
+        complete: bool = False,
     ) -> Sink:
         """The sink, with its options; the files sink takes ``partition_by`` and the clock, the memory sink ``table``.
+
+        ``complete`` says that the rows of an epoch are all there are, even if there are none.
 
         Raises:
             AnalysisError: An option is missing or wrong, or the sink's extra is not installed.
@@ -64,14 +74,14 @@ class SinkFormat:
         simple: Mapping[str, Callable[[], Sink]] = {
             "console": lambda: _console(options),
             "foreach": lambda: ForeachSink(self.function),
-            "foreachBatch": lambda: ForeachBatchSink(self.function),
+            "foreachBatch": lambda: ForeachBatchSink(self.function, complete=complete),
             "kafka": lambda: _kafka(options),
-            "memory": lambda: MemorySink(table, session),
+            "memory": lambda: MemorySink(table, session, complete=complete),
             "noop": NoopSink,
             "postgres": lambda: _postgres(options),
             "table": lambda: self._table(options, partition_by, session, clock),
         }
-        return simple[self.name]() if self.name in simple else self._files(options, partition_by, clock)
+        return simple[self.name]() if self.name in simple else self._files(options, partition_by, session, clock)
 
     def _table(self, options: Options, partition_by: Sequence[str], session: SparkSession, clock: Clock) -> Sink:
         return table_sink(
@@ -85,7 +95,7 @@ class SinkFormat:
             clock=clock,
         )
 
-    def _files(self, options: Options, partition_by: Sequence[str], clock: Clock) -> Sink:
+    def _files(self, options: Options, partition_by: Sequence[str], session: SparkSession, clock: Clock) -> Sink:
         path = options.get("path")
         if path is None:
             shown = self.file_format or self.name
@@ -95,13 +105,15 @@ class SinkFormat:
         if self.file_format not in {None, file_format}:
             message = f'start: format("{self.file_format}") contradicts fileFormat="{file_format}". Leave one out.'
             raise AnalysisError(message)
+        at = partial(directory_at, option="path", session=lambda: session)
         return FilesSink(
-            local_path(path, "path"),
+            at(path),
             file_format,
             tuple(partition_by),
             file_writer_options(options),
             retention=options.age("retention"),
             clock=clock,
+            at=at,
         )
 
 

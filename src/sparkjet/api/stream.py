@@ -2,46 +2,47 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, overload
 
 from pyspark.sql import functions as F
-from pyspark.sql.types import TimestampType
 from typing_extensions import Self
 
-from sparkjet.api.frame_methods import FrameMethods, one_by_one
-from sparkjet.api.grouped import GroupedStream
-from sparkjet.api.output_settings import OutputSettings
+from sparkjet.api.deduplicated import Deduplicated
+from sparkjet.api.frame_methods import one_by_one
+from sparkjet.api.grouped import GroupedStream, LateStream
+from sparkjet.api.keyed_stream import KeyedStream
+from sparkjet.api.output_settings import OutputSettings, computed
+from sparkjet.api.stream_joins import StreamJoins, grouped
+from sparkjet.api.unions import Unions
+from sparkjet.api.watermark_settings import watermark_settings
 from sparkjet.api.writer import StreamWriter
 from sparkjet.catalyst import alternatives
 from sparkjet.catalyst.columns import SUBSTREAM, TIME, quoted, substream_id
 from sparkjet.catalyst.plan_analysis import check_source
-from sparkjet.errors import AnalysisError, nearest
+from sparkjet.errors import AnalysisError
 from sparkjet.plan import links
-from sparkjet.plan.event_time import EventTime, check_union
-from sparkjet.plan.grouping import grouping_of
-from sparkjet.plan.inputs import Input, WatermarkSettings
+from sparkjet.plan.event_time import EventTime
+from sparkjet.plan.inputs import Input
 from sparkjet.plan.outputs import Rows
-from sparkjet.plan.spark_sources import partition_columns, streaming_sources
+from sparkjet.plan.spark_sources import streaming_sources
+from sparkjet.plan.stage import Feed
 from sparkjet.plan.transformations import Transformation, Transformations
-from sparkjet.plan.union import united
-from sparkjet.time import limiting_lag, parse_duration
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
+    from sparkjet.aggregates.operation import AggregateOperation
+    from sparkjet.api.keyed_stream import RollingStream
     from sparkjet.plan.grouping import GroupingColumn
+    from sparkjet.plan.stage import Stage
     from sparkjet.time import PolicySettings, Throttle
     from sparkjet.time.durations import Duration
-
-logger = logging.getLogger("sparkjet")
-
-PARTITION = ("topic", "partition")
-"""Columns that name a Kafka partition."""
+    from sparkjet.windows import SessionWindow, Window
 
 
-class Stream(FrameMethods):
+class Stream(Deduplicated, StreamJoins, Unions):
     """Events, after :meth:`withWatermark` with a watermark per substream.
 
     Not a DataFrame: it has only the operations that mean the same batch by batch. All methods run on the driver,
@@ -50,20 +51,26 @@ class Stream(FrameMethods):
 
     _alternatives = alternatives.STREAMS
 
-    def __init__(
-        self,
-        chain: Transformations,
-        inputs: tuple[Input, ...] = (),
-        event_time: EventTime | None = None,
-        name: str | None = None,
-    ) -> None:
-        super().__init__(chain)
-        self._inputs = inputs
-        self._event_time = event_time
-        self._name = name
+    def __init__(self, feed: Feed, *times: EventTime) -> None:
+        super().__init__(feed.transformations)
+        self._feed = feed
+        self._times = times
+
+    @property
+    def _event_time(self) -> EventTime | None:
+        """The event time of the rows, the first one after a join."""
+        return self._times[0] if self._times else None
 
     def _with(self, chain: Transformations) -> Self:
-        return type(self)(chain, self._inputs, self._event_time, self._name)
+        return type(self)(replace(self._feed, transformations=chain), *self._times)
+
+    def _of(self, feed: Feed, event_time: EventTime | None = None) -> Self:
+        return type(self)(feed) if event_time is None else type(self)(feed, event_time)
+
+    def _after(self, stage: Stage) -> Self:
+        shape = stage.shape()
+        feed = Feed(Transformations(shape, shape), self._feed.inputs, stage, self._feed.name)
+        return type(self)(feed, *(time.kept_in(self._chain.shape) for time in self._times))
 
     def _remade(self, method: str, step: Transformation) -> Self:
         if self._event_time is not None:
@@ -82,7 +89,8 @@ class Stream(FrameMethods):
         if not alias or "/" in alias:
             message = f"alias: {alias!r} must be a name without a slash."
             raise AnalysisError(message)
-        return Stream(self._chain.then(links.alias(alias)), self._inputs, self._event_time, alias)
+        chain = self._chain.then(links.alias(alias))
+        return Stream(replace(self._feed, transformations=chain, name=alias), *self._times)
 
     def withWatermark(
         self,
@@ -124,136 +132,87 @@ class Stream(FrameMethods):
         if self._event_time is not None:
             message = f"withWatermark({eventTime!r}): this stream already has one, on {self._event_time.name!r}."
             raise AnalysisError(message)
-        columns = (by,) if isinstance(by, str) else tuple(by)
-        for option, name in [("eventTime", eventTime), *(("by", name) for name in columns)]:
-            if name not in self.columns:
-                message = f"withWatermark: {option}={name!r} is not a column; {nearest(str(name), self.columns)}"
-                raise AnalysisError(message)
-        found = self.schema[eventTime].dataType
-        if not isinstance(found, TimestampType):
-            message = (
-                f"withWatermark: the event time {eventTime!r} is of type {found.simpleString()}, not timestamp. "
-                f"Convert it first, e.g. withColumn({eventTime!r}, F.timestamp_millis({eventTime!r})) or a cast."
-            )
+        if self._feed.parent is not None:
+            message = f"withWatermark({eventTime!r}): these rows come from a stateful step. Call it before that step."
             raise AnalysisError(message)
-        if isinstance(substreams, str) or (substreams and not columns):
-            message = f"withWatermark: substreams={substreams!r} must be a list of names, and needs by=…"
-            raise AnalysisError(message)
-        partitions = partition_columns(self._chain.shape)
-        if not columns and partitions == PARTITION:
-            columns = PARTITION
-        elif not columns and partitions is not None:
-            logger.warning(
-                "withWatermark: without the columns topic and partition all Kafka partitions are one substream, and "
-                "rows of a slow one may be late. Keep both columns, or name others with by=…"
-            )
-        settings = WatermarkSettings(
-            event_time=eventTime,
-            policy=limiting_lag(policy) if not hasattr(policy, "create") else policy,
-            by=columns,
-            substreams=tuple(str(name) for name in substreams),
-            discover=_optional(discover, "discover"),
-            idle_timeout=_optional(idleTimeout, "idleTimeout"),
-            substream_timeout=_optional(substreamTimeout, "substreamTimeout"),
+        settings = watermark_settings(
+            self._visible,
+            eventTime,
+            policy,
+            by=(by,) if isinstance(by, str) else tuple(by),
+            substreams=substreams,
+            discover=discover,
+            idleTimeout=idleTimeout,
+            substreamTimeout=substreamTimeout,
             throttle=throttle,
-            partitions=columns in (PARTITION, PARTITION[1:]) and set(columns) <= set(partitions or ()),
         )
-        hidden = {TIME: F.unix_micros(quoted(eventTime)), SUBSTREAM: substream_id(columns)}
+        self._chain.check_fixed("withWatermark")
+        hidden = {TIME: F.unix_micros(quoted(eventTime)), SUBSTREAM: substream_id(settings.by)}
         source = self._chain.shape.withColumns(hidden)
         each = Input("", settings, streaming_sources(source))
         chain = Transformations(source, source, below=self._chain)
-        return Stream(chain, (each,), EventTime.of_watermark(eventTime, source), self._name)
+        return Stream(Feed(chain, (each,), None, self._feed.name), EventTime.of_watermark(eventTime, source))
 
-    def union(self, other: Stream) -> Stream:
-        """The rows of both streams, column by column, as ``DataFrame.union``; each keeps its own watermark policy.
+    @overload
+    def groupBy(self, *cols: str) -> KeyedStream: ...
 
-        The watermark is the minimum over all substreams of all inputs. Their names are prefixed with ``1/`` and
-        ``2/``, or with the streams' :meth:`alias`. Windows name this stream's event-time column. Two streams without a
-        watermark become one, which may be given one for all its rows.
+    @overload
+    def groupBy(self, window: Window | SessionWindow, /, *cols: GroupingColumn) -> GroupedStream: ...
 
-        Filter after the union rather than before: with a ``where`` before it, each batch is persisted in memory and
-        read once for each side.
+    @overload
+    def groupBy(self, *cols: GroupingColumn | Sequence[GroupingColumn]) -> Any: ...
 
-        Raises:
-            AnalysisError: Not a stream, a watermark on one of them only, different columns, or an event time that was
-                replaced or is not in the same place in both.
-        """
-        given: object = other
-        if not isinstance(given, Stream):
-            message = f"union: expected a stream, got {type(given).__name__}. Start it with sj.stream(…)."
-            raise AnalysisError(message)
-        if len(self.columns) != len(other.columns):
-            message = f"union: the columns {self.columns} and {other.columns} do not match one by one."
-            raise AnalysisError(message)
-        if self._event_time is None and other._event_time is None:
-            rows = self._chain.shape.union(other._chain.shape)
-            return Stream(Transformations(rows, rows))
-        if self._event_time is None or other._event_time is None:
-            message = (
-                "union: only one of the streams has a watermark. Call withWatermark(…) on the other one too, or once "
-                "on the union of streams without."
-            )
-            raise AnalysisError(message)
-        names = (self._name or "1", other._name or "2")
-        if names[0] == names[1]:
-            message = f"union: both streams are called {names[0]!r}. Give one of them another name with alias(…)."
-            raise AnalysisError(message)
-        pairs = [(names[0], each) for each in self._inputs] + [(names[1], each) for each in other._inputs]
-        inputs = tuple(each.below(f"{name}/") for name, each in pairs)
-        check_union((self._event_time, other._event_time), (self._chain.shape, other._chain.shape))
-        chain = united(self._chain, other._chain, names)
-        return Stream(chain, inputs, EventTime.of_watermark(self._event_time.name, chain.shape))
+    def groupBy(self, *cols: GroupingColumn | Sequence[GroupingColumn]) -> Any:
+        """Group by keys, and by a window for results that are final, as ``DataFrame.groupBy``.
 
-    def unionAll(self, other: Stream) -> Stream:
-        """Alias of :meth:`union`."""
-        return self.union(other)
-
-    def unionByName(self, other: Stream, allowMissingColumns: bool = False) -> Stream:
-        """The rows of both streams, column by name, as ``DataFrame.unionByName``; see :meth:`union`.
+        Without a window, or without a watermark, results are never final: they are of all rows so far, and written with
+        ``outputMode("update")`` or ``outputMode("complete")``.
 
         Args:
-            other: The other stream.
-            allowMissingColumns: Whether a column that only one of them has is null in the rows of the other.
-        """
-        sides = (self._filled(other), other._filled(self)) if allowMissingColumns else (self, other)
-        missing = sorted(set(sides[0].columns) ^ set(sides[1].columns))
-        if missing:
-            message = f"unionByName: only one of the two streams has a column {missing[0]!r}."
-            raise AnalysisError(message)
-        return sides[0].union(sides[1].select(*(quoted(name) for name in sides[0].columns)))
-
-    def _filled(self, other: Stream) -> Stream:
-        """The stream with nulls in the columns that only the other one has."""
-        lacking = [field for field in other.schema if field.name not in self.columns]
-        return self.withColumns({each.name: F.lit(None).cast(each.dataType) for each in lacking}) if lacking else self
-
-    def groupBy(self, *cols: GroupingColumn | Sequence[GroupingColumn]) -> GroupedStream:
-        """Group by one window and any number of key columns, as ``DataFrame.groupBy``.
-
-        Args:
-            cols: One of ``sj.window``, ``sj.session_window``, ``F.window`` and ``F.session_window``, and keys.
+            cols: Keys, and at most one of ``sj.window``, ``sj.session_window``, ``F.window`` and ``F.session_window``.
 
         Raises:
-            AnalysisError: No watermark, not exactly one window, columns that cannot be keys, or an event time that was
-                replaced after ``withWatermark``.
+            AnalysisError: Several windows, session windows without a watermark, columns that cannot be keys, or an
+                event time that was replaced after ``withWatermark``.
         """
-        if self._event_time is None:
-            message = 'groupBy: a window needs a watermark; call withWatermark("<event time>", "<lag>") first.'
-            raise AnalysisError(message)
-        grouping = grouping_of(one_by_one(cols), self._chain.shape, self._event_time)
-        return GroupedStream(self._chain, self._inputs, None, grouping)
+        columns = one_by_one(cols)
+        feed, grouping = grouped(self._feed, self._times, columns)
+        is_final = grouping.window is not None and self._times
+        return (GroupedStream if is_final else KeyedStream)(feed, grouping)
 
-    def groupby(self, *cols: GroupingColumn | Sequence[GroupingColumn]) -> GroupedStream:
-        """Alias of :meth:`groupBy`."""
-        return self.groupBy(*cols)
+    groupby = groupBy
+    """Alias of :meth:`groupBy`."""
+
+    def agg(self, *exprs: Column | AggregateOperation | Mapping[str, str]) -> RollingStream:
+        """Aggregate all rows so far, as ``DataFrame.agg``: one row, which is never final.
+
+        >>> import sparkjet as sj
+        >>> sj.stream(spark.range(4)).agg({"id": "max"}).toDF().collect()
+        [Row(max(id)=3)]
+        """
+        return self.groupBy().agg(*exprs)
+
+    @property
+    def lateRows(self) -> LateStream:
+        """The rows that the stateful step before has dropped: late, or without an event time.
+
+        Raises:
+            AnalysisError: There is no such step, or nothing can be late there.
+        """
+        stage = self._feed.parent
+        if stage is None:
+            message = "lateRows: no row of a stream is late by itself. Ask the result of a window or a stateful step."
+            raise AnalysisError(message)
+        shape = stage.late_shape()
+        return LateStream(stage, Transformations(shape, shape))
 
     @property
     def isStreaming(self) -> bool:
         """Whether the rows come from a stream; otherwise :meth:`toDF` computes them."""
-        return self._chain.source.isStreaming
+        return self._feed.is_streaming
 
     def _computed(self) -> DataFrame:
-        return self._visible
+        return self._visible if self._feed.parent is None else computed(self._written)
 
     @property
     def writeStream(self) -> StreamWriter:
@@ -261,7 +220,12 @@ class Stream(FrameMethods):
 
         Late rows and rows without an event time are among them: only windows drop rows.
         """
-        return StreamWriter(OutputSettings(None, Rows.INPUT, self._chain))
+        return StreamWriter(self._written)
+
+    @property
+    def _written(self) -> OutputSettings:
+        parent = self._feed.parent
+        return OutputSettings(parent, Rows.INPUT if parent is None else Rows.RESULTS, self._chain)
 
 
 def stream(df: DataFrame) -> Stream:
@@ -285,8 +249,4 @@ def stream(df: DataFrame) -> Stream:
     [Row(count=60), Row(count=30)]
     """
     check_source(df)
-    return Stream(Transformations(df, df))
-
-
-def _optional(duration: Duration | None, option: str) -> int | None:
-    return None if duration is None else parse_duration(duration, option, minimum=1)
+    return Stream(Feed(Transformations(df, df)))

@@ -10,6 +10,7 @@ from typing_extensions import Self
 
 from sparkjet.api.checks import checked
 from sparkjet.api.guided import Guided
+from sparkjet.api.output_modes import mode_of
 from sparkjet.api.output_settings import OutputSettings
 from sparkjet.api.sink_formats import SinkFormat, sink_format
 from sparkjet.catalyst import alternatives
@@ -67,19 +68,18 @@ class StreamWriter(Guided):
         return self
 
     def outputMode(self, outputMode: str) -> Self:
-        """``append`` (default): every row is final. ``update``: also rows of windows that are still open, as in Spark.
+        """Which results are emitted: ``append`` (default) those that are final.
 
-        A row is emitted when its window has changed: with each batch, or at the interval of
+        ``update``: those that have changed, as in Spark. ``complete``: all, in each epoch that has rows.
+
+        Of windows, ``update`` also emits rows while they are open: with each batch, or at the interval of
         ``option("earlyResultsPeriod", "10 seconds")``. With ``option("isEarly", True)`` rows have a column
         ``is_early``, and each window has one final row, whether or not it has changed.
+
+        Aggregates without a window, or without a watermark, are never final: they take ``update`` or ``complete``.
+        With ``complete`` windows are kept for ever, and no row is late for one.
         """
-        if outputMode.lower() not in {"append", "update"}:
-            message = (
-                f'outputMode: "{outputMode}" is not supported. Use "append" for final rows, or "update" for early rows '
-                "of open windows as well."
-            )
-            raise AnalysisError(message)
-        return self._with(update=outputMode.lower() == "update")
+        return self._with(mode=mode_of(outputMode))
 
     def partitionBy(self, *cols: str | Sequence[str]) -> Self:
         """Columns that become directories of the files sink, one by one or as a list."""

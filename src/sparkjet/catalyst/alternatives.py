@@ -8,28 +8,32 @@ BEFORE = "Do it with Spark before sj.stream(…), on the DataFrame."
 OWN_QUERY = "Do it in a Spark query of its own whose output this query reads."
 
 WATERMARK = "Leave it out, and call withWatermark after sj.stream(…)."
-AGGREGATION = "Aggregate after sj.stream(…): withWatermark(…), groupBy(sj.window(…), …), agg(…)."
+AGGREGATION = (
+    "Aggregate after sj.stream(…): groupBy(…).agg(…), for rows that are final with withWatermark(…) and sj.window(…)."
+)
 DUPLICATES = (
-    "sparkjet cannot drop the duplicates of a stream yet. Those in one window can be grouped: take the columns that "
-    "identify a row as keys, and sparkjet.functions.first of the others. For all others let a Spark query of its own "
-    "drop them, and read its output."
+    "Drop them after sj.stream(…): dropDuplicates(…), distinct(), or withWatermark(…) and "
+    "dropDuplicatesWithinWatermark(…)."
 )
-STATE = f"sparkjet has no user-defined state yet. {OWN_QUERY}"
+STATE = "Call it after sj.stream(…), on groupBy(…) of keys alone, without a window."
 STREAM_JOIN = (
-    "sparkjet cannot join two streams yet. Rows that belong to one window can be united and aggregated by their key: "
-    "sj.stream(a).withWatermark(…).union(…). For the rest let a Spark query of its own join them, and read its output."
+    "Join two streams after sj.stream(…): sj.stream(a).withWatermark(…).join(sj.stream(b).withWatermark(…), …), with a "
+    "bound on how far their event times are apart. Results of the same window are joined by their window and keys: "
+    'a.groupBy(w, k).agg(…).join(b.groupBy(w, k).agg(…), ["window", "k"]).'
 )
-JOIN = f"A join with a batch DataFrame: {BEFORE[0].lower()}{BEFORE[1:]} A join with a stream: {STREAM_JOIN}"
 FIRST_ROWS = (
     "A stream has no first rows that are the same after a restart. Choose rows by their columns with where(…), or the "
     "lowest and highest of a window with sparkjet.functions.bottom_n and top_n."
 )
-ORDER = "The rows of a stream have no order. Sort where its results are read."
+ORDER = (
+    "The rows of a stream have no order. Sort where its results are read, or the results of groupBy(…).agg(…), which "
+    'outputMode("complete") emits all at once.'
+)
 RANKS = (
     "It would number or compare the rows of each batch separately. Compare the rows of a window with aggregates, such "
     "as sparkjet.functions.first, last, top_n and max_by."
 )
-SET = "Keep or drop rows by a batch DataFrame with a left_semi or left_anti join before sj.stream(…)."
+SET = "Keep or drop rows by a batch DataFrame with a left_semi or left_anti join."
 GROUPS = (
     "It would see each group of a batch separately. Aggregate the groups of a window in Python: "
     "agg(sj.python_aggregate(…)) after groupBy(sj.window(…), …)."
@@ -52,7 +56,7 @@ SHORT_BATCHES = (
 
 _ROW_BY_ROW = """
     colRegex createGlobalTempView createOrReplaceGlobalTempView createOrReplaceTempView createTempView
-    crossJoin lateralJoin metadataColumn observe registerTempTable repartitionById repartitionByRange sample sampleBy to
+    lateralJoin metadataColumn observe registerTempTable repartitionById repartitionByRange sample sampleBy to
     withMetadata
 """
 _OF_ALL_ROWS = """
@@ -69,24 +73,30 @@ _OF_THE_PLAN = {
 STREAMS: Mapping[str, str] = {
     **dict.fromkeys(_ROW_BY_ROW.split(), BEFORE),
     **dict.fromkeys(_OF_ALL_ROWS.split(), ALL_ROWS),
-    **dict.fromkeys(("distinct", "dropDuplicates", "dropDuplicatesWithinWatermark", "drop_duplicates"), DUPLICATES),
-    **dict.fromkeys(("agg", "cube", "groupingSets", "rollup"), AGGREGATION),
+    **dict.fromkeys(("cube", "groupingSets", "rollup"), AGGREGATION),
     **dict.fromkeys(("limit", "offset"), FIRST_ROWS),
     **dict.fromkeys(("orderBy", "sort", "sortWithinPartitions"), ORDER),
     **dict.fromkeys(("exceptAll", "intersect", "intersectAll", "subtract"), SET),
     **dict.fromkeys(("zip", "zipWithIndex", "nearestByJoin"), RANKS),
     **_OF_THE_PLAN,
-    "join": JOIN,
 }
 """Of ``DataFrame``, for streams."""
 
 RESULTS: Mapping[str, str] = {
-    **dict.fromkeys((*STREAMS, "groupBy", "groupby", "union", "unionAll", "unionByName"), ON_RESULTS),
+    **dict.fromkeys((*STREAMS, "agg", "groupBy", "groupby", "join", "union", "unionAll", "unionByName"), ON_RESULTS),
+    **dict.fromkeys(("distinct", "dropDuplicates", "dropDuplicatesWithinWatermark", "drop_duplicates"), ON_RESULTS),
     **dict.fromkeys(_OF_ALL_ROWS.split(), ROWS_OF_RESULTS),
     **_OF_THE_PLAN,
     "withWatermark": ONE_WATERMARK,
 }
 """Of ``DataFrame``, for the results of windows and for late rows."""
+
+ROLLING_RESULTS: Mapping[str, str] = {
+    **RESULTS,
+    "lateRows": "No row is late where nothing is final.",
+    "withWatermark": "Call it before groupBy(…), with a window: groupBy(F.window(…), …).",
+}
+"""Of ``DataFrame``, for results that are never final."""
 
 GROUPS_OF_STREAMS: Mapping[str, str] = {
     **dict.fromkeys(("apply", "applyInArrow", "applyInPandas"), GROUPS),
@@ -97,6 +107,13 @@ GROUPS_OF_STREAMS: Mapping[str, str] = {
     "pivot": "Give the column to groupBy(…) as a key, and pivot where the results are read.",
 }
 """Of ``GroupedData``, for grouped streams."""
+
+GROUPS_OF_RESULTS: Mapping[str, str] = {
+    **dict.fromkeys((*GROUPS_OF_STREAMS, "cogroup"), ON_RESULTS),
+    **dict.fromkeys(("columns", "drop", "filter", "printSchema", "schema", "select", "where", "withColumn"), AFTER_AGG),
+    "writeStream": AFTER_AGG,
+}
+"""Of ``GroupedData``, for complete results that are grouped again."""
 
 WRITERS: Mapping[str, str] = {
     "clusterBy": 'Only tables are clustered. For directories by column: format("files"), partitionBy(…).',

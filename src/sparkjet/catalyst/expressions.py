@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Column
@@ -13,7 +13,7 @@ from sparkjet.catalyst.columns import quoted
 from sparkjet.catalyst.logical_plans import attribute_id, children, kind_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 
 def expression_of(column: Column, session: SparkSession) -> Any:
@@ -37,6 +37,25 @@ def without_alias(expression: Any) -> Any:
     while kind_of(expression) == "Alias":
         expression = expression.child()
     return expression
+
+
+def has_columns(rows: DataFrame, column: Column) -> bool:
+    """Whether rows have all columns that a Column names; without an attempt to analyze it, whose failure is logged."""
+    session = rows.sparkSession
+    plan = rows._jdf.queryExecution().analyzed()
+    resolver = session._jsparkSession.sessionState().conf().resolver()
+    return all(
+        plan.resolve(part.nameParts(), resolver).isDefined()
+        for part in parts_of(expression_of(column, session))
+        if kind_of(part) == "UnresolvedAttribute"
+    )
+
+
+def parts_of(expression: Any) -> Iterator[Any]:
+    """An expression and all that it is made of."""
+    yield expression
+    for child in children(expression):
+        yield from parts_of(child)
 
 
 def rebuilt(expression: Any, session: SparkSession, replacement: Callable[[Any], Any]) -> Any:

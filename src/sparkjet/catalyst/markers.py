@@ -28,6 +28,11 @@ def marker_of(obj: object) -> Column:
     return F.col(f"{_PREFIX}{len(_marked) - 1}")
 
 
+def is_marked(column: Column) -> bool:
+    """Whether a marker is part of a Column."""
+    return _PREFIX in str(column._jc)
+
+
 def typed(column: Column, session: SparkSession, type_of: Callable[[Any], DataType]) -> Column:
     """A Column that Spark can analyze: each marker in it becomes an aggregate of the type of what it stands for."""
 

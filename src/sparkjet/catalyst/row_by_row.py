@@ -90,16 +90,29 @@ def check_row_by_row(df: DataFrame) -> None:
             raise AnalysisError(message)
 
 
-def check_step(before: DataFrame, after: DataFrame, together: Together | None) -> bool:
+_NOT_ONE = frozenset({"Generate", "Expand", "Filter"})
+"""Nodes that make several rows, or none, of one; a window as a column brings the last two along."""
+
+
+def check_step(
+    before: DataFrame,
+    after: DataFrame,
+    together: Together | None,
+    table: DataFrame | None = None,
+    *,
+    filters: bool = False,
+) -> bool:
     """Refuse a transformation whose result would depend on how the stream is cut into epochs.
 
     Args:
         before: What is transformed.
         after: The outcome.
         together: By what window functions may be partitioned, None if there must be none.
+        table: A static table that the rows are joined with, in which everything is allowed.
+        filters: Whether it is known to drop rows.
 
     Returns:
-        Whether the transformation makes several rows, or none, of one (``explode`` and the like).
+        Whether the transformation makes several rows, or none, of one without saying so (``explode``, ``F.window``).
 
     Raises:
         AnalysisError: Naming what was found and the way out.
@@ -107,13 +120,16 @@ def check_step(before: DataFrame, after: DataFrame, together: Together | None) -
     nodes = list(passed_nodes(analyzed(after)))
     added = Counter(node.nodeName() for node in nodes)
     added.subtract(node.nodeName() for node in passed_nodes(analyzed(before)))
+    if table is not None and not after.isStreaming:
+        # In a stream its nodes are told from those of the stream.
+        added.subtract(node.nodeName() for node in passed_nodes(analyzed(table)))
     for name in (name for name, count in added.items() if count > 0):
         if name == "Window" and together is not None:
             together.check(nodes)
         elif name not in ROW_BY_ROW:
             message = f"the expression needs {_described(name)}"
             raise AnalysisError(message)
-    return added["Generate"] > 0
+    return any(added[name] > 0 for name in _NOT_ONE if name != "Filter" or not filters)
 
 
 @dataclass(frozen=True)
@@ -149,22 +165,33 @@ class Together:
             )
             raise AnalysisError(message)
 
+    def part(self, expression: Any, rows: DataFrame) -> str | None:
+        """What of the window an analyzed expression over some rows holds: ``window``, a field, or None."""
+        return self._part(expression, aliases(passed_nodes(analyzed(rows))))
+
     def _is_one(self, expression: Any, renamed: Mapping[int, Any]) -> bool:
-        """Whether an expression is the column or one of the fields, under whatever name."""
+        """Whether an expression is the column or one of the fields that will do."""
+        found = self._part(expression, renamed)
+        return found == "window" or found in self.fields
+
+    def _part(self, expression: Any, renamed: Mapping[int, Any]) -> str | None:
+        """The column or the field that an expression is, under whatever name."""
         field = None
         while True:
             kind = kind_of(expression)
             if kind == "AttributeReference":
                 identity = attribute_id(expression)
                 if identity in self.ids:
-                    return field is None or field in self.fields
+                    return field or "window"
                 if identity not in renamed:
-                    return False
+                    return None
                 expression = renamed[identity]
+            elif kind == "Alias":
+                expression = expression.child()
             elif kind == "GetStructField" and field is None:
                 field, expression = str(expression.extractFieldName()), expression.child()
             else:
-                return False
+                return None
 
 
 def _described(name: str) -> str:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sparkjet.engine.partial_aggregation import InputBatch, aggregate
+from sparkjet.engine.input_batch import InputBatch
+from sparkjet.engine.parallelism import state_partitions
 from sparkjet.engine.results import Results
 from sparkjet.engine.state import QueryState
 from sparkjet.plan.outputs import Rows
-from sparkjet.plan.partial_rows import ProgressDetail
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -21,26 +21,25 @@ def rows_of(plan: Plan) -> DataFrame:
 
     They are computed here and now, and held by the executors as long as the DataFrame is.
     """
-    (output,) = plan.of_aggregations
-    state = QueryState.of(plan, plan.source.sparkSession.sparkContext.defaultParallelism)
-    results, arrived = Results(plan, state), InputBatch(plan.source, plan)
+    (output,) = plan.of_stages
+    state = QueryState.of(plan, state_partitions(plan.source.sparkSession))
+    # Several sources in one plan with what is made of them again would have two columns of one identity.
+    batch = plan.source if len(plan.sources.all) == 1 else plan.source.localCheckpoint()
+    results, arrived = Results(plan, state), InputBatch(batch, plan)
+    for table in plan.tables:
+        table.acquire()
     try:
-        for aggregation in plan.roots:
-            partial = aggregate(
-                arrived.rows(aggregation),
-                aggregation,
-                state.aggregations[aggregation.name].operator,
-                ProgressDetail.NOTHING,
-                keep_rows=plan.delivers_late_rows(aggregation),
-            )
-            results.accept(aggregation.name, partial)
+        for name, side, arrival in arrived.arrivals(state.stages):
+            results.accept(name, side, arrival)
         results.close_all()
-        rows = results.late_rows(output, None) if output.rows is Rows.LATE else results.rows(output)
+        rows = results.late_rows(output) if output.rows is Rows.LATE else results.rows(output)
         # Before the state is released: until then it would be computed again from there.
         return output.sample().limit(0) if rows is None else rows.localCheckpoint()
     finally:
         results.release()
         arrived.release()
-        for each in state.aggregations.values():
+        for each in state.stages.values():
             each.operator.restore([], None)
             each.operator.release()
+        for table in plan.tables:
+            table.release()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import reduce
 from operator import and_
 from typing import TYPE_CHECKING
@@ -9,14 +10,14 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from sparkjet.catalyst.columns import quoted
+from sparkjet.state.segments import release
 from sparkjet.windows import SessionWindow
-from sparkjet.windows.segments import release
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from sparkjet.engine.partial_aggregation import PartialAggregation
-    from sparkjet.plan.plan import PlannedAggregation
+    from sparkjet.engine.arrival import Arrival
+    from sparkjet.plan.windowed_aggregation import WindowedAggregation
 
 _KEY = "_sparkjet_changed_key"
 _TIME = "_sparkjet_changed_at"
@@ -31,21 +32,22 @@ class Changes:
         aggregation: Whose windows they are.
     """
 
-    def __init__(self, aggregation: PlannedAggregation) -> None:
+    def __init__(self, aggregation: WindowedAggregation) -> None:
         self._aggregation = aggregation
         self._window = aggregation.window
         self._all = True
         self._held: DataFrame | None = None
         self._new: DataFrame | None = None
 
-    def arrived(self, partial: PartialAggregation | None) -> None:
+    def arrived(self, arrivals: Iterable[Arrival]) -> None:
         """Take note of what an epoch has accepted."""
         self._new = None
-        if partial is not None and partial.statistics is not None:
-            # A frame is named by its exclusive end.
-            time = F.col("start") if isinstance(self._window, SessionWindow) else F.col("frame") - 1
-            keys = [F.col(name).alias(f"{_KEY}{i}") for i, name in enumerate(self._aggregation.key_names)]
-            self._new = partial.partials.select(*keys, time.alias(_TIME))
+        for arrival in arrivals:
+            if arrival.statistics is not None:
+                # A frame is named by its exclusive end.
+                time = F.col("start") if isinstance(self._window, SessionWindow) else F.col("frame") - 1
+                keys = [F.col(name).alias(f"{_KEY}{i}") for i, name in enumerate(self._aggregation.key_names)]
+                self._new = arrival.partials.select(*keys, time.alias(_TIME))
 
     def of(self, rows: DataFrame) -> DataFrame | None:
         """Those of the aggregation's rows that have changed, None if none can have."""

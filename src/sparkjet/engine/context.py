@@ -49,7 +49,7 @@ class EngineContext:
 
     def configure(self, session: SparkSession) -> None:
         """Prepare a session of the query's own for its batches; see :func:`configure`."""
-        configure(session, self.partitions if self.plan.aggregations else None)
+        configure(session, self.partitions if self.plan.stages else None)
 
 
 @dataclass(frozen=True)

@@ -19,10 +19,17 @@ class Ending:
     Args:
         fenced: Gives the error to end with if another driver has taken over, None if none has.
         places: Directories that the query writes into, to find out which of them is full where a failure does not say.
+        at_finish: Called once nothing of the query runs any more.
     """
 
-    def __init__(self, fenced: Callable[[], FencedError | None], places: Sequence[Path] = ()) -> None:
+    def __init__(
+        self,
+        fenced: Callable[[], FencedError | None],
+        places: Sequence[Path] = (),
+        at_finish: Callable[[], None] = lambda: None,
+    ) -> None:
         self._fenced = fenced
+        self._at_finish = at_finish
         self._places = places
         self._changing = threading.Lock()
         self._stopping = threading.Event()
@@ -51,7 +58,10 @@ class Ending:
 
     def finish(self) -> None:
         """Release everything that waits for the end."""
-        self._finished.set()
+        try:
+            self._at_finish()
+        finally:
+            self._finished.set()
 
     def ask(self, stop: Callable[[], None], name: str) -> None:
         """Ask for the end; the first call runs ``stop`` in a thread of its own.

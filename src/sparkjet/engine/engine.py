@@ -118,7 +118,7 @@ class Engine:
         now, tracker = self._now(), self.state.tracker
         before = tracker.snapshot()
         moved = tracker.advance(now, caught_up).watermark is not None
-        if moved or self.state.early_due(self._context.plan, now):
+        if moved or self.state.early_due(self._context.plan, now) or self.state.is_due(now):
             tracker.restore(before)
             self._run(EpochRequest(EpochKind.TICK, now, caught_up=caught_up))
 
@@ -136,7 +136,7 @@ class Engine:
     def close_windows(self) -> None:
         """Emit what is still open, if anything is, as an epoch of its own without a batch."""
         self.join()
-        if any(aggregation.is_open for aggregation in self.state.aggregations.values()):
+        if any(stage.is_open for stage in self.state.stages.values()):
             self._run(EpochRequest(EpochKind.CLOSING, self._now()))
 
     def join(self, *, wait: bool = True) -> None:
@@ -259,6 +259,9 @@ class Engine:
         return LOST_STATE in str(error) and self.record.epoch + 1 == epoch.progress.epoch
 
     def _restore(self, epoch: Epoch, tracked: InputsState) -> None:
+        for table in self._context.plan.tables:
+            # It may be what was lost.
+            table.forget()
         logger.warning("epoch %d: state was lost with an executor, restoring it", epoch.progress.epoch)
         self.state.restore(self.record, self._context.session, self._context.store, f"{epoch.name}-moved")
         # After restoring: before, it would try to compute what was lost.

@@ -9,23 +9,22 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from sparkjet.engine.caught_up import announced
-from sparkjet.engine.partial_aggregation import InputBatch, aggregate
+from sparkjet.engine.input_batch import InputBatch
 from sparkjet.engine.phases import EpochPhase
 from sparkjet.engine.progress import EpochProgress
 from sparkjet.engine.results import Results
-from sparkjet.plan.outputs import Rows, StreamOutput
+from sparkjet.plan.outputs import Rows
+from sparkjet.plan.plan import PlannedOutput, PlannedStreamOutput
 from sparkjet.sinks.protocol import Guarantee, TransactionId
 from sparkjet.snapshots.record import EpochKind
-from sparkjet.time import MIN
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from sparkjet.engine.arrival import Arrival
     from sparkjet.engine.context import EngineContext, EpochRequest
-    from sparkjet.engine.partial_aggregation import PartialAggregation
     from sparkjet.engine.spark_checkpoint import SparkCheckpoint
     from sparkjet.engine.state import QueryState
-    from sparkjet.plan.plan import PlannedOutput
     from sparkjet.snapshots.record import PreparedTransaction, Record, SparkPosition
 
 
@@ -51,10 +50,9 @@ class Epoch:
         self._checkpoint = checkpoint
         self._transaction = transaction
         self._arrived: InputBatch | None = None
-        self._partials: dict[str, PartialAggregation] = {}
+        self._arrivals: dict[tuple[str, int], Arrival] = {}
         self._highest: dict[str, int] = {}
         self._results = Results(context.plan, state)
-        self._judged_by: int | None = None
         self._position: SparkPosition | None = None
         self._prepared: list[PreparedTransaction] = []
         self._opened: list[TransactionId] = []
@@ -62,7 +60,7 @@ class Epoch:
         self.progress = EpochProgress(epoch=transaction.epoch, batch=request.batch_id)
 
     def aggregate(self) -> None:
-        """Aggregate the batch partially for every window that reads it, and find out how far each substream has come.
+        """Aggregate the batch partially for every stage that reads it, and find out how far each substream has come.
 
         Changes nothing.
         """
@@ -79,10 +77,10 @@ class Epoch:
             record: The record of the epoch before.
         """
         tracker, request = self._state.tracker, self.request
-        self._judged_by = None if tracker.watermark == MIN else tracker.watermark
-        for name in list(self._partials):
-            self._results.accept(name, self._partials.pop(name))
-        self.progress.count(self._results.accepted.values())
+        self._results.begin(request.now, tracker.watermark)
+        for name, side in list(self._arrivals):
+            self._results.accept(name, side, self._arrivals.pop((name, side)))
+        self.progress.count(self._results.arrivals)
         if request.batch_id is not None and any(each.watermark.partitions for each in self._context.plan.inputs):
             # Before the watermark moves: a partition without rows yet would find its first ones late.
             for substream in announced(self._context.plan.inputs, self._checkpoint.end_offsets(request.batch_id)):
@@ -186,26 +184,20 @@ class Epoch:
         """Release everything that was held in memory for this epoch; a second call does nothing."""
         if self._arrived is not None:
             self._arrived.release()
-        for partial in self._partials.values():
-            partial.release()
+        for arrival in self._arrivals.values():
+            arrival.release()
         self._results.release()
 
     def _aggregate(self, batch: DataFrame) -> None:
         plan = self._context.plan
         arrived = self._arrived = InputBatch(batch, plan)
-        if not plan.aggregations:
+        if not plan.stages:
             # An output reads it later, once and for all: what is written is what was read.
             return
         try:
-            for aggregation in plan.roots:
-                self._partials[aggregation.name] = aggregate(
-                    arrived.rows(aggregation),
-                    aggregation,
-                    self._state.aggregations[aggregation.name].operator,
-                    plan.progress_detail,
-                    keep_rows=plan.delivers_late_rows(aggregation),
-                )
-            self._highest = arrived.highest(self._partials.values())
+            for name, side, arrival in arrived.arrivals(self._state.stages, plan.progress_detail):
+                self._arrivals[name, side] = arrival
+            self._highest = arrived.highest(self._arrivals.values())
         finally:
             if not plan.of_stream:
                 arrived.release()
@@ -213,8 +205,8 @@ class Epoch:
     def _save(self) -> None:
         """Write the state delta while the sinks prepare: neither reads what the other writes."""
         with self.progress.timed(EpochPhase.SAVE):
-            for name, aggregation in self._state.aggregations.items():
-                aggregation.save(f"{self.name}-{name}", self._context.store)
+            for name, stage in self._state.stages.items():
+                stage.save(f"{self.name}-{name}", self._context.store)
         self._reached(EpochPhase.SAVE)
 
     def _transactions(self) -> list[PreparedTransaction]:
@@ -226,20 +218,20 @@ class Epoch:
                 transaction = replace(self._transaction, sink=output.name)
                 self._opened.append(transaction)
                 prepared += self._context.committer.prepare(output.name, rows, transaction)
-        for output in self._context.plan.of_aggregations:
+        for output in self._context.plan.of_stages:
             changes = self._state.changes.get(output.name)
             if changes is not None:
-                is_open = self._state.aggregations[output.aggregation.name].is_open
+                is_open = self._state.stages[output.reads].is_open
                 (changes.sent if output.name in early or not is_open else changes.kept)()
         self._state.early_at |= dict.fromkeys(early, self.request.now)
         return prepared
 
-    def _rows(self, output: PlannedOutput | StreamOutput, *, early: bool) -> DataFrame | None:
+    def _rows(self, output: PlannedOutput | PlannedStreamOutput, *, early: bool) -> DataFrame | None:
         """The rows for an output, None if there are none for certain."""
-        if isinstance(output, StreamOutput):
+        if isinstance(output, PlannedStreamOutput):
             return None if self._arrived is None else self._arrived.output(output)
         if output.rows is Rows.LATE:
-            return self._results.late_rows(output, self._judged_by)
+            return self._results.late_rows(output)
         changes = self._state.changes.get(output.name)
         if changes is None:
             return self._results.rows(output)

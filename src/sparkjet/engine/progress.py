@@ -21,7 +21,7 @@ from sparkjet.engine.progress_report import (
 from sparkjet.time import MIN
 
 if TYPE_CHECKING:
-    from sparkjet.engine.partial_aggregation import PartialAggregation
+    from sparkjet.engine.arrival import Arrival
     from sparkjet.engine.phases import EpochPhase
     from sparkjet.engine.state import QueryState
     from sparkjet.snapshots.record import Record
@@ -40,12 +40,12 @@ class EpochProgress:
     null_timestamps: Counter[str] = field(default_factory=Counter)
     durations: dict[EpochPhase, float] = field(default_factory=dict)
 
-    def count(self, partials: Iterable[PartialAggregation]) -> None:
-        """Add what partial aggregation accepted and dropped, and log what was dropped."""
-        for partial in partials:
-            self.accepted += partial.accepted
-            self.late += partial.late
-            self.null_timestamps += partial.null_timestamps
+    def count(self, arrivals: Iterable[Arrival]) -> None:
+        """Add what stages accepted and dropped, and log what was dropped."""
+        for arrival in arrivals:
+            self.accepted += arrival.accepted
+            self.late += arrival.late
+            self.null_timestamps += arrival.null_timestamps
         if self.late or self.null_timestamps:
             logger.warning(
                 "epoch %d dropped late rows %s and rows without event time %s",
@@ -65,7 +65,7 @@ class EpochProgress:
 
     def report(self, record: Record, state: QueryState) -> ProgressReport:
         """The report for the user, from the epoch's record and the state behind it."""
-        deltas = [delta for aggregation in record.aggregations.values() for delta in aggregation.deltas]
+        deltas = [delta for stage in record.stages.values() for delta in stage.deltas]
         late, null_timestamps = state.late, state.null_timestamps
         return ProgressReport(
             batch_id=self.batch,
@@ -77,7 +77,7 @@ class EpochProgress:
             epoch=EpochReport(
                 self.epoch, {phase.value: round(seconds * 1000) for phase, seconds in self.durations.items()}
             ),
-            snapshot=SnapshotReport(len(deltas), sum(delta.rows for delta in deltas)),
+            snapshot=SnapshotReport(len(deltas), sum(delta.rows for delta in deltas), state.partitions),
             sinks=[
                 SinkReport(prepared.sink, prepared.handle.get("rows"), prepared.handle)
                 for prepared in record.transactions

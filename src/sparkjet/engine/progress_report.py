@@ -55,6 +55,8 @@ class SnapshotReport(msgspec.Struct, frozen=True, rename="camel"):
     """Deltas that a start would read."""
     entries: int
     """Partial rows in them."""
+    partitions: int
+    """Partitions that the state has in memory (`statePartitions`); 0 without state."""
 
 
 class SinkReport(msgspec.Struct, frozen=True, rename="camel"):
@@ -79,7 +81,7 @@ class ProgressReport(msgspec.Struct, frozen=True, rename="camel"):
     substreams: dict[str, SubstreamReport]
     """Each substream by its name."""
     accepted_rows: int
-    """Rows that windows have counted in this epoch; a row counts once for each `agg` of the input, and without windows
+    """Rows that aggregates have counted in this epoch; a row counts once for each `agg` of the input, and without one
     not at all."""
     late_rows: DroppedCount
     """Rows that came too late for their window. `lateRows` delivers them, with the reason `late`."""

@@ -120,7 +120,7 @@ def _first(run: str, fingerprint: Fingerprint, context: EngineContext) -> Record
         fingerprint=fingerprint,
         clock=context.clock.now(),
         watermarks=context.plan.tracker().snapshot(),
-        aggregations={},
+        stages={},
         early_at={},
         spark=None,
         transactions=[],
@@ -143,8 +143,12 @@ def _check_fingerprint(saved: Fingerprint, current: Fingerprint) -> None:
     """Refuse a query whose saved partial rows would no longer fit."""
     had, has = (any(name != "inputs" for name in fingerprint) for fingerprint in (saved, current))
     if had != has:
-        change = "had windows and has none now" if had else "had no windows and has some now"
-        loss = "What is in open windows would be lost." if had else "They would lack the rows that were read before."
+        change = "kept state and keeps none now" if had else "kept no state and keeps some now"
+        loss = (
+            "What is in open windows and other aggregates would be lost."
+            if had
+            else "That would lack the rows that were read before."
+        )
         message = (
             f"The query has changed since its last run: it {change}. {loss} Change it back, or start from scratch with "
             "another checkpointLocation."

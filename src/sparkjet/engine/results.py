@@ -1,28 +1,32 @@
-"""The results of an epoch: aggregation by aggregation, from partial rows to the rows that each output gets."""
+"""The results of an epoch: stage by stage, from what has arrived to the rows that each output gets."""
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import TYPE_CHECKING
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from sparkjet.catalyst.columns import KEPT
-from sparkjet.engine.partial_aggregation import aggregate
+from sparkjet.engine.arrival import arrive
+from sparkjet.plan.stage import TimedOperator
+from sparkjet.plan.window_join import WindowJoin
 from sparkjet.time import MIN
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from collections.abc import Sequence
 
+    from sparkjet.engine.arrival import Arrival
     from sparkjet.engine.changes import Changes
-    from sparkjet.engine.partial_aggregation import PartialAggregation
     from sparkjet.engine.state import QueryState
-    from sparkjet.plan.plan import Plan, PlannedAggregation, PlannedOutput
+    from sparkjet.plan.plan import Plan, PlannedFeed, PlannedOutput, PlannedStage
 
 
 class Results:
     """The rows of one epoch; made at its beginning, released at its end whatever happens.
 
-    The driver calls :meth:`accept` for each aggregation that reads the input, then one of :meth:`close` and
+    The driver calls :meth:`accept` for each feed that reads the input, then one of :meth:`close` and
     :meth:`close_all`, then takes the rows.
     """
 
@@ -31,36 +35,62 @@ class Results:
         self._state = state
         self._rows: dict[str, DataFrame | None] = {}
         self._persisted: list[DataFrame] = []
-        self.accepted: dict[str, PartialAggregation] = {}
-        """What :meth:`accept` was given, by name of the aggregation."""
+        self._before = MIN
+        self.accepted: dict[str, list[Arrival]] = {}
+        """What :meth:`accept` was given, by name of the stage."""
 
-    def accept(self, name: str, partial: PartialAggregation) -> None:
-        """Hand the partial rows of an aggregation to its operator."""
-        self.accepted[name] = partial
-        self._state.aggregations[name].append(partial)
+    @property
+    def arrivals(self) -> list[Arrival]:
+        """All that :meth:`accept` was given."""
+        return [arrival for arrivals in self.accepted.values() for arrival in arrivals]
+
+    def begin(self, now: int, before: int) -> None:
+        """Tell the stages that ask for it an epoch's processing time, and the watermark that its rows are judged by."""
+        self._before = before
+        for stage in self._plan.stages:
+            state = self._state.stages.get(stage.name)
+            if state is not None and isinstance(state.operator, TimedOperator):
+                state.operator.begin(now, before - stage.stage.lag if before > MIN else MIN)
+
+    def accept(self, name: str, side: int, arrival: Arrival) -> None:
+        """Hand what has arrived at a stage to a side of its operator."""
+        stage = next(each for each in self._plan.stages if each.name == name)
+        judged_by = self._watermark(stage, stage.feeds[side], self._before)
+        arrival.judged_by = None if judged_by == MIN else judged_by
+        self.accepted.setdefault(name, []).append(arrival)
+        self._state.stages[name].append(side, arrival)
 
     def close(self, watermark: int) -> None:
-        """Close windows up to the watermark, each aggregation's results going into the aggregations that read them."""
-        for aggregation in self._plan.aggregations:
-            self._feed(aggregation)
-            self._close(aggregation, watermark - aggregation.lag if watermark > MIN else MIN)
+        """Close what the watermark has passed, each stage's results going into the stages that read them."""
+        for stage in self._plan.stages:
+            if isinstance(stage.stage, WindowJoin):
+                self._join(stage, stage.stage)
+                continue
+            self._feed(stage)
+            self._close(stage, [self._watermark(stage, feed, watermark) for feed in stage.feeds])
 
     def close_all(self) -> None:
         """Close whatever is open, and raise the watermark so far that nothing of it can be opened again."""
         highest = self._state.tracker.watermark
-        for aggregation in self._plan.aggregations:
-            self._feed(aggregation)
-            until = self._state.aggregations[aggregation.name].operator.open_until
+        for stage in self._plan.stages:
+            if isinstance(stage.stage, WindowJoin):
+                self._join(stage, stage.stage)
+                continue
+            self._feed(stage)
+            until = self._state.stages[stage.name].operator.open_until
             if until is not None:
-                highest = max(highest, until + aggregation.lag)
-            self._close(aggregation, MIN if until is None else until)
+                highest = max(highest, until + stage.stage.lag)
+            self._close(stage, [MIN if until is None else until] * len(stage.feeds))
         self._state.tracker.force(highest)
-        for aggregation in self._plan.aggregations:
-            self._state.aggregations[aggregation.name].operator.skip_to(highest - aggregation.lag)
+        for stage in self._plan.stages:
+            if stage.name in self._state.stages:
+                self._state.stages[stage.name].operator.skip_to(highest - stage.stage.lag)
 
     def rows(self, output: PlannedOutput) -> DataFrame | None:
-        """The final rows for an output; None if there are none."""
-        final = self._rows[output.aggregation.name]
+        """The rows for an output, but for early ones; None if there are none."""
+        if output.complete:
+            return self._all_rows(output)
+        final = self._rows[output.reads]
         return None if final is None else output.finished(final)
 
     def changed_rows(self, output: PlannedOutput, changes: Changes, *, early: bool) -> DataFrame | None:
@@ -71,47 +101,76 @@ class Results:
             changes: What it has not been sent.
             early: Whether rows of windows that are still open are due.
         """
-        name = output.aggregation.name
-        changes.arrived(self.accepted.get(name))
-        final = self._rows[name]
+        changes.arrived(self.accepted.get(output.reads, ()))
+        final = self._rows[output.reads]
         if final is not None and not output.marks_early:
             final = changes.of(final)
         rows = None if final is None else output.finished(final)
-        windows = self._state.aggregations[name].operator.early() if early else None
-        changed = None if windows is None else changes.of(output.aggregation.output(windows))
+        windows = self._state.stages[output.reads].operator.early() if early else None
+        changed = None if windows is None else changes.of(output.stage.output(windows))
         if changed is not None:
             added = output.finished(changed, early=True)
             rows = added if rows is None else rows.unionByName(added)
         return rows
 
-    def late_rows(self, output: PlannedOutput, watermark: int | None) -> DataFrame | None:
-        """The rows that an aggregation dropped, judged by ``watermark``; None if there are none."""
-        partial = self.accepted.get(output.aggregation.name)
-        rows = None if partial is None else partial.late_rows(watermark)
-        return None if rows is None else output.finished(rows)
+    def late_rows(self, output: PlannedOutput) -> DataFrame | None:
+        """The rows that a stage dropped; None if there are none."""
+        found = [arrival.late_rows() for arrival in self.accepted.get(output.reads, ())]
+        rows = [each for each in found if each is not None]
+        if not rows:
+            return None
+        # Those of the sides of a join have different columns.
+        return output.finished(reduce(DataFrame.unionByName, [_filled(each, output.shape) for each in rows]))
 
     def release(self) -> None:
         """Release everything that was held in memory for this epoch; a second call does nothing."""
-        for partial in self.accepted.values():
-            partial.release()
+        for arrival in self.arrivals:
+            arrival.release()
         while self._persisted:
             self._persisted.pop().unpersist()
 
-    def _feed(self, aggregation: PlannedAggregation) -> None:
-        """Aggregate what the aggregation above has just emitted."""
-        if aggregation.parent is None:
-            return
-        rows = self._rows[aggregation.parent.name]
-        if rows is not None:
-            shaped = aggregation.transformations.apply(rows).withColumn(KEPT, F.lit(True))
-            operator = self._state.aggregations[aggregation.name].operator
-            self.accept(aggregation.name, aggregate(shaped, aggregation, operator))
+    def _all_rows(self, output: PlannedOutput) -> DataFrame | None:
+        """The rows for an output in complete mode, None if its stage has had no rows."""
+        if not any(arrival.statistics for arrival in self.accepted.get(output.reads, ())):
+            return None
+        found = self._state.stages[output.reads].operator.early()
+        return None if found is None else output.finished(output.stage.output(found))
 
-    def _close(self, aggregation: PlannedAggregation, watermark: int) -> None:
-        windows = self._state.aggregations[aggregation.name].operator.close(watermark)
-        rows = None if windows is None else aggregation.output(windows)
-        if rows is not None and self._plan.consumers(aggregation) > 1:
-            # Each consumer would compute the windows again.
+    def _watermark(self, stage: PlannedStage, feed: PlannedFeed, watermark: int) -> int:
+        """The watermark of a feed, by the query's."""
+        if stage.stage.own_watermarks and feed.parent is None:
+            return self._state.tracker.watermark_of(feed.prefixes)
+        return watermark - feed.feed.lag if watermark > MIN else MIN
+
+    def _feed(self, stage: PlannedStage) -> None:
+        """Hand on what the stages above have just emitted."""
+        for number, feed in enumerate(stage.feeds):
+            rows = None if feed.parent is None else self._rows[feed.parent.name]
+            if rows is not None:
+                shaped = feed.feed.timed(feed.feed.transformations.apply(rows)).withColumn(KEPT, F.lit(True))
+                side = self._state.stages[stage.name].operator.sides[number]
+                late = self._plan.delivers_late_rows(stage.name)
+                intake = stage.stage.intakes[number]
+                self.accept(stage.name, number, arrive(shaped, feed, intake, side, keep_rows=late))
+
+    def _close(self, stage: PlannedStage, watermarks: Sequence[int]) -> None:
+        closed = self._state.stages[stage.name].operator.close(*watermarks)
+        self._emit(stage, None if closed is None else stage.stage.output(closed))
+
+    def _join(self, stage: PlannedStage, join: WindowJoin) -> None:
+        """Join what the stages above have just emitted."""
+        parents = [feed.parent for feed in stage.feeds if feed.parent is not None]
+        self._emit(stage, join.joined([self._rows[parent.name] for parent in parents]))
+
+    def _emit(self, stage: PlannedStage, rows: DataFrame | None) -> None:
+        if rows is not None and self._plan.consumers(stage.name) > 1:
+            # Each consumer would compute the results again.
             rows = rows.persist()
             self._persisted.append(rows)
-        self._rows[aggregation.name] = rows
+        self._rows[stage.name] = rows
+
+
+def _filled(rows: DataFrame, shape: DataFrame) -> DataFrame:
+    """The rows with nulls in the columns that they lack."""
+    lacking = [field for field in shape.schema if field.name not in rows.columns]
+    return rows.withColumns({each.name: F.lit(None).cast(each.dataType) for each in lacking}) if lacking else rows

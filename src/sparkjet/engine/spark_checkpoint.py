@@ -163,8 +163,8 @@ def check_agreement(
     if query is None:
         if offsets is not None:
             message = (
-                f"{current.directory} has batch {offsets}, but the snapshot store beside it is empty. Restore "
-                "snapshots/, or start from scratch with another checkpointLocation."
+                f"{current.directory} has batch {offsets}, but the snapshot store of this checkpointLocation is empty. "
+                "Restore snapshots/, or start from scratch with another checkpointLocation."
             )
             raise RecoveryError(message)
         return

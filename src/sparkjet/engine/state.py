@@ -1,4 +1,4 @@
-"""The live state of a query: windows, watermarks and counters, restored from a record and saved into the next."""
+"""The live state of a query: stages, watermarks and counters, restored from a record and saved into the next."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from sparkjet.engine.aggregation_state import AggregationState
 from sparkjet.engine.changes import Changes
+from sparkjet.engine.stage_state import StageState
+from sparkjet.plan.stage import TimedOperator
+from sparkjet.plan.windowed_aggregation import WindowedAggregation
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,40 +29,45 @@ class QueryState:
 
     Attributes:
         tracker: The watermarks of all inputs.
-        aggregations: State of each aggregation by its name.
+        stages: State of each stage that has any, by its name.
+        partitions: Number of partitions of that state.
         early_at: When each output last had early rows.
         changes: What each output in update mode has not been sent.
     """
 
     tracker: InputTracker
-    aggregations: Mapping[str, AggregationState]
+    stages: Mapping[str, StageState]
+    partitions: int
     early_at: dict[str, int] = field(default_factory=dict)
     changes: Mapping[str, Changes] = field(default_factory=dict)
 
     @staticmethod
     def of(plan: Plan, partitions: int) -> QueryState:
         """The state of a new query."""
-        states = {each.name: AggregationState(each.operator(partitions)) for each in plan.aggregations}
-        updated = (output for output in plan.of_aggregations if output.early_period is not None)
-        changes = {output.name: Changes(output.aggregation) for output in updated}
-        return QueryState(plan.tracker(), states, changes=changes)
+        operators = {each.name: each.stage.operator(partitions) for each in plan.stages}
+        states = {name: StageState(operator) for name, operator in operators.items() if operator is not None}
+        updated = (output for output in plan.of_stages if output.early_period is not None)
+        changes = {
+            output.name: Changes(output.stage) for output in updated if isinstance(output.stage, WindowedAggregation)
+        }
+        return QueryState(plan.tracker(), states, partitions, changes=changes)
 
     @property
     def late(self) -> Counter[str]:
-        """Late rows by substream since the query's first start, over all windows."""
-        return sum((aggregation.late for aggregation in self.aggregations.values()), Counter())
+        """Late rows by substream since the query's first start, over all stages."""
+        return sum((stage.late for stage in self.stages.values()), Counter())
 
     @property
     def null_timestamps(self) -> Counter[str]:
-        """Rows without event time by substream since the query's first start, over all windows."""
-        return sum((aggregation.null_timestamps for aggregation in self.aggregations.values()), Counter())
+        """Rows without event time by substream since the query's first start, over all stages."""
+        return sum((stage.null_timestamps for stage in self.stages.values()), Counter())
 
     def saved_into(self, record: Record) -> Record:
         """The record with this state in it."""
         return msgspec.structs.replace(
             record,
             watermarks=self.tracker.snapshot(),
-            aggregations={name: aggregation.snapshot() for name, aggregation in self.aggregations.items()},
+            stages={name: stage.snapshot() for name, stage in self.stages.items()},
             early_at=dict(self.early_at),
         )
 
@@ -80,32 +87,37 @@ class QueryState:
         self.early_at = dict(record.early_at)
         for changes in self.changes.values():
             changes.forget()
-        for aggregation, state in self.aggregations.items():
-            state.restore(record.aggregations.get(aggregation), session, store, f"{name}-{aggregation}")
+        for stage, state in self.stages.items():
+            state.restore(record.stages.get(stage), session, store, f"{name}-{stage}")
 
     def early_due(self, plan: Plan, now: int, arrived: Collection[str] = ()) -> list[str]:
-        """Names of the outputs that early rows are due for, when rows have arrived at these aggregations."""
+        """Names of the outputs that early rows are due for, when rows have arrived at these stages."""
         due = []
-        for output in plan.of_aggregations:
+        for output in plan.of_stages:
             period = output.early_period
             if period is None:
                 continue
             # The earlier of the two: a clock that was ahead may have been set back since.
             self.early_at[output.name] = min(self.early_at.get(output.name, now), now)
             since = now - self.early_at[output.name]
-            changed = output.aggregation.name in arrived or (period > 0 and self.changes[output.name].waiting)
-            if changed and since >= period and self.aggregations[output.aggregation.name].is_open:
+            changed = output.reads in arrived or (period > 0 and self.changes[output.name].waiting)
+            if changed and since >= period and self.stages[output.reads].is_open:
                 due.append(output.name)
         return due
 
+    def is_due(self, now: int) -> bool:
+        """Whether an epoch is due because of the clock, for a stage's own timers."""
+        operators = [state.operator for state in self.stages.values()]
+        return any(isinstance(each, TimedOperator) and each.is_due(now) for each in operators)
+
     def take_obsolete(self) -> set[str]:
         """Names of deltas that a restore has read or written and that the next record may drop; each is given once."""
-        names = {name for aggregation in self.aggregations.values() for name in aggregation.obsolete}
-        for aggregation in self.aggregations.values():
-            aggregation.obsolete = set()
+        names = {name for stage in self.stages.values() for name in stage.obsolete}
+        for stage in self.stages.values():
+            stage.obsolete = set()
         return names
 
     def release(self) -> None:
         """Free state that nothing reads any more."""
-        for aggregation in self.aggregations.values():
-            aggregation.operator.release()
+        for stage in self.stages.values():
+            stage.operator.release()

@@ -1,1 +1,1 @@
-"""What a query is: its inputs, transformations, windowed aggregations and outputs, as pure description."""
+"""What a query is: its inputs, transformations, stages and outputs, as pure description."""

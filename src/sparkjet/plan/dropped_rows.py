@@ -13,7 +13,7 @@ from sparkjet.errors import AnalysisError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from sparkjet.windows import WindowOperator
+    from sparkjet.plan.stage import Side
 
 DROPPED = "_sparkjet_dropped"
 """The :class:`DropReason` of a row, null for a row that is accepted."""
@@ -31,10 +31,18 @@ class DropReason(Enum):
     """The row has no event time."""
 
 
-def judged(rows: DataFrame, operator: WindowOperator) -> DataFrame:
-    """Rows that have gone through the user's transformations, with the reason for dropping them, if any."""
+def judged(rows: DataFrame, side: Side, *, timed: bool) -> DataFrame:
+    """Rows that have gone through the user's transformations, with the reason for dropping them, if any.
+
+    Args:
+        rows: The rows.
+        side: Where they go.
+        timed: Whether rows without an event time are dropped; otherwise none is dropped.
+    """
+    if not timed:
+        return rows.withColumn(DROPPED, F.lit(None).cast("string"))
     reason = F.when(F.col(TIME).isNull(), DropReason.NULL_TIMESTAMP.value)
-    return rows.withColumn(DROPPED, reason.when(operator.is_late(TIME), DropReason.LATE.value))
+    return rows.withColumn(DROPPED, reason.when(side.is_late(TIME), DropReason.LATE.value))
 
 
 def dropped_rows(judged_rows: DataFrame, watermark: int | None) -> DataFrame:

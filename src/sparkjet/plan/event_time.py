@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Column
@@ -13,9 +13,11 @@ from sparkjet.catalyst.expressions import expression_of, label, without_alias
 from sparkjet.catalyst.logical_plans import (
     aliases,
     analyzed,
+    attribute_id,
     attribute_ids,
     attributes,
     kind_of,
+    listed,
     origins,
     passed_nodes,
     same_name,
@@ -60,6 +62,12 @@ class EventTime:
             name, attribute_ids(rows, name), "its windows were computed", "Give the new column another name."
         )
 
+    def columns(self, rows: DataFrame) -> list[int]:
+        """The numbers of the columns of some rows that hold it, whatever they are called."""
+        renamed = aliases(passed_nodes(analyzed(rows)))
+        output = enumerate(listed(analyzed(rows).output()))
+        return [number for number, each in output if not {*self.ids}.isdisjoint(origins(each, renamed))]
+
     def check(self, rows: DataFrame, by: str, column: Column | str | None = None) -> None:
         """Reject rows in which a different column has this name; rows without it are fine.
 
@@ -82,6 +90,21 @@ class EventTime:
                 f"that point. {self.remedy}"
             )
             raise AnalysisError(message)
+
+    def kept_in(self, rows: DataFrame) -> EventTime:
+        """The same for results with the columns of some rows: none of what the rows were made of is in their plan."""
+        holding = [each for each in listed(analyzed(rows).output()) if self._is_origin(rows, each)]
+        return replace(self, ids=[attribute_id(each) for each in holding])
+
+    def is_among(self, rows: DataFrame, names: Sequence[str], by: str) -> bool:
+        """Whether one of some columns holds the event time, under whatever name.
+
+        Raises:
+            AnalysisError: One has its name, and was replaced.
+        """
+        if any(same_name(rows, name, self.name) for name in names):
+            self.check(rows, by)
+        return any(self._is_origin(rows, found) for name in names for found in attributes(rows, name))
 
     def _check_other(self, rows: DataFrame, by: str, column: Column | str) -> None:
         """Reject a column that does not hold the event time under another name."""

@@ -1,4 +1,4 @@
-"""The grouping of a stream: its one window and its keys, from the Columns of ``groupBy``."""
+"""The grouping of a stream: its keys and its window, if there is one, from the Columns of ``groupBy``."""
 
 from __future__ import annotations
 
@@ -6,12 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column
 from pyspark.sql import functions as F
-from pyspark.sql.types import MapType, VariantType
+from pyspark.sql.types import MapType, TimestampType, VariantType
 
+from sparkjet.catalyst.columns import quoted, visible
+from sparkjet.catalyst.expressions import by_name, column_of, expression_of, label
+from sparkjet.catalyst.logical_plans import analyzed, attribute_id, listed, same_name
 from sparkjet.catalyst.window_calls import WindowCall, window_call
 from sparkjet.errors import AnalysisError
+from sparkjet.plan import links
 from sparkjet.windows import SessionWindow, Window, session_window, window
 
 if TYPE_CHECKING:
@@ -19,6 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
     from sparkjet.plan.event_time import EventTime
+    from sparkjet.plan.transformations import Transformations
 
 GroupingColumn: TypeAlias = "Window | SessionWindow | Column | str"
 
@@ -37,41 +43,103 @@ class Grouping:
     """What rows are grouped by.
 
     Attributes:
-        window: The window.
+        window: The window, None without one.
         keys: The other columns.
         order: Names of all in the order of the result.
     """
 
-    window: Window | SessionWindow
+    window: Window | SessionWindow | None
     keys: tuple[Key, ...]
     order: tuple[str, ...]
 
 
-def grouping_of(columns: Sequence[GroupingColumn], rows: DataFrame, event_time: EventTime) -> Grouping:
+def grouped(
+    columns: Sequence[GroupingColumn], rows: Transformations, event_time: EventTime | None
+) -> tuple[Grouping, Transformations]:
+    """The grouping that the columns of ``groupBy`` describe, and the rows for it.
+
+    Columns of one name, as a join by a condition leaves them, cannot be aggregated, but do not keep others from it.
+
+    Raises:
+        AnalysisError: See :func:`grouping_of`.
+    """
+    grouping = grouping_of(columns, rows.shape, event_time)
+    names = visible(rows.shape)
+    twice = [name for name in names if sum(same_name(rows.shape, name, other) for other in names) > 1]
+    if not twice:
+        return grouping, rows
+    told_apart = rows.then(links.everywhere(lambda frame: frame.drop(*twice)))
+    try:
+        return grouping_of(columns, told_apart.shape, event_time), told_apart
+    except AnalysisException as error:
+        message = (
+            f"groupBy: two columns are named {twice[0]!r}, and one of them is asked for. Drop the other one before, "
+            f"e.g. drop(table.{twice[0]}), or join by a list of names."
+        )
+        raise AnalysisError(message) from error
+
+
+def grouping_of(columns: Sequence[GroupingColumn], rows: DataFrame, event_time: EventTime | None) -> Grouping:
     """The grouping that the columns of ``groupBy`` describe.
 
     Args:
-        columns: A window, as sparkjet's or as Spark's, and any keys.
+        columns: Any keys, and a window, as sparkjet's or as Spark's, if there is one.
         rows: What is grouped, for analysis only.
-        event_time: Of these rows.
+        event_time: Of these rows; None without a watermark.
 
     Raises:
-        AnalysisError: Not exactly one window, a window over another time, or columns that cannot be keys.
+        AnalysisError: Several windows, a window over another time, or columns that cannot be keys.
     """
     found = [_understood(column, rows) for column in columns]
     windows = [column for column in found if isinstance(column, Window | SessionWindow)]
-    if len(windows) != 1:
+    if len(windows) > 1:
         message = (
-            f"groupBy: expected exactly one window, sj.window(…) or F.window(…), got {len(windows)}. Results without a "
-            "window, which are never final, are not supported yet; group by a window that is as long as you need. A "
-            "window that is a column already is not recognized: put the call into groupBy(…) itself."
+            f"groupBy: expected one window, sj.window(…) or F.window(…), or none, got {len(windows)}. Aggregate twice, "
+            "with two outputs of one query: sj.start(…)."
         )
         raise AnalysisError(message)
-    event_time.check(rows, windows[0].name, windows[0].time_column)
+    window = windows[0] if windows else None
+    if window is not None and event_time is not None:
+        event_time.check(rows, window.name, window.time_column)
     keys = _keys([column for column in found if not isinstance(column, Window | SessionWindow)], rows)
     names = iter(key.name for key in keys)
     order = (column.name if isinstance(column, Window | SessionWindow) else next(names) for column in found)
-    return Grouping(windows[0], keys, tuple(order))
+    return Grouping(window, keys, tuple(order))
+
+
+def time_without_watermark(window: Window | SessionWindow | None, rows: DataFrame) -> Column | None:
+    """The time (microseconds) of windows that never close, as there is no watermark; None without windows.
+
+    Raises:
+        AnalysisError: Session windows, or a time that is not a timestamp.
+    """
+    if window is None:
+        return None
+    if isinstance(window, SessionWindow):
+        message = (
+            'groupBy: session windows need a watermark; call withWatermark("<event time>", "<lag>") first. Without one '
+            "only windows of fixed length can be kept, which never close."
+        )
+        raise AnalysisError(message)
+    time = window.time_column
+    found = rows.select(time).schema.fields[0].dataType
+    if not isinstance(found, TimestampType):
+        message = (
+            f"groupBy: {label(time)!r}, the time of {window.name!r}, is of type {found.simpleString()}, not timestamp. "
+            "Convert it first, e.g. with F.timestamp_millis or a cast."
+        )
+        raise AnalysisError(message)
+    return F.unix_micros(F.col(time) if isinstance(time, str) else time)
+
+
+def keys_of(columns: Sequence[GroupingColumn], rows: DataFrame) -> tuple[Key, ...] | None:
+    """The keys that the columns of ``groupBy`` describe, None if there is a window among them.
+
+    Raises:
+        AnalysisError: Columns that cannot be keys.
+    """
+    found = [_understood(column, rows) for column in columns]
+    return None if any(isinstance(each, Window | SessionWindow) for each in found) else _keys(found, rows)
 
 
 def _understood(column: GroupingColumn, rows: DataFrame) -> GroupingColumn:
@@ -89,7 +157,8 @@ def _window(call: WindowCall) -> Window | SessionWindow:
 
 
 def _keys(columns: Sequence[Any], rows: DataFrame) -> tuple[Key, ...]:
-    fields = rows.select(*columns).schema.fields if columns else []
+    selected = rows.select(*columns)
+    fields = selected.schema.fields
     if len(fields) != len(columns):
         message = "groupBy: name each key column separately; one of the columns stands for several."
         raise AnalysisError(message)
@@ -97,7 +166,18 @@ def _keys(columns: Sequence[Any], rows: DataFrame) -> tuple[Key, ...]:
         if isinstance(field.dataType, MapType | VariantType):
             message = f"groupBy: {field.name!r} is of type {field.dataType.simpleString()}, which cannot be a key."
             raise AnalysisError(message)
+    names = {attribute_id(each): name for each, name in zip(listed(analyzed(rows).output()), rows.columns, strict=True)}
+
+    def column_by_name(column: Column | str, attribute: Any) -> Column:
+        # A column as it is. An alias that names its side of a join is gone by then.
+        if (name := names.get(attribute_id(attribute))) is not None:
+            return F.col(quoted(name))
+        if isinstance(column, str):
+            return F.col(column)
+        # A column of a joined table is bound to that table, but rows are grouped after they have been computed anew.
+        return column_of(by_name(expression_of(column, rows.sparkSession), rows.sparkSession, names), rows.sparkSession)
+
+    found = zip(fields, columns, listed(analyzed(selected).output()), strict=True)
     return tuple(
-        Key(field.name, F.col(column) if isinstance(column, str) else column, field.dataType)
-        for field, column in zip(fields, columns, strict=True)
+        Key(field.name, column_by_name(column, attribute), field.dataType) for field, column, attribute in found
     )

@@ -70,18 +70,18 @@ def several_substreams(inputs: Sequence[Input]) -> bool:
     return len(inputs) > 1 or bool(inputs[0].watermark.by)
 
 
-def tracker_of(inputs: Sequence[Input], grids: Sequence[tuple[int, int]]) -> InputTracker:
+def tracker_of(inputs: Sequence[Input], grids: Sequence[tuple[int, int] | None]) -> InputTracker:
     """A new tracker of all inputs.
 
     Unless the user gave a throttle, the watermark moves by the largest step that every window's end lies on.
 
     Args:
-        inputs: The inputs; none without windows.
-        grids: Step and offset of every window of the query.
+        inputs: The inputs; none without stages.
+        grids: Step and offset of every stage, None of one for which any step matters.
     """
     if not inputs:
         return InputTracker({})
-    step, offset = common_grid(grids)
+    step, offset = common_grid([grid or (1, 0) for grid in grids])
     trackers = {}
     for each in inputs:
         settings = each.watermark

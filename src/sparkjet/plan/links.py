@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DoubleType, FloatType
 
 from sparkjet.catalyst.columns import HIDDEN, KEPT, is_star, quoted, select_visible, visible
+from sparkjet.catalyst.expressions import label
 from sparkjet.catalyst.logical_plans import analyzed, listed
 from sparkjet.plan.transformations import Link
 
@@ -68,6 +69,11 @@ def alias(name: str) -> Link:
     return everywhere(lambda frame: frame.alias(name))
 
 
+def whole(step: Transformation) -> Link:
+    """A transformation of all results at once."""
+    return Link(step, None, filters=True, whole=True)
+
+
 def remade(step: Transformation) -> Link:
     """A transformation that makes new rows of the visible columns."""
     return Link(lambda frame: step(frame.drop(*HIDDEN)), None, filters=True, remakes=True)
@@ -105,8 +111,14 @@ def select(shape: DataFrame, columns: Sequence[Column | str]) -> Link:
 
 def _expanded(shape: DataFrame, column: Column | str) -> list[Column | str]:
     """A column as the items to select: ``*`` and ``alias.*`` stand for the visible columns."""
-    if is_star(column) or (str(column).rstrip("'>").endswith(".*") and HIDDEN[0] in shape.select(column).columns):
+    if is_star(column):
         return [quoted(name) for name in visible(shape)]
+    spelled = label(column)
+    if spelled.endswith(".*"):
+        named = shape.select(column)
+        if HIDDEN[0] in named.columns:
+            # Of the stream's own alias; that of a joined table has no hidden columns.
+            return [f"{spelled[:-1]}{quoted(name)}" for name in visible(named)]
     return [column]
 
 

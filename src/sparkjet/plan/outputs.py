@@ -1,8 +1,9 @@
-"""Outputs: the rows of a stream or of its windows on their way to a sink."""
+"""Outputs: the rows of a stream or of a stage on their way to a sink."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, TypeAlias
@@ -10,11 +11,15 @@ from typing import TYPE_CHECKING, TypeAlias
 from pyspark.sql import functions as F
 
 from sparkjet.catalyst.columns import HIDDEN, IS_EARLY
-from sparkjet.plan.windowed_aggregation import WindowedAggregation
+from sparkjet.sinks.column_names import check_names
+from sparkjet.sinks.files import FilesSink
+from sparkjet.sinks.outbox import Outbox
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from sparkjet.plan.stage import Stage
+    from sparkjet.plan.static_tables import StaticTable
     from sparkjet.plan.transformations import Transformations
     from sparkjet.sinks.protocol import Sink
 
@@ -23,15 +28,15 @@ class Rows(Enum):
     """Which rows an output gets."""
 
     INPUT = "input"
-    """Those of the stream itself, without windows."""
+    """Those of the stream itself, without stages."""
     RESULTS = "results"
-    """The results of an aggregation."""
+    """The results of a stage."""
     LATE = "late"
-    """Those that an aggregation has dropped."""
+    """Those that a stage has dropped."""
 
 
 @dataclass(frozen=True)
-class Output:
+class Output(ABC):
     """Rows on their way to a sink.
 
     Attributes:
@@ -44,9 +49,9 @@ class Output:
     sink: Sink
     format: str
 
+    @abstractmethod
     def sample(self) -> DataFrame:
         """A DataFrame with the schema of the rows as the sink gets them, for analysis only."""
-        raise NotImplementedError
 
     def check(self) -> None:
         """Have the sink look at the rows and at where they go; nothing is changed.
@@ -54,7 +59,10 @@ class Output:
         Raises:
             AnalysisError: The rows cannot be written there, or it cannot be reached.
         """
-        self.sink.check(self.sample().schema)
+        sample = self.sample()
+        if isinstance(self.sink, FilesSink | Outbox):
+            check_names(sample, self.format)
+        self.sink.check(sample.schema)
 
 
 @dataclass(frozen=True)
@@ -73,35 +81,41 @@ class StreamOutput(Output):
 
 
 @dataclass(frozen=True)
-class AggregationOutput(Output):
-    """Rows of an aggregation.
+class StageOutput(Output):
+    """Rows of a stage.
 
     Attributes:
-        aggregation: The aggregation.
+        stage: The stage.
         rows: Which of its rows.
-        shape: A DataFrame with the schema of these rows, for analysis only.
+        shape: A DataFrame with the schema of these rows after ``finishing``, for analysis only.
         finishing: The user's transformations of them.
         early_period: How often early rows come, in microseconds; 0 in update mode without a period (every epoch),
             None where only final rows are wanted.
         marks_early: Whether rows have a column ``is_early``, and final rows come whether or not they have changed.
+        tables: The static tables that the transformations ask for.
+        complete: Whether all results come in each epoch that has rows for the stage, whether or not they have changed.
     """
 
-    aggregation: WindowedAggregation
+    stage: Stage
     rows: Rows
     shape: DataFrame
     finishing: Callable[[DataFrame], DataFrame]
     early_period: int | None = None
     marks_early: bool = False
+    tables: Sequence[StaticTable] = ()
+    complete: bool = False
 
     def sample(self) -> DataFrame:
         """See :meth:`Output.sample`."""
-        return self.finished(self.shape)
+        return self._marked(self.shape, early=False)
 
     def finished(self, rows: DataFrame, *, early: bool = False) -> DataFrame:
         """The rows as the sink gets them."""
-        finished = self.finishing(rows)
-        return finished.withColumn(IS_EARLY, F.lit(early)) if self.marks_early else finished
+        return self._marked(self.finishing(rows), early=early)
+
+    def _marked(self, rows: DataFrame, *, early: bool) -> DataFrame:
+        return rows.withColumn(IS_EARLY, F.lit(early)) if self.marks_early else rows
 
 
-AnyOutput: TypeAlias = StreamOutput | AggregationOutput
+AnyOutput: TypeAlias = StreamOutput | StageOutput
 """What a plan is made of."""

@@ -9,10 +9,11 @@ from pyspark.sql import functions as F
 
 from sparkjet.catalyst.columns import KEPT, SUBSTREAM, TIME, CompiledColumns, Once, quoted
 from sparkjet.plan.dropped_rows import DROPPED, DropReason
+from sparkjet.time import MIN
 from sparkjet.windows import Accumulators
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from pyspark.sql import Column, DataFrame
 
@@ -61,9 +62,13 @@ class PartialRows:
         keys: The columns to group by, by their names inside the engine.
         accumulators: The fields of the partial rows.
         by_substream: Whether rows can be of different substreams.
+        timed: Whether rows without an event time are dropped; otherwise aggregates see them as older than all others.
     """
 
-    def __init__(self, keys: Mapping[str, Column], accumulators: Accumulators, *, by_substream: bool) -> None:
+    def __init__(
+        self, keys: Mapping[str, Column], accumulators: Accumulators, *, by_substream: bool, timed: bool = True
+    ) -> None:
+        self.timed = timed
         self._keys = dict(keys)
         self._accumulators = accumulators
         self._once = Once()
@@ -80,14 +85,20 @@ class PartialRows:
         One pass does both: the key, the frame and the columns of a row that is not accepted are nulled, so that it is
         counted without being aggregated (a late row must not overflow a sum that it is not part of).
         """
-        rows = judged
-        if detail is ProgressDetail.EACH:
-            copies = self._once("copies", build=lambda: F.explode(F.array(F.lit(False), F.lit(True))))
-            rows = rows.withColumn(COPY, copies).where(F.col(COPY) | F.col(KEPT))
-        nulled = self._once("nulled", detail, build=lambda: _nulled(judged.columns, operator, detail))
+        rows = with_copies(judged, self._once) if detail is ProgressDetail.EACH else judged
+        kept = self._once("nulled", detail, build=lambda: self._nulled(judged.columns, operator, detail))
         groups = self._once("groups", build=self._groups)
         sums = self._once("sums", build=lambda: self._sums(operator))
-        return sums.agg(nulled.select(rows), groups)
+        return sums.agg(kept.select(rows), groups)
+
+    def _nulled(self, columns: list[str], operator: WindowOperator, detail: ProgressDetail) -> CompiledColumns:
+        kept = is_kept(detail)
+        visible = [name for name in columns if name not in {DROPPED, KEPT, SUBSTREAM, TIME}]
+        # Never null in a row that is accepted: aggregates that have an order tell by it which rows are.
+        known = F.col(TIME) if self.timed else F.coalesce(F.col(TIME), F.lit(MIN))
+        time = F.when(kept, known).alias(TIME)
+        frame = F.when(kept, operator.frame_of(F.col(TIME))).alias(FRAME)
+        return CompiledColumns([*nulled(visible, kept), time, frame, *labels(detail)])
 
     def _groups(self) -> CompiledColumns:
         # Keys are computed from the nulled columns, and nulled again, as one may turn a null into something else.
@@ -106,19 +117,31 @@ def accepted(table: DataFrame) -> DataFrame:
     return table.where(f"kind = {RowKind.ACCEPTED.value}").drop("kind", "substream", "highest")
 
 
-def _nulled(columns: list[str], operator: WindowOperator, detail: ProgressDetail) -> CompiledColumns:
-    copy = F.col(COPY) if detail is ProgressDetail.EACH else ~F.col(KEPT)
-    kept = F.col(KEPT) & F.col(DROPPED).isNull() & ~copy
+def with_copies(judged: DataFrame, once: Once) -> DataFrame:
+    """Each row, and a copy of it that is only there for the progress of its substream; what is not kept as a copy."""
+    copies = once("copies", build=lambda: F.explode(F.array(F.lit(False), F.lit(True))))
+    return judged.withColumn(COPY, copies).where(F.col(COPY) | F.col(KEPT))
+
+
+def is_kept(detail: ProgressDetail) -> Column:
+    """Whether a row is accepted."""
+    return F.col(KEPT) & F.col(DROPPED).isNull() & ~_is_copy(detail)
+
+
+def nulled(names: Iterable[str], kept: Column) -> list[Column]:
+    """Columns that are null unless the row is accepted, so that nothing is computed from the others."""
+    return [F.when(kept, F.col(quoted(name))).alias(name) for name in names]
+
+
+def labels(detail: ProgressDetail) -> list[Column]:
+    """What becomes of a row, which substream it is counted for if it is not accepted, and its event time."""
+    kept = is_kept(detail)
     is_late = F.col(DROPPED) == DropReason.LATE.value
     dropped = F.when(is_late, RowKind.LATE.value).otherwise(RowKind.NULL_TIMESTAMP.value)
-    kind = F.when(kept, RowKind.ACCEPTED.value).when(copy, RowKind.PROGRESS_ONLY.value).otherwise(dropped)
-    visible = [name for name in columns if name not in {DROPPED, KEPT, SUBSTREAM}]
-    return CompiledColumns(
-        [
-            *(F.when(kept, F.col(quoted(name))).alias(name) for name in visible),
-            F.when(kept, operator.frame_of(F.col(TIME))).alias(FRAME),
-            kind.alias(KIND),
-            F.when(kept, "").otherwise(F.col(SUBSTREAM)).alias(DROPPED_OF),
-            F.col(TIME).alias(HIGHEST),
-        ]
-    )
+    kind = F.when(kept, RowKind.ACCEPTED.value).when(_is_copy(detail), RowKind.PROGRESS_ONLY.value).otherwise(dropped)
+    substream = F.when(kept, "").otherwise(F.col(SUBSTREAM))
+    return [kind.alias(KIND), substream.alias(DROPPED_OF), F.col(TIME).alias(HIGHEST)]
+
+
+def _is_copy(detail: ProgressDetail) -> Column:
+    return F.col(COPY) if detail is ProgressDetail.EACH else ~F.col(KEPT)

@@ -14,7 +14,7 @@ from sparkjet.catalyst.aggregate_calls import AggregateCall, AggregateColumns, R
 from sparkjet.catalyst.columns import quoted
 from sparkjet.catalyst.markers import typed
 from sparkjet.errors import AnalysisError
-from sparkjet.plan.windowed_aggregation import ResolvedAggregate, key_name, result_name
+from sparkjet.plan.aggregation import ResolvedAggregate, key_name, result_name
 
 Expression = Column | AggregateOperation | Mapping[str, str]
 

@@ -81,6 +81,11 @@ def streaming_sources(df: DataFrame) -> int:
     return len(_leaves(df))
 
 
+def reads_kafka(df: DataFrame) -> bool:
+    """Whether sparkjet's Kafka source is among the sources of a streaming DataFrame."""
+    return any(_name(df, leaf) == PARTITIONED for leaf in _leaves(df))
+
+
 def partition_columns(df: DataFrame) -> tuple[str, ...] | None:
     """The columns that name the partitions of sparkjet's Kafka source, None if a DataFrame reads something else.
 

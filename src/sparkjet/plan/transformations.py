@@ -17,6 +17,8 @@ from sparkjet.errors import AnalysisError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from sparkjet.plan.static_tables import StaticTable
+
 Transformation = Callable[["DataFrame"], "DataFrame"]
 
 
@@ -30,12 +32,20 @@ class Link:
             may be evaluated on them. None if this is impossible.
         filters: Whether it may drop rows.
         remakes: Whether its rows are new ones, without the hidden columns.
+        multiplies: Whether it may make several rows of one.
+        table: The static table that it joins the rows with, if any.
+        analyzed: The same for analysis only, if that must not read anything.
+        whole: Whether it needs all results at once, as sorting them does.
     """
 
     plain: Transformation
     marked: Transformation | None
     filters: bool = False
     remakes: bool = False
+    multiplies: bool = False
+    table: StaticTable | None = None
+    analyzed: Transformation | None = None
+    whole: bool = False
 
 
 @dataclass(frozen=True)
@@ -70,8 +80,31 @@ class Transformations:
         if self.below is None:
             return self
         below = self.below.bare
-        shape = self.apply(below.shape, after=self.covered)
+        shape = self.outlined(below.shape, after=self.covered)
         return replace(below, shape=shape, links=(*below.links, *self.links[self.covered :]))
+
+    @property
+    def whole(self) -> bool:
+        """Whether it needs all results at once."""
+        return any(link.whole for link in self.links)
+
+    @property
+    def tables(self) -> list[StaticTable]:
+        """The static tables that each epoch asks for."""
+        return [link.table for link in self.links if link.table is not None and link.table.by_epoch]
+
+    def check_fixed(self, method: str) -> None:
+        """Refuse a join with a static table of its own time, where the chain becomes a part of Spark's query.
+
+        Raises:
+            AnalysisError: There is one.
+        """
+        if self.tables:
+            message = (
+                f"{method}: what comes before is a part of the query that Spark runs, and Spark decides when a static "
+                f"table in it is read. Join with read_once(…) or read_every_epoch(…) after {method}(…)."
+            )
+            raise AnalysisError(message)
 
     def after(self, count: int) -> Transformations:
         """The chain without its first links, for rows that have gone through them."""
@@ -87,7 +120,7 @@ class Transformations:
         Raises:
             AnalysisError: The link adds, replaces, drops or reads a hidden column, or is not computed row by row.
         """
-        shape = link.plain(self.shape)
+        shape = _outline(link)(self.shape)
         for name in HIDDEN:
             if attribute_ids(shape, name) != ([] if link.remakes else attribute_ids(self.shape, name)):
                 message = f"the column name {name!r} is used by sparkjet. Give your column another name."
@@ -99,22 +132,29 @@ class Transformations:
                 "F.struct(*rows.columns), or do it before withWatermark(…)."
             )
             raise AnalysisError(message)
-        multiplies = check_step(self.shape, shape, self.together)
+        table = None if link.table is None else link.table.shape
+        generates = not link.whole and check_step(self.shape, shape, self.together, table, filters=link.filters)
         filtered = any(each.filters for each in self.links)
         # Marked rows would reach Python functions, which Spark calls before it evaluates conditions.
-        unsafe = filtered and (link.marked is None or calls_python(shape))
+        unsafe = ((filtered or link.filters) and link.marked is None) or (filtered and calls_python(shape))
         return replace(
             self,
             shape=shape,
-            links=(*self.links, replace(link, filters=link.filters or multiplies)),
-            keeps_rows=self.keeps_rows and not link.filters and not multiplies,
-            markable=self.markable and not unsafe and not multiplies,
+            links=(*self.links, replace(link, filters=link.filters or generates)),
+            keeps_rows=self.keeps_rows and not (link.filters or link.multiplies or generates),
+            markable=self.markable and not unsafe and not generates,
         )
 
     def apply(self, frame: DataFrame, after: int = 0, upto: int | None = None) -> DataFrame:
         """Run the chain, or its links from ``after`` (inclusive) to ``upto`` (exclusive), on a batch."""
         for link in self.links[after:upto]:
             frame = link.plain(frame)
+        return frame
+
+    def outlined(self, frame: DataFrame, after: int = 0) -> DataFrame:
+        """What :meth:`apply` gives, for analysis only: no static table is read."""
+        for link in self.links[after:]:
+            frame = _outline(link)(frame)
         return frame
 
     def marked(self, frame: DataFrame) -> DataFrame:
@@ -125,3 +165,7 @@ class Transformations:
             filtered = filtered or link.filters
             frame = link.marked(frame) if filtered and link.marked is not None else link.plain(frame)
         return frame
+
+
+def _outline(link: Link) -> Transformation:
+    return link.plain if link.analyzed is None else link.analyzed

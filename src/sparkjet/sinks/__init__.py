@@ -1,6 +1,6 @@
 """Sinks: the destinations of results, and the protocol for adding others."""
 
-from sparkjet.sinks.outbox import OutboxSink
+from sparkjet.sinks.outbox_sink import OutboxSink
 from sparkjet.sinks.protocol import (
     Aborting,
     Creating,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sparkjet.sinks.outbox import OutboxSink
+from sparkjet.sinks.outbox_sink import OutboxSink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import InitVar, dataclass, field
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from sparkjet.clock import Clock, SystemClock
@@ -14,24 +14,22 @@ from sparkjet.errors import LostTransactionError, SinkError
 from sparkjet.sinks.file_formats import check_format
 from sparkjet.sinks.manifest import MANIFEST_DIRECTORY, Manifest, ManifestEntry
 from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
-from sparkjet.storage.paths import (
-    WRITING,
-    check_put_if_absent,
-    make_directories,
-    spark_uri,
-    sync_file,
-    sync_levels,
-)
+from sparkjet.storage.file_writer import FileWriter
+from sparkjet.storage.posix_directory import as_directory
 from sparkjet.storage.written import write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
+    from sparkjet.storage.directory import Directory
+
 logger = logging.getLogger("sparkjet")
 
 STEPS = 16
 """Entries expire from the manifest in this many steps per retention."""
+RENAMES = 8
+"""At once, in a store: each is some requests there, and the next epoch waits for them."""
 
 
 @dataclass
@@ -39,66 +37,64 @@ class FilesSink:
     """Files of one format below one directory.
 
     An epoch's files are written below ``_sparkjet/`` (which Spark, like every reader that follows Hadoop's convention,
-    ignores), then renamed into place one by one: a plain reader sees only complete files, and each row once. To read
-    whole epochs, use :func:`sparkjet.read_files`.
+    ignores), then renamed into place: a plain reader sees only complete files, and each row once. To read whole epochs,
+    use :func:`sparkjet.read_files`.
 
     Args:
-        directory: The output directory.
+        place: The output directory.
         file_format: One of :data:`sparkjet.sinks.file_formats.FORMATS`.
         partition_by: Columns that become directories, as in Spark's ``partitionBy``.
         options: Options for Spark's writer, e.g. ``compression`` or ``header``.
         option: Name of the user's option, for messages.
         retention: Microseconds after which an epoch may expire from the manifest; None keeps all. Its files stay.
         clock: The clock that dates epochs.
+        at: Gives the directory of a location, for rows that were decided while the option was another.
     """
 
-    directory: Path
+    place: InitVar[Path | Directory]
     file_format: str = "parquet"
     partition_by: tuple[str, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
     option: str = "path"
     retention: int | None = None
     clock: Clock = field(default_factory=SystemClock)
+    at: Callable[[str], Directory] = field(default=lambda location: as_directory(Path(location)))
+    directory: Directory = field(init=False)
     guarantee: Guarantee = field(default=Guarantee.EXACTLY_ONCE, init=False)
+
+    def __post_init__(self, place: Path | Directory) -> None:
+        self.directory = as_directory(place)
 
     def check(self, schema: StructType) -> None:
         """See :meth:`Sink.check`."""
         check_format(self.file_format, schema, self.partition_by)
-        check_put_if_absent(self.directory / MANIFEST_DIRECTORY, self.option, create=False)
+        self.directory.below(MANIFEST_DIRECTORY).check(self.option, create=False)
 
     def create(self) -> None:
         """See :meth:`Creating.create`: creates the directory, which may be read before the first row is written."""
-        make_directories(self.directory / MANIFEST_DIRECTORY)
+        self.directory.below(MANIFEST_DIRECTORY).create()
 
     def prepare(self, rows: DataFrame, transaction: TransactionId) -> Handle | None:
         """See :meth:`Sink.prepare`."""
-        staging = _staging(self.directory, transaction.query, transaction.sink) / str(transaction)
-        make_directories(staging.parent)
-
-        def save(observed: DataFrame) -> None:
-            writer = observed.write.mode("errorifexists").format(self.file_format)
-            writer = writer.options(**WRITING).options(**self.options)
-            if self.partition_by:
-                writer = writer.partitionBy(*self.partition_by)
-            writer.save(spark_uri(staging))
-
-        found = write(rows, staging, save, SinkError)
+        staging = _staging(self.directory, transaction.query, transaction.sink)
+        staging.create()
+        staged = str(transaction)
+        writer = FileWriter(staging.below(staged), self.file_format, self.options, self.partition_by)
+        found = write(rows, writer, SinkError)
         if not found.rows:
-            shutil.rmtree(staging)
+            staging.remove(staged)
             return None
         files = found.files
-        sync_levels(staging.parent, [staging / file for file in files])
-        for file in files:
-            sync_file(staging / file)
+        staging.sync(f"{staged}/{file}" for file in files)
         names = [_published(transaction, number, file) for number, file in enumerate(files)]
         return {
             "directory": str(self.directory),
             "query": transaction.query,
             "sink": transaction.sink,
-            "staging": str(transaction),
+            "staging": staged,
             "epoch": transaction.epoch,
             "rows": found.rows,
-            "files": [[file.as_posix(), name.as_posix()] for file, name in zip(files, names, strict=True)],
+            "files": [[file, name] for file, name in zip(files, names, strict=True)],
             "format": self.file_format,
             "schema": rows.schema.jsonValue(),
             "options": dict(self.options),
@@ -114,19 +110,20 @@ class FilesSink:
                 _discard(base, handle)
                 return
         base = self._base(bases, handle)
-        targets = []
-        for staged, published in handle["files"]:
-            target = base / published
-            targets.append(target)
-            # Every level is synced below, even if it exists: a crash may have come between its mkdir and its sync.
-            target.parent.mkdir(parents=True, exist_ok=True)
+
+        def publish(file: Sequence[str]) -> None:
+            staged, published = file
             try:
-                (_staged_by(base, handle) / staged).rename(target)
+                base.rename(f"{_staged_by(handle)}/{staged}", published)
             except FileNotFoundError as error:
-                if not target.exists() and not self._manifest(base, handle).contains(handle["epoch"]):
+                if not base.exists(published) and not self._manifest(base, handle).contains(handle["epoch"]):
                     raise _lost(bases, handle, staged) from error
-            between()
-        sync_levels(base, targets)
+
+        with ThreadPoolExecutor(RENAMES) as threads:
+            each = threads.map if base.path is None else map
+            for _ in each(publish, handle["files"]):
+                between()
+        base.sync((published for _, published in handle["files"]), contents=False)
         manifest = self._manifest(base, handle)
         now = self.clock.now()
         manifest.add(
@@ -145,8 +142,7 @@ class FilesSink:
 
     def abort(self, transaction: TransactionId) -> None:
         """See :meth:`Aborting.abort`."""
-        staging = _staging(self.directory, transaction.query, transaction.sink) / str(transaction)
-        shutil.rmtree(staging, ignore_errors=True)
+        _staging(self.directory, transaction.query, transaction.sink).remove(str(transaction))
 
     def published_after(self, newest: TransactionId, handle: Handle | None) -> str | None:
         """See :meth:`Remembering.published_after`.
@@ -170,31 +166,34 @@ class FilesSink:
         """See :meth:`Sink.abort_orphans`; also covers the directories of decided transactions."""
         decided = {(handle["sink"], handle["staging"]) for handle in keep}
         for base in self._bases(keep):
-            for staging in (base / MANIFEST_DIRECTORY / query).glob("*/staging/*"):
-                number = staging.name.partition("-")[0]
-                is_orphan = number.isdecimal() and int(number) < takeover
-                if is_orphan and (staging.parent.parent.name, staging.name) not in decided:
-                    shutil.rmtree(staging, ignore_errors=True)
-            for folder in (base / MANIFEST_DIRECTORY / query).glob("*/manifest"):
-                Manifest(base, query, folder.parent.name).remove_leftovers()
+            own = base.below(f"{MANIFEST_DIRECTORY}/{query}")
+            for sink in own.names():
+                staging = _staging(base, query, sink)
+                for staged in staging.names():
+                    number = staged.partition("-")[0]
+                    is_orphan = number.isdecimal() and int(number) < takeover
+                    if is_orphan and (sink, staged) not in decided:
+                        staging.remove(staged)
+                Manifest(base, query, sink).remove_leftovers()
 
-    def _bases(self, handles: Sequence[Handle]) -> list[Path]:
+    def _bases(self, handles: Sequence[Handle]) -> list[Directory]:
         """Directories that transactions may be in: the configured one, and those configured when they were prepared."""
-        return list(dict.fromkeys([self.directory, *(Path(handle["directory"]) for handle in handles)]))
+        configured = str(self.directory)
+        others = dict.fromkeys(handle["directory"] for handle in handles if handle["directory"] != configured)
+        return [self.directory, *map(self.at, others)]
 
-    def _base(self, bases: Sequence[Path], handle: Handle) -> Path:
+    def _base(self, bases: Sequence[Directory], handle: Handle) -> Directory:
         """The directory that a transaction was prepared in, even if it has moved: its files are published there.
 
         Never across directories: the other one may be on another file system, and a half-published epoch would be in
         both.
         """
         for base in bases:
-            whole = all((base / published).exists() for _, published in handle["files"])
-            if whole or _staged_by(base, handle).is_dir():
+            if base.exists(_staged_by(handle)) or all(base.exists(published) for _, published in handle["files"]):
                 break
         else:
             raise _lost(bases, handle, handle["files"][0][0])
-        if base != self.directory:
+        if base is not self.directory:
             logger.warning(
                 "epoch %d was decided while %s was %s: its rows are published there, not in %s",
                 handle["epoch"],
@@ -204,32 +203,33 @@ class FilesSink:
             )
         return base
 
-    def _manifest(self, base: Path, handle: Handle) -> Manifest:
+    def _manifest(self, base: Directory, handle: Handle) -> Manifest:
         return Manifest(base, handle["query"], handle["sink"])
 
 
-def _staging(base: Path, query: str, sink: str) -> Path:
-    return base / MANIFEST_DIRECTORY / query / sink / "staging"
+def _staging(base: Directory, query: str, sink: str) -> Directory:
+    return base.below(f"{MANIFEST_DIRECTORY}/{query}/{sink}/staging")
 
 
-def _staged_by(base: Path, handle: Handle) -> Path:
-    return _staging(base, handle["query"], handle["sink"]) / str(handle["staging"])
+def _staged_by(handle: Handle) -> str:
+    return f"{MANIFEST_DIRECTORY}/{handle['query']}/{handle['sink']}/staging/{handle['staging']}"
 
 
-def _discard(base: Path, handle: Handle) -> None:
-    shutil.rmtree(_staged_by(base, handle), ignore_errors=True)
+def _discard(base: Directory, handle: Handle) -> None:
+    base.remove(_staged_by(handle))
 
 
-def _lost(bases: Sequence[Path], handle: Handle, staged: str) -> LostTransactionError:
-    places = " nor in ".join(str(_staged_by(base, handle)) for base in bases)
+def _lost(bases: Sequence[Directory], handle: Handle, staged: str) -> LostTransactionError:
+    places = " nor in ".join(str(base.below(_staged_by(handle))) for base in bases)
     return LostTransactionError(
         f"Epoch {handle['epoch']} was decided, but {staged} is not in {places}, and it was never published in "
         f"{' or '.join(map(str, bases))}: its rows are lost. Restore the file, or rerun the query from its input."
     )
 
 
-def _published(transaction: TransactionId, number: int, staged: Path) -> Path:
+def _published(transaction: TransactionId, number: int, staged: str) -> str:
     """Final name of a staged file: unique, and the same in every process that commits it."""
-    suffix = "".join(staged.suffixes)
+    path = PurePosixPath(staged)
+    suffix = "".join(path.suffixes)
     name = f"part-{transaction.epoch:09d}-{number:05d}-{transaction.query[:8]}-{transaction.sink}{suffix}"
-    return staged.parent / name
+    return str(path.parent / name)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import PySparkException
 
 from sparkjet.errors import AnalysisError
-from sparkjet.sinks.outbox import OutboxSink
+from sparkjet.sinks.outbox_sink import OutboxSink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sparkjet.errors import AnalysisError
-from sparkjet.sinks.outbox import OutboxSink
+from sparkjet.sinks.outbox_sink import OutboxSink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from sparkjet.sinks.protocol import Handle, TransactionId
+    from sparkjet.storage.directory import Directory
 
 BatchFunction = Callable[..., object]
 """``function(rows, epoch)`` or ``function(rows, epoch, info)``."""
@@ -49,15 +50,15 @@ class ForeachBatchSink(OutboxSink):
         AnalysisError: The function does not take these arguments.
     """
 
-    def __init__(self, function: BatchFunction) -> None:
-        super().__init__()
+    def __init__(self, function: BatchFunction, *, complete: bool = False) -> None:
+        super().__init__(complete=complete)
         self._function = function
         self._informed = takes_info(function)
         self._query = ""
         self._new: set[str] = set()
         self._repeated = True
 
-    def attach(self, directory: Path, session: SparkSession) -> None:
+    def attach(self, directory: Path | Directory, session: SparkSession) -> None:
         """See :meth:`OutboxSink.attach`."""
         super().attach(directory, session)
         # Another driver may have called the function with what is there already.
@@ -81,7 +82,7 @@ class ForeachBatchSink(OutboxSink):
         self._query = newest.query
         return super().published_after(newest, handle)
 
-    def deliver(self, entry: Path, handle: Handle) -> None:
+    def deliver(self, entry: Directory, handle: Handle) -> None:
         """See :meth:`OutboxSink.deliver`."""
         self._repeated = handle["box"] not in self._new
         self._new.discard(handle["box"])

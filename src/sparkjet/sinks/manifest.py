@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from sparkjet.sinks.manifest_listing import EXPIRED, LEVELS, SEGMENT, SINGLE, Listing, Piece, blocks_at
-from sparkjet.storage.paths import make_directories, put_if_absent, remove_temporaries
+from sparkjet.storage.posix_directory import as_directory
+
+if TYPE_CHECKING:
+    from sparkjet.storage.directory import Directory
 
 MANIFEST_DIRECTORY = "_sparkjet"
 LARGEST = 32 * 2**20
@@ -62,15 +65,18 @@ class Manifest:
         between: Called between two changes on disk; fault tests crash there.
     """
 
-    def __init__(self, directory: Path, query: str, sink: str, between: Callable[[], None] = lambda: None) -> None:
-        self._folder = directory / MANIFEST_DIRECTORY / query / sink / "manifest"
+    def __init__(
+        self, directory: Path | Directory, query: str, sink: str, between: Callable[[], None] = lambda: None
+    ) -> None:
+        self._folder = as_directory(directory).below(f"{MANIFEST_DIRECTORY}/{query}/{sink}/manifest")
         self._between = between
 
     @staticmethod
-    def all_of(directory: Path) -> list[Manifest]:
+    def all_of(directory: Path | Directory) -> list[Manifest]:
         """The manifests of all queries that have written into an output directory."""
-        folders = sorted((directory / MANIFEST_DIRECTORY).glob("*/*/manifest"))
-        return [Manifest(directory, folder.parent.parent.name, folder.parent.name) for folder in folders]
+        top = as_directory(directory).below(MANIFEST_DIRECTORY)
+        sinks = [(query, sink) for query in sorted(top.names()) for sink in sorted(top.below(query).names())]
+        return [Manifest(directory, *each) for each in sinks if top.exists("/".join((*each, "manifest")))]
 
     def contains(self, epoch: int) -> bool:
         """Whether the epoch has been published; reads file names only."""
@@ -82,8 +88,8 @@ class Manifest:
 
     def add(self, entry: ManifestEntry) -> None:
         """Publish an entry; a second call with the same epoch changes nothing."""
-        make_directories(self._folder)
-        put_if_absent(self._folder / f"{entry.epoch:09d}.{SINGLE}", msgspec.json.encode(entry))
+        self._folder.create()
+        self._folder.put(f"{entry.epoch:09d}.{SINGLE}", msgspec.json.encode(entry))
         self._between()
         if Listing.of(self._folder).begins_block(entry.epoch):
             self._merge(entry.epoch)
@@ -125,14 +131,13 @@ class Manifest:
                 break
         marker = expiry.marker()
         if marker is not None:
-            put_if_absent(self._folder / f"{marker.epoch:09d}.{EXPIRED}", msgspec.json.encode(marker))
+            self._folder.put(f"{marker.epoch:09d}.{EXPIRED}", msgspec.json.encode(marker))
             self._between()
             self._remove_obsolete()
 
     def remove_leftovers(self) -> None:
         """Remove temporary files left by crashes."""
-        if self._folder.is_dir():
-            remove_temporaries(self._folder)
+        self._folder.sweep()
 
     def _merge(self, epoch: int) -> None:
         """Merge the complete blocks before an epoch: two of each level, as a crash may have prevented the last merge.
@@ -147,14 +152,15 @@ class Manifest:
 
     def _merge_block(self, block: Piece) -> None:
         pieces = Listing.settled(self._folder).within(block)
+        sizes = self._folder.files()
+        if sum(sizes.get(piece.name, 0) for piece in pieces) > LARGEST:
+            return
         try:
-            if sum((self._folder / piece.name).stat().st_size for piece in pieces) > LARGEST:
-                return
             merged = b"".join(self._lines(pieces))
         except FileNotFoundError:
             # Another driver has merged them.
             return
-        put_if_absent(self._folder / block.name, merged)
+        self._folder.put(block.name, merged)
         self._between()
 
     def _lines(self, pieces: list[Piece]) -> Iterator[bytes]:
@@ -175,7 +181,7 @@ class Manifest:
 
     def _remove_obsolete(self) -> None:
         for piece in sorted(Listing.of(self._folder).obsolete):
-            (self._folder / piece.name).unlink(missing_ok=True)
+            self._folder.remove(piece.name)
             self._between()
 
     def _read(self, piece: Piece) -> list[ManifestEntry]:
@@ -183,7 +189,7 @@ class Manifest:
         return _entries(content) if piece.kind == SEGMENT else [_ENTRY.decode(content)]
 
     def _content(self, piece: Piece) -> bytes:
-        return (self._folder / piece.name).read_bytes()
+        return self._folder.read(piece.name)
 
 
 class _Expiry:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from sparkjet.storage.directory import Directory
 
 FANOUT = 16
 """Blocks of one level per block of the next; names on disk depend on it, so it must never change."""
@@ -66,16 +67,13 @@ class Listing:
     pieces: frozenset[Piece]
 
     @staticmethod
-    def of(folder: Path) -> Listing:
+    def of(folder: Directory) -> Listing:
         """List a folder, which may be missing; other files are ignored."""
-        try:
-            found = [Piece.of(name) for name in os.listdir(folder)]  # noqa: PTH208 - a third of the time
-        except FileNotFoundError:
-            found = []
+        found = map(Piece.of, folder.names())
         return Listing(frozenset(piece for piece in found if piece is not None))
 
     @staticmethod
-    def settled(folder: Path) -> Listing:
+    def settled(folder: Directory) -> Listing:
         """List a folder in which others may be merging.
 
         A single pass over a directory may miss both a segment that is put meanwhile and the pieces it replaces, which

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sparkjet.errors import AnalysisError
-from sparkjet.sinks.outbox import OutboxSink
+from sparkjet.sinks.outbox_sink import OutboxSink
 from sparkjet.sinks.protocol import Guarantee
 
 if TYPE_CHECKING:
@@ -21,12 +21,13 @@ class MemorySink(OutboxSink):
     Args:
         view: Name of the temporary view, which is the query's name.
         session: The session in which the view is created.
+        complete: Whether the rows of an epoch replace all earlier ones.
     """
 
     guarantee = Guarantee.EXACTLY_ONCE
 
-    def __init__(self, view: str, session: SparkSession) -> None:
-        super().__init__()
+    def __init__(self, view: str, session: SparkSession, *, complete: bool = False) -> None:
+        super().__init__(complete=complete)
         if not view:
             message = 'format("memory") needs queryName(…): it is the name of the table.'
             raise AnalysisError(message)
@@ -48,7 +49,7 @@ class MemorySink(OutboxSink):
         """See :meth:`OutboxSink.publish`; an epoch that is already there is skipped."""
         if epoch <= self._last:
             return
-        self._rows += rows.collect()
+        self._rows = rows.collect() if self._is_complete else self._rows + rows.collect()
         self._last = epoch
         self._show()
 

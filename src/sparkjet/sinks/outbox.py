@@ -1,4 +1,4 @@
-"""The outbox: sinks that cannot prepare publish after the decision, from rows stored with the snapshot."""
+"""The outbox: sinks that cannot prepare deliver after the decision, from rows stored with the snapshot."""
 
 from __future__ import annotations
 
@@ -10,47 +10,47 @@ from typing import TYPE_CHECKING
 from sparkjet.errors import LostTransactionError, SinkError
 from sparkjet.sinks.outbox_entries import OutboxEntries, files_of
 from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
-from sparkjet.storage.paths import CHECKING, WRITING, make_directories, spark_uri
+from sparkjet.storage.file_writer import FileWriter
+from sparkjet.storage.posix_directory import as_directory
 from sparkjet.storage.written import write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+    from sparkjet.storage.directory import Directory
 
-class OutboxSink(ABC):
-    """Base class of sinks whose publishing is a call that may be repeated.
 
-    The rows of an epoch are stored before the decision and published after it, until that succeeds: a call that is
-    repeated after a crash has the same epoch and the same rows. (Publishing before the decision would not guarantee
-    that: a re-run at a later clock may close more windows.) The record lists the files with their checksums, so that
-    missing rows are an error rather than an epoch without rows.
+class Outbox(ABC):
+    """Base class of sinks that store the rows of an epoch before the decision and deliver them after it.
+
+    A delivery is repeated until it succeeds, with the same epoch and the same rows. (Delivering before the decision
+    would not guarantee that: a re-run at a later clock may close more windows.) The record lists the files with their
+    checksums, so that missing rows are an error rather than an epoch without rows.
+
+    Args:
+        complete: Whether an epoch without rows is published too: it says that there are none any more.
     """
 
     guarantee = Guarantee.AT_LEAST_ONCE
 
-    def __init__(self) -> None:
-        self._directory: Path | None = None
-        self._session: SparkSession | None = None
+    def __init__(self, *, complete: bool = False) -> None:
+        self._is_complete = complete
+        self._directory: Directory | None = None
 
-    def attach(self, directory: Path, session: SparkSession) -> None:
+    def attach(self, directory: Path | Directory, session: SparkSession) -> None:
         """Called once by the engine before the query starts, with the outbox directory."""
-        self._directory, self._session = directory, session
+        del session  # for those that read the rows with it
+        self._directory = as_directory(directory)
 
     @abstractmethod
-    def publish(self, rows: DataFrame, epoch: int) -> None:
-        """Publish the rows of an epoch, on the driver; may be called again with the same epoch and rows."""
-
-    def deliver(self, entry: Path, handle: Handle) -> None:
-        """Publish the files of an epoch; overridden by sinks that do not need a DataFrame of them.
+    def deliver(self, entry: Directory, handle: Handle) -> None:
+        """Publish the files of an epoch; may be called again with the same.
 
         Args:
             entry: The directory; only the files in :func:`sparkjet.sinks.outbox_entries.files_of` belong to the epoch.
             handle: What :meth:`prepare` returned, with the number of ``rows``.
         """
-        assert self._session is not None  # noqa: S101 - attach() comes first
-        files = [spark_uri(file) for file in files_of(entry, handle)]
-        self.publish(self._session.read.options(**CHECKING).parquet(*files), handle["epoch"])
 
     def has_arrived(self, handle: Handle) -> bool:
         """Whether the destination itself can confirm that it has the rows; called when the outbox has lost them."""
@@ -63,14 +63,9 @@ class OutboxSink(ABC):
     def prepare(self, rows: DataFrame, transaction: TransactionId) -> Handle | None:
         """See :meth:`Sink.prepare`."""
         entries, entry = self._entries(transaction.sink), str(transaction)
-        make_directories(entries.directory)
-
-        def save(observed: DataFrame) -> None:
-            writer = observed.write.options(**WRITING).option("maxRecordsPerFile", 0)
-            writer.parquet(spark_uri(entries.path(entry)))
-
-        found = write(rows, entries.path(entry), save, SinkError)
-        if not found.rows:
+        entries.directory.create()
+        found = write(rows, FileWriter(entries.at(entry), options={"maxRecordsPerFile": "0"}), SinkError)
+        if not found.rows and not self._is_complete:
             entries.remove(entry)
             return None
         return {
@@ -90,7 +85,7 @@ class OutboxSink(ABC):
         entries, entry = self._entries(handle["sink"]), handle["box"]
         if not entries.delivered(entry):
             if self._complete(entries, handle):
-                self.deliver(entries.path(entry), handle)
+                self.deliver(entries.at(entry), handle)
                 between()
             entries.deliver(entry)
         entries.remove(entry)
@@ -113,9 +108,8 @@ class OutboxSink(ABC):
         del query  # the outbox lies in the query's own directory
         decided = {handle["box"] for handle in keep if "box" in handle}
         assert self._directory is not None  # noqa: S101 - attach() comes first
-        for directory in self._directory.glob("*"):
-            if directory.is_dir():
-                OutboxEntries(directory).remove_orphans(takeover, decided)
+        for sink in self._directory.names():
+            self._entries(sink).remove_orphans(takeover, decided)
 
     def _complete(self, entries: OutboxEntries, handle: Handle) -> bool:
         """Whether the rows are there to be published; False if they were published before.
@@ -123,10 +117,10 @@ class OutboxSink(ABC):
         Raises:
             LostTransactionError: They are missing, and nothing proves that they have arrived.
         """
-        path = entries.path(handle["box"])
+        path = entries.at(handle["box"])
         if "files" in handle:
             damage = entries.damage(handle)
-        elif not path.is_dir():
+        elif not path.exists():
             # Earlier versions removed an entry without a mark.
             return False
         else:
@@ -146,4 +140,4 @@ class OutboxSink(ABC):
 
     def _entries(self, sink: str) -> OutboxEntries:
         assert self._directory is not None  # noqa: S101 - attach() comes first
-        return OutboxEntries(self._directory / sink)
+        return OutboxEntries(self._directory.below(sink))

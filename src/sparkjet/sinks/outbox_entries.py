@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import re
-import shutil
-import zlib
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-from sparkjet.storage.paths import make_directories, put_if_absent, sync_directory, sync_file
 
 if TYPE_CHECKING:
     from sparkjet.sinks.protocol import Handle
+    from sparkjet.storage.directory import Directory
 
 _MARK = "delivered-"
 _ENTRY = re.compile(r"(?:done-)?(\d+)-(\d+)-\d+")
 """Names of entries: takeover, epoch, attempt. Earlier versions renamed an entry before removing it."""
-_CHUNK = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -32,37 +27,36 @@ class OutboxEntries:
         directory: The sink's directory in the outbox.
     """
 
-    directory: Path
+    directory: Directory
 
-    def path(self, entry: str) -> Path:
+    def at(self, entry: str) -> Directory:
         """The directory of an entry."""
-        return self.directory / entry
+        return self.directory.below(entry)
 
-    def mark(self, entry: str) -> Path:
-        """The file that records the delivery of an entry."""
-        return self.directory / f"{_MARK}{entry}"
+    def mark(self, entry: str) -> str:
+        """The file that records the delivery of an entry, for messages."""
+        return str(self.directory.below(f"{_MARK}{entry}"))
 
-    def seal(self, entry: str, files: Sequence[Path]) -> list[list[Any]]:
+    def seal(self, entry: str, files: Sequence[str]) -> list[list[Any]]:
         """Make an entry durable and return its manifest: name, size and CRC-32 of each file."""
-        path = self.path(entry)
-        for file in files:
-            sync_file(path / file)
-        sync_directory(path)
-        sync_directory(self.directory)
-        return [[str(file), (path / file).stat().st_size, _checksum(path / file)] for file in files]
+        self.directory.sync(f"{entry}/{file}" for file in files)
+        directory = self.at(entry)
+        sizes = directory.files()
+        return [[file, sizes[file], directory.checksum(file)] for file in files]
 
     def damage(self, handle: Handle) -> str | None:
         """The first difference between an entry and its manifest, None if there is none."""
-        path = self.path(handle["box"])
-        if not path.is_dir():
-            return f"{path} is gone"
+        entry = self.at(handle["box"])
+        if not entry.exists():
+            return f"{entry} is gone"
+        sizes = entry.files()
         for name, size, checksum in handle["files"]:
-            file = path / name
-            if not file.is_file():
+            file = entry.below(name)
+            if name not in sizes:
                 return f"{file} is gone"
-            if file.stat().st_size != size:
-                return f"{file} has {file.stat().st_size} bytes instead of {size}"
-            if _checksum(file) != checksum:
+            if sizes[name] != size:
+                return f"{file} has {sizes[name]} bytes instead of {size}"
+            if entry.checksum(name) != checksum:
                 return f"the content of {file} has changed"
         return None
 
@@ -77,53 +71,43 @@ class OutboxEntries:
     def deliver(self, entry: str) -> None:
         """Record durably that an entry was delivered, and remove older marks."""
         # The destination may have the rows although the whole outbox is gone.
-        make_directories(self.directory)
-        put_if_absent(self.mark(entry), b"")
+        self.directory.create()
+        self.directory.put(f"{_MARK}{entry}", b"")
         for each in self._marked():
             if _epoch(each) < _epoch(entry):
-                self.mark(each).unlink(missing_ok=True)
+                self.directory.remove(f"{_MARK}{each}")
 
-    def last(self) -> tuple[int, Path] | None:
+    def last(self) -> tuple[int, str] | None:
         """The last epoch that was delivered, and its mark; None before the first."""
         newest = max(self._marked(), key=_epoch, default=None)
         return None if newest is None else (_epoch(newest), self.mark(newest))
 
     def remove(self, entry: str) -> None:
         """Remove an entry; does nothing if it does not exist."""
-        shutil.rmtree(self.path(entry), ignore_errors=True)
+        self.directory.remove(entry)
 
     def remove_orphans(self, takeover: int, decided: Collection[str]) -> None:
         """Remove the undecided entries of drivers before a takeover."""
-        for path in self.directory.iterdir():
-            found = _ENTRY.fullmatch(path.name)
-            if found is None or path.name in decided:
+        for name in self.directory.names():
+            found = _ENTRY.fullmatch(name)
+            if found is None or name in decided:
                 continue
-            if path.name.startswith("done-") or int(found[1]) < takeover:
-                shutil.rmtree(path, ignore_errors=True)
+            if name.startswith("done-") or int(found[1]) < takeover:
+                self.directory.remove(name)
 
     def _marked(self) -> list[str]:
-        if not self.directory.is_dir():
-            return []
-        names = [path.name.removeprefix(_MARK) for path in self.directory.glob(f"{_MARK}*")]
+        names = [name.removeprefix(_MARK) for name in self.directory.names() if name.startswith(_MARK)]
         return [name for name in names if _ENTRY.fullmatch(name)]
 
 
-def files_of(entry: Path, handle: Handle) -> list[Path]:
-    """The files of an entry, as its manifest lists them; handles of earlier versions have no manifest."""
+def files_of(entry: Directory, handle: Handle) -> list[str]:
+    """Names of the files of an entry, as its manifest lists them; handles of earlier versions have no manifest."""
     if "files" not in handle:
-        return sorted(entry.glob("part-*"))
-    return [entry / name for name, _, _ in handle["files"]]
+        return sorted(name for name in entry.names() if name.startswith("part-"))
+    return [name for name, _, _ in handle["files"]]
 
 
 def _epoch(entry: str) -> int:
     found = _ENTRY.fullmatch(entry)
     assert found is not None  # noqa: S101 - entries are named by TransactionId
     return int(found[2])
-
-
-def _checksum(file: Path) -> int:
-    checksum = 0
-    with file.open("rb") as content:
-        while chunk := content.read(_CHUNK):
-            checksum = zlib.crc32(chunk, checksum)
-    return checksum

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -144,4 +144,14 @@ class Keyed(Protocol):
     @property
     def keys(self) -> tuple[str, ...]:
         """Columns that identify a row; empty if rows are only appended."""
+        ...
+
+
+@runtime_checkable
+class NeedsPackages(Protocol):
+    """A sink whose tasks run in Python on the executors; asked after :meth:`Sink.check`."""
+
+    @property
+    def packages(self) -> Mapping[str, str]:
+        """The packages that they need there: the name to install, by the name that is imported."""
         ...

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from pyspark.errors import ParseException
 
@@ -14,7 +16,7 @@ from sparkjet.catalyst.logical_plans import listed
 from sparkjet.errors import AnalysisError
 from sparkjet.sinks.file_formats import FORMATS
 from sparkjet.sinks.files import FilesSink
-from sparkjet.storage.paths import local_path, spark_uri
+from sparkjet.storage.schemes import directory_at, scheme_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -99,7 +101,7 @@ class TableSink(FilesSink):
             f"USING {self.file_format}",
             f"OPTIONS ({options})" if options else "",
             f"PARTITIONED BY ({', '.join(map(quoted, self.partition_by))})" if self.partition_by else "",
-            f"LOCATION {_text(spark_uri(self.directory))}" if self.located else "",
+            f"LOCATION {_text(self.directory.uri())}" if self.located else "",
         ]
         return " ".join(filter(None, parts))
 
@@ -129,9 +131,10 @@ def table_sink(
     """
     catalog, identifier = _identified(name, session)
     table = str(identifier.quotedString())
-    settings |= {"option": OPTION, "table": table, "session": session}
+    at = partial(directory_at, option=OPTION, session=lambda: session)
+    settings |= {"option": OPTION, "table": table, "session": session, "at": at}
     if not catalog.tableExists(identifier):
-        place = local_path(path if path is not None else str(catalog.defaultTablePath(identifier)), OPTION)
+        place = at(path if path is not None else _location(catalog.defaultTablePath(identifier)))
         new = (place, file_format or "parquet", tuple(partition_by), options)
         return TableSink(*new, columns=None, located=path is not None, **settings)
     found = catalog.getTableMetadata(identifier)
@@ -139,11 +142,11 @@ def table_sink(
     partitions = tuple(listed(found.partitionColumnNames()))
     if provider not in FORMATS:
         raise _refused(table, f"its format is {provider}")
-    place = local_path(str(found.location()), OPTION)
+    place = at(_location(found.location()))
     for option, given, actual in (
         ("format", file_format, provider),
         ("partitionBy", ", ".join(partition_by), ", ".join(partitions)),
-        ("path", path and str(local_path(path, "path")), str(place)),
+        ("path", path and str(at(path)), str(place)),
     ):
         if given and given != actual:
             message = f'{OPTION}: {option} is "{given}", but {table} has "{actual}". Leave the option out.'
@@ -152,6 +155,12 @@ def table_sink(
     options = {str(name): str(properties.apply(name)) for name in listed(properties.keys().toSeq())} | {**options}
     columns = {each.name: each.dataType.simpleString() for each in session.table(table).schema.fields}
     return TableSink(place, provider, partitions, options, columns=columns, located=False, **settings)
+
+
+def _location(uri: Any) -> str:
+    """What the catalog calls a directory, as a user would: Hadoop decodes no %20, and we do so only in ``file:``."""
+    text = str(uri)
+    return text if scheme_of(text) == "file" else unquote(text)
 
 
 def _identified(name: str, session: SparkSession) -> tuple[Any, Any]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
-from sparkjet.errors import SinkError
+from sparkjet.errors import SinkError, lacking
 from sparkjet.sinks import attempt
 
 if TYPE_CHECKING:
@@ -60,11 +60,7 @@ def run_tasks(
         missing = re.search(r"No module named '(\w+)'", str(error))
         # Any other package is missing for the user's own functions.
         if missing is not None and missing[1] in packages:
-            message = (
-                f"The executors' Python has no {missing[1]}. Install {' and '.join(packages.values())} there, or set "
-                "PYSPARK_PYTHON to a Python that has them."
-            )
-            raise SinkError(message) from error
+            raise SinkError(lacking("The executors' Python", [missing[1]], packages)) from error
         refused = re.search(rf"{refusal.__name__}: (.*)", str(error))
         if refused is None:
             raise

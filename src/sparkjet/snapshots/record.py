@@ -12,14 +12,14 @@ from sparkjet.snapshots.store import Delta
 from sparkjet.snapshots.upgrades import OLDEST, upgraded
 from sparkjet.time import InputsState
 
-FORMAT = 3
+FORMAT = 4
 """What is written. A change of any type below, or of a state in :mod:`sparkjet.time`, takes a new number: add a step to
 :mod:`sparkjet.snapshots.upgrades`, and keep homes of each format (``tests/snapshots/homes``)."""
 
 Fingerprint: TypeAlias = dict[str, dict[str, Any]]
 """What must not change between two runs. Under ``inputs``: the columns of each input's watermark, by its prefix, which
-only a query with windows has. Under the name of each aggregation: what it ``reads``, its ``keys``, ``aggregates`` and
-``accumulators``, and the gap of a session window."""
+only a query with stages has. Under the name of each stage: what it ``reads``, and what its state depends on, such as
+the ``keys``, ``aggregates`` and ``accumulators`` of an aggregation."""
 
 
 class EpochKind(Enum):
@@ -52,13 +52,41 @@ class SessionSettings(msgspec.Struct, frozen=True, tag_field="window", tag="sess
     max_duration: int | None
 
 
-class WindowState(msgspec.Struct, frozen=True):
-    """State of one aggregation: its window, what it has closed, the deltas of its partial rows, and its counters.
+class RollingSettings(msgspec.Struct, frozen=True, tag_field="window", tag="rolling"):
+    """Results that are never final; what they are of is in the fingerprint."""
+
+
+class FunctionSettings(msgspec.Struct, frozen=True, tag_field="window", tag="function"):
+    """The time that the timers of a user's function are in: ``none``, ``clock`` or ``watermark``."""
+
+    time: str
+
+
+class DeduplicationSettings(msgspec.Struct, frozen=True, tag_field="window", tag="deduplication"):
+    """How long keys are remembered after the event time of their first row, in microseconds; None if for ever."""
+
+    keep: int | None
+
+
+class JoinSettings(msgspec.Struct, frozen=True, tag_field="window", tag="interval_join"):
+    """A join of two streams: the watermark of each side, in microseconds, as they may differ."""
+
+    watermarks: tuple[int, int]
+
+
+StageSettings: TypeAlias = (
+    SlidingSettings | SessionSettings | RollingSettings | DeduplicationSettings | JoinSettings | FunctionSettings
+)
+"""The numbers of a stage's operator."""
+
+
+class SavedStage(msgspec.Struct, frozen=True):
+    """State of one stage: its operator's numbers, what it has closed, the deltas of its rows, and its counters.
 
     ``late`` and ``null_timestamps`` count the rows that it dropped, by substream, since the query's first start.
     """
 
-    settings: SlidingSettings | SessionSettings
+    settings: StageSettings
     closed: int | None
     deltas: list[Delta]
     late: dict[str, int]
@@ -106,7 +134,7 @@ class Record(msgspec.Struct, frozen=True):
     fingerprint: Fingerprint
     clock: int
     watermarks: InputsState
-    aggregations: dict[str, WindowState]
+    stages: dict[str, SavedStage]
     early_at: dict[str, int]
     spark: SparkPosition | None
     transactions: list[PreparedTransaction]
@@ -120,7 +148,7 @@ class Record(msgspec.Struct, frozen=True):
 
     def names(self) -> set[str]:
         """Deltas and blobs that must stay in the store while this record may be read."""
-        deltas = {delta.name for aggregation in self.aggregations.values() for delta in aggregation.deltas}
+        deltas = {delta.name for stage in self.stages.values() for delta in stage.deltas}
         return deltas | (set(self.spark.sources.values()) if self.spark is not None else set())
 
     @staticmethod

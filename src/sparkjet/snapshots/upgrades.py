@@ -53,7 +53,7 @@ def _from_2(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def _aggregation(stage: str | None) -> str | None:
-    """Today's name of an aggregation; None, as is, for one that reads the input."""
+    """The name of an aggregation in format 3; None, as is, for one that reads the input."""
     return stage and re.sub(r"^stage(?=\d+$)", "aggregation", stage)
 
 
@@ -97,4 +97,21 @@ def _substreams_from_2(tracker: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-_STEPS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {2: _from_2}
+def _from_3(record: dict[str, Any]) -> dict[str, Any]:
+    """Only aggregations had state."""
+    return {
+        **{name: value for name, value in record.items() if name != "aggregations"},
+        "fingerprint": {
+            _stage(name): each if name == "inputs" else {**each, "reads": _stage(each["reads"])}
+            for name, each in record["fingerprint"].items()
+        },
+        "stages": {_stage(name): state for name, state in record["aggregations"].items()},
+    }
+
+
+def _stage(aggregation: str | None) -> str | None:
+    """Name of an aggregation among all stages; None, as is, for one that reads the input."""
+    return aggregation and re.sub(r"^aggregation(?=\d+$)", "stage", aggregation)
+
+
+_STEPS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {2: _from_2, 3: _from_3}

@@ -1,1 +1,1 @@
-"""Files that survive a crash: durable writes, and checks of the files that executors have written."""
+"""Directories on POSIX file systems and Hadoop's: durable writes, and checks of the files executors have written."""

@@ -35,16 +35,9 @@ def local_path(location: str, option: str) -> Path:
     '/data/out'
 
     Raises:
-        AnalysisError: For every other scheme: decisions need a put-if-absent, which is built for local and mounted
-            POSIX directories only.
+        AnalysisError: It is empty.
     """
     parts = urlsplit(location)
-    if len(parts.scheme) > 1 and parts.scheme != "file":
-        message = (
-            f'{option}: "{location}" has the scheme "{parts.scheme}:", which has no tested put-if-absent yet. '
-            "Use a local directory or one mounted on every machine (a plain path or file:)."
-        )
-        raise AnalysisError(message)
     path = unquote(parts.path) if parts.scheme == "file" else location
     if not path:
         message = f"{option}: the location is empty. Give a directory."

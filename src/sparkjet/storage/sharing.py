@@ -15,12 +15,13 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from sparkjet.errors import AnalysisError
+from sparkjet.storage.file_writer import FileWriter
 from sparkjet.storage.full_disk import full_disk
-from sparkjet.storage.paths import WRITING, spark_uri
+from sparkjet.storage.posix_directory import PosixDirectory
 from sparkjet.storage.written import REMEDY, write
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 logger = logging.getLogger("sparkjet")
 
@@ -46,18 +47,17 @@ def check_shared(session: SparkSession, directories: Mapping[Path, str]) -> None
         AnalysisError: Naming the directory, the option, and the hosts that do not share the directory.
         StorageError: A disk is full or read-only.
     """
-    if _LOCAL.fullmatch(str(session.sparkContext.master)):
+    if is_local(session):
         return
     tried: dict[Path, str] = {}
     for directory, option in directories.items():
         tried.setdefault(next(path for path in (directory, *directory.parents) if path.is_dir()), option)
-    context = session._jsparkSession.sparkContext()
-    slots = context.maxNumConcurrentTasks(context.resourceProfileManager().defaultResourceProfile())
+    tasks = probing_tasks(session)
     for directory, option in tried.items():
         for left in directory.glob(f"{_PREFIX}*"):
             # By a start that was killed.
             shutil.rmtree(left, ignore_errors=True)
-        probe = partial(_try, session, directory, max(FEWEST, 2 * slots), option)
+        probe = partial(_try, session, directory, tasks, option)
         try:
             probe()
         except AnalysisError as error:
@@ -66,18 +66,31 @@ def check_shared(session: SparkSession, directories: Mapping[Path, str]) -> None
             probe()
 
 
+def is_local(session: SparkSession) -> bool:
+    """Whether the executor is the driver's own process: with a ``local`` master."""
+    return _LOCAL.fullmatch(str(session.sparkContext.master)) is not None
+
+
+def slots(session: SparkSession) -> int:
+    """How many tasks the executors that have registered run at once."""
+    context = session._jsparkSession.sparkContext()
+    return int(context.maxNumConcurrentTasks(context.resourceProfileManager().defaultResourceProfile()))
+
+
+def probing_tasks(session: SparkSession) -> int:
+    """A number of small tasks of which each executor gets some."""
+    return max(FEWEST, 2 * slots(session))
+
+
 def _try(session: SparkSession, directory: Path, tasks: int, option: str) -> None:
     probe = directory / f"{_PREFIX}{os.urandom(4).hex()}"
 
     def refuse(why: str) -> AnalysisError:
         return AnalysisError(f"{option}: {why}")
 
-    def save(observed: DataFrame) -> None:
-        observed.write.options(**WRITING).csv(spark_uri(probe))
-
     try:
         # With Spark's own writer: workers without Python, or with another version, are not a reason to refuse.
-        for file in write(session.range(0, tasks, 1, tasks), probe, save, refuse).files:
+        for file in write(session.range(0, tasks, 1, tasks), FileWriter(PosixDirectory(probe), "csv"), refuse).files:
             (probe / file).read_bytes()
             (probe / file).rename(probe / f"seen-{file}")
         shutil.rmtree(probe)

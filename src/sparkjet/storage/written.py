@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
@@ -14,6 +14,8 @@ from pyspark.sql import functions as F
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from sparkjet.storage.file_writer import FileWriter
 
 Refuse = Callable[[str], Exception]
 """Creates the error for a message."""
@@ -30,19 +32,18 @@ class Written:
     """Number of rows written, and their files, relative to the directory."""
 
     rows: int
-    files: list[Path]
+    files: list[str]
 
 
-def write(rows: DataFrame, directory: Path, save: Callable[[DataFrame], None], refuse: Refuse) -> Written:
-    """Write rows with one of Spark's writers, and verify that the driver sees a file of every task that had rows.
+def write(rows: DataFrame, writer: FileWriter, refuse: Refuse) -> Written:
+    """Write rows as files, and verify that the driver sees one of every task that had rows.
 
     An executor with a different directory under the same path succeeds in writing files that are never read, which
     neither Spark nor its commit protocol detects.
 
     Args:
         rows: The rows, partitioned as they are to be written.
-        directory: The directory that ``save`` writes to; it must not exist yet.
-        save: Writes a DataFrame of the same rows.
+        writer: Writes them, into a directory that does not exist yet.
         refuse: Creates the error.
 
     Raises:
@@ -60,18 +61,18 @@ def write(rows: DataFrame, directory: Path, save: Callable[[DataFrame], None], r
     tag = f"sparkjet-{os.urandom(8).hex()}"
     context.addJobTag(tag)
     try:
-        save(observed)
+        writer.save(observed)
     finally:
         context.removeJobTag(tag)
-    found = metrics(observation, f"{directory}", refuse)
-    files = sorted(_files(directory))
-    seen = {int(file.name.split("-")[1]) for file in files}
+    found = metrics(observation, f"{writer.directory}", refuse)
+    files = writer.files()
+    seen = {int(PurePosixPath(file).name.split("-")[1]) for file in files}
     unseen = sorted(set(found[_PARTITIONS]) - seen)
     if unseen:
         hosts = _hosts(rows.sparkSession, tag, unseen)
         message = (
             f"The driver does not see the files that {len(unseen)} of {len(found[_PARTITIONS])} tasks have written to "
-            f"{directory} (partitions {_listed(unseen)}{f'; hosts {_listed(hosts)}' if hosts else ''}). {REMEDY}"
+            f"{writer.directory} (partitions {_listed(unseen)}{f'; hosts {_listed(hosts)}' if hosts else ''}). {REMEDY}"
         )
         raise refuse(message)
     return Written(found[ROWS], files)
@@ -91,12 +92,6 @@ def metrics(observation: Observation, what: str, refuse: Refuse) -> dict[str, An
     if ROWS not in found:
         raise refuse(message)
     return found
-
-
-def _files(directory: Path) -> Iterable[Path]:
-    """The files of committed tasks, without those of late or speculative attempts in ``_temporary``."""
-    paths = (path.relative_to(directory) for path in directory.rglob("part-*") if path.is_file())
-    return (path for path in paths if path.parts[0] != "_temporary")
 
 
 def _hosts(session: SparkSession, tag: str, partitions: Collection[int]) -> list[str]:

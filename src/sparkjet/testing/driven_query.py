@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from sparkjet.api.grouped import LateStream, WindowedStream
+from sparkjet.api.aggregate_rows import AggregateRows
+from sparkjet.api.grouped import LateStream
 from sparkjet.api.stream import Stream, stream
 from sparkjet.errors import AnalysisError
-from sparkjet.plan.plan import Plan, plan_of
+from sparkjet.plan.plan import Plan
+from sparkjet.plan.planning import plan_of
+from sparkjet.plan.stage import Feed
 from sparkjet.plan.transformations import Transformations
 from sparkjet.testing.collecting_sink import CollectingSink
 
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
     from sparkjet.testing.driven_source import DrivenSource
     from sparkjet.testing.driver_options import DriverOptions
 
-Result: TypeAlias = WindowedStream | LateStream | Stream
+Result: TypeAlias = AggregateRows | LateStream | Stream
 Query: TypeAlias = Callable[..., Result | Sequence[Result]]
 """The query under test: a function of its input streams."""
 
@@ -52,13 +55,13 @@ class DrivenQuery:
         """A batch as Spark hands it to ``foreachBatch``: its rows, transformed as they are before the watermark."""
         frames = self._source.read(session, batch)
         # Not stream(…), which refuses what is not a streaming DataFrame.
-        return self._plan(self._results([Stream(Transformations(frame, frame)) for frame in frames])).source
+        return self._plan(self._results([Stream(Feed(Transformations(frame, frame))) for frame in frames])).source
 
     def _results(self, streams: Sequence[Stream]) -> list[Result]:
         found: object = self._query(*streams)
         results: list[Result] = []
         for result in found if isinstance(found, Sequence) else [found]:
-            if not isinstance(result, (WindowedStream, LateStream, Stream)):
+            if not isinstance(result, (AggregateRows, LateStream, Stream)):
                 message = (
                     f"StreamDriver: the query returned a {type(result).__name__}. Return what groupBy(…).agg(…) gives, "
                     "its lateRows, a stream, or a list of these."

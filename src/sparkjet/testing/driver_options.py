@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sparkjet.api.grouped import LateStream, WindowedStream
+from sparkjet.api.aggregate_rows import AggregateRows
+from sparkjet.api.grouped import LateStream
 from sparkjet.api.stream import Stream
 from sparkjet.api.writer import settings_of
 from sparkjet.errors import AnalysisError, nearest
@@ -54,14 +55,14 @@ class DriverOptions:
             marks_early=options.get("isEarly"),
         )
 
-    def output(self, name: str, result: WindowedStream | LateStream | Stream, sink: Sink) -> AnyOutput:
+    def output(self, name: str, result: AggregateRows | LateStream | Stream, sink: Sink) -> AnyOutput:
         """A result on its way to a sink, with these options; only rows of windows can be early.
 
         Raises:
             AnalysisError: The sink or an option does not fit.
         """
         writer = result.writeStream.format(sink)
-        if isinstance(result, WindowedStream):
+        if isinstance(result, AggregateRows):
             writer = writer.outputMode(self.output_mode)
             writer = writer.option("earlyResultsPeriod", self.early_period).option("isEarly", self.marks_early)
         return settings_of(writer).output(name)

@@ -19,7 +19,7 @@ from sparkjet.engine.context import EngineContext
 from sparkjet.engine.recovery import recover
 from sparkjet.errors import AnalysisError
 from sparkjet.plan.outputs import Rows
-from sparkjet.sinks.outbox import OutboxSink
+from sparkjet.sinks.outbox import Outbox
 from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.record_log import RecordLog
 from sparkjet.testing.collecting_sink import CollectingSink
@@ -200,10 +200,12 @@ class StreamDriver:
             # That of a query that has failed already was to be expected.
             if self._is_up:
                 raise
-        for aggregation in self.engine.state.aggregations.values():
-            # Its cached partial rows would stay in memory: unlike a real driver, this process goes on.
-            aggregation.operator.restore([], None)
-            aggregation.operator.release()
+        for stage in self.engine.state.stages.values():
+            # Its cached rows would stay in memory: unlike a real driver, this process goes on.
+            stage.operator.restore([], None)
+            stage.operator.release()
+        for table in self.plan.tables:
+            table.forget()
         self._recover()
 
     def results(self, output: int = 0) -> list[Row]:
@@ -222,7 +224,7 @@ class StreamDriver:
 
     def late_rows(self) -> list[Row]:
         """Rows that the windows have dropped, with ``_substream``, ``_watermark`` and ``_reason``."""
-        dropped = {output.name for output in self.plan.of_aggregations if output.rows is Rows.LATE}
+        dropped = {output.name for output in self.plan.of_stages if output.rows is Rows.LATE}
         late = [number for number, output in enumerate(self.plan.outputs) if output.name in dropped]
         if not late:
             message = "late_rows: the query does not return them. Let it return [result, result.lateRows]."
@@ -246,7 +248,7 @@ class StreamDriver:
             self.store.open("directory")
         sinks = {output.name: output.sink for output in self.plan.outputs}
         for sink in sinks.values():
-            if isinstance(sink, OutboxSink):
+            if isinstance(sink, Outbox):
                 sink.attach(self._home / "snapshots" / "outbox", self._session)
         context = EngineContext(
             plan=self.plan,

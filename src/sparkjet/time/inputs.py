@@ -22,7 +22,7 @@ from sparkjet.time.substreams import SubstreamsState, SubstreamTracker
 from sparkjet.time.watermark_emitter import Advance
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from sparkjet.time.substream import SubstreamProgress
 
@@ -80,6 +80,19 @@ class InputTracker:
     def watermark(self) -> int:
         """The last watermark emitted or forced, MIN if there was none."""
         return self._coalescer.coalesced
+
+    def watermark_of(self, prefixes: Collection[str]) -> int:
+        """The watermark of some of the inputs: the minimum of theirs, or the query's where that is higher.
+
+        It is higher where they are idle, and the query does not wait for them.
+
+        >>> from sparkjet.time import limiting_lag
+        >>> inputs = InputTracker({"a/": SubstreamTracker(limiting_lag(0)), "b/": SubstreamTracker(limiting_lag(0))})
+        >>> inputs.report("a/1", 20, now=1); inputs.report("b/1", 30, now=1)
+        >>> inputs.advance(now=1).watermark, inputs.watermark_of(["a/"]), inputs.watermark_of(["b/"])
+        (20, 20, 30)
+        """
+        return max(self.watermark, min(self._trackers[prefix].watermark for prefix in prefixes))
 
     def discovering(self, now: int) -> bool:
         """Whether an input, and with it the query, emits nothing new yet because unknown substreams may show up."""

@@ -75,6 +75,18 @@ def uses_clock(settings: PolicySettings) -> bool:
     return bool(getattr(settings, "uses_clock", True))
 
 
+def delay_of(settings: PolicySettings) -> int | None:
+    """How far an event may be behind others and not be late: what Spark calls the delay of a watermark.
+
+    The ``lag`` of the settings, and the greater one where there are two; None if they have no such attribute.
+
+    >>> delay_of(limiting_lag_and_lull(5, 9)), delay_of(limiting_timestamp_and_wall_clock_lag(5, 9))
+    (5, 9)
+    """
+    found: object = getattr(settings, "lag", None)
+    return found if isinstance(found, int) else None
+
+
 @dataclass(frozen=True)
 class LimitingLag:
     """Settings of :func:`limiting_lag`."""
@@ -134,6 +146,11 @@ class LimitingTimestampAndWallClockLag:
     timestamp_lag: int
     wall_clock_lag: int
     uses_clock: ClassVar[bool] = True
+
+    @property
+    def lag(self) -> int:
+        """The greater of the two: either of them may be the one that an event is within."""
+        return max(self.timestamp_lag, self.wall_clock_lag)
 
     def __post_init__(self) -> None:
         parse_duration(self.timestamp_lag, "limiting_timestamp_and_wall_clock_lag: timestamp_lag")

@@ -2,7 +2,6 @@
 
 from sparkjet.windows.accumulators import Accumulators
 from sparkjet.windows.operator import WindowOperator
-from sparkjet.windows.segments import Segment, SegmentStatistics
 from sparkjet.windows.session_window import SessionWindow, session_window
 from sparkjet.windows.sessions import SessionWindows
 from sparkjet.windows.sliding import SlidingWindows
@@ -10,8 +9,6 @@ from sparkjet.windows.window import Window, window
 
 __all__ = [
     "Accumulators",
-    "Segment",
-    "SegmentStatistics",
     "SessionWindow",
     "SessionWindows",
     "SlidingWindows",

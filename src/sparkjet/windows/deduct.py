@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from sparkjet.catalyst.constants import constant
+from sparkjet.state.segments import hold, release
 from sparkjet.windows.accumulators import ROW_COUNT, Accumulators
 from sparkjet.windows.running import Running
-from sparkjet.windows.segments import hold, release
 from sparkjet.windows.spans import ClosingRange, windows_of
 
 if TYPE_CHECKING:

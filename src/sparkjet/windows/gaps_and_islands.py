@@ -10,17 +10,13 @@ from pyspark.sql.window import Window
 
 from sparkjet.catalyst.columns import CompiledColumns, Once
 from sparkjet.catalyst.constants import constant
+from sparkjet.state import KEY_HASH
 from sparkjet.time import MAX
 from sparkjet.windows.accumulators import ROW_COUNT, Accumulators
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.window import WindowSpec
-
-KEY_HASH = "key_hash"
-"""A hash of the keys as a long, never null: rows are partitioned and looked up by it."""
-VERSION = "version"
-"""Counts the epochs that have written sessions; only the newest version of a key is valid."""
 
 
 class GapsAndIslands:
@@ -45,11 +41,6 @@ class GapsAndIslands:
         self._accumulators = accumulators
         self._max_duration = max_duration
         self._once = Once()
-
-    def newest(self, stored: DataFrame) -> DataFrame:
-        """The stored rows with the newest version of their key; adds the column ``newest`` with that version."""
-        newest = self._once("newest", build=lambda: F.max(VERSION).over(Window.partitionBy(*self._keys)))
-        return stored.withColumn("newest", newest).where(f"{VERSION} = newest")
 
     def sessions(self, rows: DataFrame, watermark: int | None) -> DataFrame:
         """One row per session or piece: ``(key_hash, keys…, start, end, due, fresh, fields…)``.

@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from sparkjet.snapshots.record import SessionSettings, SlidingSettings
+    from sparkjet.state.segments import Segment
     from sparkjet.windows.accumulators import Accumulators
-    from sparkjet.windows.segments import Segment
 
 
 class WindowOperator(Protocol):
@@ -24,18 +24,29 @@ class WindowOperator(Protocol):
     Attributes:
         keys: Names of the key columns.
         accumulators: The aggregates' fields.
-        segments: The state, oldest first; all else is derived from it.
-        closed: The time up to which windows are closed, None before the first :meth:`close`; saved with the segments.
     """
 
     keys: tuple[str, ...]
     accumulators: Accumulators
-    segments: list[Segment]
-    closed: int | None
+
+    @property
+    def segments(self) -> list[Segment]:
+        """The state, oldest first; all else is derived from it."""
+        ...
+
+    @property
+    def closed(self) -> int | None:
+        """The time up to which windows are closed, None before the first :meth:`close`; saved with the segments."""
+        ...
 
     @property
     def path(self) -> str:
         """The strategy by which windows are computed, for progress and tests."""
+        ...
+
+    @property
+    def sides(self) -> Sequence[WindowOperator]:
+        """The operator itself: it takes in one kind of rows."""
         ...
 
     @property

@@ -12,10 +12,11 @@ from pyspark.sql import functions as F
 from sparkjet.catalyst.columns import CompiledColumns
 from sparkjet.catalyst.constants import constant
 from sparkjet.snapshots.record import SessionSettings
+from sparkjet.state import KEY_HASH, KeyedStore, Segment
+from sparkjet.state.keyed_store import is_due
 from sparkjet.time import MAX, MIN
 from sparkjet.windows.accumulators import ROW_COUNT, Accumulators
-from sparkjet.windows.gaps_and_islands import KEY_HASH, VERSION, GapsAndIslands
-from sparkjet.windows.segments import Segment, SegmentStatistics, mergeable, release
+from sparkjet.windows.gaps_and_islands import GapsAndIslands
 from sparkjet.windows.session_window import cover_end
 
 if TYPE_CHECKING:
@@ -29,11 +30,9 @@ class SessionWindows:
     fields…)``, with the :meth:`bounds` of the events of one frame. A session lasts from its first event to its last
     plus the gap, and closes when a watermark is above its end.
 
-    The state is a few segments of rows ``(key_hash, keys…, version, start, end, due, row_count, fields…)``. An epoch
-    writes one new segment, with all open sessions of the keys that had events, under a higher version, and leaves the
-    others alone. A row is live if its key has no newer version and it is not due: closed rows need no mark, as the
-    watermark identifies them. The epoch reads only the rows of the keys that had events or have something to close,
-    by a hash join that neither shuffles nor sorts the state.
+    The state is a :class:`sparkjet.state.KeyedStore` of rows ``(key_hash, keys…, version, start, end, row_count,
+    fields…, due)``. An epoch writes all open sessions of the keys that had events, and reads only the rows of these and
+    of the keys that have something to close. Closed rows need no mark, as the watermark identifies them.
 
     Args:
         gap: Gap of inactivity that ends a session, in microseconds, at least 1; or each row's own, as an interval. Rows
@@ -59,25 +58,37 @@ class SessionWindows:
         self.keys = tuple(keys)
         self.accumulators = accumulators
         self.partitions = partitions
-        self.segments: list[Segment] = []
-        """Open sessions; ``low`` and ``high`` of the statistics are the minimum ``due`` and the maximum ``end``."""
-        self.closed: int | None = None
         self._pending: list[Segment] = []
-        self._garbage: list[Segment] = []
         self._islands = GapsAndIslands(keys, accumulators, max_duration)
-        self._version = 0
-        self._spans = CompiledColumns([KEY_HASH, *self.keys, "start", "end", "fresh", *accumulators.fields])
-        self._columns = CompiledColumns([KEY_HASH, *self.keys, VERSION, "start", "end", "due", *accumulators.fields])
-        self._final = CompiledColumns([*self.keys, "start", F.col("due").alias("end"), *accumulators.finish()])
-        self._summary = CompiledColumns(
-            F.expr(text)
-            for text in (
-                "count_if(kept)",
-                "min(CASE WHEN NOT kept THEN NULL WHEN closing THEN `end` ELSE due END)",
-                "max(CASE WHEN kept THEN `end` END)",
-                f"count_if(closing AND {ROW_COUNT} > 0)",
-            )
+        self._store = KeyedStore(
+            keys,
+            ["start", "end", *accumulators.fields],
+            partitions,
+            # A piece is due at its cut, and what is left of it at the end of the session's last gap.
+            last="end",
+            marks={"closing": F.lit(False), "kept": F.lit(True)},
+            kept=self._kept,
         )
+        self._summary = self._store.summary(
+            f"count_if(closing AND {ROW_COUNT} > 0)", kept="kept", due="CASE WHEN closing THEN `end` ELSE due END"
+        )
+        self._spans = CompiledColumns([KEY_HASH, *self.keys, "start", "end", "fresh", *accumulators.fields])
+        self._final = CompiledColumns([*self.keys, "start", F.col("due").alias("end"), *accumulators.finish()])
+
+    @property
+    def segments(self) -> list[Segment]:
+        """Open sessions; ``low`` and ``high`` of the statistics are the minimum ``due`` and the maximum ``end``."""
+        return self._store.segments
+
+    @property
+    def closed(self) -> int | None:
+        """The highest watermark so far."""
+        return self._store.closed
+
+    @property
+    def sides(self) -> tuple[SessionWindows]:
+        """The operator itself: it takes in one kind of rows."""
+        return (self,)
 
     @property
     def settings(self) -> SessionSettings:
@@ -87,7 +98,7 @@ class SessionWindows:
     @property
     def open_until(self) -> int | None:
         """The minimum watermark that closes everything, None if nothing is open."""
-        ends = [segment.statistics.high for segment in self.segments]
+        ends = [] if self._store.highest is None else [self._store.highest]
         for segment in self._pending:
             row = segment.partials.agg(F.max("end")).head()
             ends += [] if row is None or row[0] is None else [row[0]]
@@ -117,10 +128,7 @@ class SessionWindows:
 
     def partitioned(self, partials: DataFrame) -> DataFrame:
         """Partial or stored rows, hash-partitioned by the keys, and persisted in memory once read."""
-        # Strings that are equal by a collation may differ in their bytes, and would get different hashes.
-        plain = [key for key in self.keys if "collate" not in partials.schema[key].dataType.simpleString()]
-        hashed = F.xxhash64(*plain) if plain else F.lit(0).cast("long")
-        return partials.withColumn(KEY_HASH, hashed).repartition(self.partitions, KEY_HASH).localCheckpoint(eager=False)
+        return self._store.partitioned(partials)
 
     def append(self, segment: Segment) -> None:
         """Add the partial rows of an epoch, which become state at the next :meth:`close`."""
@@ -129,89 +137,51 @@ class SessionWindows:
     def close(self, watermark: int) -> DataFrame | None:
         """Final rows of the sessions that end before ``watermark``, None without any."""
         reached = watermark if self.closed is None else max(watermark, self.closed)
-        if not self._pending and all(segment.statistics.low >= reached for segment in self.segments):
-            self._move_to(reached)
+        if not self._pending and not self._store.has_due(reached):
+            self._store.advance(reached)
             return None
-        found = self._touched(reached).localCheckpoint(eager=False)
-        rows, low, high, closing = self._summary.agg(found).collect()[0]
-        statistics = SegmentStatistics(rows, low, high) if rows else SegmentStatistics(0, reached, reached)
-        segment = Segment(self._kept(found), statistics, None, found)
-        self._garbage += self._pending
+        found, (closing,) = self._store.put(self._touched(reached), self._summary, reached)
+        self._store.discard(*self._pending)
         self._pending = []
-        (self.segments if rows else self._garbage).append(segment)
-        self._move_to(reached)
-        self._merge()
         return self._results(found.where("closing")) if closing else None
 
     def early(self) -> DataFrame | None:
         """Early rows of the open sessions or pieces, None without any; changes no state."""
-        stored = [self._live(segment).withColumn("fresh", F.lit(False)) for segment in self.segments]
         rows = self._new()
-        if stored:
-            rows.append(self._spans.select(self._islands.newest(reduce(DataFrame.union, stored))))
+        stored = self._store.live()
+        if stored is not None:
+            rows.append(self._spans.select(stored.withColumn("fresh", F.lit(False))))
         return self._results(self._islands.sessions(reduce(DataFrame.union, rows), None)) if rows else None
 
     def skip_to(self, watermark: int) -> None:
         """Advance to ``watermark`` without closing anything; no session may be open up to there."""
-        self._move_to(watermark if self.closed is None else max(self.closed, watermark))
+        self._store.advance(watermark if self.closed is None else max(self.closed, watermark))
 
     def release(self) -> None:
         """Free obsolete state."""
-        for segment in self._garbage:
-            segment.release()
-        self._garbage.clear()
+        self._store.release()
 
     def restore(self, segments: Sequence[Segment], closed: int | None) -> None:
         """Replace the state by that of a snapshot with the same settings."""
-        self._garbage += self._pending + self.segments
+        self._store.discard(*self._pending)
         self._pending = []
-        self.segments = list(segments)
-        self.closed = closed
-        self._version = 0
-        if self.segments:
-            versions = reduce(DataFrame.union, [segment.partials.select(VERSION) for segment in self.segments])
-            self._version = versions.agg(F.max(VERSION)).collect()[0][0]
+        self._store.restore(segments, closed)
 
     def _touched(self, watermark: int) -> DataFrame:
         """Sessions of the keys with pending or due rows, flagged ``closing`` and ``kept``."""
-        closing = f"due < {constant(watermark, 'due')}"
-        # Not as a semi-join: Spark would push it below the union, and join once per segment.
-        hashes = [self._hashes(segment.partials, fresh=True) for segment in self._pending]
-        hashes += [
-            self._hashes(segment.partials.where(f"{closing} AND {self._is_live}"), fresh=False)
-            for segment in self.segments
-            if segment.statistics.low < watermark
-        ]
-        wanted = reduce(DataFrame.union, hashes).groupBy("wanted").agg(F.max("fresh").alias("fresh"))
-        found = self._islands.sessions(reduce(DataFrame.union, self._new() + self._stored(wanted)), watermark)
+        closing = is_due(watermark)
+        rows = self._new()
+        stored = self._store.lookup(self._store.wanted([segment.partials for segment in self._pending], watermark))
+        if stored is not None:
+            rows.append(self._spans.select(stored))
+        found = self._islands.sessions(reduce(DataFrame.union, rows), watermark)
         if self.max_duration is None:
             kept = f"fresh AND NOT {closing}"
         else:
             # Other rows of the key may depend on a start that leaves the state: the whole key is rewritten.
             kept = f"NOT {closing} OR `end` >= {constant(watermark, '`end`')}"
-        self._version += 1
-        version = F.expr(constant(self._version, "start")).alias(VERSION)
         marks = F.expr(closing).alias("closing"), F.expr(kept).alias("kept")
-        return self._columns.select(found.withColumn(VERSION, version), *marks).where("closing OR kept")
-
-    def _hashes(self, rows: DataFrame, *, fresh: bool) -> DataFrame:
-        return rows.select(F.col(KEY_HASH).alias("wanted"), F.lit(fresh).alias("fresh"))
-
-    def _stored(self, wanted: DataFrame) -> list[DataFrame]:
-        """The live stored sessions of the wanted keys, as one DataFrame; none if nothing is stored."""
-        if not self.segments:
-            return []
-        live = reduce(DataFrame.union, [self._live(segment) for segment in self.segments])
-        found = live.join(wanted.hint("shuffle_hash"), F.col(KEY_HASH) == F.col("wanted"))
-        return [self._spans.select(self._islands.newest(found))]
-
-    def _live(self, segment: Segment) -> DataFrame:
-        """The rows of a segment that are not closed; newer versions may have replaced them."""
-        return self._columns.select(segment.partials.where(self._is_live))
-
-    @property
-    def _is_live(self) -> str:
-        return "true" if self.closed is None else f"due >= {constant(self.closed, 'due')}"
+        return self._store.stamped(found, *marks).where("closing OR kept")
 
     def _new(self) -> list[DataFrame]:
         return [self._spans.select(segment.partials.withColumn("fresh", F.lit(True))) for segment in self._pending]
@@ -225,31 +195,7 @@ class SessionWindows:
             kept = kept.withColumns(
                 {name: F.when(closing, new).otherwise(F.col(name)) for name, new in remnant.items()}
             )
-        return self._columns.select(kept)
+        return self._store.columns.select(kept)
 
     def _results(self, sessions: DataFrame) -> DataFrame:
         return self._final.select(sessions.where(f"{ROW_COUNT} > 0"))
-
-    def _move_to(self, watermark: int) -> None:
-        self.closed = None if watermark == MIN else watermark
-        self._garbage += [segment for segment in self.segments if segment.statistics.high < watermark]
-        self.segments = [segment for segment in self.segments if segment.statistics.high >= watermark]
-
-    def _merge(self) -> None:
-        count = mergeable(self.segments)
-        if not count:
-            return
-        merging = self.segments[-count:]
-        united = reduce(DataFrame.union, [segment.partials for segment in merging])
-        live = united.where(self._is_live)
-        marks = {"closing": F.lit(False), "kept": F.lit(True)}
-        # With the columns of an epoch's segment: a different schema would be compiled to different code.
-        newest = self._columns.select(self._islands.newest(live))
-        merged = newest.withColumns(marks).localCheckpoint(eager=False)
-        rows, low, high = merged.agg(F.count(F.lit(1)), F.min("due"), F.max("end")).collect()[0]
-        self._garbage += merging
-        self.segments = self.segments[:-count]
-        if rows:
-            self.segments.append(Segment(self._kept(merged), SegmentStatistics(rows, low, high), None, merged))
-        else:
-            release(merged)

@@ -12,11 +12,11 @@ from pyspark.sql import functions as F
 from sparkjet.catalyst.columns import CompiledColumns, Once
 from sparkjet.catalyst.constants import constant
 from sparkjet.snapshots.record import SlidingSettings
+from sparkjet.state.segments import Segment, SegmentStatistics, mergeable
 from sparkjet.time import MIN, WindowGrid
 from sparkjet.windows.accumulators import Accumulators
 from sparkjet.windows.deduct import DeductStrategy
 from sparkjet.windows.recombine import RecombineStrategy
-from sparkjet.windows.segments import Segment, SegmentStatistics, mergeable
 from sparkjet.windows.spans import ClosingRange
 from sparkjet.windows.stacks import StacksStrategy
 
@@ -63,6 +63,11 @@ class SlidingWindows:
     def path(self) -> str:
         """The strategy by which windows are computed: ``deduct``, ``stacks`` or ``recombine``."""
         return self._strategy.name
+
+    @property
+    def sides(self) -> tuple[SlidingWindows]:
+        """The operator itself: it takes in one kind of rows."""
+        return (self,)
 
     @property
     def settings(self) -> SlidingSettings:

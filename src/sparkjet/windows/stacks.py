@@ -17,9 +17,9 @@ from pyspark.sql import functions as F
 
 from sparkjet.catalyst.columns import CompiledColumns, Once
 from sparkjet.catalyst.constants import constant
+from sparkjet.state.segments import hold, release
 from sparkjet.windows.accumulators import Accumulators
 from sparkjet.windows.running import Running
-from sparkjet.windows.segments import hold, release
 from sparkjet.windows.spans import ClosingRange, windows_of
 
 if TYPE_CHECKING:

@@ -252,6 +252,7 @@ def test_who_may_not_come_in_learns_it_before_the_start(
     assert "never-shown" not in str(refused.value)
 
 
+@pytest.mark.crash
 def test_a_broker_that_is_away_is_named(spark: SparkSession) -> None:
     settings = KafkaSettings.of(Options({"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "out"}))
     with pytest.raises(AnalysisError, match=r"127\.0\.0\.1:1 cannot be reached"):

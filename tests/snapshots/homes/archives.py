@@ -15,26 +15,31 @@ KINDS = ("stopped", "decided")
 PLACEHOLDER = b"/sparkjet-kept-home"
 
 
+def archive(query: str, kind: str) -> str:
+    """Name of the archive of a query's home; there was one query at first."""
+    return f"{kind}.tar.xz" if query == "shops" else f"{query}-{kind}.tar.xz"
+
+
 def pack(root: Path, target: Path) -> None:
     """Archive what a query has left in a directory, but for its feed."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    with tarfile.open(target, "w:xz") as archive:
+    with tarfile.open(target, "w:xz") as archived:
         for path in sorted(path for path in root.rglob("*") if not path.is_relative_to(root / "feed")):
             entry = tarfile.TarInfo(path.relative_to(root).as_posix())
             if path.is_dir():
                 entry.type, entry.mode = tarfile.DIRTYPE, 0o755
-                archive.addfile(entry)
+                archived.addfile(entry)
             elif path.suffix != ".crc":
                 # Hadoop's checksums would no longer be those of the files that have the placeholder.
                 content = path.read_bytes().replace(str(root).encode(), PLACEHOLDER)
                 entry.size = len(content)
-                archive.addfile(entry, io.BytesIO(content))
+                archived.addfile(entry, io.BytesIO(content))
 
 
-def unpack(archive: Path, root: Path) -> None:
+def unpack(packed: Path, root: Path) -> None:
     """Put an archived home into a directory, as if it had been written there."""
-    with tarfile.open(archive) as packed:
-        packed.extractall(root, filter="data")
+    with tarfile.open(packed) as archived:
+        archived.extractall(root, filter="data")
     for path in root.rglob("*"):
         if path.is_file() and PLACEHOLDER in path.read_bytes():
             path.write_bytes(path.read_bytes().replace(PLACEHOLDER, str(root).encode()))

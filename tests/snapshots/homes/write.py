@@ -1,8 +1,8 @@
 """Writes homes of this version's record format: ``python -m tests.snapshots.homes.write``.
 
 Run it once for each format, before there is a next one: later versions are held to what it leaves below ``format-N``.
-Each home is written by a process of its own (the same command with the kind and a directory): ``stopped`` ends in good
-order, ``decided`` like a crash, right after a decision.
+Each home is written by a process of its own (the same command with query, kind and a directory): ``stopped`` ends in
+good order, ``decided`` like a crash, right after a decision.
 """
 
 from __future__ import annotations
@@ -14,15 +14,21 @@ import sys
 import tempfile
 import threading
 import time
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import sparkjet as sj
-from tests.snapshots.homes.archives import HOMES, KINDS, pack
-from tests.snapshots.homes.shops import GONE, PAUSE, RECORDED, START, arrive, outputs
+from tests.snapshots.homes import operators, shops
+from tests.snapshots.homes.archives import HOMES, KINDS, archive, pack
+from tests.snapshots.homes.shops import GONE, PAUSE, RECORDED, START
+
+QUERIES = {"shops": shops, "operators": operators}
+FEWEST = {"shops": 3, "operators": 4}
+"""Number of transactions that a home has decided; of every output that has rows in each epoch."""
 
 
-def write(kind: str, root: Path) -> None:
+def write(name: str, kind: str, root: Path) -> None:
     """Run the query into a directory until its home is worth keeping."""
     from pyspark.sql import SparkSession
 
@@ -40,23 +46,24 @@ def write(kind: str, root: Path) -> None:
     def listen(phase: Any, epoch: int) -> None:
         if dies.is_set() and phase.name == "DECIDE":
             record = newest(root)
-            if record["kind"] == "epoch" and len(record["transactions"]) == 3:
+            if record["kind"] == "epoch" and len(record["transactions"]) >= FEWEST[name]:
                 os._exit(0)
 
-    arrive(root, range(0))
-    first, *others = outputs(spark, root, clock)
+    query_of = QUERIES[name]
+    query_of.arrive(root, range(0))
+    first, *others = query_of.outputs(spark, root, clock)
     query = sj.start(first.trigger(processingTime="50 milliseconds").onEpochPhase(listen), *others)
     for batch in range(RECORDED):
         if kind == "decided" and batch == RECORDED - 1:
             dies.set()
-        arrive(root, range(batch, batch + 1))
+        query_of.arrive(root, range(batch, batch + 1))
         query.processAllAvailable()
-        if batch == 0:
+        if batch == 0 and name == "shops":
             query.retireSubstream(GONE)
         clock.advance(PAUSE)
     query.stop()
     if kind == "decided":
-        message = "no epoch had a transaction of every output"
+        message = "no epoch had as many transactions"
         raise RuntimeError(message)
 
 
@@ -67,12 +74,13 @@ def newest(root: Path) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Write and pack a home of each kind."""
-    for kind in KINDS:
+    """Write and pack a home of each query and kind."""
+    for name, kind in product(QUERIES, KINDS):
         with tempfile.TemporaryDirectory() as directory:
             root = Path(directory).resolve()
-            subprocess.run([sys.executable, "-m", "tests.snapshots.homes.write", kind, str(root)], check=True)
-            target = HOMES / f"format-{newest(root)['format']}" / f"{kind}.tar.xz"
+            command = [sys.executable, "-m", "tests.snapshots.homes.write", name, kind, str(root)]
+            subprocess.run(command, check=True)
+            target = HOMES / f"format-{newest(root)['format']}" / archive(name, kind)
             pack(root, target)
             sys.stdout.write(f"{target}: {target.stat().st_size} bytes\n")
 
@@ -80,7 +88,7 @@ def main() -> None:
 if __name__ == "__main__":
     os.environ["TZ"] = "UTC"
     time.tzset()
-    if len(sys.argv) > 2:
-        write(sys.argv[1], Path(sys.argv[2]))
+    if len(sys.argv) > 3:
+        write(sys.argv[1], sys.argv[2], Path(sys.argv[3]))
     else:
         main()

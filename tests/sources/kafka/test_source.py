@@ -211,6 +211,7 @@ def test_ranges_within_gaps_come_to_their_end(kafka: KafkaServer) -> None:
             assert part == [row for row in whole if first <= row["offset"] < last]
 
 
+@pytest.mark.crash
 def test_compacted_records_are_not_lost(kafka: KafkaServer) -> None:
     topic = kafka.topic(
         cleanup_policy="compact", segment_ms="1", min_cleanable_dirty_ratio="0.01", max_compaction_lag_ms="1"

@@ -81,7 +81,7 @@ def test_partitions_are_the_substreams_by_default(spark: SparkSession, caplog: p
     df = reader.option("subscribe", "a").load()
 
     def watermark(frame: DataFrame, **given: str) -> tuple[tuple[str, ...], bool]:
-        [each] = sj.stream(frame).withWatermark("timestamp", "1 second", **given)._inputs
+        [each] = sj.stream(frame).withWatermark("timestamp", "1 second", **given)._feed.inputs
         return each.watermark.by, each.watermark.partitions
 
     assert watermark(df) == (("topic", "partition"), True)

@@ -57,6 +57,7 @@ class KafkaSink:
         self._transactions = KafkaTransactions(settings.access, settings.continues)
         self._pool = TransactionPool(self._transactions)
         self.guarantee = settings.guarantee
+        self.packages = PACKAGES
 
     def check(self, schema: StructType) -> None:
         """See :meth:`Sink.check`; creates no topic, and leaves nothing behind except the probe's transactional id."""

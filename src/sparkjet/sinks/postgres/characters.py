@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -15,11 +14,13 @@ from sparkjet.errors import SinkError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from sparkjet.storage.directory import Directory
+
 ALL = frozenset({"UTF8", "SQL_ASCII"})
 """Database encodings that accept any UTF-8."""
 
 
-def check_characters(connection: psycopg.Connection[Any], entry: Path, names: Sequence[str]) -> None:
+def check_characters(connection: psycopg.Connection[Any], entry: Directory, names: Sequence[str]) -> None:
     """Have the server convert every character of an outbox entry, as only the server knows its conversions.
 
     Runs on the driver, which rereads the files for this, and only if the encoding is not in :data:`ALL`.
@@ -51,9 +52,9 @@ def check_characters(connection: psycopg.Connection[Any], entry: Path, names: Se
         raise SinkError(message)
 
 
-def _texts(entry: Path) -> Iterator[tuple[int, str]]:
-    for path in sorted(entry.glob("part-*")):
-        with parquet.ParquetFile(path) as file:
+def _texts(entry: Directory) -> Iterator[tuple[int, str]]:
+    for name in sorted(name for name in entry.names() if name.startswith("part-")):
+        with entry.open(name) as content, parquet.ParquetFile(content) as file:
             texts = [n for n, each in enumerate(file.schema_arrow) if pa.types.is_string(each.type)]
             for batch in file.iter_batches(columns=[file.schema_arrow.names[n] for n in texts]):
                 for number, column in zip(texts, batch.columns, strict=True):

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -14,7 +13,7 @@ from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
 from sparkjet.errors import AnalysisError, LostTransactionError, SinkError
-from sparkjet.sinks.outbox import OutboxSink
+from sparkjet.sinks.outbox import Outbox
 from sparkjet.sinks.outbox_entries import files_of
 from sparkjet.sinks.postgres import copying
 from sparkjet.sinks.postgres.characters import ALL, check_characters
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from sparkjet.sinks.postgres.settings import PostgresSettings
+    from sparkjet.storage.directory import Directory
 
 logger = logging.getLogger("sparkjet")
 
@@ -42,7 +42,7 @@ PACKAGES = {"psycopg": "psycopg[binary]", "pyarrow": "pyarrow"}
 """Packages that the executors need, by the name that is imported."""
 
 
-class PostgresSink(OutboxSink):
+class PostgresSink(Outbox):
     """Writes the rows of each epoch into a table, exactly once, in one of two ways.
 
     *Prepared*: the executors COPY into transactions and prepare them; the driver commits them after the decision.
@@ -73,6 +73,11 @@ class PostgresSink(OutboxSink):
     def keys(self) -> tuple[str, ...]:
         """See :attr:`Keyed.keys`; empty with mode=append."""
         return self._settings.keys
+
+    @property
+    def packages(self) -> Mapping[str, str]:
+        """See :attr:`NeedsPackages.packages`; without prepared transactions, only the driver connects."""
+        return PACKAGES if self._prepares else {}
 
     def check(self, schema: StructType) -> None:
         """See :meth:`Sink.check`; a missing table is created in a transaction that is rolled back."""
@@ -133,7 +138,7 @@ class PostgresSink(OutboxSink):
             # After the decision, rows that the server rejects would fail the query at every start.
             with self._transactions.connected() as connection:
                 check_characters(
-                    connection, self._entries(handle["sink"]).path(handle["box"]), self._table.target.columns
+                    connection, self._entries(handle["sink"]).at(handle["box"]), self._table.target.columns
                 )
         return handle | outbox_handle(transaction, self._table.target)
 
@@ -144,18 +149,14 @@ class PostgresSink(OutboxSink):
         else:
             super().commit(handle, between)
 
-    def deliver(self, entry: Path, handle: Handle) -> None:
-        """See :meth:`OutboxSink.deliver`; runs on the driver."""
-        batches = _batches(files_of(entry, handle), handle)
+    def deliver(self, entry: Directory, handle: Handle) -> None:
+        """See :meth:`Outbox.deliver`; runs on the driver."""
+        batches = _batches(entry, handle)
         self._transactions.publish(handle, csv_chunks(batches, Target.of(handle["target"]).instants))
 
     def has_arrived(self, handle: Handle) -> bool:
-        """See :meth:`OutboxSink.has_arrived`: the marker is written in the transaction of the rows."""
+        """See :meth:`Outbox.has_arrived`: the marker is written in the transaction of the rows."""
         return self._transactions.is_published(handle)
-
-    def publish(self, rows: DataFrame, epoch: int) -> None:
-        """Never called, as :meth:`deliver` reads the rows itself."""
-        raise NotImplementedError
 
     def abort(self, transaction: TransactionId) -> None:
         """See :meth:`Aborting.abort`; covers both ways, of which at most one has left something."""
@@ -196,14 +197,14 @@ class PostgresSink(OutboxSink):
         return None
 
 
-def _batches(files: Iterable[Path], handle: Handle) -> Iterator[pa.RecordBatch]:
-    """The rows of some files; raises, and so rolls the transaction back, if their number is not the decided one.
+def _batches(entry: Directory, handle: Handle) -> Iterator[pa.RecordBatch]:
+    """The rows of an entry; raises, and so rolls the transaction back, if their number is not the decided one.
 
     Counted here, as COPY's own count omits rows that a trigger has skipped or redirected to another table.
     """
     rows = 0
-    for path in files:
-        with parquet.ParquetFile(path) as file:
+    for name in files_of(entry, handle):
+        with entry.open(name) as content, parquet.ParquetFile(content) as file:
             for batch in file.iter_batches():
                 rows += batch.num_rows
                 yield batch

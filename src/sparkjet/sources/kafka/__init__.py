@@ -1,11 +1,18 @@
 """The source ``sparkjet-kafka``: Apache Kafka topics as a stream."""
 
-from sparkjet.errors import AnalysisError
+import platform
+import sys
+
+from sparkjet.errors import AnalysisError, lacking
+
+PACKAGES = {"confluent_kafka": "confluent-kafka", "pyarrow": "pyarrow"}
+"""Packages that the driver, its planner and the executors need, by the name that is imported."""
 
 try:
     from sparkjet.sources.kafka.source import KafkaDataSource
 except ImportError as error:
-    _message = f'format("sparkjet-kafka") needs {error.name}: pip install "sparkjet[kafka]".'
-    raise AnalysisError(_message) from error
+    # Also in Spark's workers, one of which plans batches on the driver's machine; their errors arrive as text.
+    _python = f'format("sparkjet-kafka"): {sys.executable} on {platform.node()}'
+    raise AnalysisError(lacking(_python, [error.name or "it"], PACKAGES)) from error
 
 __all__ = ["KafkaDataSource"]

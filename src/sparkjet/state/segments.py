@@ -11,8 +11,12 @@ from pyspark.sql import functions as F
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+HASHES = ("key_hash", "left_hash", "right_hash")
+"""Columns of hashes that rows are partitioned by; computed whenever rows are partitioned, and not stored."""
 FEWEST = 5
 """The minimum number of segments to merge."""
+MANY, LARGE = 16, 100_000
+"""How many segments with more than that many rows are merged if that only makes them fewer."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,11 @@ class Segment:
     stored: object = None
     backing: DataFrame | None = field(default=None, repr=False)
 
+    @property
+    def to_store(self) -> DataFrame:
+        """The rows without their hashes: random numbers would be the largest column of a stored key."""
+        return self.partials.drop(*HASHES)
+
     def release(self) -> None:
         """Free the memory; the segment must not be read afterwards."""
         release(self.backing if self.backing is not None else self.partials)
@@ -57,7 +66,9 @@ def release(checkpointed: DataFrame) -> None:
     """
     plan = checkpointed._jdf.queryExecution().logical()
     if plan.getClass().getSimpleName() == "LogicalRDD":
-        plan.rdd().unpersist(False)
+        rdd = plan.rdd()
+        # Not RDD.unpersist: it warns each time that a truncated lineage cannot be recomputed, which fills the log.
+        rdd.sparkContext().unpersistRDD(rdd.id(), False)
 
 
 def hold(checkpointed: DataFrame) -> None:
@@ -67,12 +78,17 @@ def hold(checkpointed: DataFrame) -> None:
         rdd.count()
 
 
-def mergeable(segments: Sequence[Segment]) -> int:
+def mergeable(segments: Sequence[Segment], *, replacing: bool = True) -> int:
     """How many of the newest segments to merge into one, so that there are about log2(rows) segments.
 
     As in a log-structured merge tree, a segment is merged once at least half its size has been added after it: each
     partial row is copied a logarithmic number of times, and a window reads few segments. Merges wait for ``FEWEST``
     segments, since merging small segments costs a Spark job, and reading one costs hardly anything.
+
+    Args:
+        segments: The segments, oldest first.
+        replacing: Whether rows replace others when they are merged. Otherwise large segments wait for ``MANY``:
+            reading a few more is cheaper than copying and storing them again.
     """
     total, count = 0, 0
     for segment in reversed(segments):
@@ -80,4 +96,4 @@ def mergeable(segments: Sequence[Segment]) -> int:
             break
         total += segment.statistics.rows
         count += 1
-    return count if count >= FEWEST else 0
+    return count if count >= (FEWEST if replacing or total <= LARGE else MANY) else 0

@@ -1,4 +1,4 @@
-"""The live state of one aggregation: its operator and counters, saved to the store and restored from it."""
+"""The live state of one stage: its operator and counters, saved to the store and restored from it."""
 
 from __future__ import annotations
 
@@ -10,18 +10,20 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame
 
 from sparkjet.errors import RecoveryError
-from sparkjet.snapshots.record import SlidingSettings, WindowState
+from sparkjet.snapshots.record import JoinSettings, SavedStage, SlidingSettings
 from sparkjet.snapshots.store import Delta
+from sparkjet.state import Segment, SegmentStatistics
+from sparkjet.state.segments import release
+from sparkjet.stateful.interval_join import IntervalJoin
 from sparkjet.time import WindowGrid
-from sparkjet.windows import Segment, SegmentStatistics, SlidingWindows
-from sparkjet.windows.segments import release
+from sparkjet.windows import SlidingWindows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from sparkjet.engine.partial_aggregation import PartialAggregation
+    from sparkjet.engine.arrival import Arrival
+    from sparkjet.plan.stage import Operator
     from sparkjet.snapshots import SnapshotStore
-    from sparkjet.windows import WindowOperator
 
 SMALL = 10_000
 """Partial rows of a delta that one task writes."""
@@ -30,14 +32,14 @@ UNREADABLE = "FAILED_READ_FILE"
 
 
 @dataclass
-class AggregationState:
-    """What an epoch reads and changes in one aggregation.
+class StageState:
+    """What an epoch reads and changes in one stage.
 
     ``obsolete`` names deltas that a restore has read or written; those that the next record does not name are removed
     once it is written.
     """
 
-    operator: WindowOperator
+    operator: Operator
     late: Counter[str] = field(default_factory=Counter)
     null_timestamps: Counter[str] = field(default_factory=Counter)
     obsolete: set[str] = field(default_factory=set)
@@ -48,25 +50,26 @@ class AggregationState:
         last, closed = self.operator.open_until, self.operator.closed
         return last is not None and (closed is None or last > closed)
 
-    def append(self, partial: PartialAggregation) -> None:
-        """Count an epoch's rows and hand the accepted ones to the operator."""
-        self.late += partial.late
-        self.null_timestamps += partial.null_timestamps
-        if partial.statistics is None:
-            release(partial.table)
+    def append(self, number: int, arrival: Arrival) -> None:
+        """Count an epoch's rows and hand the accepted ones to a side of the operator."""
+        self.late += arrival.late
+        self.null_timestamps += arrival.null_timestamps
+        if arrival.statistics is None:
+            release(arrival.table)
         else:
-            self.operator.append(Segment(partial.partials, partial.statistics, None, partial.table))
+            segment = Segment(arrival.partials, arrival.statistics, None, arrival.table)
+            self.operator.sides[number].append(segment)
 
     def save(self, name: str, store: SnapshotStore) -> None:
         """Write the segments that the store does not have yet."""
         for number, segment in enumerate(self.operator.segments):
             if segment.stored is None:
-                segment.stored = _write(f"{name}-{number}", segment.partials, segment.statistics, store)
+                segment.stored = _write(f"{name}-{number}", segment.to_store, segment.statistics, store)
 
-    def snapshot(self) -> WindowState:
+    def snapshot(self) -> SavedStage:
         """The state as the record names it: the deltas behind the operator's segments."""
         deltas = [segment.stored for segment in self.operator.segments if isinstance(segment.stored, Delta)]
-        return WindowState(
+        return SavedStage(
             settings=self.operator.settings,
             closed=self.operator.closed,
             deltas=deltas,
@@ -74,7 +77,7 @@ class AggregationState:
             null_timestamps=dict(self.null_timestamps),
         )
 
-    def restore(self, saved: WindowState | None, session: SparkSession, store: SnapshotStore, name: str) -> None:
+    def restore(self, saved: SavedStage | None, session: SparkSession, store: SnapshotStore, name: str) -> None:
         """Become what the record says.
 
         Where the length or step of a sliding window has changed since, the frames are moved to the new grid and
@@ -98,6 +101,8 @@ class AggregationState:
         ):
             grid = WindowGrid(before.size, before.step, before.offset)
             self._realign(self.operator, grid, saved, segments, store, name)
+        elif isinstance(self.operator, IntervalJoin) and isinstance(before, JoinSettings):
+            self.operator.restore(segments, saved.closed, before.watermarks)
         else:
             self.operator.restore(segments, saved.closed)
 
@@ -105,7 +110,7 @@ class AggregationState:
         self,
         operator: SlidingWindows,
         before: WindowGrid,
-        saved: WindowState,
+        saved: SavedStage,
         loaded: list[Segment],
         store: SnapshotStore,
         name: str,

@@ -1,0 +1,108 @@
+"""The methods of ``GroupedData`` that all grouped streams share."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from pyspark.sql import functions as F
+from pyspark.sql.types import NumericType
+
+from sparkjet.aggregates.operation import AggregateOperation, Inputs
+from sparkjet.api.aggregate_rows import AggregateRows
+from sparkjet.api.guided import Guided
+from sparkjet.catalyst import alternatives
+from sparkjet.catalyst.columns import HIDDEN, TIME, quoted
+from sparkjet.errors import AnalysisError
+from sparkjet.plan.resolved_aggregates import resolved_aggregates
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+    from sparkjet.catalyst.aggregate_calls import ResultColumn
+    from sparkjet.plan.aggregation import ResolvedAggregate
+    from sparkjet.plan.grouping import Grouping
+    from sparkjet.plan.stage import Feed
+
+Result = TypeVar("Result", bound=AggregateRows)
+
+
+class GroupedMethods(Guided, ABC, Generic[Result]):
+    """The methods of ``GroupedData`` that all grouped streams share; :meth:`agg` aggregates."""
+
+    _alternatives = alternatives.GROUPS_OF_STREAMS
+
+    def __init__(self, feed: Feed, grouping: Grouping) -> None:
+        self._feed = feed
+        self._grouping = grouping
+
+    @abstractmethod
+    def _aggregated(self, aggregates: tuple[ResolvedAggregate, ...], columns: tuple[ResultColumn, ...]) -> Result:
+        """The results."""
+
+    def agg(self, *exprs: Column | AggregateOperation | Mapping[str, str]) -> Result:
+        """Compute aggregates, as ``GroupedData.agg``.
+
+        Args:
+            exprs: Columns of aggregates, of ``pyspark.sql.functions`` or :mod:`sparkjet.functions`, and expressions
+                over them such as ``F.sum("a") / F.count("b")``; operations of your own; or one dict from column to the
+                name of a function.
+
+        Raises:
+            AnalysisError: Not an aggregate, one that cannot be combined, or two columns of the same name.
+            AnalysisException: Spark cannot analyze a Column, e.g. because it names a column that does not exist.
+
+        >>> import sparkjet as sj
+        >>> from pyspark.sql import functions as F
+        >>> events = sj.stream(spark.readStream.format("rate").load()).withWatermark("timestamp", "1 minute")
+        >>> minutes = events.groupBy(F.window("timestamp", "1 minute"))
+        >>> minutes.agg(F.round(F.avg("value"), 2), (F.max("value") - F.min("value")).alias("spread")).columns
+        ['window', 'round(avg(value), 2)', 'spread']
+        """
+        if not exprs:
+            message = 'agg: give at least one aggregate, e.g. pyspark.sql.functions.count("*").'
+            raise AnalysisError(message)
+        rows = self._feed.shape.drop(*HIDDEN[1:])
+        keys = [key.column for key in self._grouping.keys]
+        aggregates, columns = resolved_aggregates(exprs, Inputs(rows, F.col(TIME)), keys)
+        names = [*self._grouping.order, *(column.name for column in columns)]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            message = f"agg: two columns of the result are named {twice[0]!r}. Rename one with alias(…)."
+            raise AnalysisError(message)
+        return self._aggregated(aggregates, columns)
+
+    def count(self) -> Result:
+        """Number of rows, in a column ``count``, as ``GroupedData.count``."""
+        return self.agg(F.count(F.lit(1)).alias("count"))
+
+    def sum(self, *cols: str) -> Result:
+        """Sums of the columns, by default of all numeric ones, as ``GroupedData.sum``."""
+        return self._of_each(F.sum, cols)
+
+    def avg(self, *cols: str) -> Result:
+        """Means of the columns, by default of all numeric ones, as ``GroupedData.avg``."""
+        return self._of_each(F.avg, cols)
+
+    def mean(self, *cols: str) -> Result:
+        """Alias of :meth:`avg`."""
+        return self.avg(*cols)
+
+    def min(self, *cols: str) -> Result:
+        """Least values of the columns, by default of all numeric ones, as ``GroupedData.min``."""
+        return self._of_each(F.min, cols)
+
+    def max(self, *cols: str) -> Result:
+        """Greatest values of the columns, by default of all numeric ones, as ``GroupedData.max``."""
+        return self._of_each(F.max, cols)
+
+    def _of_each(self, function: Callable[[Column], Column], names: Sequence[str]) -> Result:
+        fields = {field.name: field for field in self._feed.shape.drop(*HIDDEN).schema}
+        numeric = [name for name, field in fields.items() if isinstance(field.dataType, NumericType)]
+        chosen = names or numeric
+        for name in chosen:
+            if name in fields and name not in numeric:
+                message = f"{function.__name__}: {name!r} is not a numeric column. Cast it first, or use agg(…)."
+                raise AnalysisError(message)
+        return self.agg(*(function(F.col(quoted(name))) for name in chosen))

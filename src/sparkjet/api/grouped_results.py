@@ -1,0 +1,79 @@
+"""Complete results grouped once more, which each epoch aggregates as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from pyspark.sql import Column
+
+from sparkjet.api.guided import Guided
+from sparkjet.catalyst import alternatives
+from sparkjet.catalyst.markers import is_marked
+from sparkjet.errors import AnalysisError
+from sparkjet.plan import links
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, GroupedData
+
+    from sparkjet.aggregates.operation import AggregateOperation
+    from sparkjet.api.aggregate_rows import AggregateRows
+    from sparkjet.plan.transformations import Link
+
+Results = TypeVar("Results", bound="AggregateRows")
+
+
+class GroupedResults(Guided, Generic[Results]):
+    """Results that are never final, grouped again; like ``GroupedData``.
+
+    Nothing is stored for these groups: each epoch computes them from all results, which ``outputMode("complete")``
+    emits. Any aggregate of Spark's can be used, also those that cannot be combined.
+    """
+
+    _alternatives = alternatives.GROUPS_OF_RESULTS
+
+    def __init__(self, then: Callable[[Link], Results], cols: Sequence[str | Column]) -> None:
+        self._then = then
+        self._cols = cols
+
+    def agg(self, *exprs: Column | Mapping[str, str] | AggregateOperation) -> Results:
+        """Compute aggregates of all results, as ``GroupedData.agg``.
+
+        Raises:
+            AnalysisError: Not an aggregate of Spark's.
+            AnalysisException: Spark cannot analyze a Column, e.g. because it names a column that does not exist.
+        """
+        if any(is_marked(each) if isinstance(each, Column) else not isinstance(each, Mapping) for each in exprs):
+            message = (
+                "agg: complete results are aggregated by Spark, which does not have the aggregates of sparkjet. Use "
+                "those of pyspark.sql.functions."
+            )
+            raise AnalysisError(message)
+        return self._aggregated(lambda grouped: grouped.agg(*exprs))  # type: ignore[arg-type]
+
+    def count(self) -> Results:
+        """Number of results, in a column ``count``, as ``GroupedData.count``."""
+        return self._aggregated(lambda grouped: grouped.count())
+
+    def sum(self, *cols: str) -> Results:
+        """Sums of the columns, by default of all numeric ones, as ``GroupedData.sum``."""
+        return self._aggregated(lambda grouped: grouped.sum(*cols))
+
+    def avg(self, *cols: str) -> Results:
+        """Means of the columns, by default of all numeric ones, as ``GroupedData.avg``."""
+        return self._aggregated(lambda grouped: grouped.avg(*cols))
+
+    def mean(self, *cols: str) -> Results:
+        """Alias of :meth:`avg`."""
+        return self.avg(*cols)
+
+    def min(self, *cols: str) -> Results:
+        """Least values of the columns, by default of all numeric ones, as ``GroupedData.min``."""
+        return self._aggregated(lambda grouped: grouped.min(*cols))
+
+    def max(self, *cols: str) -> Results:
+        """Greatest values of the columns, by default of all numeric ones, as ``GroupedData.max``."""
+        return self._aggregated(lambda grouped: grouped.max(*cols))
+
+    def _aggregated(self, aggregated: Callable[[GroupedData], DataFrame]) -> Results:
+        return self._then(links.whole(lambda frame: aggregated(frame.groupBy(*self._cols))))

@@ -1,0 +1,112 @@
+"""Output modes: which results an output gets, and where each mode is possible."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sparkjet.errors import AnalysisError
+from sparkjet.plan.aggregation import Aggregation
+from sparkjet.plan.outputs import Rows
+from sparkjet.plan.rolling_aggregation import RollingAggregation
+from sparkjet.plan.windowed_aggregation import WindowedAggregation
+from sparkjet.sinks.protocol import Keyed
+from sparkjet.windows import SessionWindow
+
+if TYPE_CHECKING:
+    from sparkjet.api.output_settings import OutputSettings
+    from sparkjet.options import Options
+    from sparkjet.plan.stage import Stage
+    from sparkjet.sinks.protocol import Sink
+
+APPEND, UPDATE, COMPLETE = "append", "update", "complete"
+MODES = (APPEND, UPDATE, COMPLETE)
+_FILES = ("files", "table")
+
+
+def mode_of(outputMode: str) -> str:
+    """The mode that a user has named.
+
+    Raises:
+        AnalysisError: There is no such mode.
+    """
+    if outputMode.lower() not in MODES:
+        message = (
+            f'outputMode: there is no mode "{outputMode}". Use "append" for rows that are final, "update" for the rows '
+            'that have changed, or "complete" for all results in each epoch.'
+        )
+        raise AnalysisError(message)
+    return outputMode.lower()
+
+
+def stage_in_mode(settings: OutputSettings, options: Options) -> Stage | None:
+    """The stage whose rows an output gets in its mode; None for those of the stream itself.
+
+    Raises:
+        AnalysisError: The mode does not go with the rows, the sink or an option.
+    """
+    stage, complete = settings.stage, settings.mode == COMPLETE
+    if settings.rows is Rows.LATE:
+        if settings.mode != APPEND:
+            message = 'outputMode: late rows are never early; use "append".'
+            raise AnalysisError(message)
+        return stage
+    if complete and not isinstance(stage, Aggregation):
+        message = (
+            'outputMode: "complete" is of the results of an aggregation, as in Spark, and these rows are none. Use '
+            '"append", or groupBy(…).agg(…) first.'
+        )
+        raise AnalysisError(message)
+    if complete and isinstance(stage, WindowedAggregation):
+        if isinstance(stage.window, SessionWindow):
+            message = (
+                'outputMode: "complete" keeps all windows for ever, which sparkjet does with windows of fixed length '
+                'only, not with sessions. Use "append" for sessions that are final, or "update" for open ones too.'
+            )
+            raise AnalysisError(message)
+        stage = stage.rolling
+    if settings.chain.whole and not complete:
+        message = (
+            f'orderBy, limit and groupBy are of all results, and outputMode("{settings.mode}") emits some in each '
+            'epoch. Use outputMode("complete"), or sort and group where the results are read.'
+        )
+        raise AnalysisError(message)
+    if isinstance(stage, RollingAggregation):
+        _check_rolling(settings, options)
+    return stage
+
+
+def check_sink(sink: Sink, mode: str) -> None:
+    """Refuse a sink that would add all results once more in each epoch.
+
+    Raises:
+        AnalysisError: It replaces rows by a key, and has none.
+    """
+    if mode == COMPLETE and isinstance(sink, Keyed) and not sink.keys:
+        message = (
+            'outputMode: "complete" would add all results once more in each epoch. Give option("keyColumns", "…"), so '
+            "that they replace the earlier ones."
+        )
+        raise AnalysisError(message)
+
+
+def _check_rolling(settings: OutputSettings, options: Options) -> None:
+    """Refuse what makes no sense for results that are never final."""
+    assert settings.sink is not None  # noqa: S101 - checked by the caller
+    if settings.mode == APPEND:
+        message = (
+            'outputMode: "append" is of rows that are final, and an aggregate is final only once its window has '
+            'closed, which takes a watermark. Use outputMode("update") for the rows that have changed, or '
+            'outputMode("complete") for all; or withWatermark(…) and groupBy(F.window(…), …), the call itself.'
+        )
+        raise AnalysisError(message)
+    if settings.sink.name in _FILES:
+        message = (
+            f'outputMode: files are only added to, and "{settings.mode}" emits rows that replace earlier ones, so '
+            'that Spark too writes files in mode "append" only. Use format("postgres") with keyColumns, '
+            'format("kafka") with a key or foreachBatch(…), or windows on a watermark.'
+        )
+        raise AnalysisError(message)
+    for name in ("earlyResultsPeriod", "isEarly", "lateRowsPath"):
+        if options.get(name) is not None:
+            message = f"{name}: these results are never final, so no row of them is early or late. Leave it out."
+            raise AnalysisError(message)

@@ -1,0 +1,113 @@
+"""Arrivals: what the rows of an epoch become for one side of a stage, with counts of the dropped ones."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from sparkjet.plan.dropped_rows import dropped_rows, judged
+from sparkjet.plan.partial_rows import ProgressDetail, RowKind, accepted
+from sparkjet.state import SegmentStatistics
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from sparkjet.plan.plan import PlannedFeed
+    from sparkjet.plan.stage import Intake, Side
+
+
+@dataclass
+class Arrival:
+    """What an epoch brings to one side of a stage.
+
+    Attributes:
+        table: The rows for the state and counts of dropped rows in one local checkpoint.
+        statistics: Of the rows for the state; None if every row was dropped.
+        accepted: Number of accepted rows.
+        late: Late rows by substream.
+        null_timestamps: Rows without an event time by substream.
+        highest: Highest event time by substream, null for the only one; what the plan's ``detail`` asks for.
+        rows: The judged rows, persisted until :meth:`release`; None unless late rows are delivered.
+        judged_by: The watermark that they were judged by, None before the first one.
+    """
+
+    table: DataFrame
+    statistics: SegmentStatistics | None = None
+    accepted: int = 0
+    late: Counter[str] = field(default_factory=Counter)
+    null_timestamps: Counter[str] = field(default_factory=Counter)
+    highest: dict[str, int] = field(default_factory=dict)
+    rows: DataFrame | None = None
+    judged_by: int | None = None
+
+    @property
+    def partials(self) -> DataFrame:
+        """What the accepted rows have become, partitioned as the state is."""
+        return accepted(self.table)
+
+    @property
+    def dropped(self) -> bool:
+        """Whether any row was dropped."""
+        return bool(self.late or self.null_timestamps)
+
+    def late_rows(self) -> DataFrame | None:
+        """The dropped rows as they came, None if there are none."""
+        return None if self.rows is None or not self.dropped else dropped_rows(self.rows, self.judged_by)
+
+    def release(self) -> None:
+        """Unpersist the rows; a second call does nothing."""
+        if self.rows is not None:
+            self.rows.unpersist()
+            self.rows = None
+
+
+def arrive(
+    rows: DataFrame,
+    feed: PlannedFeed,
+    intake: Intake,
+    side: Side,
+    detail: ProgressDetail = ProgressDetail.NOTHING,
+    *,
+    keep_rows: bool = False,
+) -> Arrival:
+    """Bring rows into the form of a state, as one Spark job over them: partially aggregated, where that is possible.
+
+    Lateness is judged by the side's state at the start of the epoch, so that a re-run judges each row the same way.
+
+    Args:
+        rows: What has gone through the feed's transformations, with ``KEPT``.
+        feed: The feed.
+        intake: Its expressions.
+        side: The side of the operator that takes the rows in.
+        detail: What to find out about event time.
+        keep_rows: Whether the dropped rows are wanted.
+    """
+    judged_rows = judged(rows, side, timed=intake.timed)
+    if keep_rows:
+        judged_rows = judged_rows.persist()
+    try:
+        arrival = Arrival(side.partitioned(intake.of(judged_rows, side, detail)))
+        _count(arrival, feed, intake, detail)
+    except BaseException:
+        judged_rows.unpersist()
+        raise
+    arrival.rows = judged_rows if keep_rows else None
+    return arrival
+
+
+def _count(arrival: Arrival, feed: PlannedFeed, intake: Intake, detail: ProgressDetail) -> None:
+    # From the aggregated table: an accumulator or an observation counts the rows of a retried task twice.
+    labels, sums = intake.totals
+    totals = sums.agg(arrival.table, labels)
+    for kind, *named, rows, low, high, events, highest in totals.collect():
+        substream = named[0] if named else feed.only_substream
+        if kind == RowKind.ACCEPTED:
+            arrival.statistics = SegmentStatistics(rows, low, high)
+            arrival.accepted = events
+        elif kind != RowKind.PROGRESS_ONLY:
+            (arrival.late if kind == RowKind.LATE else arrival.null_timestamps)[substream] += events
+        if highest is not None and (
+            detail is ProgressDetail.ALL or (detail is ProgressDetail.EACH and kind == RowKind.PROGRESS_ONLY)
+        ):
+            arrival.highest[substream] = max(highest, arrival.highest.get(substream, highest))

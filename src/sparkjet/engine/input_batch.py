@@ -1,0 +1,91 @@
+"""Input batches: a micro-batch of Spark's on its way to the stages and outputs that read it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from sparkjet.catalyst.columns import HIDDEN, KEPT, SUBSTREAM, TIME
+from sparkjet.engine.arrival import arrive
+from sparkjet.plan.partial_rows import ProgressDetail
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from sparkjet.engine.arrival import Arrival
+    from sparkjet.engine.stage_state import StageState
+    from sparkjet.plan.plan import Plan, PlannedFeed, PlannedStreamOutput
+
+
+class InputBatch:
+    """A batch on its way to stages and outputs, read from its sources once.
+
+    Where only one stage reads it, and the rows that its filters drop can travel on marked, partial aggregation
+    itself finds how far each substream has come. Otherwise the batch is persisted in memory and read once more. Where
+    only one output reads it, nothing is done but what Spark itself would do.
+
+    Args:
+        batch: The batch as Spark gives it to ``foreachBatch``.
+        plan: The query's plan.
+    """
+
+    def __init__(self, batch: DataFrame, plan: Plan) -> None:
+        self._plan = plan
+        self._batch = batch
+        self._held = plan.persisted
+        if plan.persisted:
+            # The source would be read, and a user's Python function run, once for every branch and result.
+            self._batch = plan.begun(batch).persist()
+
+    def arrivals(
+        self, stages: Mapping[str, StageState], detail: ProgressDetail = ProgressDetail.NOTHING
+    ) -> Iterator[tuple[str, int, Arrival]]:
+        """What the batch brings to each stage that reads a source, by the stage's name and the number of the side.
+
+        Args:
+            stages: The state of each stage by its name.
+            detail: What to find out about event time.
+        """
+        for stage in self._plan.stages:
+            if all(feed.parent is not None for feed in stage.feeds):
+                continue
+            sides = stages[stage.name].operator.sides
+            late = self._plan.delivers_late_rows(stage.name)
+            for number, feed in enumerate(stage.feeds):
+                if feed.parent is None:
+                    intake = stage.stage.intakes[number]
+                    yield (
+                        stage.name,
+                        number,
+                        arrive(self._rows(feed), feed, intake, sides[number], detail, keep_rows=late),
+                    )
+
+    def output(self, output: PlannedStreamOutput) -> DataFrame:
+        """The rows of an output of a source itself."""
+        rows = self._plan.rows(self._batch, output.reads, output.chain)
+        return rows.drop(*HIDDEN) if self._plan.stages else rows
+
+    def highest(self, arrivals: Iterable[Arrival]) -> dict[str, int]:
+        """Highest event time of each substream that had one, whatever the user's filters drop."""
+        if not self._plan.inputs:
+            return {}
+        if self._plan.persisted:
+            found = self._batch.where(F.col(TIME).isNotNull()).groupBy(SUBSTREAM).agg(F.max(TIME)).collect()
+            return {row[0]: row[1] for row in found}
+        return {name: time for arrival in arrivals for name, time in arrival.highest.items()}
+
+    def _rows(self, feed: PlannedFeed) -> DataFrame:
+        """The rows as a stage reads them."""
+        chain = feed.feed.transformations
+        if self._plan.persisted or not feed.feed.inputs:
+            rows = feed.feed.timed(self._plan.rows(self._batch, feed.source, chain))
+            return rows.withColumn(KEPT, F.lit(True))
+        return chain.marked(self._batch)
+
+    def release(self) -> None:
+        """Unpersist the rows; a second call does nothing."""
+        if self._held:
+            self._held = False
+            self._batch.unpersist()

@@ -1,0 +1,129 @@
+"""Aggregations: the expressions from rows to partial rows, and from the rows of an operator to results."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F
+
+from sparkjet.catalyst.columns import ONLY_SUBSTREAM, SUBSTREAM, TIME, CompiledColumns, Once
+from sparkjet.plan.partial_rows import PartialRows
+from sparkjet.plan.stage import Feed, Stage
+from sparkjet.windows import Accumulators, SessionWindow
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from sparkjet.aggregates.operation import AggregateOperation
+    from sparkjet.catalyst.aggregate_calls import ResultColumn
+    from sparkjet.plan.grouping import Grouping, Key
+
+_NO_KEY = "key0"
+
+
+def key_name(number: int) -> str:
+    """Name of a key inside the engine."""
+    return f"key{number}"
+
+
+def result_name(number: int) -> str:
+    """Name of the result of an aggregate inside the engine."""
+    return f"result{number}"
+
+
+@dataclass(frozen=True, eq=False)
+class ResolvedAggregate:
+    """An aggregate over the rows of one aggregation: its operation, and in words what it computes."""
+
+    computes: str
+    operation: AggregateOperation
+
+
+@dataclass(frozen=True, eq=False)
+class Aggregation(Stage):
+    """One ``groupBy(…).agg(…)``.
+
+    Inside the engine keys are named ``key0…`` and results ``result0…``, so that no name a user chose can collide.
+
+    Attributes:
+        feed: The rows that are aggregated.
+        grouping: The keys, and the window if there is one.
+        aggregates: What is computed.
+        columns: The columns of the result that follow the grouping ones, from keys and results by their names inside.
+    """
+
+    feed: Feed
+    grouping: Grouping
+    aggregates: tuple[ResolvedAggregate, ...]
+    columns: tuple[ResultColumn, ...]
+
+    @property
+    def keys(self) -> tuple[Key, ...]:
+        """The grouping columns but the window."""
+        return self.grouping.keys
+
+    @property
+    def feeds(self) -> tuple[Feed]:
+        """See :attr:`Stage.feeds`."""
+        return (self.feed,)
+
+    @cached_property
+    def key_names(self) -> tuple[str, ...]:
+        """Names of the keys inside the engine; without keys there is a constant one."""
+        return tuple(map(key_name, range(len(self.keys)))) or (_NO_KEY,)
+
+    @cached_property
+    def accumulators(self) -> Accumulators:
+        """The fields of the partial rows with their types."""
+        named = [(result_name(i), aggregate.operation) for i, aggregate in enumerate(self.aggregates)]
+        return Accumulators(named, self.feed.shape.groupBy().agg(*Accumulators.aggregations(named)).schema)
+
+    @property
+    def fingerprint(self) -> dict[str, Any]:
+        """What must not change between two runs, because saved partial rows would no longer fit."""
+        return {
+            "keys": {key.name: key.type.simpleString() for key in self.keys},
+            "aggregates": [aggregate.computes for aggregate in self.aggregates],
+            "accumulators": self.accumulators.shape,
+        }
+
+    @cached_property
+    def intakes(self) -> tuple[PartialRows]:
+        """See :attr:`Stage.intakes`."""
+        # Only windows ask for the time of a row.
+        timed = self.grouping.window is not None
+        return (PartialRows(self._key_columns, self.accumulators, by_substream=self.feed.by_substream, timed=timed),)
+
+    def output(self, rows: DataFrame) -> DataFrame:
+        """Result rows under the user's names; a window as a struct of two timestamps, and as their event time."""
+        return self._once("output", build=self._output).select(rows)
+
+    def shape(self) -> DataFrame:
+        """A DataFrame with the schema of the results, for analysis only."""
+        named = [key.alias(name) for name, key in self._key_columns.items()]
+        grouped = self.feed.shape.groupBy(*named).agg(*Accumulators.aggregations(self.accumulators.results))
+        bounds = (F.lit(0).cast("long").alias(bound) for bound in ("start", "end"))
+        return self.output(grouped.select(*self.key_names, *bounds, *self.accumulators.finish()))
+
+    @property
+    def _key_columns(self) -> dict[str, Column]:
+        return dict(zip(self.key_names, [key.column for key in self.keys] or [F.lit(0)], strict=True))
+
+    @cached_property
+    def _once(self) -> Once:
+        return Once()
+
+    def _output(self) -> CompiledColumns:
+        window = self.grouping.window
+        grouped = {key.name: F.col(name).alias(key.name) for key, name in zip(self.keys, self.key_names, strict=False)}
+        hidden = []
+        if window is not None:
+            start, end = F.timestamp_micros("start").alias("start"), F.timestamp_micros("end").alias("end")
+            marker = "spark.sessionWindow" if isinstance(window, SessionWindow) else "spark.timeWindow"
+            # Spark's own mark of a window column, without which F.window_time refuses it.
+            grouped[window.name] = F.struct(start, end).alias(window.name, metadata={marker: True})
+            hidden = [(F.col("end") - 1).alias(TIME), F.lit(ONLY_SUBSTREAM).alias(SUBSTREAM)]
+        results = [each.column.alias(each.name) for each in self.columns]
+        return CompiledColumns([*(grouped[name] for name in self.grouping.order), *results, *hidden])

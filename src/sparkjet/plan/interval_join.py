@@ -1,0 +1,289 @@
+"""Joins of two streams with a bound on how far their event times may be apart: the stage, from the user's condition."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, reduce
+from typing import TYPE_CHECKING, Any
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructField, StructType
+
+from sparkjet.catalyst.columns import HIDDEN, ONLY_SUBSTREAM, SUBSTREAM, TIME
+from sparkjet.catalyst.identities import IdentifiedColumns
+from sparkjet.catalyst.join_conditions import JoinCondition, join_condition, place, sided, spark_join
+from sparkjet.catalyst.logical_plans import analyzed, attribute_id, listed
+from sparkjet.errors import AnalysisError
+from sparkjet.plan.event_time import EventTime
+from sparkjet.plan.join_rows import JoinRows
+from sparkjet.plan.stage import Feed, Stage
+from sparkjet.plan.transformations import Link
+from sparkjet.stateful.interval_join import FOREVER, IntervalJoin
+from sparkjet.stateful.join_type import JoinType
+from sparkjet.time.durations import format_duration
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from sparkjet.catalyst.join_conditions import JoinedColumn
+    from sparkjet.plan.transformations import Transformations
+
+SIDES = ("left", "right")
+_GRAIN = 100
+_STEPS = (3600, 600, 60, 10, 1, 0.1, 0.01)
+"""Seconds: round numbers, so that what they have in common with the steps of windows is not small."""
+
+
+@dataclass(frozen=True)
+class TimedFeed:
+    """A stream that is to be joined: its rows, and the event times that its columns hold."""
+
+    feed: Feed
+    times: tuple[EventTime, ...]
+
+    @cached_property
+    def rows(self) -> DataFrame:
+        """The rows without the hidden columns, for analysis only."""
+        return self.feed.transformations.shape.drop(*HIDDEN)
+
+    @property
+    def columns(self) -> list[list[int]]:
+        """For each event time the numbers of the columns that hold it."""
+        return [time.columns(self.rows) for time in self.times]
+
+    def timed_by(self, number: int) -> Feed:
+        """The feed with one of its event times as the time of its rows; the first one is that already."""
+        if number == 0:
+            return self.feed
+        column = self.rows.columns[self.columns[number][0]]
+        return replace(self.feed, transformations=retimed(self.feed.transformations, F.col(f"`{column}`")))
+
+
+@dataclass(frozen=True, eq=False)
+class IntervalJoinStage(Stage):
+    """A join of two streams.
+
+    Attributes:
+        join_type: Which rows it gives.
+        condition: The condition, taken apart.
+        lower: Least difference of the right event time from the left one, in microseconds.
+        upper: Greatest difference. Of inner joins either may be :data:`FOREVER`.
+        left: The left rows.
+        right: The right rows.
+        joined: The join as Spark has analyzed it, for analysis only.
+    """
+
+    join_type: JoinType
+    condition: JoinCondition
+    lower: int
+    upper: int
+    left: Feed
+    right: Feed
+    joined: DataFrame
+
+    own_watermarks = True
+
+    @property
+    def feeds(self) -> tuple[Feed, Feed]:
+        """See :attr:`Stage.feeds`."""
+        return self.left, self.right
+
+    @cached_property
+    def intakes(self) -> tuple[JoinRows, JoinRows]:
+        """See :attr:`Stage.intakes`."""
+        left, right = (
+            JoinRows(side, by_substream=feed.by_substream) for side, feed in zip(SIDES, self.feeds, strict=True)
+        )
+        return left, right
+
+    @property
+    def delay(self) -> int:
+        """See :attr:`Stage.delay`.
+
+        A left row may be as old as a right row that is in time allows, and the other way around.
+        """
+        return max(0, self.upper, -self.lower)
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """About a hundredth of the bound: the times when rows have no partner need not be told apart more finely."""
+        finite = [abs(bound) for bound in (self.lower, self.upper) if abs(bound) < FOREVER]
+        finest = max(finite, default=FOREVER) / (_GRAIN * 1_000_000)
+        return round(next((step for step in _STEPS if step <= finest), _STEPS[-1]) * 1_000_000), 0
+
+    @property
+    def waits(self) -> bool:
+        """See :attr:`Stage.waits`; a pair is a result when the later of both comes."""
+        return self.join_type not in {JoinType.INNER, JoinType.SEMI}
+
+    @property
+    def fingerprint(self) -> dict[str, Any]:
+        """What must not change between two runs, because rows that are held would be missing, or not fit."""
+        return {
+            "join": self.join_type.value,
+            "on": self.condition.text,
+            "bounds": [self.lower, self.upper],
+            **{
+                side: [f"{field.name} {field.dataType.simpleString()}" for field in _own_columns(feed)]
+                for side, feed in zip(SIDES, self.feeds, strict=True)
+            },
+        }
+
+    def operator(self, partitions: int) -> IntervalJoin:
+        """A new operator without state."""
+        left, right = (
+            StructType([StructField(place(side, i), field.dataType) for i, field in enumerate(_own_columns(feed))])
+            for side, feed in zip(SIDES, self.feeds, strict=True)
+        )
+        bounds = self.lower, self.upper
+        return IntervalJoin(
+            self.join_type, *bounds, self.condition.keys, self.condition.rest, (left, right), partitions
+        )
+
+    def output(self, rows: DataFrame) -> DataFrame:
+        """Joined rows under the user's names, with the first of their event times."""
+        return self._columns.select(rows)
+
+    @cached_property
+    def _columns(self) -> IdentifiedColumns:
+        columns = [each.column for each in self.condition.columns]
+        return IdentifiedColumns([*columns, self._time, F.lit(ONLY_SUBSTREAM)], self.shape())
+
+    @property
+    def _time(self) -> Column:
+        first = next((each for each in self.condition.columns if each.times), None)
+        return F.lit(None).cast("long") if first is None else _time_of(first)
+
+    def shape(self) -> DataFrame:
+        """A DataFrame with the schema of the results, for analysis only."""
+        return self._shape
+
+    @cached_property
+    def _shape(self) -> DataFrame:
+        return self.joined.withColumns({TIME: F.lit(None).cast("long"), SUBSTREAM: F.lit(ONLY_SUBSTREAM)})
+
+    def late_shape(self) -> DataFrame:
+        """A DataFrame with the schema of the rows that are dropped on either side, for analysis only.
+
+        Raises:
+            AnalysisError: Both sides are stages, where nothing can be late, or a column of the user's has the name of
+                an added one, or different types on both sides.
+        """
+        sides = [feed.late_shape() for feed in self.feeds if feed.parent is None]
+        if not sides:
+            return self.left.late_shape()
+        try:
+            return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), sides)
+        except AnalysisException as error:
+            message = (
+                "late rows: a column has different types in the two streams that are joined. Rename it in one of them "
+                f"before the join. {error}"
+            )
+            raise AnalysisError(message) from error
+
+    @property
+    def times(self) -> tuple[EventTime, ...]:
+        """The event times of the results: each column that holds one, the first one first.
+
+        None without a bound in both directions: a pair that is still to come may be of any time.
+        """
+        if not -FOREVER < self.lower <= self.upper < FOREVER:
+            return ()
+        output = zip(self.condition.columns, listed(analyzed(self._shape).output()), strict=False)
+        found: dict[frozenset[str], EventTime] = {}
+        for column, attribute in output:
+            if column.times and column.times not in found:
+                remedy = "Give the new column another name."
+                found[column.times] = EventTime(column.name, [attribute_id(attribute)], "the join", remedy)
+        return tuple(found.values())
+
+
+def interval_join(left: TimedFeed, right: TimedFeed, on: Any, how: str) -> IntervalJoinStage:
+    """The stage of a join.
+
+    Args:
+        left: The left stream.
+        right: The right stream.
+        on: As ``DataFrame.join`` takes it.
+        how: The same.
+
+    Raises:
+        AnalysisError: The condition does not bound how far the event times are apart in both directions, and the join
+            is not an inner one; it has no equality, or can never be true; or Spark cannot analyze it.
+    """
+    join_type = JoinType.of(how)
+    for side, timed in zip(SIDES, (left, right), strict=True):
+        names = timed.rows.columns
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            message = (
+                f"join: the {side} stream has two columns {twice[0]!r}. Drop one of them first, or rename it before "
+                "they come together."
+            )
+            raise AnalysisError(message)
+    if isinstance(on, Column):
+        on = sided(on, left.rows, right.rows)
+    joined = spark_join((left.rows, right.rows), on, how)
+    condition = join_condition(joined, (left.columns, right.columns))
+    lower, upper = _bounds(condition, (left, right), join_type)
+    feeds = [timed.timed_by(number) for timed, number in zip((left, right), condition.times, strict=True)]
+    return IntervalJoinStage(join_type, condition, lower, upper, feeds[0], feeds[1], joined)
+
+
+def retimed(chain: Transformations, time: Column) -> Transformations:
+    """A chain whose rows have another column as their event time."""
+    hidden = F.unix_micros(time)
+    link = Link(lambda frame: frame.withColumn(TIME, hidden), lambda frame: frame.withColumn(TIME, hidden))
+    return replace(chain, shape=link.plain(chain.shape), links=(*chain.links, link))
+
+
+def _own_columns(feed: Feed) -> list[StructField]:
+    return [field for field in feed.transformations.shape.schema if field.name not in HIDDEN]
+
+
+def _time_of(column: JoinedColumn) -> Column:
+    times = [F.col(f"{side}_time") for side in SIDES if side in column.times]
+    return times[0] if len(times) == 1 else F.coalesce(*times)
+
+
+def _bounds(condition: JoinCondition, sides: Sequence[TimedFeed], join_type: JoinType) -> tuple[int, int]:
+    """Both bounds of a condition that can be joined by."""
+    left, right = (timed.times[number].name for timed, number in zip(sides, condition.times, strict=True))
+    lower, upper = condition.bounds.lower, condition.bounds.upper
+    if join_type is JoinType.INNER:
+        # As Spark: nothing waits for the end of what is held for ever.
+        lower, upper = -FOREVER if lower is None else lower, FOREVER if upper is None else upper
+    if lower is None or upper is None:
+        missing = []
+        if lower is None:
+            missing.append(f"how much earlier than {left!r} it may be, e.g. {right} >= {left}")
+        if upper is None:
+            missing.append(f"how much later, e.g. {right} <= {left} + INTERVAL 1 HOUR")
+        message = (
+            f"join: the condition of a join that is not an inner one must bound the event time {right!r} of the right "
+            "stream in both directions, as no row would ever be known to have no partner otherwise. It "
+            f"does not say {' nor '.join(missing)}. A comparison counts if it is one of those joined by AND, "
+            "and compares the columns of withWatermark(…) themselves."
+        )
+        raise AnalysisError(message)
+    if lower > upper:
+        message = (
+            f"join: the condition can never be true: {right!r} would be at least {_signed(lower)} and at most "
+            f"{_signed(upper)} after {left!r}. Look at the signs of the intervals."
+        )
+        raise AnalysisError(message)
+    if not condition.keys:
+        message = (
+            "join: the condition has no equality of a column of the left stream and one of the right stream, by which "
+            "rows are distributed. Add one, e.g. a.id = b.id; or a constant column on both sides, if one task is to "
+            "compare each row with each."
+        )
+        raise AnalysisError(message)
+    return lower, upper
+
+
+def _signed(microseconds: int) -> str:
+    return f"{'-' if microseconds < 0 else ''}{format_duration(abs(microseconds))}"

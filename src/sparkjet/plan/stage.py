@@ -1,0 +1,288 @@
+"""Stages: the stateful steps of a query, each with the rows that it reads and the operator that holds its state."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
+
+from pyspark.sql import functions as F
+
+from sparkjet.catalyst.columns import ONLY_SUBSTREAM, SUBSTREAM, TIME
+from sparkjet.errors import AnalysisError
+from sparkjet.plan.dropped_rows import dropped_shape
+from sparkjet.plan.inputs import several_substreams
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from sparkjet.catalyst.columns import CompiledColumns
+    from sparkjet.plan.inputs import Input
+    from sparkjet.plan.partial_rows import ProgressDetail
+    from sparkjet.plan.transformations import Transformations
+    from sparkjet.snapshots.record import StageSettings
+    from sparkjet.state import Segment
+
+
+class Side(Protocol):
+    """Where an operator takes rows in; an operator of one feed is its own only side.
+
+    Once per epoch the engine calls :meth:`append`, if rows have arrived.
+    """
+
+    def is_late(self, time: str) -> Column:
+        """Whether a row is late, by the time column of that name (microseconds) and the last ``close``."""
+        ...
+
+    def partitioned(self, rows: DataFrame) -> DataFrame:
+        """Rows for this side, partitioned like its state, and persisted in the executors once read."""
+        ...
+
+    def append(self, segment: Segment) -> None:
+        """Add the rows of an epoch; none of them may be late."""
+        ...
+
+
+class Operator(Protocol):
+    """The state of a stage, on the driver; what it holds are DataFrames.
+
+    Once per epoch, the engine appends what has arrived to the :attr:`sides`, calls :meth:`close` with the new
+    watermark, stores every segment that is not stored yet, and calls :meth:`release` once the rows from ``close`` are
+    written. The state has advanced when ``close`` returns, whether or not the rows are consumed: after a failure the
+    operator is restored.
+    """
+
+    @property
+    def segments(self) -> Sequence[Segment]:
+        """The state, oldest first; all else is derived from it."""
+        ...
+
+    @property
+    def closed(self) -> int | None:
+        """The time up to which results are final, None before the first :meth:`close`; saved with the segments."""
+        ...
+
+    @property
+    def sides(self) -> Sequence[Side]:
+        """One for each feed of the stage."""
+        ...
+
+    @property
+    def settings(self) -> StageSettings:
+        """Its numbers, as the record names them."""
+        ...
+
+    @property
+    def open_until(self) -> int | None:
+        """The minimum watermark that closes everything, None if nothing is open."""
+        ...
+
+    def partitioned(self, rows: DataFrame) -> DataFrame:
+        """Stored rows, partitioned like a segment, and persisted in the executors once read."""
+        ...
+
+    @property
+    def close(self) -> Callable[..., DataFrame | None]:
+        """From one watermark for each side to the result rows, None if there are none; MIN closes nothing."""
+        ...
+
+    def early(self) -> DataFrame | None:
+        """Results so far of what is open, like those of :meth:`close`; None without any; changes no state."""
+        ...
+
+    def skip_to(self, watermark: int) -> None:
+        """Advance to ``watermark`` without closing anything; nothing may be open up to there."""
+        ...
+
+    def release(self) -> None:
+        """Free obsolete state; the current state is persisted in memory afterwards, even if no job has read it."""
+        ...
+
+    def restore(self, segments: Sequence[Segment], closed: int | None) -> None:
+        """Replace the state by that of a snapshot with the same settings."""
+        ...
+
+
+@runtime_checkable
+class TimedOperator(Protocol):
+    """An operator that has to know the time."""
+
+    def begin(self, now: int, before: int) -> None:
+        """Learn an epoch's processing time and the watermark that its rows were judged by, before :meth:`close`."""
+        ...
+
+    def is_due(self, now: int) -> bool:
+        """Whether an epoch is due because of the clock alone."""
+        ...
+
+
+class Intake(Protocol):
+    """The expressions from judged rows to the table that a side takes in.
+
+    Attributes:
+        timed: Whether rows without an event time are dropped.
+    """
+
+    timed: bool
+
+    @property
+    def totals(self) -> tuple[CompiledColumns, CompiledColumns]:
+        """Of :meth:`of`: labels to group by; their rows, lowest and highest time, events and highest event time."""
+        ...
+
+    def of(self, judged: DataFrame, side: Any, detail: ProgressDetail) -> DataFrame:
+        """The accepted rows in the form of the state, and rows that count the others."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Feed:
+    """Rows on their way into a stage.
+
+    Attributes:
+        transformations: From the rows that come in (an input's, or the results of ``parent``) to those that are read.
+        inputs: The inputs that the rows come from, also through other stages.
+        parent: The stage whose results are read, None where the rows are those of a source.
+        name: What the user calls the stream; None without ``alias``.
+        time: What windows take for the event time (microseconds) where there is no watermark.
+    """
+
+    transformations: Transformations
+    inputs: tuple[Input, ...] = ()
+    parent: Stage | None = None
+    name: str | None = None
+    time: Column | None = None
+
+    @property
+    def lag(self) -> int:
+        """How far the watermark of these rows is behind the query's."""
+        return 0 if self.parent is None else self.parent.lag + self.parent.delay
+
+    @property
+    def is_streaming(self) -> bool:
+        """Whether the rows come from a stream, and not from a batch DataFrame."""
+        return self.transformations.source.isStreaming if self.parent is None else self.parent.feeds[0].is_streaming
+
+    @property
+    def by_substream(self) -> bool:
+        """Whether its rows can be of different substreams."""
+        return bool(self.inputs) and several_substreams(self.inputs)
+
+    @cached_property
+    def shape(self) -> DataFrame:
+        """The rows as the stage reads them, with the hidden columns; for analysis only."""
+        return self.timed(self.transformations.shape)
+
+    def timed(self, rows: DataFrame) -> DataFrame:
+        """Rows that have gone through the transformations, with the hidden columns where there is no watermark too."""
+        return rows.withColumns(self._added) if self._added else rows
+
+    @cached_property
+    def _added(self) -> dict[str, Column]:
+        if self.time is None and TIME in self.transformations.shape.columns:
+            return {}
+        time = F.lit(None).cast("long") if self.time is None else self.time
+        return {TIME: time, SUBSTREAM: F.lit(ONLY_SUBSTREAM)}
+
+    def late_shape(self) -> DataFrame:
+        """A DataFrame with the schema of the rows that are dropped here, for analysis only.
+
+        Raises:
+            AnalysisError: Nothing can be late here, or a column of the user's has the name of an added one.
+        """
+        if self.parent is not None and not self.parent.may_be_late:
+            message = "late rows: the rows of a window are never late for the next one. Ask the first window for them."
+            raise AnalysisError(message)
+        return dropped_shape(self.transformations.shape)
+
+
+class Stage(ABC):
+    """A stateful step of a query; pure description, the state lives in the operator it makes.
+
+    Attributes:
+        own_watermarks: Whether each side gets the watermark of its own inputs, which may be ahead of the query's.
+    """
+
+    own_watermarks: ClassVar[bool] = False
+
+    @property
+    @abstractmethod
+    def feeds(self) -> tuple[Feed, ...]:
+        """The rows that it reads."""
+
+    def late_shape(self) -> DataFrame:
+        """A DataFrame with the schema of the rows that are dropped here, for analysis only.
+
+        Raises:
+            AnalysisError: Nothing can be late here, or a column of the user's has the name of an added one.
+        """
+        return self.feeds[0].late_shape()
+
+    @property
+    @abstractmethod
+    def intakes(self) -> tuple[Intake, ...]:
+        """What each feed's rows become on their way into the state."""
+
+    @property
+    @abstractmethod
+    def fingerprint(self) -> dict[str, Any]:
+        """What must not change between two runs, because the saved state would no longer fit."""
+
+    @abstractmethod
+    def operator(self, partitions: int) -> Operator | None:
+        """A new operator without state; None for a stage that keeps none."""
+
+    @abstractmethod
+    def output(self, rows: DataFrame) -> DataFrame:
+        """An operator's rows under the user's names, with the hidden columns of event time and substream."""
+
+    @abstractmethod
+    def shape(self) -> DataFrame:
+        """A DataFrame with the schema of the results, for analysis only."""
+
+    @property
+    def uses_clock(self) -> bool:
+        """Whether an epoch can be due here while nothing arrives; then the operator is a :class:`TimedOperator`."""
+        return False
+
+    @property
+    def waits(self) -> bool:
+        """Whether results may wait for the end of the input, as those of windows that are still open do."""
+        return True
+
+    @property
+    def grid(self) -> tuple[int, int] | None:
+        """Step and offset that the watermark need not be finer than; None where any step matters."""
+        return None
+
+    @property
+    def may_be_late(self) -> bool:
+        """Whether results may be older than the watermark, because late rows are not dropped here."""
+        return False
+
+    @property
+    def delay(self) -> int:
+        """How far the results may be behind the watermark that this stage has been given, in event time."""
+        return 0
+
+    @property
+    def lag(self) -> int:
+        """How far this stage's watermark is behind the query's."""
+        return max(feed.lag for feed in self.feeds)
+
+    @property
+    def inputs(self) -> tuple[Input, ...]:
+        """The inputs that its rows come from, each once."""
+        return tuple(dict.fromkeys(each for feed in self.feeds for each in feed.inputs))
+
+    @property
+    def lineage(self) -> Iterator[Stage]:
+        """The stages from the roots down to this one, each once and after those that it reads."""
+        found: dict[Stage, None] = {}
+        for feed in self.feeds:
+            if feed.parent is not None:
+                found |= dict.fromkeys(feed.parent.lineage)
+        yield from found
+        yield self

@@ -1,0 +1,203 @@
+"""Static tables: what the rows of a stream are joined with, and when it is read."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from sparkjet.catalyst import alternatives
+from sparkjet.catalyst.columns import quoted
+from sparkjet.catalyst.logical_plans import analyzed
+from sparkjet.errors import AnalysisError, SourceError
+from sparkjet.state.segments import release
+
+
+class StaticTable:
+    """A table that a stream, or results, can be joined with: a DataFrame as Spark reads it in its own queries.
+
+    Attributes:
+        shape: The table as it was when the query was written.
+        by_epoch: Whether each epoch asks for the table, instead of Spark's plan containing it.
+    """
+
+    by_epoch = False
+
+    def __init__(self, shape: DataFrame) -> None:
+        self.shape = shape
+
+    def frame(self) -> DataFrame:
+        """The table for the epoch that asks."""
+        return self.shape
+
+    def acquire(self) -> None:
+        """Keep what is held until a :meth:`release`, one for each call; called when a query starts."""
+
+    def release(self) -> None:
+        """Let go of what is held, if this was the last query; called when a query has ended."""
+
+    def forget(self) -> None:
+        """Let go of what is held; it is read again at its next use."""
+
+
+class HeldTable(StaticTable):
+    """A DataFrame that is read once and held by the executors. Thread-safe.
+
+    Not by ``persist``: Spark reads a persisted DataFrame again when the application writes to where it came from, and
+    lost partitions one by one, so that they could be of different versions.
+    """
+
+    by_epoch = True
+
+    def __init__(self, shape: DataFrame) -> None:
+        super().__init__(shape)
+        self._changing = threading.Lock()
+        self._held: DataFrame | None = None
+        self._hint = _join_hint(shape)
+        self._queries = 0
+
+    def frame(self) -> DataFrame:
+        """See :meth:`StaticTable.frame`."""
+        with self._changing:
+            if self._held is None:
+                self._held = self.shape.localCheckpoint()
+            # A checkpoint has forgotten it.
+            return self._held if self._hint is None else self._held.hint(self._hint)
+
+    def acquire(self) -> None:
+        """See :meth:`StaticTable.acquire`."""
+        with self._changing:
+            self._queries += 1
+
+    def release(self) -> None:
+        """See :meth:`StaticTable.release`."""
+        with self._changing:
+            self._queries -= 1
+            last = self._queries == 0
+        if last:
+            self.forget()
+
+    def forget(self) -> None:
+        """See :meth:`StaticTable.forget`."""
+        with self._changing:
+            held, self._held = self._held, None
+        # A context that was stopped has freed it.
+        if held is not None and held.sparkSession.sparkContext._jsc is not None:
+            release(held)
+
+
+class RenewedTable(StaticTable):
+    """A DataFrame that is made anew for each epoch."""
+
+    by_epoch = True
+
+    def __init__(self, make: Callable[[], DataFrame]) -> None:
+        super().__init__(checked_table(make(), "read_every_epoch"))
+        self._make = make
+        self._types = self.shape.dtypes
+
+    def frame(self) -> DataFrame:
+        """See :meth:`StaticTable.frame`.
+
+        Raises:
+            SourceError: A column that the query was written for is missing, or has another type.
+        """
+        found = checked_table(self._make(), "read_every_epoch")
+        types = found.dtypes
+        if types == self._types:
+            return found
+        for name, data_type in self._types:
+            if (name, data_type) not in types:
+                message = (
+                    f"read_every_epoch: the column {name!r} of type {data_type} is missing; the table has "
+                    f"{', '.join(' '.join(each) for each in types)} now. Start the query again with the new table."
+                )
+                raise SourceError(message)
+        return found.select(*(quoted(name) for name, _ in self._types))
+
+
+def read_once(df: DataFrame) -> StaticTable:
+    """A static table for ``join`` that is read once, at the first use by a query, and then held in memory.
+
+    All epochs see the same version, whatever happens to the table. The copy is freed when the query has ended, or the
+    last of several; a restarted query reads the table again, and so does one that has lost the copy with an executor.
+
+    Args:
+        df: A batch DataFrame; may have an alias or a hint such as ``F.broadcast``.
+
+    Raises:
+        AnalysisError: Not a batch DataFrame.
+
+    >>> import sparkjet as sj
+    >>> countries = spark.createDataFrame([("de", "Germany")], "code string, country string")
+    >>> visits = sj.stream(spark.createDataFrame([("de", 3), ("fr", 4)], "code string, visits int"))
+    >>> visits.join(sj.read_once(countries), "code", "left").toDF().orderBy("code").collect()
+    [Row(code='de', visits=3, country='Germany'), Row(code='fr', visits=4, country=None)]
+    """
+    return HeldTable(checked_table(df, "read_once"))
+
+
+def read_every_epoch(make: Callable[[], DataFrame]) -> StaticTable:
+    """A static table for ``join`` that is made and read anew in every epoch, so that new files are seen.
+
+    ``spark.read.parquet(path)`` lists the files when it is called, and a query that was given its DataFrame never sees
+    later ones. Here it is called again. An epoch that is repeated after a crash may see a newer table than the attempt
+    that was lost, and so may two outputs of one epoch.
+
+    Args:
+        make: Returns a batch DataFrame, with the same columns each time; others that are added are left out. It is
+            called on the driver, once here and once for each use in an epoch. Give it a schema where it reads files:
+            otherwise Spark looks for one each time.
+
+    Raises:
+        AnalysisError: It does not return a batch DataFrame.
+
+    >>> import sparkjet as sj
+    >>> prices = sj.read_every_epoch(lambda: spark.sql("SELECT 'tea' AS item, 3 AS price"))
+    >>> sold = sj.stream(spark.createDataFrame([("tea", 2)], "item string, number int"))
+    >>> sold.join(prices, "item").selectExpr("item", "number * price AS paid").toDF().collect()
+    [Row(item='tea', paid=6)]
+    """
+    return RenewedTable(make)
+
+
+def static_table(other: object) -> StaticTable:
+    """What ``join`` was given, as a table.
+
+    Raises:
+        AnalysisError: Not a table that could be one.
+    """
+    return other if isinstance(other, StaticTable) else StaticTable(checked_table(other, "join"))
+
+
+def checked_table(other: Any, method: str) -> DataFrame:
+    """A DataFrame that can be a static table.
+
+    Raises:
+        AnalysisError: It is none, a stream, or has a column with a name of sparkjet's own.
+    """
+    if not isinstance(other, DataFrame):
+        message = (
+            f"{method}: expected a batch DataFrame of a classic session, got {type(other).__module__}."
+            f"{type(other).__name__}."
+        )
+        raise AnalysisError(message)
+    if other.isStreaming:
+        message = f"{method}: this DataFrame is a stream. {alternatives.STREAM_JOIN}"
+        raise AnalysisError(message)
+    taken = [name for name in other.columns if name.lower().startswith("_sparkjet_")]
+    if taken:
+        message = f"{method}: the column name {taken[0]!r} is used by sparkjet. Rename the column of the table."
+        raise AnalysisError(message)
+    return other
+
+
+def _join_hint(df: DataFrame) -> str | None:
+    """The name of a join hint at the top of a DataFrame, such as ``broadcast``; None if it has none."""
+    node = analyzed(df)
+    while node.nodeName() == "SubqueryAlias":
+        node = node.child()
+    strategy = node.hints().strategy() if node.nodeName() == "ResolvedHint" else None
+    return str(strategy.get().displayName()) if strategy is not None and strategy.isDefined() else None

@@ -1,0 +1,68 @@
+"""sparkjet's own code on the path of Spark's Python workers, where it need not be installed."""
+
+from __future__ import annotations
+
+import threading
+import zipfile
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_NAME = "sparkjet-workers.zip"
+_LAZY = ("sparkjet/__init__.py", "sparkjet/time/__init__.py")
+"""Packages whose names come from modules that need msgspec and tenacity, which workers may not have."""
+_STUB = """from importlib import import_module
+
+
+def __getattr__(name):
+    if name.startswith("__"):
+        raise AttributeError(name)
+    return getattr(import_module(__name__ + "._names"), name)
+"""
+_lock = threading.Lock()
+
+
+def ship(spark: SparkSession) -> None:
+    """Have Spark put sparkjet on the path of its Python workers: of executors, and of the planner on the driver.
+
+    What ``spark-submit --py-files`` adds, only the driver's own process finds, and of a wheel not even the executors.
+    The source cannot be shipped by value like the tasks of sinks: its workers keep connections between tasks. Runs on
+    the driver, and may be called again.
+    """
+    context = spark.sparkContext
+    # PySpark's own directory, which goes with the context.
+    archive = Path(context._temp_dir) / _NAME  # noqa: SLF001 - it has no public name
+    with _lock:
+        if not archive.exists():
+            _write(archive)
+            context.addPyFile(str(archive))
+            # Spark's planner of streams looks for the name in another directory than where Spark has put it. A whole
+            # path it takes as it is; executors do not have that, and find the name.
+            context._python_includes.append(str(archive))  # type: ignore[union-attr] # noqa: SLF001 - as above
+
+
+def _write(archive: Path) -> None:
+    writing = archive.with_suffix(".part")
+    with zipfile.ZipFile(writing, "w") as packed:
+        for name, content in _modules():
+            if name in _LAZY:
+                packed.writestr(name, _STUB)
+                packed.writestr(name.replace("__init__", "_names"), content)
+            else:
+                packed.writestr(name, content)
+    writing.rename(archive)
+
+
+def _modules() -> Iterator[tuple[str, bytes]]:
+    """Sparkjet's modules, from a directory or from the archive that the driver itself has it from."""
+    pending = [("sparkjet", files("sparkjet"))]
+    while pending:
+        name, found = pending.pop()
+        if found.is_dir():
+            pending += [(f"{name}/{each.name}", each) for each in found.iterdir()]
+        elif name.endswith(".py"):
+            yield name, found.read_bytes()

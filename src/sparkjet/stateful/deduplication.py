@@ -1,0 +1,151 @@
+"""Deduplication: the operator that lets the first row of each key through, with the keys as its state."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from sparkjet.catalyst.columns import CompiledColumns
+from sparkjet.catalyst.constants import constant
+from sparkjet.snapshots.record import DeduplicationSettings
+from sparkjet.state import KEY_HASH, NEVER, KeyedStore, Segment
+from sparkjet.time import MAX, MIN
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+TIME = "time"
+NUMBER = "number"
+"""Numbers the rows of an epoch within their partition."""
+FIRST = "first"
+"""The number of the first row of a key that is stored, for the epoch in which it is."""
+
+
+class Deduplication:
+    """Lets the first row of each key through, and remembers the key; an operator of one feed.
+
+    A row that arrives is ``(keys…, time, …)``. Of several of one key in an epoch the one with the least time is the
+    first. A key is forgotten when the watermark has passed the time of its first row by ``keep``: rows that come closer
+    to the first one than that are always recognized, as those that are late by then do not come here.
+
+    The state is a :class:`sparkjet.state.KeyedStore` without versions: a key is stored once, and dies by itself. What
+    else is in a row goes out with the results of its epoch and is not stored.
+
+    Args:
+        keep: How long a key is remembered, in microseconds of event time: 0 if the time is part of the key, so that
+            any later duplicate is late. None if for ever, and then no row is late.
+        keys: Names of the key columns, at least one.
+        partitions: Number of partitions of the state, hash-partitioned by the keys.
+    """
+
+    def __init__(self, keep: int | None, keys: Sequence[str], partitions: int) -> None:
+        self.keep = keep
+        self.keys = tuple(keys)
+        self._arrived: Segment | None = None
+        marks = {FIRST: F.lit(None).cast("long")}
+        self._store = KeyedStore(keys, [], partitions, versioned=False, marks=marks)
+        self._summary = self._store.summary("count(1)")
+        key = [KEY_HASH, *self.keys]
+        due = F.lit(NEVER)
+        if keep is not None:
+            due = F.when(F.col(TIME) > MAX - keep, MAX).otherwise(F.col(TIME) + keep)
+        self._keys = CompiledColumns(key)
+        self._new = CompiledColumns([*key, TIME, NUMBER, F.lit(False).alias("known")])
+        nothing = [F.lit(None).cast("long").alias(name) for name in (TIME, NUMBER)]
+        self._known = CompiledColumns([*key, *nothing, F.lit(True).alias("known")])
+        # A stream without a watermark has rows without a time.
+        first = F.min_by(NUMBER, F.coalesce(F.col(TIME), F.lit(0)))
+        self._firsts = CompiledColumns([F.min(TIME).alias(TIME), first.alias(FIRST), F.max("known").alias("known")])
+        self._remembered = CompiledColumns([*key, due.alias("due"), FIRST])
+        # Only now: a checkpoint that has the hash under two names may be partitioned by the wrong one.
+        self._numbers = CompiledColumns([F.col(KEY_HASH).alias("first_hash"), FIRST])
+        # Not an equality of two columns: Spark would shuffle both sides by both.
+        self._is_first = (F.col(KEY_HASH) == F.col("first_hash")) & (F.col(NUMBER) - F.col(FIRST) == 0)
+
+    @property
+    def sides(self) -> tuple[Deduplication]:
+        """The operator itself."""
+        return (self,)
+
+    @property
+    def segments(self) -> list[Segment]:
+        """The keys, with the time at which each is forgotten."""
+        return self._store.segments
+
+    @property
+    def closed(self) -> int | None:
+        """The highest watermark so far."""
+        return self._store.closed
+
+    @property
+    def settings(self) -> DeduplicationSettings:
+        """How long a key is remembered."""
+        return DeduplicationSettings(self.keep)
+
+    @property
+    def open_until(self) -> int | None:
+        """The minimum watermark that all keys are forgotten at, None if there are none, or only such as are kept."""
+        if self.keep is None:
+            return None
+        ends = [] if self._store.highest is None else [self._store.highest]
+        if self._arrived is not None:
+            ends.append(self._arrived.statistics.high + self.keep)
+        return min(max(ends) + 1, MAX) if ends else None
+
+    def is_late(self, time: str) -> Column:
+        """Whether a time is below the watermark of the last :meth:`close`."""
+        if self.closed is None or self.keep is None:
+            return F.lit(False)
+        return F.expr(f"{time} < {constant(self.closed, time)}")
+
+    def partitioned(self, rows: DataFrame) -> DataFrame:
+        """New rows or stored keys, hash-partitioned by the keys, and persisted in memory once read."""
+        return self._store.partitioned(rows, NUMBER if TIME in rows.columns else None)
+
+    def append(self, segment: Segment) -> None:
+        """Add the rows of an epoch, at most once before :meth:`close`."""
+        self._arrived = segment
+
+    def close(self, watermark: int) -> DataFrame | None:
+        """The first rows of new keys, as they arrived; None without any."""
+        reached = watermark if self.closed is None else max(watermark, self.closed)
+        arrived, self._arrived = self._arrived, None
+        if arrived is None:
+            self._store.advance(reached)
+            return None
+        new = self._store.stamped(self._new_keys(arrived), F.col(FIRST))
+        firsts, (found,) = self._store.put(new, self._summary, reached)
+        self._store.discard(arrived)
+        if not found:
+            return None
+        return arrived.partials.join(self._numbers.select(firsts).hint("shuffle_hash"), self._is_first)
+
+    def early(self) -> None:
+        """None: every row is final."""
+
+    def skip_to(self, watermark: int) -> None:
+        """Advance to ``watermark``, as after an epoch without rows."""
+        self._store.advance(watermark if self.closed is None else max(self.closed, watermark))
+
+    def release(self) -> None:
+        """Free obsolete state."""
+        self._store.release()
+
+    def restore(self, segments: Sequence[Segment], closed: int | None) -> None:
+        """Replace the state by that of a snapshot."""
+        if self._arrived is not None:
+            self._store.discard(self._arrived)
+            self._arrived = None
+        self._store.restore(segments, closed)
+
+    def _new_keys(self, arrived: Segment) -> DataFrame:
+        """The keys that are not remembered, each with the number of its first row."""
+        rows = self._new.select(arrived.partials)
+        # Where the time is part of the key, most of what is remembered is of other times, and not read.
+        times = (arrived.statistics.low, arrived.statistics.high) if self.keep == 0 else (MIN, MAX)
+        stored = self._store.lookup(self._store.wanted([arrived.partials]), times)
+        if stored is not None:
+            rows = rows.union(self._known.select(stored))
+        return self._remembered.select(self._firsts.agg(rows, self._keys).where("NOT known"))

@@ -1,0 +1,1 @@
+"""Users' Python functions with state: Spark's ``applyInPandasWithState`` and ``transformWithState``."""

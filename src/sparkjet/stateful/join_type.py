@@ -1,0 +1,58 @@
+"""Types of joins, and which rows each of them gives."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from sparkjet.errors import AnalysisError, nearest
+
+
+class JoinType(Enum):
+    """What a join of two streams gives."""
+
+    INNER = "inner"
+    LEFT = "left_outer"
+    RIGHT = "right_outer"
+    FULL = "full_outer"
+    SEMI = "left_semi"
+    ANTI = "left_anti"
+
+    @staticmethod
+    def of(how: str) -> JoinType:
+        """The type that ``DataFrame.join`` calls ``how``.
+
+        Raises:
+            AnalysisError: There is none of that name for two streams.
+        """
+        spelled = how.lower().replace("_", "")
+        found = next((each for each, names in _NAMES.items() if spelled in names), None)
+        if found is None:
+            known = [each.value for each in JoinType]
+            message = f"join: how={how!r} is not a join of two streams: {nearest(how, known)}"
+            raise AnalysisError(message)
+        return found
+
+    @property
+    def gives_pairs(self) -> bool:
+        """Whether each pair of rows that match is a result."""
+        return self not in {JoinType.SEMI, JoinType.ANTI}
+
+    @property
+    def of_left(self) -> bool:
+        """Whether it depends on a left row's having no match at all, now or at the end."""
+        return self in {JoinType.LEFT, JoinType.FULL, JoinType.SEMI, JoinType.ANTI}
+
+    @property
+    def of_right(self) -> bool:
+        """The same for right rows."""
+        return self in {JoinType.RIGHT, JoinType.FULL}
+
+
+_NAMES = {
+    JoinType.INNER: {"inner"},
+    JoinType.LEFT: {"left", "leftouter"},
+    JoinType.RIGHT: {"right", "rightouter"},
+    JoinType.FULL: {"outer", "full", "fullouter"},
+    JoinType.SEMI: {"semi", "leftsemi"},
+    JoinType.ANTI: {"anti", "leftanti"},
+}

@@ -1,0 +1,163 @@
+"""Rolling aggregates: the operator, with the accumulators of each key in a keyed store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from sparkjet.catalyst.columns import CompiledColumns
+from sparkjet.snapshots.record import RollingSettings
+from sparkjet.state import KEY_HASH, NEVER, KeyedStore, Segment
+from sparkjet.time import MIN
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+    from sparkjet.time import WindowGrid
+    from sparkjet.windows import Accumulators
+
+_START = "start"
+"""Start of the window of a row: another key of the store."""
+
+
+class RollingGroups:
+    """Combines all rows of each key; Jet's rolling aggregate, whose results are those of the keys that have changed.
+
+    An operator of one side, which it is itself: it takes in partial rows ``(keys…, frame, row_count, fields…)``. The
+    state is a :class:`sparkjet.state.KeyedStore` of rows ``(key_hash, keys…, version, row_count, fields…, due)``. An
+    epoch reads and writes the rows of the keys that it touches, as one Spark job; the rows that it stores are the ones
+    that its results are computed from.
+
+    With windows, a row of the state is of a key and a window. Partial rows are of frames, as in
+    :class:`sparkjet.windows.SlidingWindows`, so that an event is aggregated once, however many windows it is in.
+
+    Args:
+        window: Length, step and offset in microseconds; None without windows.
+        keys: Names of the key columns, at least one.
+        accumulators: The aggregates' fields.
+        partitions: Number of partitions of the state, hash-partitioned by the keys.
+    """
+
+    closed: int | None = None
+    """Nothing is ever closed."""
+    open_until: int | None = None
+    """The end of the input closes nothing: what is there has been sent."""
+    settings = RollingSettings()
+
+    def __init__(
+        self, window: WindowGrid | None, keys: Sequence[str], accumulators: Accumulators, partitions: int
+    ) -> None:
+        self.window = window
+        self.keys = tuple(keys)
+        self.accumulators = accumulators
+        self._pending: list[Segment] = []
+        stored = [*keys, _START] if window is not None else [*keys]
+        self._store = KeyedStore(stored, accumulators.fields, partitions)
+        self.sides = (_Arriving(window, self._store, self._pending),)
+        self._summary = self._store.summary()
+        self._columns = CompiledColumns([KEY_HASH, *stored, *accumulators.fields])
+        self._never = F.lit(NEVER)
+        bounds: list[Column | str] = []
+        if window is not None:
+            starts = F.expr(f"explode({_starts(window)})").alias(_START)
+            self._windows = CompiledColumns([*keys, starts, *accumulators.fields])
+            bounds = [_START, (F.col(_START) + window.size).alias("end")]
+        self._final = CompiledColumns([*keys, *bounds, *accumulators.finish()])
+
+    @property
+    def segments(self) -> list[Segment]:
+        """The accumulators of each key, in several versions."""
+        return self._store.segments
+
+    def partitioned(self, rows: DataFrame) -> DataFrame:
+        """Stored rows, hash-partitioned by the keys, and persisted in memory once read."""
+        return self._store.partitioned(rows)
+
+    def close(self, watermark: int) -> DataFrame | None:  # noqa: ARG002 - the operator's protocol
+        """Rows of the keys with new rows, None without any; the watermark has no meaning here.
+
+        They are ``(keys…, results…)``, with windows ``(keys…, start, end, results…)``.
+        """
+        if not self._pending:
+            return None
+        found, _ = self._store.put(self._touched(), self._summary, MIN)
+        self._store.discard(*self._pending)
+        self._pending.clear()
+        return self._final.select(found)
+
+    def early(self) -> DataFrame | None:
+        """Rows of all keys, like those of :meth:`close`; None without any."""
+        stored = self._store.live()
+        return None if stored is None else self._final.select(stored)
+
+    def skip_to(self, watermark: int) -> None:
+        """Does nothing: the watermark has no meaning here."""
+
+    def release(self) -> None:
+        """Free obsolete state."""
+        self._store.release()
+
+    def restore(self, segments: Sequence[Segment], closed: int | None) -> None:
+        """Replace the state by that of a snapshot."""
+        self._store.discard(*self._pending)
+        self._pending.clear()
+        self._store.restore(segments, closed)
+
+    def _touched(self) -> DataFrame:
+        """The keys with pending rows, as they are with these."""
+        new = [self._new(segment.partials) for segment in self._pending]
+        rows = [self._columns.select(each) for each in new]
+        stored = self._store.lookup(self._store.wanted(new))
+        if stored is not None:
+            rows.append(self._columns.select(stored))
+        combined = self.accumulators.group(reduce(DataFrame.union, rows), KEY_HASH, *self._store.keys)
+        return self._store.stamped(combined.withColumn("due", self._never))
+
+    def _new(self, partials: DataFrame) -> DataFrame:
+        """Partial rows by the keys of the store, partitioned like it."""
+        return partials if self.window is None else self._store.hashed(self._windows.select(partials))
+
+
+class _Arriving:
+    """The side of the operator: see :class:`sparkjet.plan.stage.Side`."""
+
+    def __init__(self, window: WindowGrid | None, store: KeyedStore, pending: list[Segment]) -> None:
+        self._window = window
+        self._store = store
+        self._pending = pending
+
+    def frame_of(self, time: Column) -> Column:
+        """The slice of event time whose rows are in the same windows, by its exclusive end; one for all without."""
+        if self._window is None:
+            return F.lit(0).cast("long")
+        return time - F.pmod(time - self._window.offset, F.lit(self._window.frame)) + self._window.frame
+
+    def bounds(self, time: Column) -> dict[str, Column]:  # noqa: ARG002 - as windows have it
+        """Empty: the frame is enough."""
+        return {}
+
+    def is_late(self, time: str) -> Column:  # noqa: ARG002 - the side's protocol
+        """No row is."""
+        return F.lit(False)
+
+    def partitioned(self, rows: DataFrame) -> DataFrame:
+        """Partial rows, persisted in memory once read; by windows they are partitioned when these are known."""
+        return self._store.partitioned(rows) if self._window is None else rows.localCheckpoint(eager=False)
+
+    def append(self, segment: Segment) -> None:
+        """Add the partial rows of an epoch, which become state at the next close."""
+        self._pending.append(segment)
+
+
+def _starts(window: WindowGrid) -> str:
+    """SQL of the starts of the windows that a frame is part of."""
+    if window.tumbling:
+        return f"array(frame - {window.size}L)"
+    first, last = f"frame - {window.size}L", f"frame - {window.frame}L"
+    low = f"{first} + pmod({window.offset}L - ({first}), {window.step}L)"
+    high = f"{last} - pmod({last} - {window.offset}L, {window.step}L)"
+    return f"sequence({low}, {high}, {window.step}L)"

@@ -1,0 +1,243 @@
+"""Directories of Hadoop's file systems: HDFS and object stores, as Spark itself reaches them."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
+
+from sparkjet.errors import AnalysisError, StorageError
+from sparkjet.storage.hadoop_puts import UNTESTED, WAYS, Way, write
+from sparkjet.storage.put_probe import check_puts
+
+if TYPE_CHECKING:
+    from sparkjet.storage.hadoop_file_system import HadoopFileSystem
+
+T = TypeVar("T")
+
+PATIENCE = 60.0
+"""Seconds until an outcome is given up as unknown, beside what Hadoop's client itself waits."""
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 5.0
+_HIDDEN = re.compile(r"\..+\.[0-9a-f]{32}")
+_ENTRY = re.compile(r"\{path=(.+?); isDirectory=", re.DOTALL)
+_FILE = re.compile(r"\{path=(.+?); isDirectory=false; length=(\d+);", re.DOTALL)
+_BETWEEN = "\0"
+
+
+class HadoopDirectory:
+    """A :class:`~sparkjet.storage.directory.Directory` of one of Hadoop's file systems.
+
+    Args:
+        system: The file system.
+        uri: The directory, as :meth:`HadoopFileSystem.qualified` gives it.
+        way: How it puts; by the scheme if not given.
+        patience: Seconds until the outcome of a put is given up as unknown.
+    """
+
+    def __init__(
+        self, system: HadoopFileSystem, uri: str, *, way: Way | None = None, patience: float = PATIENCE
+    ) -> None:
+        self._system, self._uri, self._patience = system, uri, patience
+        self._scheme = uri.partition(":")[0]
+        self._way = way or WAYS.get(self._scheme, UNTESTED)
+
+    def __str__(self) -> str:
+        return self._uri
+
+    def __repr__(self) -> str:
+        return f"HadoopDirectory({self._uri!r})"
+
+    @property
+    def path(self) -> Path | None:
+        """See :meth:`Directory.path`."""
+        return None
+
+    def uri(self, name: str = "") -> str:
+        """See :meth:`Directory.uri`."""
+        return f"{self._uri}/{name}" if name else self._uri
+
+    def below(self, name: str) -> HadoopDirectory:
+        """See :meth:`Directory.below`."""
+        return HadoopDirectory(self._system, self.uri(name), way=self._way, patience=self._patience)
+
+    def check(self, option: str, *, create: bool = True) -> None:
+        """See :meth:`Directory.check`."""
+        system, capability = self._system, self._way.capability
+        if capability is not None and not self._run(lambda: system.java.hasPathCapability(self._at(), capability)):
+            message = (
+                f'{option}: "{self}" cannot hold decisions: Hadoop\'s client of "{self._scheme}:" cannot put a file if '
+                f"it is absent here ({capability}). Use the client of Hadoop 3.5 or later, with its default settings."
+            )
+            raise AnalysisError(message)
+        tried = self
+        while self._way.has_directories and not create and not tried.exists():
+            parent = tried._at().getParent()
+            tried = HadoopDirectory(system, str(parent.toString()), way=self._way, patience=self._patience)
+        check_puts(tried, option, self._scheme, is_tested=self._way.is_tested, create=create)
+
+    def create(self) -> None:
+        """See :meth:`Directory.create`."""
+        if self._way.has_directories:
+            self._run(lambda: self._system.java.mkdirs(self._at()))
+
+    def put(self, name: str, content: bytes) -> bool:
+        """See :meth:`Directory.put`.
+
+        No error says who has won: an answer may be lost, and a client that repeats its request meets its own file. So
+        after any error the file itself decides, and while there is none the same content is put again.
+        """
+        path, deadline, pause = self._at(name), time.monotonic() + self._patience, _FIRST_PAUSE
+        while True:
+            try:
+                self._run(lambda: self._way.put(self._system, path, content), name)
+            except PermissionError:
+                # Nothing was written, and trying again will not help.
+                raise
+            except OSError as error:
+                failure = error
+            else:
+                return True
+            try:
+                return self.read(name) == content
+            except FileNotFoundError:
+                # Nobody has written it yet.
+                pass
+            except OSError as error:
+                failure = error
+            if time.monotonic() + pause > deadline:
+                message = (
+                    f"It is unknown whether {self.uri(name)} was written: {failure.strerror} Nothing was rolled back. "
+                    "Start the query again when the store answers; the next start finds out."
+                )
+                raise StorageError(message) from failure
+            threading.Event().wait(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def write(self, name: str, content: bytes) -> None:
+        """See :meth:`Directory.write`."""
+        system, path = self._system, self._at(name)
+        self._run(lambda: write(system.java.create(path, True), content), name)
+
+    def read(self, name: str) -> bytes:
+        """See :meth:`Directory.read`."""
+        path = self._at(name)
+
+        def content() -> bytes:
+            stream = self._system.java.open(path)
+            try:
+                return bytes(stream.readAllBytes())
+            finally:
+                stream.close()
+
+        return self._ask(content, name)
+
+    def open(self, name: str) -> BinaryIO:
+        """See :meth:`Directory.open`: a copy on the local disk, as large files must not go through py4j."""
+        descriptor, copy = tempfile.mkstemp(prefix="sparkjet-")
+        os.close(descriptor)
+        try:
+            target = self._system.path(f"file:{copy}")
+            # To the raw local file system (True): the other one would leave a .crc file beside it.
+            self._ask(lambda: self._system.java.copyToLocalFile(False, self._at(name), target, True), name)
+            return Path(copy).open("rb")
+        finally:
+            # The open file stays until it is closed.
+            Path(copy).unlink()
+
+    def checksum(self, name: str) -> int:
+        """See :meth:`Directory.checksum`; computed in the JVM."""
+        system, path = self._system, self._at(name)
+
+        def checksum() -> int:
+            crc = system.jvm.java.util.zip.CRC32()
+            stream = system.jvm.java.util.zip.CheckedInputStream(system.java.open(path), crc)
+            try:
+                system.jvm.org.apache.commons.io.IOUtils.consume(stream)
+            finally:
+                stream.close()
+            return int(crc.getValue())
+
+        return self._ask(checksum, name)
+
+    def exists(self, name: str = "") -> bool:
+        """See :meth:`Directory.exists`."""
+        return bool(self._ask(lambda: self._system.java.exists(self._at(name)), name))
+
+    def names(self) -> list[str]:
+        """See :meth:`Directory.names`."""
+        shown = self._listed(lambda: self._system.java.listStatusIterator(self._at()))
+        uris = (each[1] for each in map(_ENTRY.search, shown) if each is not None)
+        # A file is listed as itself.
+        return [uri.rpartition("/")[2] for uri in uris if uri != self._uri]
+
+    def files(self) -> dict[str, int]:
+        """See :meth:`Directory.files`."""
+        shown = self._listed(lambda: self._system.java.listFiles(self._at(), True))
+        found = (each for each in map(_FILE.search, shown) if each is not None)
+        return {each[1].removeprefix(f"{self._uri}/"): int(each[2]) for each in found}
+
+    def rename(self, source: str, target: str) -> None:
+        """See :meth:`Directory.rename`; where it is a copy, one that was interrupted is finished."""
+        system, old, new = self._system, self._at(source), self._at(target)
+        if self._way.has_directories:
+            self._run(lambda: system.java.mkdirs(new.getParent()), target)
+        failure: OSError | None = None
+        try:
+            if self._run(lambda: system.java.rename(old, new), source):
+                return
+        except OSError as error:
+            failure = error
+        if not self.exists(source):
+            raise FileNotFoundError(errno.ENOENT, "no such file", self.uri(source)) from failure
+        if not self.exists(target) or self.checksum(source) != self.checksum(target):
+            why = f"it cannot be renamed to {self.uri(target)}"
+            raise OSError(errno.EIO, why, self.uri(source)) from failure
+        self.remove(source)
+
+    def sync(self, names: Iterable[str], *, contents: bool = True) -> None:
+        """See :meth:`Directory.sync`: a file that is closed is durable here."""
+
+    def remove(self, name: str = "") -> None:
+        """See :meth:`Directory.remove`."""
+        self._run(lambda: self._system.java.delete(self._at(name), True), name)
+
+    def sweep(self) -> None:
+        """See :meth:`Directory.sweep`."""
+        for name in self.names():
+            if _HIDDEN.fullmatch(name):
+                self.remove(name)
+
+    def _listed(self, iterator: Callable[[], Any]) -> list[str]:
+        """What ``FileStatus.toString()`` says of each entry: one by one, py4j would take longer than the store."""
+        jvm = self._system.jvm
+
+        def joined() -> str:
+            entries = jvm.org.apache.hadoop.util.functional.RemoteIterators.toList(iterator())
+            return str(jvm.org.apache.commons.lang3.StringUtils.join(entries, _BETWEEN))
+
+        try:
+            found = self._ask(joined)
+        except FileNotFoundError:
+            return []
+        return found.split(_BETWEEN) if found else []
+
+    def _at(self, name: str = "") -> Any:
+        return self._system.path(self.uri(name))
+
+    def _ask(self, call: Callable[[], T], name: str = "") -> T:
+        """Run what changes nothing, twice if need be: a connection may be older than the server at its other end."""
+        try:
+            return self._run(call, name)
+        except (FileNotFoundError, PermissionError):
+            raise
+        except OSError:
+            return self._run(call, name)
+
+    def _run(self, call: Callable[[], T], name: str = "") -> T:
+        return self._system.run(call, self.uri(name))

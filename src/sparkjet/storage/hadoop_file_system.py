@@ -1,0 +1,148 @@
+"""Hadoop's file systems, opened with a session's own configuration and called from threads that Spark leaves alone."""
+
+from __future__ import annotations
+
+import errno
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from py4j.java_gateway import is_instance_of
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+
+from sparkjet.errors import AnalysisError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+T = TypeVar("T")
+
+JAVA_ERRORS = Py4JJavaError, PySparkException
+"""What a call of the JVM raises: PySpark turns some exceptions, such as unsupported operations, into its own."""
+_SETTINGS = "fs.", "dfs.", "hadoop.", "ipc."
+"""What the settings of file systems begin with."""
+_SPARED = {
+    # A pause before the first look whether a file could be closed.
+    "dfs.client.block.write.locateFollowingBlock.initial.delay.ms": ("400", "20"),
+    # Looks for directories around each file that is created or removed, and markers of those that have become empty: a
+    # start that is refused would leave one.
+    "fs.s3a.performance.flag": ("", "create,delete"),
+}
+"""Hadoop's default and our value of settings that cost time or requests at every epoch; the user's value stays."""
+_PACKAGES = {
+    "s3a": "org.apache.hadoop:hadoop-aws",
+    "abfs": "org.apache.hadoop:hadoop-azure",
+    "abfss": "org.apache.hadoop:hadoop-azure",
+    "gs": "com.google.cloud.bigdataoss:gcs-connector",
+}
+_MISSING = "java.io.FileNotFoundException", "java.nio.file.NoSuchFileException"
+_DENIED = "java.nio.file.AccessDeniedException", "org.apache.hadoop.security.AccessControlException"
+
+
+class HadoopFileSystem:
+    """A file system of Hadoop's: the JVM's objects, and calls of them.
+
+    Args:
+        gateway: Py4J's, of the session.
+        java: The ``FileSystem``.
+        settings: The ``Configuration`` it was opened with.
+    """
+
+    def __init__(self, gateway: Any, java: Any, settings: Any) -> None:
+        self.jvm: Any = gateway.jvm
+        self.java = java
+        self._gateway, self._settings = gateway, settings
+
+    @cached_property
+    def context(self) -> Any:
+        """The ``FileContext`` of the same place, whose renames can be told not to overwrite."""
+        return self.jvm.org.apache.hadoop.fs.FileContext.getFileContext(self.java.getUri(), self._settings)
+
+    @cached_property
+    def not_overwriting(self) -> Any:
+        """The options of such a rename, as Java's array."""
+        kind = self.jvm.org.apache.hadoop.fs.Options.Rename
+        options = self._gateway.new_array(kind, 1)
+        options[0] = kind.NONE
+        return options
+
+    def path(self, location: str) -> Any:
+        """A location as Hadoop's ``Path``."""
+        return self.jvm.org.apache.hadoop.fs.Path(location)
+
+    def qualified(self, location: str) -> str:
+        """A location with scheme and authority."""
+        return str(self.java.makeQualified(self.path(location)).toString()).rstrip("/")
+
+    def run(self, call: Callable[[], T], where: str) -> T:
+        """Call Hadoop, in a thread of its own: if Spark interrupted the call, its outcome would be unknown.
+
+        Raises:
+            OSError: With ``where`` as its file; a :class:`FileNotFoundError` or :class:`PermissionError` if it is one.
+        """
+        try:
+            return _threads.submit(call).result()
+        except JAVA_ERRORS as error:
+            said = first_line(error)
+            if self._is_one_of(error, _MISSING):
+                raise FileNotFoundError(errno.ENOENT, said, where) from error
+            if self._is_one_of(error, _DENIED):
+                raise PermissionError(errno.EACCES, said, where) from error
+            raise OSError(errno.EIO, said, where) from error
+
+    def _is_one_of(self, error: Exception, names: tuple[str, ...]) -> bool:
+        return isinstance(error, Py4JJavaError) and any(
+            is_instance_of(self._gateway, error.java_exception, name) for name in names
+        )
+
+
+def open_file_system(session: SparkSession, location: str, option: str) -> HadoopFileSystem:
+    """The file system of a location, with the session's settings and credentials; the same for the same settings.
+
+    Not Hadoop's cached one: whoever closes that (a user's code, another library) would close it under the query.
+
+    Raises:
+        AnalysisError: Naming ``option``: Hadoop cannot open it, e.g. because a jar is missing.
+    """
+    gateway: Any = session.sparkContext._gateway
+    scheme = location.partition(":")[0]
+    try:
+        settings = session._jsparkSession.sessionState().newHadoopConf()
+        for name, (default, ours) in _SPARED.items():
+            if settings.get(name, default) == default:
+                settings.set(name, ours)
+        hadoop = gateway.jvm.org.apache.hadoop.fs
+        uri = hadoop.Path(location).toUri()
+        own = tuple(settings.getPropsWithPrefix(prefix).hashCode() for prefix in _SETTINGS)
+        key = (str(session._jsparkSession.sessionUUID()), uri.getScheme(), uri.getAuthority(), own)
+        with _lock:
+            found = _opened.get(key)
+            if found is None:
+                java = _threads.submit(lambda: hadoop.FileSystem.newInstance(uri, settings)).result()
+                found = _opened[key] = HadoopFileSystem(gateway, java, settings)
+    except JAVA_ERRORS as error:
+        said = first_line(error)
+        package = _PACKAGES.get(scheme)
+        remedy = (
+            f"If its classes are missing, add {package} of Spark's Hadoop version with spark.jars.packages."
+            if package
+            else "Correct the location, or Spark's settings (spark.hadoop.fs.…)."
+        )
+        message = f'{option}: Hadoop cannot open "{location}": {said} {remedy}'
+        raise AnalysisError(message) from error
+    return found
+
+
+def first_line(error: Exception) -> str:
+    """What a Java exception says, on one line: Hadoop's messages may contain stack traces."""
+    said = error.java_exception.toString() if isinstance(error, Py4JJavaError) else error
+    text = str(said).strip().splitlines()
+    return f"{text[0][:400].rstrip('.') if text else 'an error without a message'}."
+
+
+_threads = ThreadPoolExecutor(16, thread_name_prefix="sparkjet-hadoop")
+_opened: dict[tuple[object, ...], HadoopFileSystem] = {}
+_lock = threading.Lock()

@@ -1,0 +1,59 @@
+"""Schemes: which locations lie on POSIX file systems and which are Hadoop's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from sparkjet.storage.hadoop_directory import HadoopDirectory
+from sparkjet.storage.hadoop_file_system import open_file_system
+from sparkjet.storage.paths import local_path
+from sparkjet.storage.posix_directory import PosixDirectory
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from sparkjet.storage.directory import Directory
+
+Session = Callable[[], "SparkSession"]
+"""Gives the session whose settings and credentials count; called only if they are needed."""
+
+
+def directory_at(location: str, option: str, session: Session) -> Directory:
+    """The directory of a location as the user gives it: a plain path, or a URI that Spark could write to.
+
+    Args:
+        location: The location.
+        option: Name of the user's option, for messages.
+        session: Gives the session.
+
+    Raises:
+        AnalysisError: It is empty, or Hadoop cannot open it.
+    """
+    make = SCHEMES.get(scheme_of(location), _in_hadoop)
+    return make(location, option, session)
+
+
+def scheme_of(location: str) -> str:
+    """The scheme of a location, ``file`` for a plain path.
+
+    >>> scheme_of("s3a://bucket/home"), scheme_of("/data/home"), scheme_of("C:/data")
+    ('s3a', 'file', 'file')
+    """
+    scheme = urlsplit(location).scheme
+    return scheme if len(scheme) > 1 else "file"
+
+
+def _on_posix(location: str, option: str, session: Session) -> Directory:
+    del session
+    return PosixDirectory(local_path(location, option))
+
+
+def _in_hadoop(location: str, option: str, session: Session) -> Directory:
+    system = open_file_system(session(), location, option)
+    return HadoopDirectory(system, system.qualified(location))
+
+
+SCHEMES: dict[str, Callable[[str, str, Session], Directory]] = {"file": _on_posix}
+"""How a directory is made, by scheme; Hadoop has all others."""

@@ -1,0 +1,73 @@
+"""Complete results that are grouped once more: after each epoch Spark's batch result over all rows so far."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql import functions as F
+
+import sparkjet as sj
+from sparkjet.testing import CollectingSink, StreamDriver
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SCHEMA = "auction long, category string, price long"
+EPOCHS = [
+    [(1, "a", 3), (2, "a", 5), (3, "b", 1)],
+    # The highest bids of 1 and 3 rise: their earlier ones must not count.
+    [(1, "a", 9), (3, "b", 2), (3, "b", 1)],
+    [(4, "c", None), (2, "a", 1)],
+]
+
+
+def by_category(bids: Any) -> Any:
+    highest = bids.groupBy("auction", "category").agg(F.max("price").alias("final")).where("final IS NOT NULL")
+    categories = highest.groupBy("category").agg(F.avg("final").alias("mean"), F.percentile("final", 0.5).alias("p"))
+    return categories.withColumn("doubled", F.col("mean") * 2).orderBy("category")
+
+
+def overall(bids: Any) -> Any:
+    return (
+        bids.groupBy("auction", "category")
+        .agg(F.max("price").alias("p"))
+        .groupby(["category"])
+        .max("p")
+        .groupBy()
+        .count()
+    )
+
+
+@pytest.mark.parametrize("query", [by_category, overall])
+def test_every_epoch_gives_sparks_result_of_all_rows_so_far(spark: SparkSession, query: Any) -> None:
+    driver = StreamDriver(spark, query, SCHEMA, outputMode="complete")
+    for number, rows in enumerate(EPOCHS, 1):
+        driver.process(rows)
+        driver.restart()
+        so_far = spark.createDataFrame([row for epoch in EPOCHS[:number] for row in epoch], SCHEMA)
+        (sink,) = driver.sinks
+        assert isinstance(sink, CollectingSink)
+        assert list(map(tuple, sink.committed[number])) == list(map(tuple, query(so_far).collect()))
+
+
+@pytest.mark.parametrize(
+    "aggregated",
+    [
+        lambda grouped: grouped.agg({"price": "max"}),
+        lambda grouped: grouped.count(),
+        lambda grouped: grouped.sum(),
+        lambda grouped: grouped.avg("price"),
+        lambda grouped: grouped.mean("price"),
+        lambda grouped: grouped.min("auction", "price"),
+        lambda grouped: grouped.max(),
+    ],
+)
+def test_the_methods_are_those_of_grouped_data(spark: SparkSession, aggregated: Any) -> None:
+    def query(rows: Any) -> Any:
+        return aggregated(
+            rows.distinct().groupBy("auction", "category").agg(F.sum("price").alias("price")).groupBy("category")
+        )
+
+    table = spark.createDataFrame([(1, "a", 2)], SCHEMA)
+    assert query(sj.stream(table)).schema == query(table).schema

@@ -1,0 +1,97 @@
+"""Output modes that do not go with the rows, the sink or an option are refused at the start, with the way out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql import functions as F
+
+import sparkjet as sj
+from sparkjet import functions as J
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from sparkjet.api.stream import Stream
+
+SCHEMA = "ts timestamp, k string, v long"
+
+
+@pytest.fixture
+def source(spark: SparkSession, tmp_path: Path) -> DataFrame:
+    return spark.readStream.schema(SCHEMA).json(str(tmp_path))
+
+
+def minutes(stream: Stream) -> Any:
+    return stream.withWatermark("ts", "1 minute").groupBy(F.window("ts", "1 minute")).count()
+
+
+def sessions(stream: Stream) -> Any:
+    return stream.withWatermark("ts", "1 minute").groupBy(F.session_window("ts", "1 minute")).count()
+
+
+def keys(stream: Stream) -> Any:
+    return stream.groupBy("k").count()
+
+
+def unmarked(stream: Stream) -> Any:
+    return stream.groupBy(F.window("ts", "1 minute")).count()
+
+
+def to(result: Any, mode: str, sink: str = "noop", **options: object) -> None:
+    result.writeStream.format(sink).outputMode(mode).options(**options).trigger(availableNow=True).start()
+
+
+@pytest.mark.parametrize(
+    ("start", "named"),
+    [
+        (lambda s: to(keys(s), "append"), r'"append" is of rows that are final.*outputMode\("update"\).*F.window'),
+        (lambda s: to(unmarked(s), "append"), r'"append" is of rows that are final.*withWatermark'),
+        (lambda s: to(keys(s), "new"), 'there is no mode "new"'),
+        (lambda s: to(s, "complete"), '"complete" is of the results of an aggregation'),
+        (lambda s: to(sessions(s), "complete"), "fixed length only, not with sessions"),
+        (
+            lambda s: sj.start(
+                minutes(s).writeStream.format("noop"),
+                lateRows=minutes(s).lateRows.writeStream.format("noop").outputMode("complete"),
+            ),
+            "late rows are never early",
+        ),
+        (lambda s: to(minutes(s).orderBy("count"), "append"), r'orderBy, limit .*outputMode\("complete"\)'),
+        (lambda s: to(keys(s).limit(3), "update"), r'orderBy, limit .*outputMode\("complete"\)'),
+        (lambda s: to(keys(s).groupBy("count").count(), "update"), r'groupBy .*outputMode\("complete"\)'),
+        (lambda s: to(keys(s), "update", "parquet", path="/out"), 'files in mode "append" only.*keyColumns'),
+        (lambda s: to(minutes(s), "complete", "csv", path="/out"), 'files in mode "append" only'),
+        (lambda s: keys(s).writeStream.toTable("t", outputMode="update"), 'files in mode "append" only'),
+        (lambda s: to(keys(s), "update", earlyResultsPeriod="1 second"), "earlyResultsPeriod: .* never final"),
+        (lambda s: to(keys(s), "update", isEarly=True), "isEarly: .* never final"),
+        (lambda s: to(minutes(s), "complete", lateRowsPath="/late"), "lateRowsPath: .* never final"),
+        (
+            lambda s: to(keys(s), "complete", "postgres", dsn="host=nowhere", dbtable="t", checkpointLocation="/home"),
+            "add all results once more in each epoch.*keyColumns",
+        ),
+        (lambda s: minutes(s).limit(3).groupBy(F.window("window", "1 hour")), "Leave them out before groupBy"),
+        (lambda s: minutes(s).groupBy("count"), "aggregated again by a window"),
+        (lambda s: keys(s).groupBy("count").pivot("k"), "foreachBatch"),
+        (lambda s: keys(s).groupBy("count").writeStream, "Call agg"),
+        (lambda s: keys(s).groupBy("count").agg(J.top_n("k", 2)), "those of pyspark.sql.functions"),
+        (lambda s: keys(s).lateRows, "No row is late"),
+        (lambda s: keys(s).withWatermark("ts", "1 minute"), "Call it before groupBy"),
+        (lambda s: s.orderBy("v"), r'outputMode\("complete"\)'),
+    ],
+)
+def test_what_a_mode_cannot_do_is_refused(source: DataFrame, start: Callable[[Stream], None], named: str) -> None:
+    with pytest.raises((sj.AnalysisError, AttributeError), match=named):
+        start(sj.stream(source))
+
+
+def test_every_other_mode_starts(source: DataFrame) -> None:
+    stream = sj.stream(source)
+    for result, modes in [(keys(stream), ["update", "complete"]), (unmarked(stream), ["Update", "COMPLETE"])]:
+        for mode in modes:
+            to(result, mode)
+    to(minutes(stream), "complete")
+    to(stream, "update")

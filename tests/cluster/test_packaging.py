@@ -1,0 +1,127 @@
+"""``spark-submit --py-files sparkjet.whl`` to a cluster whose Pythons have nothing else of ours."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.cluster.runs import ROOT, SETTINGS
+from tests.servers.spark import SPARK_HOME, SparkCluster
+
+if TYPE_CHECKING:
+    from tests.servers.kafka import KafkaServer
+
+pytestmark = [pytest.mark.crash, pytest.mark.timeout(900)]
+SITE = Path(SPARK_HOME).parent
+CLIENTS = ("confluent_kafka", "confluent_kafka.libs", "pyarrow", "pyarrow.libs")
+"""What contains C libraries, and is sent in an archive."""
+DRIVERS = (*CLIENTS, "msgspec", "tenacity", "typing_extensions.py")
+"""What the driver has as well: sparkjet's dependencies, not sparkjet."""
+RECORDS = 40
+
+
+def python(place: Path, packages: tuple[str, ...]) -> str:
+    """A Python with some of this environment's packages, and no others."""
+    site = place / "site"
+    site.mkdir(parents=True)
+    for name in packages:
+        if (SITE / name).exists():
+            (site / name).symlink_to(SITE / name)
+    program = place / "python3"
+    # Its own name for itself, which errors show, is that of the program behind it.
+    program.write_text(f'#!/bin/sh\nPYTHONPATH="$PYTHONPATH:{site}" exec "{sys._base_executable}" -S "$@"\n')
+    program.chmod(0o755)
+    return str(program)
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """sparkjet as users get it."""
+    into = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(into)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    (built,) = into.glob("sparkjet-*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("packaging")
+
+
+@pytest.fixture(scope="module")
+def cluster(place: Path) -> Iterator[SparkCluster]:
+    (place / "private").mkdir()
+    with SparkCluster(place / "private") as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def topic(kafka: KafkaServer) -> str:
+    """A topic with two partitions and records of four minutes."""
+    name = f"t{uuid4().hex}"
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    admin.create_topics([NewTopic(name, 2)])[name].result()
+    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    for number in range(RECORDS):
+        time = 1_700_000_040_000 + number * 6000
+        producer.produce(name, f"k{number % 2}".encode(), partition=number % 2, timestamp=time)
+    producer.flush()
+    return name
+
+
+def submit(cluster: SparkCluster, wheel: Path, place: Path, workers: str, job: dict[str, Any]) -> dict[str, Any]:
+    """Run the job of this folder with the wheel as its only library of ours; returns what it reports."""
+    driver = place / f"driver-{uuid4().hex}"
+    report = driver / "report.json"
+    program = python(driver, DRIVERS)
+    settings = [f"{name}={value}" for name, value in SETTINGS.items()]
+    command = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", cluster.url, "--py-files", str(wheel)]
+    command += [word for setting in settings for word in ("--conf", setting)]
+    command += ["--conf", f"spark.pyspark.driver.python={program}", "--conf", f"spark.pyspark.python={workers}"]
+    command += [str(ROOT / "tests" / "cluster" / "packaged.py"), json.dumps({**job, "report": str(report)})]
+    hidden = {"PYTHONPATH", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"}
+    environment = {name: value for name, value in os.environ.items() if name not in hidden}
+    environment |= {"SPARK_HOME": str(SPARK_HOME), "SPARK_LOCAL_IP": "127.0.0.1"}
+    done = subprocess.run(command, cwd=driver, env=environment, check=False, capture_output=True, text=True)
+    assert report.exists(), done.stderr[-8000:]
+    found: dict[str, Any] = json.loads(report.read_text())
+    return found
+
+
+def test_windows_files_and_kafka_need_nothing_but_the_clients(
+    cluster: SparkCluster, kafka: KafkaServer, wheel: Path, place: Path, topic: str
+) -> None:
+    job = {"home": str(place / "full"), "topic": topic, "servers": kafka.bootstrap}
+    (place / "full").mkdir()
+    found = submit(cluster, wheel, place, python(place / "clients", CLIENTS), job)
+    assert wheel.name in found["sparkjet"]
+    assert found["workers"] == {"sparkjet": False, "msgspec": False, "confluent_kafka": True}
+    assert sum(found["files"]) == RECORDS
+    assert sum(found["kafka"]) == RECORDS
+    assert sum(found["python"]) == RECORDS
+
+
+@pytest.mark.long
+def test_what_a_bare_python_lacks_is_said_in_one_line(
+    cluster: SparkCluster, kafka: KafkaServer, wheel: Path, place: Path, topic: str
+) -> None:
+    job = {"home": str(place / "bare"), "topic": topic, "servers": kafka.bootstrap}
+    (place / "bare").mkdir()
+    found = submit(cluster, wheel, place, python(place / "nothing", ()), job)
+    assert sum(found["files"]) == RECORDS
+    assert "AnalysisError: start: the executors'" in found["python"]
+    assert "has no pyarrow. Install pyarrow there" in found["python"]
+    assert "\n" not in found["python"]
+    # Spark says it, of the process that plans batches on the driver.
+    assert "has no confluent_kafka" in found["kafka"]

@@ -1,0 +1,149 @@
+"""A private standalone cluster of Spark on the loopback address: a master and workers from PySpark's own jars."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyspark
+from typing_extensions import Self
+
+from tests.servers.programs import SMALL, Program, free_port
+
+NAMESPACE = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user", "--mount"]
+"""Starts a program with mounts of its own."""
+SPARK_HOME = Path(pyspark.__file__).parent
+CORES = 2
+"""Cores of each worker."""
+_HERE = "127.0.0.1"
+_HIDE = 'mount -t tmpfs tmpfs "$0" && exec "$@"'
+
+
+class SparkCluster:
+    """A master that remembers its applications and two workers; a context manager that leaves nothing behind.
+
+    Each worker is a machine of its own as far as one directory goes: an empty file system is mounted over it.
+
+    Args:
+        hidden: That directory.
+        python: The executors' Python.
+    """
+
+    def __init__(self, hidden: Path, python: str = sys.executable) -> None:
+        self._hidden, self._home = hidden, Path(tempfile.mkdtemp(prefix="sparkjet-spark-"))
+        self._port, self._status = free_port(), free_port()
+        self.url = f"spark://{_HERE}:{self._port}"
+        inherited = {name: value for name, value in os.environ.items() if "SPARK" not in name and name != "PYTHONPATH"}
+        recovery = f"-Dspark.deploy.recoveryMode=FILESYSTEM -Dspark.deploy.recoveryDirectory={self._home}/recovery"
+        self._environment = {
+            **inherited,
+            "SPARK_HOME": str(SPARK_HOME),
+            "SPARK_LOCAL_IP": _HERE,
+            "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_DAEMON_JAVA_OPTS": " ".join([*SMALL, recovery]),
+            "PYSPARK_PYTHON": python,
+        }
+        self.master = self._program("master.Master", "--port", str(self._port), "--webui-port", str(self._status))
+        self.workers = [self._worker(number) for number in range(2)]
+
+    def __enter__(self) -> Self:
+        try:
+            self.master.start()
+            # Side by side: each takes seconds to start.
+            for worker in self.workers:
+                worker.launch()
+            self.wait_for_workers()
+        except BaseException:
+            # What has started would outlive the test.
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        left = self.executors()
+        for program in (*self.workers, self.master):
+            program.kill()
+        kill(left)
+        shutil.rmtree(self._home, ignore_errors=True)
+
+    def wait_for_workers(self) -> None:
+        """Wait until the master knows as many live workers as there are."""
+        self.master.wait(lambda: self._state().get("aliveworkers") == len(self.workers), "the workers to register")
+
+    def executors(self) -> list[int]:
+        """Process ids of the executors, below the workers that run."""
+        workers = {worker.pid for worker in self.workers if worker.runs}
+        return [pid for pid in children(workers) if b"CoarseGrainedExecutorBackend" in _command(pid)]
+
+    def replace_worker(self, number: int) -> None:
+        """Kill a worker and start another one; its executors notice and end themselves."""
+        self.workers[number].kill()
+        self.workers[number] = self._worker(len(list(self._home.glob("worker*.log"))))
+        self.workers[number].launch()
+
+    def restart_master(self) -> None:
+        """Kill the master and start it again on the same port."""
+        self.master.kill()
+        self.master.start()
+
+    def _worker(self, number: int) -> Program:
+        work = self._home / f"work{number}"
+        options = ["--cores", str(CORES), "--memory", "1g", "--work-dir", str(work), "--webui-port", "0", self.url]
+        return self._program("worker.Worker", *options, log=f"worker{number}", mounts=True)
+
+    def _program(self, main: str, *options: str, log: str = "master", mounts: bool = False) -> Program:
+        hide = [*NAMESPACE, "sh", "-c", _HIDE, str(self._hidden)] if mounts else []
+        command = [str(SPARK_HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{main}", "--host", _HERE]
+        log_file = self._home / f"{log}.log"
+        log_file.touch()
+        return Program([*hide, *command, *options], log_file, lambda: bool(self._state()), self._environment)
+
+    def _state(self) -> dict[str, Any]:
+        """What the master says of itself; nothing while it does not answer."""
+        try:
+            with urllib.request.urlopen(f"http://{_HERE}:{self._status}/json/", timeout=5) as answer:
+                state: dict[str, Any] = json.load(answer)
+                return state
+        except (OSError, ValueError, urllib.error.URLError):
+            return {}
+
+
+def children(parents: set[int]) -> list[int]:
+    """Process ids of the descendants of some processes."""
+    by_parent: dict[int, list[int]] = {}
+    for process in Path("/proc").iterdir():
+        if process.name.isdecimal():
+            try:
+                parent = int((process / "stat").read_text().rsplit(")", 1)[1].split()[1])
+            except OSError:
+                continue
+            by_parent.setdefault(parent, []).append(int(process.name))
+    found, pending = [], list(parents)
+    while pending:
+        below = by_parent.get(pending.pop(), [])
+        found += below
+        pending += below
+    return found
+
+
+def kill(pids: Sequence[int]) -> None:
+    """End processes that a cluster has started, if they still run."""
+    for pid in pids:
+        if b"CoarseGrainedExecutorBackend" in _command(pid):
+            os.kill(pid, signal.SIGKILL)
+
+
+def _command(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""

@@ -1,0 +1,97 @@
+"""Files in stores: those of the task attempts that count, under names that no other attempt has."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F
+
+from sparkjet.errors import SinkError
+from sparkjet.storage.file_writer import FileWriter
+from sparkjet.storage.written import write
+from tests.servers.s3 import BUCKET
+from tests.storage.hadoop_target import hadoop_directory
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from sparkjet.storage.hadoop_directory import HadoopDirectory
+    from tests.servers.hdfs import HdfsServer
+
+VALUES = ["a b", "c:d/%e", "ü", None]
+
+
+@pytest.fixture(params=["hdfs", "s3"])
+def place(spark: SparkSession, request: pytest.FixtureRequest) -> HadoopDirectory:
+    if request.param == "hdfs":
+        server: HdfsServer = request.getfixturevalue("hdfs")
+        return hadoop_directory(spark, f"{server.uri}/{uuid4().hex}/a b")
+    request.getfixturevalue("s3_spark")
+    return hadoop_directory(spark, f"s3a://{BUCKET}/{uuid4().hex}/a b")
+
+
+@pytest.fixture
+def rows(spark: SparkSession) -> DataFrame:
+    found = [(value, f"{number}") for number, value in enumerate(VALUES * 5)]
+    return spark.createDataFrame(found, "k string, v string").repartition(3)
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize(
+    ("file_format", "options"),
+    [
+        ("parquet", {"compression": "gzip"}),
+        ("orc", {}),
+        ("json", {"maxRecordsPerFile": "2"}),
+        ("csv", {"header": "true"}),
+        ("text", {}),
+    ],
+)
+def test_what_is_written_is_what_a_reader_of_these_files_finds(
+    spark: SparkSession, place: HadoopDirectory, rows: DataFrame, file_format: str, options: dict[str, str]
+) -> None:
+    found = write(rows, FileWriter(place, file_format, options, ["k"]), SinkError)
+    assert found.rows == 20
+    files = place.files()
+    # An attempt that does not count leaves files like these.
+    assert set(found.files) == {name for name in files if "part-" in name}
+    place.write(f"{found.files[0].rpartition('/')[0]}/part-00000-late", b"half a file")
+    reader = spark.read.format(file_format).options(**options).option("basePath", place.uri())
+    read = reader.schema("v string, k string").load([*map(place.uri, found.files)])
+    assert sorted(map(tuple, read.select("k", "v").collect()), key=repr) == sorted(map(tuple, rows.collect()), key=repr)
+
+
+@pytest.mark.crash
+def test_no_rows_are_no_rows(place: HadoopDirectory, rows: DataFrame) -> None:
+    assert write(rows.where("v > 'x'"), FileWriter(place), SinkError).rows == 0
+
+
+@pytest.mark.crash
+def test_the_settings_of_the_session_reach_the_tasks(spark: SparkSession, place: HadoopDirectory) -> None:
+    twice = F.map_from_entries(F.array(*[F.struct(F.lit("k"), (F.col("id") + n)) for n in (0, 1)]))
+    rows = spark.range(3).select(twice.alias("m"))
+    with pytest.raises(PySparkException, match="DUPLICATED_MAP_KEY"):
+        write(rows, FileWriter(place.below("refused")), SinkError)
+    spark.conf.set("spark.sql.mapKeyDedupPolicy", "LAST_WIN")
+    try:
+        assert write(rows, FileWriter(place.below("taken")), SinkError).rows == 3
+    finally:
+        spark.conf.unset("spark.sql.mapKeyDedupPolicy")
+
+
+def test_no_two_attempts_of_a_task_use_one_name(spark: SparkSession) -> None:
+    jvm: Any = spark._jvm
+    hadoop = jvm.org.apache.hadoop.mapreduce
+    protocol = jvm.org.apache.spark.sql.execution.streaming.ManifestFileCommitProtocol("0", "/out")
+    named = jvm.org.apache.spark.internal.io.FileNameSpec("", ".parquet")
+    names = set()
+    for attempt in range(3):
+        of = hadoop.TaskAttemptID("0", 0, hadoop.TaskType.MAP, 5, attempt)
+        context = hadoop.task.TaskAttemptContextImpl(jvm.org.apache.hadoop.conf.Configuration(), of)
+        protocol.setupTask(context)
+        names.add(protocol.newTaskTempFile(context, jvm.scala.Option.empty(), named))
+    assert len(names) == 3
+    assert all(name.startswith("/out/part-00005-") for name in names)

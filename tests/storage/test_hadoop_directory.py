@@ -1,0 +1,222 @@
+"""Directories on HDFS and S3 keep the contract of directories, and no error decides who has won."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import pytest
+
+from sparkjet.errors import AnalysisError, StorageError
+from sparkjet.storage.hadoop_file_system import JAVA_ERRORS, open_file_system
+from sparkjet.storage.hadoop_puts import UNTESTED, WAYS, Way, by_create, by_rename, write
+from sparkjet.testing.directory_contract import DirectoryContract, DirectoryUnderTest
+from tests.servers.s3 import BUCKET
+from tests.servers.s3_proxy import Fault, S3Proxy
+from tests.storage.hadoop_target import counting, hadoop_directory, hadoop_target, losing, through
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from sparkjet.storage.hadoop_file_system import HadoopFileSystem
+    from tests.servers.hdfs import HdfsServer
+    from tests.servers.s3 import S3Server
+
+pytestmark = pytest.mark.crash
+"""HDFS takes 20 seconds to start."""
+
+
+class TestHdfs(DirectoryContract):
+    @pytest.fixture
+    def target(self, spark: SparkSession, hdfs: HdfsServer) -> DirectoryUnderTest:
+        return hadoop_target(spark, f"{hdfs.uri}/{uuid4().hex}/place")
+
+
+class TestS3(DirectoryContract):
+    @pytest.fixture
+    def target(self, s3_spark: SparkSession, s3: S3Server) -> DirectoryUnderTest:
+        return hadoop_target(s3_spark, f"s3a://{BUCKET}/{uuid4().hex}/place")
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [
+        [Fault.LOST],
+        [Fault.ERROR_AFTER],
+        [Fault.CONFLICT],
+        [Fault.BUSY, Fault.LOST],
+        [Fault.CONFLICT, Fault.ERROR_AFTER, Fault.LOST],
+    ],
+    ids=lambda faults: "-".join(fault.name.lower() for fault in faults),
+)
+def test_s3_tells_who_has_won_although_it_does_not_answer(
+    s3_spark: SparkSession, s3: S3Server, faults: list[Fault]
+) -> None:
+    place = f"s3a://{BUCKET}/{uuid4().hex}"
+    with S3Proxy(s3.port) as proxy, through(s3_spark, proxy):
+        disturbed = hadoop_directory(s3_spark, place)
+        proxy.planned.extend(faults)
+        assert disturbed.put("ours", b"ours")
+        assert proxy.met == faults
+        assert not hadoop_directory(s3_spark, place).put("ours", b"theirs")
+    undisturbed = hadoop_directory(s3_spark, place)
+    assert undisturbed.read("ours") == b"ours"
+    assert undisturbed.put("theirs", b"theirs")
+    with S3Proxy(s3.port) as proxy, through(s3_spark, proxy):
+        disturbed = hadoop_directory(s3_spark, place)
+        proxy.planned.extend(faults)
+        assert not disturbed.put("theirs", b"ours")
+        assert proxy.met
+    assert undisturbed.read("theirs") == b"theirs"
+
+
+def test_s3_that_denies_is_asked_once(s3_spark: SparkSession, s3: S3Server) -> None:
+    with S3Proxy(s3.port) as proxy, through(s3_spark, proxy):
+        directory = hadoop_directory(s3_spark, f"s3a://{BUCKET}/{uuid4().hex}")
+        proxy.planned.extend([Fault.DENIED] * 5)
+        with pytest.raises(PermissionError):
+            directory.put("slot", b"record")
+        assert len(proxy.met) == 1
+        assert directory.names() == []
+
+
+@pytest.fixture
+def place(hdfs: HdfsServer) -> str:
+    return f"{hdfs.uri}/{uuid4().hex}"
+
+
+def test_while_nobody_has_written_the_same_content_is_put_again(spark: SparkSession, place: str) -> None:
+    contents: list[bytes] = []
+    way = losing(counting(WAYS["hdfs"], contents.append), 3, before=True)
+    assert hadoop_directory(spark, place, way).put("slot", b"record")
+    assert hadoop_directory(spark, place).read("slot") == b"record"
+    # Only the last of four requests has arrived.
+    assert contents == [b"record"]
+
+
+def test_an_outcome_that_cannot_be_found_out_in_time_is_an_error(spark: SparkSession, place: str) -> None:
+    mute = hadoop_directory(spark, place, losing(WAYS["hdfs"], 1_000_000, before=True), patience=0.3)
+    with pytest.raises(StorageError, match=r"unknown whether .*/slot was written: the answer is lost"):
+        mute.put("slot", b"record")
+    assert hadoop_directory(spark, place).names() == []
+
+
+def test_who_may_not_write_is_told_at_once(spark: SparkSession, place: str) -> None:
+    asked: list[bytes] = []
+
+    def denied(system: HadoopFileSystem, path: Any, content: bytes) -> None:
+        asked.append(content)
+        raise PermissionError(13, "denied", str(path))
+
+    with pytest.raises(PermissionError, match="denied"):
+        hadoop_directory(spark, place, WAYS["hdfs"]._replace(put=denied)).put("slot", b"record")
+    assert asked == [b"record"]
+
+
+def test_what_a_crash_left_of_a_put_is_removed_and_nothing_else(spark: SparkSession, place: str) -> None:
+    directory = hadoop_directory(spark, place)
+    directory.create()
+    kept = ["slot", ".snapshot-like", ".hidden.0123"]
+    for name in [*kept, f".slot.{uuid4().hex}"]:
+        directory.write(name, b"x")
+    directory.sweep()
+    assert sorted(directory.names()) == sorted(kept)
+
+
+def test_a_put_whose_hidden_file_is_taken_for_a_leftover_is_done_over(spark: SparkSession, place: str) -> None:
+    directory, puts = hadoop_directory(spark, place), list[bytes]()
+
+    def robbed(system: HadoopFileSystem, path: Any, content: bytes) -> None:
+        puts.append(content)
+        if len(puts) == 1:
+            # As if another driver's start had swept between the write and the rename.
+            system.context.rename(system.path(f"{place}/.slot.gone"), path, system.not_overwriting)
+        by_rename(system, path, content)
+
+    directory.create()
+    assert hadoop_directory(spark, place, Way(robbed)).put("slot", b"record")
+    assert directory.files() == {"slot": 6}
+    assert len(puts) == 2
+
+
+def _looking_first(system: HadoopFileSystem, path: Any, content: bytes) -> None:
+    """Overwrites, as a store does that ignores the condition."""
+    stream = system.java.create(path, True)
+    stream.write(content)
+    stream.close()
+
+
+def test_a_store_that_ignores_the_condition_is_refused(spark: SparkSession, place: str) -> None:
+    with pytest.raises(AnalysisError, match=r"checkpointLocation: .* of 4 writers of one new file, [234] were told"):
+        hadoop_directory(spark, place, Way(_looking_first)).check("checkpointLocation")
+    assert hadoop_directory(spark, place).files() == {}
+
+
+def test_a_scheme_that_was_never_tested_is_refused_although_it_passes(spark: SparkSession, place: str) -> None:
+    with pytest.raises(AnalysisError, match=r'checkpointLocation: .* has the scheme "hdfs:", whose put-if-absent'):
+        hadoop_directory(spark, place, UNTESTED).check("checkpointLocation")
+    assert hadoop_directory(spark, place).files() == {}
+
+
+def test_s3_without_its_condition_has_two_winners_and_is_refused(s3_spark: SparkSession, s3: S3Server) -> None:
+    place = f"s3a://{BUCKET}/{uuid4().hex}"
+    with pytest.raises(AnalysisError, match="cannot hold decisions: of 4 writers"):
+        hadoop_directory(s3_spark, place, WAYS["s3a"]._replace(put=by_create)).check("checkpointLocation")
+
+
+def test_a_capability_that_is_missing_is_a_refusal(s3_spark: SparkSession, s3: S3Server) -> None:
+    place = f"s3a://{BUCKET}/{uuid4().hex}"
+    with pytest.raises(AnalysisError, match=r'path: .*"s3a:" cannot put a file .* \(fs.option.none\)'):
+        hadoop_directory(s3_spark, place, WAYS["s3a"]._replace(capability="fs.option.none")).check("path")
+
+
+def test_a_parent_is_tested_and_nothing_stays(spark: SparkSession, place: str) -> None:
+    directory = hadoop_directory(spark, f"{place}/not/yet")
+    directory.check("checkpointLocation", create=False)
+    assert not directory.exists()
+    assert not hadoop_directory(spark, place).exists()
+
+
+def test_a_copy_that_was_interrupted_is_finished(spark: SparkSession, place: str) -> None:
+    directory = hadoop_directory(spark, place)
+    directory.create()
+    for name, content in (("staged", b"rows"), ("final", b"rows"), ("other", b"sows")):
+        directory.write(name, content)
+    with pytest.raises(OSError, match="cannot be renamed"):
+        directory.rename("staged", "other")
+    directory.rename("staged", "final")
+    assert directory.files() == {"final": 4, "other": 4}
+
+
+class Breaking:
+    """A stream that breaks when half of the content is written."""
+
+    def __init__(self, stream: Any, jvm: Any) -> None:
+        self._stream, self._jvm = stream, jvm
+
+    def write(self, content: bytes) -> None:
+        self._stream.write(content[: len(content) // 2])
+        # One of those that PySpark turns into its own.
+        self._jvm.java.lang.Integer.parseInt("an error of Java's")
+
+    def abort(self) -> None:
+        self._stream.abort()
+
+    def close(self) -> None:
+        self._stream.close()
+
+
+def test_a_stream_that_broke_publishes_nothing(s3_spark: SparkSession, s3: S3Server) -> None:
+    place = f"s3a://{BUCKET}/{uuid4().hex}"
+    system = open_file_system(s3_spark, place, "checkpointLocation")
+    stream = Breaking(system.java.create(system.path(f"{place}/slot"), True), system.jvm)
+    with pytest.raises(JAVA_ERRORS, match="an error of Java's"):
+        write(stream, b"whole record")
+    assert hadoop_directory(s3_spark, place).names() == []
+
+
+def test_what_hadoop_does_not_support_is_an_error_of_the_store(spark: SparkSession, place: str) -> None:
+    system = open_file_system(spark, place, "checkpointLocation")
+    with pytest.raises(OSError, match=place) as raised:
+        system.run(lambda: system.jvm.java.util.Collections.emptyList().add("x"), place)
+    assert not isinstance(raised.value, FileNotFoundError)
