@@ -37,7 +37,9 @@ COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timesta
 
 def fill(server: KafkaServer, topic: str) -> None:
     """Write the messages."""
-    producer = Producer({**server.client(), "linger.ms": 50, "queue.buffering.max.kbytes": 1 << 20})
+    producer = Producer(
+        {**server.client(), "enable.idempotence": True, "linger.ms": 50, "queue.buffering.max.kbytes": 1 << 20}
+    )
     for number in range(MESSAGES):
         key, value = b"key-%d" % (number % 1000), b"%0100d" % number
         while True:

@@ -72,7 +72,7 @@ def topic(kafka: KafkaServer) -> str:
     name = f"t{uuid4().hex}"
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
     admin.create_topics([NewTopic(name, 2)])[name].result()
-    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "enable.idempotence": True})
     for number in range(RECORDS):
         time = 1_700_000_040_000 + number * 6000
         producer.produce(name, f"k{number % 2}".encode(), partition=number % 2, timestamp=time)

@@ -13,7 +13,7 @@ from tests.servers.programs import NoProgramError
 
 
 def written(server: KafkaServer, topic: str, *values: bytes) -> None:
-    producer = Producer(server.client())
+    producer = Producer({**server.client(), "enable.idempotence": True})
     for value in values:
         producer.produce(topic, value)
     assert producer.flush(30) == 0

@@ -56,7 +56,8 @@ def values(rows: Sequence[Mapping[str, Any]]) -> list[bytes | None]:
 
 def send(server: KafkaServer, topic: str, *messages: bytes | None, **more: Any) -> None:
     """Write messages, by default to partition 0, and wait until they are there."""
-    producer = Producer({**server.client(), "log_level": 0})
+    # Otherwise a batch that is sent again may come behind its successors, or twice.
+    producer = Producer({**server.client(), "enable.idempotence": True, "log_level": 0})
     for message in messages:
         producer.produce(topic, message, **{"partition": 0, **more})
     assert producer.flush(30) == 0
