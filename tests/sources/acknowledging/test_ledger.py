@@ -101,7 +101,7 @@ def test_j08_with_at_least_once_nothing_is_dropped() -> None:
 @pytest.mark.parametrize("id_", [None, ""])
 def test_j09_a_message_without_an_id_is_an_error_in_exactly_once_only(id_: str | None) -> None:
     ledger = Ledger()
-    with pytest.raises(MissingIdError, match=r'no id.*option\("guarantee", "at-least-once"\)'):
+    with pytest.raises(MissingIdError, match=r'no id.*option\("processingGuarantee", "at-least-once"\)'):
         ledger.receive(id_, 0)
     assert ledger.position == 0
     assert Ledger(identified=False).receive(id_, 0)

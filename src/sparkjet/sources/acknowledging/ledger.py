@@ -86,7 +86,7 @@ class Ledger:
         if not id:
             message = (
                 "A message has no id, so exactly-once could not tell it from its own redelivery. Have its producer set "
-                'one, unlike any other, or set option("guarantee", "at-least-once").'
+                'one, unlike any other, or set option("processingGuarantee", "at-least-once").'
             )
             raise MissingIdError(message)
         self.expire(now)
