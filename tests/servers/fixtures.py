@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tests.servers.hdfs import HdfsServer
     from tests.servers.kafka import KafkaServer
     from tests.servers.postgres import PostgresServer
+    from tests.servers.rabbitmq import RabbitServer
     from tests.servers.s3 import S3Server
 
 T = TypeVar("T")
@@ -119,6 +120,17 @@ def hdfs() -> Iterator[HdfsServer]:
     from tests.servers.programs import NoProgramError
 
     with available(HdfsServer, NoProgramError) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def rabbitmq() -> Iterator[RabbitServer]:
+    """A RabbitMQ node; tests share it and make queues of their own."""
+    # Not at the top: pytest loads this for every test, and most need no broker.
+    from tests.servers.programs import NoProgramError
+    from tests.servers.rabbitmq import RabbitServer
+
+    with available(RabbitServer, NoProgramError) as server:
         yield server
 
 

@@ -126,6 +126,13 @@ class Program:
         self.launch()
         self.wait(self._answers, "it to answer")
 
+    def end(self) -> None:
+        """Ask it to end, and wait until it has."""
+        assert self._process is not None
+        self._process.terminate()
+        self._process.wait(PATIENCE)
+        self._process = None
+
     def kill(self) -> None:
         """End it as a power cut of its process would."""
         if self._process is not None and self.runs:

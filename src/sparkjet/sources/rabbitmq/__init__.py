@@ -1,0 +1,1 @@
+"""The source ``sparkjet-rabbitmq``: RabbitMQ's queues as a stream."""

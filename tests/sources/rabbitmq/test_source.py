@@ -1,0 +1,194 @@
+"""The RabbitMQ source against a real broker: what it delivers again, and what ends a query."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pika
+import pytest
+import tenacity
+
+from sparkjet.errors import SourceError
+from sparkjet.sources.acknowledging.contract import ConnectionLostError
+from sparkjet.sources.acknowledging.ledger import Ledger
+from sparkjet.sources.acknowledging.receiver import Receiver
+from sparkjet.sources.acknowledging.spool import Spool
+from sparkjet.sources.rabbitmq.data_source import ROWS
+from sparkjet.sources.rabbitmq.settings import RabbitSettings
+from sparkjet.sources.rabbitmq.source import RabbitSource
+
+if TYPE_CHECKING:
+    from tests.servers.rabbitmq import RabbitServer
+
+LONG = 60.0
+"""Seconds that a test waits at most."""
+
+
+def send(server: RabbitServer, queue: str, *ids: str | None) -> None:
+    """Send persistent messages, and wait until the broker has them."""
+    connection = server.connection()
+    channel = connection.channel()
+    channel.confirm_delivery()
+    for each in ids:
+        channel.basic_publish(
+            "", queue, f"body of {each}".encode(), pika.BasicProperties(message_id=each, delivery_mode=2)
+        )
+    connection.close()
+
+
+def settings(server: RabbitServer, *queues: str, **options: object) -> RabbitSettings:
+    texts = {name: str(value) for name, value in options.items()}
+    return RabbitSettings.of({"host": "127.0.0.1", "port": str(server.port), "queues": ",".join(queues), **texts})
+
+
+@pytest.fixture
+def opened(rabbitmq: RabbitServer) -> Iterator[Callable[..., RabbitSource]]:
+    sources: list[RabbitSource] = []
+
+    def make(*queues: str, **options: object) -> RabbitSource:
+        sources.append(RabbitSource(settings(rabbitmq, *queues, **options)))
+        sources[-1].open()
+        return sources[-1]
+
+    yield make
+    for each in sources:
+        each.close()
+        each.close()
+
+
+def received(source: RabbitSource, count: int) -> list[str | None]:
+    """The ids of so many messages, in their order."""
+    found: list[str | None] = []
+    while len(found) < count:
+        found += [message.id for message in source.receive(count - len(found), LONG)]
+    return found
+
+
+def ids(start: int, end: int) -> Sequence[str]:
+    return [f"m{number}" for number in range(start, end)]
+
+
+@pytest.mark.parametrize("quorum", [False, True])
+def test_what_is_not_acknowledged_comes_again(
+    rabbitmq: RabbitServer, opened: Callable[..., RabbitSource], quorum: bool
+) -> None:
+    queue = rabbitmq.queue(quorum=quorum)
+    send(rabbitmq, queue, *ids(0, 10))
+    first = opened(queue)
+    assert received(first, 5) == ids(0, 5)
+    first.acknowledge(2)
+    assert first.ready() == {queue: 5}
+    first.close()
+    second = opened(queue)
+    assert received(second, 8) == ids(2, 10)
+    second.acknowledge(8)
+    assert second.ready() == {queue: 0}
+    second.close()
+    assert opened(queue).receive(1, 0.2) == []
+
+
+def test_all_queues_are_acknowledged_together(rabbitmq: RabbitServer, opened: Callable[..., RabbitSource]) -> None:
+    queues = rabbitmq.queue(), rabbitmq.queue(quorum=True)
+    for queue in queues:
+        send(rabbitmq, queue, *ids(0, 3))
+    source = opened(*queues)
+    assert sorted(received(source, 6)) == sorted([*ids(0, 3), *ids(0, 3)])
+    source.acknowledge(6)
+    source.close()
+    assert opened(*queues).ready() == dict.fromkeys(queues, 0)
+
+
+def test_the_broker_keeps_what_is_beyond_the_limit(rabbitmq: RabbitServer, opened: Callable[..., RabbitSource]) -> None:
+    queue = rabbitmq.queue()
+    send(rabbitmq, queue, *ids(0, 5))
+    source = opened(queue, maxUnacknowledged=2)
+    assert received(source, 2) == ids(0, 2)
+    assert source.receive(9, 0.2) == []
+    source.acknowledge(1)
+    assert received(source, 1) == ["m2"]
+
+
+def test_a_message_has_its_properties(rabbitmq: RabbitServer, opened: Callable[..., RabbitSource]) -> None:
+    queue = rabbitmq.queue()
+    connection = rabbitmq.connection()
+    properties = pika.BasicProperties(
+        message_id="m", timestamp=1_700_000_000, content_type="text/plain", correlation_id="c"
+    )
+    connection.channel().basic_publish("", queue, b"\x00x", properties)
+    connection.channel().basic_publish("", queue, b"")
+    connection.close()
+    source = opened(queue)
+    messages = [*source.receive(1, LONG)]
+    while len(messages) < 2:
+        messages += source.receive(1, LONG)
+    first, second = messages
+    assert first.values == (b"\x00x", "m", queue, "", queue, 1_700_000_000_000_000, "text/plain", "c")
+    assert (second.id, second.values) == (None, (b"", None, queue, "", queue, None, None, None))
+    assert len(first.values) == len(ROWS)
+
+
+def test_a_queue_that_is_missing_ends_the_query(opened: Callable[..., RabbitSource]) -> None:
+    with pytest.raises(SourceError, match="the broker refuses queues missing: NOT_FOUND - no queue 'missing'"):
+        opened("missing")
+
+
+def test_a_queue_that_has_gone_may_come_back(rabbitmq: RabbitServer, opened: Callable[..., RabbitSource]) -> None:
+    queue = rabbitmq.queue()
+    source = opened(queue)
+    connection = rabbitmq.connection()
+    connection.channel().queue_delete(queue)
+    # The broker says the same of a queue whose node is down.
+    with pytest.raises(ConnectionLostError, match=f"queue '{queue}' was deleted, or its node is down"):
+        received(source, 1)
+    with pytest.raises(ConnectionLostError, match="NOT_FOUND"):
+        source.open()
+    connection.channel().queue_declare(queue, durable=True)
+    connection.close()
+    send(rabbitmq, queue, "m0")
+    source.open()
+    assert received(source, 1) == ["m0"]
+
+
+def test_a_wrong_password_is_named_and_not_shown(rabbitmq: RabbitServer) -> None:
+    source = RabbitSource(settings(rabbitmq, "q", user="guest", password="s3cret"))
+    assert "s3cret" not in repr(source._settings)
+    with pytest.raises(SourceError, match="user 'guest' may not connect to virtual host '/'") as raised:
+        source.open()
+    assert "s3cret" not in str(raised.value)
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("quorum", [False, True])
+def test_a_broker_that_was_killed_is_waited_for(rabbitmq: RabbitServer, tmp_path: Path, quorum: bool) -> None:
+    queue = rabbitmq.queue(quorum=quorum)
+    rabbitmq.restart()
+    send(rabbitmq, queue, *ids(0, 100))
+    chosen = settings(rabbitmq, queue)
+    (tmp_path / "spool").mkdir()
+    receiver = Receiver(RabbitSource(chosen), Spool(tmp_path / "spool", ROWS), lambda: 0, chosen.reader.limits)
+    receiver.start({}, Ledger())
+    try:
+        while receiver.end({}, None).get(queue, 0) < 100:
+            receiver.wait(99, LONG)
+        receiver.acknowledge(30)
+        rabbitmq.kill()
+        rabbitmq.start()
+        # A quorum queue refuses until it has elected its leader.
+        for attempt in tenacity.Retrying(stop=tenacity.stop_after_delay(LONG), wait=tenacity.wait_fixed(0.2)):
+            with attempt:
+                send(rabbitmq, queue, "m100")
+
+        def rows() -> list[str]:
+            return [body.decode() for batch in receiver.rows(0, 1000) for body in batch.column("body").to_pylist()]
+
+        while "body of m100" not in rows():
+            receiver.wait(sum(receiver.end({}, None).values()), LONG)
+        assert rows()[-71:] == [f"body of m{number}" for number in range(30, 101)]
+        receiver.acknowledge(sum(receiver.end({}, None).values()))
+    finally:
+        receiver.stop()
+    connection = rabbitmq.connection()
+    assert connection.channel().queue_declare(queue, passive=True).method.message_count == 0
+    connection.close()
