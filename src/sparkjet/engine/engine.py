@@ -175,7 +175,7 @@ class Engine:
             self._context.committer.settle()
             self._record_settled()
         elif self._ending is None:
-            fenced = self.fenced()
+            fenced = self._context.log.followed(self._slot, self.record)
             if fenced is not None:
                 raise fenced
             if self._context.committer.unsettled:
