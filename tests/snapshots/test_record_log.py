@@ -11,7 +11,7 @@ import pytest
 from sparkjet.errors import FencedError, RecoveryError
 from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.record import FORMAT, EpochKind, Record
-from sparkjet.snapshots.record_log import LOOKS, RETAINED_SLOTS, RecordLog
+from sparkjet.snapshots.record_log import LOOKS, RETAINED_SLOTS, TRIMMED, RecordLog
 from tests.snapshots.records import NO_WATERMARKS
 
 
@@ -97,7 +97,7 @@ def test_a_driver_that_slept_over_the_removal_of_its_slot_is_fenced_and_leaves_n
 def test_only_the_newest_slots_are_kept(opened: _Log) -> None:
     for slot in range(50):
         opened.log.append(slot, record(slot))
-    # The last multiple of their number has trimmed the log.
+    assert 48 % TRIMMED == 0
     assert opened.store.slots() == list(range(48 - RETAINED_SLOTS + 1, 50))
 
 

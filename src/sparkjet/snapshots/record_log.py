@@ -11,7 +11,9 @@ if TYPE_CHECKING:
     from sparkjet.snapshots import SnapshotStore
 
 RETAINED_SLOTS = 8
-"""The newest slots that stay; so often the older ones are removed, as many at once."""
+"""The newest slots that stay."""
+TRIMMED = 4
+"""Of so many slots one trims the log: a listing, and one request for all that is removed in an object store."""
 LOOKS = 60
 """Looks for a successor of which one lists the log."""
 
@@ -42,8 +44,7 @@ class RecordLog:
         content = record.encode()
         if not (self._store.put(slot, content) or self._holds(slot, content)) or self._superseded(slot):
             raise _fenced(record, slot)
-        if slot % RETAINED_SLOTS == 0:
-            # A listing, and one request for all of them in an object store.
+        if slot % TRIMMED == 0:
             self._store.trim(slot - RETAINED_SLOTS + 1)
 
     def fenced(self, slot: int, record: Record) -> FencedError | None:
