@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
@@ -27,6 +30,16 @@ RANDOM_RUNS = [
     pytest.param(40, marks=[pytest.mark.long, pytest.mark.timeout(3600)]),
 ]
 """How many random runs each check of a whole operator or engine takes, which is seconds a run."""
+
+
+def random_runs(names: Iterable[str], crash: Iterable[str]) -> list[Any]:
+    """Names and their number of random runs: one of some in `make test-crash`, many of all in `make test-long`."""
+    once, often = RANDOM_RUNS
+    return [
+        *(pytest.param(name, *once.values, marks=once.marks) for name in crash),
+        *(pytest.param(name, *often.values, marks=often.marks) for name in names),
+    ]
+
 
 QUICK_MODES = ("restarts",)
 """How `make test` feeds an operator; `make test-crash` also feeds it at once, and batch by batch without restarts."""

@@ -1,4 +1,4 @@
-"""Parameters of a test most of which only `make test-crash` runs."""
+"""Parameters of a test most of which only `make test-crash` or `make test-long` runs."""
 
 from __future__ import annotations
 
@@ -8,17 +8,24 @@ from typing import Any
 import pytest
 
 
-def mostly_crash(values: Iterable[Any], quick: Container[Any], name: Callable[[Any], str] | None = None) -> list[Any]:
+def mostly_crash(
+    values: Iterable[Any],
+    quick: Container[Any],
+    name: Callable[[Any], str] | None = None,
+    crash: Container[Any] | None = None,
+) -> list[Any]:
     """One parameter for each value, or several for a tuple; `make test` runs those that are quick.
 
     Args:
         values: All values.
         quick: Those for `make test`.
         name: Says what pytest calls a value.
+        crash: Those for `make test-crash`; the others are for `make test-long`. Without it, none is.
     """
     found = []
     for value in values:
         together = value if isinstance(value, tuple) else (value,)
-        marks = () if value in quick else pytest.mark.crash
+        often = crash is None or value in crash
+        marks = () if value in quick else pytest.mark.crash if often else pytest.mark.long
         found.append(pytest.param(*together, marks=marks, id=None if name is None else name(value)))
     return found

@@ -14,6 +14,7 @@ from pyspark.sql.streaming import StatefulProcessor
 
 from sparkjet.snapshots import DirectoryStore
 from tests.engine.run import Event, EventDriver
+from tests.parameters import mostly_crash
 from tests.persisted import persisted
 from tests.stateful.functions.visits import visits
 
@@ -119,6 +120,10 @@ SEGMENTS = 12
 """Of one side of a stage: a few levels of a log-structured store, or the epochs that a join's bound covers."""
 
 
+SHORT = ["rolling", "timers", "interval join"]
+"""Those that `make test-crash` also runs: state of all keys, of keys that end, and of two sides."""
+
+
 def check(spark: SparkSession, case: Case, epochs: int, home: Path) -> None:
     before = persisted(spark)
     run = EventDriver(spark, home, case.query, inputs=case.inputs, output_mode=case.output)
@@ -165,13 +170,14 @@ def measured(run: EventDriver, home: Path) -> dict[str, int]:
     }
 
 
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize(
-    "epochs",
-    [
-        pytest.param(21, marks=pytest.mark.crash),
-        pytest.param(300, marks=[pytest.mark.long, pytest.mark.timeout(3600)]),
-    ],
+    ("name", "epochs"),
+    mostly_crash(
+        [*((name, 21) for name in SHORT), *((name, 300) for name in CASES)],
+        quick=(),
+        crash={(name, 21) for name in SHORT},
+    ),
 )
-@pytest.mark.parametrize("name", CASES)
 def test_the_state_is_bounded_and_gone_at_the_end(spark: SparkSession, tmp_path: Path, name: str, epochs: int) -> None:
     check(spark, CASES[name], epochs, tmp_path)

@@ -11,6 +11,7 @@ import sparkjet as sj
 from sparkjet import functions as J
 from tests.feed import Feed, rows
 from tests.mounts import small_disk
+from tests.parameters import mostly_crash
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -49,19 +50,21 @@ class Query:
         assert sorted(row for epoch in self.handed_over.values() for row in epoch) == expected
 
 
-@pytest.mark.crash
+FULL: list[tuple[str, sj.EpochPhase, type[Exception], str]] = [
+    ("home/snapshots/blobs", sj.EpochPhase.ADVANCE, sj.StorageError, "home/snapshots/blobs/"),
+    ("home/snapshots/state", sj.EpochPhase.ADVANCE, sj.StorageError, "home/snapshots/state/"),
+    ("home/snapshots/outbox", sj.EpochPhase.ADVANCE, sj.StorageError, "home/snapshots/outbox/"),
+    ("out", sj.EpochPhase.ADVANCE, sj.StorageError, "out/_sparkjet/"),
+    ("home/snapshots/log", sj.EpochPhase.PREPARE, sj.StorageError, "home/snapshots/log/"),
+    ("out", sj.EpochPhase.DECIDE, sj.UnsettledError, "out/_sparkjet/"),
+    ("home/spark", sj.EpochPhase.CLEAN, sj.StorageError, "home/spark"),
+]
+"""What is full when, the error, and what it names."""
+
+
 @pytest.mark.parametrize(
     ("full", "phase", "error", "where"),
-    [
-        ("home/snapshots/blobs", sj.EpochPhase.ADVANCE, sj.StorageError, "home/snapshots/blobs/"),
-        ("home/snapshots/state", sj.EpochPhase.ADVANCE, sj.StorageError, "home/snapshots/state/"),
-        ("home/snapshots/outbox", sj.EpochPhase.ADVANCE, sj.StorageError, "home/snapshots/outbox/"),
-        ("out", sj.EpochPhase.ADVANCE, sj.StorageError, "out/_sparkjet/"),
-        ("home/snapshots/log", sj.EpochPhase.PREPARE, sj.StorageError, "home/snapshots/log/"),
-        ("out", sj.EpochPhase.DECIDE, sj.UnsettledError, "out/_sparkjet/"),
-        ("home/spark", sj.EpochPhase.CLEAN, sj.StorageError, "home/spark"),
-    ],
-    ids=str,
+    mostly_crash(FULL, quick=(), name=lambda each: f"{each[0]}-{each[1].value}", crash=[*FULL[:1], *FULL[4:6]]),
 )
 def test_a_full_disk_loses_and_repeats_nothing(
     spark: SparkSession, tmp_path: Path, full: str, phase: sj.EpochPhase, error: type[Exception], where: str

@@ -57,7 +57,7 @@ def grow(spark: SparkSession, home: Path, epochs: int) -> list[dict[str, int]]:
     started: list[sj.StreamingQuery] = []
 
     def look(phase: sj.EpochPhase, epoch: int) -> None:
-        if phase is sj.EpochPhase.CLEAN and started and epoch % 5 == 0:
+        if phase is sj.EpochPhase.CLEAN and started and epoch % 3 == 0:
             numbers.append(measure(started[0], spark, home))
 
     started.append(
@@ -88,8 +88,8 @@ def check_growth(spark: SparkSession, home: Path, epochs: int) -> None:
 
 
 @pytest.mark.crash
-def test_sixty_epochs_do_not_grow(spark: SparkSession, tmp_path: Path) -> None:
-    check_growth(spark, tmp_path, 60)
+def test_thirty_epochs_do_not_grow(spark: SparkSession, tmp_path: Path) -> None:
+    check_growth(spark, tmp_path, 30)
 
 
 @pytest.mark.long

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -133,8 +134,14 @@ CONDITIONS: dict[str, Any] = {
 HOWS = ["inner", "left", "rightouter", "full_outer", "left_semi", "leftanti"]
 
 
-@pytest.mark.parametrize("condition", CONDITIONS)
-@pytest.mark.parametrize("how", mostly_crash(HOWS, quick={"full_outer"}))
+@pytest.mark.parametrize(
+    ("how", "condition"),
+    mostly_crash(
+        itertools.product(HOWS, CONDITIONS),
+        quick={("full_outer", each) for each in CONDITIONS},
+        crash=set(zip(HOWS, itertools.cycle(CONDITIONS), strict=False)),
+    ),
+)
 def test_where_nothing_is_late_a_join_is_that_of_spark(spark: SparkSession, how: str, condition: str) -> None:
     schema = "k long, s long, v long"
     left, right = (

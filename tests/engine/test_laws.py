@@ -16,7 +16,7 @@ from sparkjet import functions as J
 from sparkjet.testing import CollectingSink
 from sparkjet.time import MIN, WindowGrid
 from tests.engine.run import Event, EventDriver
-from tests.laws import RANDOM_RUNS, law, only_examples
+from tests.laws import law, only_examples, random_runs
 from tests.windows import model, session_model
 
 if TYPE_CHECKING:
@@ -255,8 +255,7 @@ def test_the_engine_equals_the_naive_model(
     holds()
 
 
-@pytest.mark.parametrize("times", RANDOM_RUNS)
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(("name", "times"), random_runs(CASES, crash=["sessions, windows, sessions"]))
 def test_the_engine_equals_the_naive_model_over_random_runs(
     spark: SparkSession, name: str, times: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

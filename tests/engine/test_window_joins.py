@@ -104,7 +104,7 @@ def test_a_join_is_that_of_what_both_sides_give(spark: SparkSession, epochs: lis
     check_against_sides(spark, epochs, ("outer", "left_anti"), restart=False)
 
 
-@pytest.mark.crash
+@pytest.mark.long
 @law(3)
 @given(epochs=epochs)
 @example(epochs=LAGGING)

@@ -21,6 +21,7 @@ from sparkjet.snapshots.record import (
 )
 from sparkjet.snapshots.record_log import RecordLog
 from sparkjet.snapshots.upgrades import OLDEST
+from tests.parameters import mostly_crash
 from tests.snapshots.homes import operators
 from tests.snapshots.homes.archives import HOMES, KINDS, archive, unpack
 from tests.snapshots.homes.shops import (
@@ -101,7 +102,7 @@ def test_they_hold_all_that_a_record_can_hold(root: Path, request: pytest.Fixtur
     assert {each.sink for each in record.transactions} == ({"results1", "results2", "late"} if decided else set())
 
 
-@pytest.mark.crash
+@pytest.mark.parametrize("root", mostly_crash(OF_SHOPS, quick=(), name=_name, crash=OF_SHOPS[::3]), indirect=True)
 def test_a_kept_home_is_gone_on_from_exactly_once(spark: SparkSession, root: Path) -> None:
     before = newest(root)
     arrive(root, range(BATCHES))
@@ -141,7 +142,9 @@ def test_they_hold_state_of_all_other_operators(other_root: Path, request: pytes
     )
 
 
-@pytest.mark.crash
+@pytest.mark.parametrize(
+    "other_root", mostly_crash(OF_OPERATORS, quick=(), name=_name, crash=OF_OPERATORS[:1]), indirect=True
+)
 def test_a_kept_home_of_other_operators_is_gone_on_from_exactly_once(spark: SparkSession, other_root: Path) -> None:
     before = newest(other_root)
     operators.arrive(other_root, range(BATCHES))

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from sparkjet import functions as J
 from sparkjet.aggregates.operation import Aggregate
 from sparkjet.time import WindowGrid
-from tests.laws import QUICK_MODES, RANDOM_RUNS, law, only_examples
+from tests.laws import QUICK_MODES, law, only_examples, random_runs
 from tests.parameters import mostly_crash
 from tests.windows.model import Batch, Event, Fold, Row, naive
 from tests.windows.operator import OperatorRun
@@ -228,8 +228,7 @@ def test_a_changed_shape_goes_on_from_frames_that_are_moved_up(
     assert run.late == len(later) - len(on_time)
 
 
-@pytest.mark.parametrize("times", RANDOM_RUNS)
-@pytest.mark.parametrize("path", list(PATHS))
+@pytest.mark.parametrize(("path", "times"), random_runs(PATHS, crash=["stacks"]))
 def test_windows_equal_the_naive_ones_over_random_runs(
     spark: SparkSession, path: str, times: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -74,12 +74,14 @@ class TestKafka(Contract):
         return self.under_test(spark, kafka)
 
 
+@pytest.mark.crash
 class TestUpgradedBroker(Contract):
     @pytest.fixture
     def target(self, spark: SparkSession, kafka_old: KafkaServer) -> SinkUnderTest:
         return self.under_test(spark, kafka_old)
 
 
+@pytest.mark.crash
 class TestSecureBroker(Contract):
     @pytest.fixture
     def target(self, spark: SparkSession, kafka_secure: KafkaServer) -> SinkUnderTest:

@@ -48,6 +48,14 @@ def pairs(items: Any) -> Any:
     mostly_crash(
         [(first, phase) for first in "AB" for phase in EpochPhase if phase is not EpochPhase.COMMITTING],
         quick={("A", EpochPhase.PREPARE), ("B", EpochPhase.DECIDE)},
+        crash={
+            ("A", EpochPhase.BEGIN),
+            ("B", EpochPhase.AGGREGATE),
+            ("A", EpochPhase.ADVANCE),
+            ("B", EpochPhase.SAVE),
+            ("A", EpochPhase.COMMIT),
+            ("B", EpochPhase.CLEAN),
+        },
     ),
 )
 def test_a_pair_around_a_barrier_is_emitted_once(spark: SparkSession, first: str, phase: EpochPhase) -> None:

@@ -1,0 +1,173 @@
+"""The stream reader of an acknowledging source, as Spark runs it."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+from sparkjet.errors import SourceError
+from sparkjet.sources.acknowledging.contract import AcknowledgingSource
+from sparkjet.sources.acknowledging.control import Acknowledge, ControlServer, Held, Request, Start
+from sparkjet.sources.acknowledging.ledger import Ledger, LedgerState
+from sparkjet.sources.acknowledging.receiver import Counts, Limits, Receiver
+from sparkjet.sources.acknowledging.spool import Spool
+
+QUEUES, RECEIVER = "queues", "receiver"
+_SOCKET, _SPOOL = "control", "spool"
+_STARTS_WITHIN = 300.0
+"""Seconds in which the engine runs the first batch; beyond, nobody is there who would."""
+_LOOKING = 5.0
+"""Seconds that a receiver is given for finding messages, or the end of the queues."""
+
+
+@dataclass(frozen=True)
+class ReaderSettings:
+    """What an acknowledging source is read with.
+
+    Attributes:
+        most: Messages in a batch at most; None for all that have arrived.
+        limits: What is held before it is decided.
+    """
+
+    most: int | None = None
+    limits: Limits = field(default_factory=Limits)
+
+
+class AcknowledgingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads queues in a Python process of the driver; the rows of a batch travel with its tasks.
+
+    An offset says how many messages of each queue were received since the query's first start, and where the engine
+    reaches the receiver: ``{"queues": {"orders": 17}, "receiver": "/tmp/…"}``. Each run begins with a batch without
+    rows, by which the engine learns of its receiver, and lets it read from where the newest record ends.
+
+    Args:
+        source: Makes the source.
+        schema: The columns of its messages.
+        settings: What it is read with.
+    """
+
+    def __init__(self, source: Callable[[], AcknowledgingSource], schema: pa.Schema, settings: ReaderSettings) -> None:
+        self._source, self._schema, self._settings = source, schema, settings
+        self._running: Running | None = None
+        self._available_now = False
+
+    def initialOffset(self) -> dict[str, Any]:
+        """No message of any queue."""
+        return {QUEUES: dict.fromkeys(self._source().queues, 0), RECEIVER: ""}
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """The most messages of a batch."""
+        return ReadAllAvailable() if self._settings.most is None else ReadMaxRows(self._settings.most)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Read until the queues are found empty."""
+        self._available_now = True
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Where the next batch ends.
+
+        Raises:
+            SourceError: The source has failed, or the query is not sparkjet's.
+        """
+        if self._running is None:
+            self._running = Running(self._source(), self._schema, self._settings, start[QUEUES])
+            return {QUEUES: start[QUEUES], RECEIVER: self._running.path}
+        self._running.wait_for_start()
+        receiver = self._running.receiver
+        position = sum(start[QUEUES].values())
+        while self._available_now and not receiver.wait(position, _LOOKING):
+            # It holds all it may, and epochs are not acknowledged yet.
+            continue
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        return {QUEUES: receiver.end(start[QUEUES], most), RECEIVER: self._running.path}
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """What was received, and what the queues still hold."""
+        if self._running is None or not self._running.started:
+            return None
+        return {QUEUES: self._running.receiver.reported(), RECEIVER: self._running.path}
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """The rows of a batch; none if it is of an earlier run, which was decided with the rows it had then."""
+        if self._running is None or end[RECEIVER] != self._running.path:
+            return []
+        first, last = (sum(each[QUEUES].values()) for each in (start, end))
+        return [InputPartition(_packed(rows)) for rows in self._running.receiver.rows(first, last)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a task."""
+        with pa.ipc.open_stream(partition.value) as stream:
+            yield from stream
+
+    def stop(self) -> None:
+        """Acknowledge what is decided, and end the connection."""
+        if self._running is not None:
+            self._running.stop()
+
+
+class Running:
+    """A receiver of one run, with its spool and the socket at which the engine reaches it."""
+
+    def __init__(
+        self, source: AcknowledgingSource, schema: pa.Schema, settings: ReaderSettings, counts: Counts
+    ) -> None:
+        # Private to the user who runs the driver.
+        self._directory = tempfile.TemporaryDirectory(prefix="sparkjet-queues-")
+        directory = Path(self._directory.name)
+        (directory / _SPOOL).mkdir()
+        spool = Spool(directory / _SPOOL, schema)
+        self.receiver = Receiver(source, spool, lambda: time.monotonic_ns() // 1000, settings.limits)
+        self.path = str(directory / _SOCKET)
+        self._counts = counts
+        self._control = ControlServer(directory / _SOCKET, self._handle)
+
+    @property
+    def started(self) -> bool:
+        """Whether the engine has let it read."""
+        return self.receiver.started.is_set()
+
+    def wait_for_start(self) -> None:
+        """Wait until it may read.
+
+        Raises:
+            SourceError: Nobody lets it.
+        """
+        if not self.receiver.started.wait(_STARTS_WITHIN):
+            message = (
+                "This source acknowledges messages when a record of sparkjet's holds them, and the query that reads it "
+                "has none: read it with sj.stream(df) and write the stream with its writeStream."
+            )
+            raise SourceError(message)
+
+    def stop(self) -> None:
+        """End all of it; a second call does nothing."""
+        self._control.close()
+        self.receiver.stop()
+        self._directory.cleanup()
+
+    def _handle(self, request: Request) -> LedgerState | None:
+        if isinstance(request, Start):
+            ledger = Ledger(identified=request.identified)
+            ledger.restore(request.state or LedgerState(sum(self._counts.values()), []))
+            self.receiver.start(self._counts, ledger)
+        elif isinstance(request, Held):
+            return self.receiver.state(request.position)
+        elif isinstance(request, Acknowledge):
+            self.receiver.acknowledge(request.position)
+        return None
+
+
+def _packed(rows: pa.RecordBatch) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as stream:
+        stream.write_batch(rows)
+    packed: bytes = sink.getvalue().to_pybytes()
+    return packed

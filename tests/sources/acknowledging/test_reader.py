@@ -1,0 +1,127 @@
+"""The stream reader, called as Spark's planner calls it, with an engine on the other end of its line."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+
+from sparkjet.errors import SourceError
+from sparkjet.sources.acknowledging import reader as module
+from sparkjet.sources.acknowledging.control import Acknowledge, ControlClient, Held, Start
+from sparkjet.sources.acknowledging.ledger import LedgerState
+from sparkjet.sources.acknowledging.reader import AcknowledgingStreamReader, ReaderSettings
+from tests.sources.acknowledging.queues import SCHEMA, Broker, BrokerSource
+
+ALL = ReadAllAvailable()
+Offset = dict[str, Any]
+
+
+@pytest.fixture
+def broker() -> Broker:
+    return Broker("orders", "returns")
+
+
+@pytest.fixture
+def reader(broker: Broker) -> Iterator[Callable[[], AcknowledgingStreamReader]]:
+    made: list[AcknowledgingStreamReader] = []
+
+    def make() -> AcknowledgingStreamReader:
+        made.append(AcknowledgingStreamReader(partial(BrokerSource, broker), SCHEMA, ReaderSettings(most=2)))
+        made[-1].prepareForTriggerAvailableNow()
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.stop()
+
+
+def started(reader: AcknowledgingStreamReader, at: Offset, state: LedgerState | None = None) -> Offset:
+    """The offset of the first batch, which the engine answers."""
+    first = reader.latestOffset(at, ALL)
+    assert first["queues"] == at["queues"]
+    assert reader.partitions(at, first) == []
+    tell(first, Start(identified=True, state=state))
+    return first
+
+
+def tell(offset: Offset, request: Any) -> LedgerState | None:
+    with closing(ControlClient(offset["receiver"])) as engine:
+        return engine.ask(request)
+
+
+def rows(reader: AcknowledgingStreamReader, start: Offset, end: Offset) -> list[str]:
+    """What the tasks of a batch read, in whatever process they run."""
+    return [
+        body
+        for partition in reader.partitions(start, end)
+        for batch in reader.read(pickle.loads(pickle.dumps(partition)))  # noqa: S301 - as Spark does
+        for body in batch.column("body").to_pylist()
+    ]
+
+
+def test_a_run_reads_what_there_is_in_batches_of_the_limit(
+    broker: Broker, reader: Callable[[], AcknowledgingStreamReader]
+) -> None:
+    broker.send("orders", "m1", "m2", "m3")
+    first = reader()
+    at = started(first, first.initialOffset())
+    limit = first.getDefaultReadLimit()
+    assert isinstance(limit, ReadMaxRows)
+    found: list[str] = []
+    while (end := first.latestOffset(at, limit)) != at:
+        assert rows(first, at, end) == rows(first, at, end)
+        found += rows(first, at, end)
+        tell(end, Acknowledge(sum(end["queues"].values())))
+        at = end
+    assert found == ["body of m1", "body of m2", "body of m3"]
+    assert at["queues"] == first.reportLatestOffset()["queues"] == {"orders": 3, "returns": 0}  # type: ignore[index]
+    first.stop()
+    first.stop()
+    assert broker.unacknowledged == []
+    assert not Path(at["receiver"]).parent.exists()
+
+
+def test_the_next_run_drops_what_the_record_says(
+    broker: Broker, reader: Callable[[], AcknowledgingStreamReader]
+) -> None:
+    broker.send("orders", "m1", "m2")
+    first = reader()
+    begin = started(first, first.initialOffset())
+    decided = first.latestOffset(begin, ReadMaxRows(1))
+    state = tell(decided, Held(1))
+    assert state == LedgerState(1, ["m1"])
+    # It ends before anything is acknowledged.
+    first.stop()
+
+    second = reader()
+    # Spark plans the last batch once more.
+    assert second.partitions(begin, decided) == []
+    at = started(second, decided, state)
+    end = second.latestOffset(at, ALL)
+    while end["queues"]["orders"] < 3:
+        end = second.latestOffset(at, ALL)
+    assert rows(second, at, end) == ["body of m2"]
+
+
+def test_a_query_that_is_not_sparkjets_is_told_so(
+    reader: Callable[[], AcknowledgingStreamReader], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_STARTS_WITHIN", 0.01)
+    first = reader()
+    at = first.latestOffset(first.initialOffset(), ALL)
+    assert first.reportLatestOffset() is None
+    with pytest.raises(SourceError, match=r"read it with sj\.stream\(df\)"):
+        first.latestOffset(at, ALL)
+
+
+def test_a_record_of_another_position_is_refused(reader: Callable[[], AcknowledgingStreamReader]) -> None:
+    first = reader()
+    with pytest.raises(SourceError, match="the ids are of position 5"):
+        started(first, first.initialOffset(), LedgerState(5, []))
