@@ -81,6 +81,18 @@ def test_s3_that_denies_is_asked_once(s3_spark: SparkSession, s3: S3Server) -> N
         assert directory.names() == []
 
 
+def test_to_read_a_file_that_is_not_there_is_one_request(s3_spark: SparkSession, s3: S3Server) -> None:
+    """What a driver that looks for its successor does every second."""
+    location = f"s3a://{s3.bucket()}"
+    with S3Proxy(s3.port) as proxy, through(s3_spark, proxy):
+        directory = hadoop_directory(s3_spark, location)
+        for _ in range(2):
+            proxy.requests.clear()
+            with pytest.raises(FileNotFoundError):
+                directory.read("slot")
+        assert [request.partition(" ")[0] for request in proxy.requests] == ["HEAD"]
+
+
 def test_a_store_that_the_executors_may_not_write_to_is_refused_before_the_start(
     s3_spark: SparkSession, s3: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
