@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
 
 
-def local_session(cores: int = 2, memory: str = "4g") -> SparkSession:
-    """A session with so many cores and so much heap, on the loopback address."""
+def local_session(cores: int = 2, memory: str = "4g", settings: Mapping[str, str] | None = None) -> SparkSession:
+    """A session with so many cores and so much heap, on the loopback address, and further settings."""
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     # Workers run this interpreter, which has the packages, not the first python3 on the PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     session = (
-        SparkSession.builder.master(f"local[{cores}]")
+        SparkSession.builder.config(map=dict(settings or {}))
+        .master(f"local[{cores}]")
         .appName("sparkjet-benchmark")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")

@@ -1,4 +1,4 @@
-"""Measurements of sparkjet without peers: latency, snapshots, sessions, memory, growth, pipelines, servers."""
+"""Measurements of sparkjet without peers: latency, snapshots, sessions, memory, growth, pipelines, stores, servers."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ STUDIES = {
     "T12": "pipelines",
     "T18": "rolling",
     "T19": "operators",
+    "T20": "stores",
     "PG": "postgres",
     "KR": "kafka",
     "KW": "kafka_sink",

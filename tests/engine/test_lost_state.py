@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from sparkjet import EpochPhase
 from sparkjet.testing import CollectingSink, StreamDriver
 from tests.crash.functions import COUNT, VISIT, Buckets, visited
 from tests.parameters import mostly_crash
-from tests.persisted import persisted
+from tests.persisted import lose_partitions, persisted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,6 +25,8 @@ SCHEMA = "id long, sub string, key string, ts timestamp"
 OTHERS = "other long, okey string, at timestamp"
 LOST = [(EpochPhase.BEGIN, 3), (EpochPhase.ADVANCE, 4), (EpochPhase.ADVANCE, 5)]
 """Before the state is read; when it has moved but is not yet stored; and while the input ends."""
+
+READ_AGAIN = re.compile(r"(\d+) of (\d+) partitions of the state were read again")
 
 Row = tuple[Any, ...]
 
@@ -104,23 +107,45 @@ QUERIES: dict[str, tuple[int, Callable[..., Any]]] = {
 }
 
 
-def lose(spark: SparkSession, rdds: set[int]) -> None:
-    """Remove their blocks and say nothing: as with the loss of an executor, Spark notices when it reads them."""
+HALVED = {"windows", "rolling", "interval join"}
+"""Queries of which half is lost in `make test` and `make test-crash`; in the others it is in `make test-long`."""
+
+
+CASES = [
+    *mostly_crash([(name, False) for name in QUERIES], quick=()),
+    *mostly_crash([(name, True) for name in sorted(HALVED)], quick=[("rolling", True)]),
+    *(pytest.param(name, True, marks=pytest.mark.long) for name in sorted(QUERIES.keys() - HALVED)),
+]
+
+
+def lose(spark: SparkSession, rdds: set[int], *, partly: bool) -> None:
+    """Remove their blocks and say nothing: as with the loss of an executor, Spark notices when it reads them.
+
+    Args:
+        spark: The session.
+        rdds: Their ids.
+        partly: Whether the second partition of each stays.
+    """
     context = spark.sparkContext._jsc.sc()
     for rdd in rdds:
+        if partly:
+            lose_partitions(spark, rdd, [0])
+            continue
         # Not RDD.unpersist: that would tell what is computed from it as well.
         context.unpersistRDD(rdd, True)
 
 
-def run(spark: SparkSession, name: str, losses: list[tuple[EpochPhase, int]]) -> dict[int, list[str]]:
-    """Rows by epoch; at each of the losses everything is lost that the query has in memory."""
+def run(
+    spark: SparkSession, name: str, losses: list[tuple[EpochPhase, int]], *, partly: bool = False
+) -> dict[int, list[str]]:
+    """Rows by epoch; at each of the losses everything is lost that the query has in memory, or half of it."""
     foreign = persisted(spark)
     inputs, query = QUERIES[name]
 
     def strike(phase: EpochPhase, epoch: int) -> None:
         if losses and (phase, epoch) == losses[0]:
             losses.pop(0)
-            lose(spark, persisted(spark) - foreign)
+            lose(spark, persisted(spark) - foreign, partly=partly)
 
     mode = "update" if name == "rolling" else "append"
     schemas = [SCHEMA, OTHERS][:inputs]
@@ -133,16 +158,20 @@ def run(spark: SparkSession, name: str, losses: list[tuple[EpochPhase, int]]) ->
     return {epoch: sorted(map(repr, rows)) for epoch, rows in sink.committed.items()}
 
 
-@pytest.mark.parametrize("name", mostly_crash(QUERIES, quick={"rolling"}))
+@pytest.mark.parametrize(("name", "partly"), CASES)
 def test_state_that_is_lost_with_an_executor_is_restored(
-    spark: SparkSession, caplog: pytest.LogCaptureFixture, name: str
+    spark: SparkSession, caplog: pytest.LogCaptureFixture, name: str, partly: bool
 ) -> None:
     due = [each for each in LOST if each[1] < 5 or name != "rolling"]
     with caplog.at_level(logging.WARNING, "sparkjet"):
-        found = run(spark, name, due)
+        found = run(spark, name, due, partly=partly)
     assert due == []
     noticed = [each.partition(":")[0] for each in caplog.messages if "state was lost with an executor" in each]
     # What the last epoch emits may come from shuffle files, which are still there, and need nothing that was lost.
     assert noticed[:2] == ["epoch 3", "epoch 4"]
+    again = [each.groups() for each in map(READ_AGAIN.search, caplog.messages) if each is not None]
+    assert len(again) == len(noticed)
+    # Of each segment one partition of two.
+    assert all(int(read) * (1 + partly) == int(count) for read, count in again)
     assert found == run(spark, name, [])
     assert len(found) > 2

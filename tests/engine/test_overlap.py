@@ -12,7 +12,7 @@ import pytest
 import sparkjet as sj
 from sparkjet import EpochPhase
 from sparkjet import functions as J
-from sparkjet.engine.engine import LOST_STATE
+from sparkjet.state.partitions import LOST
 from tests.engine.run import Event, EventDriver
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def test_state_lost_in_an_end_is_restored_and_both_epochs_are_run_again(spark: S
     def lose(phase: EpochPhase, epoch: int) -> None:
         if (phase, epoch) in {(EpochPhase.PREPARE, 1), (EpochPhase.SAVE, 3)} and (phase, epoch) not in lost:
             lost.append((phase, epoch))
-            raise RuntimeError(LOST_STATE)
+            raise RuntimeError(LOST)
 
     run = overlapping(spark, tmp_path, lose)
     feed_three(run)

@@ -12,11 +12,12 @@ import pytest
 import sparkjet as sj
 from sparkjet import EpochPhase
 from sparkjet import functions as J
-from sparkjet.engine.engine import IDLE, LOST_STATE
+from sparkjet.engine.engine import IDLE
 from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
 from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.record import EpochKind
 from sparkjet.snapshots.record_log import RecordLog
+from sparkjet.state.partitions import LOST
 from sparkjet.testing import CollectingSink
 from tests.engine.run import Event, EventDriver
 from tests.feed import Feed, rows
@@ -169,7 +170,7 @@ def test_state_that_is_lost_twice_in_an_overlapped_epoch_is_restored_twice(
     def lose(phase: EpochPhase, epoch: int) -> None:
         if due and (phase, epoch) == due[0]:
             due.pop(0)
-            raise RuntimeError(LOST_STATE)
+            raise RuntimeError(LOST)
 
     run = run_of(spark, tmp_path, lose, overlap=True)
     run.feed([Event("a", "k", 1, 1), Event("a", "k", 12, 2)])

@@ -55,6 +55,15 @@ class HdfsServer:
         self.data_node = self._program("datanode.DataNode", "data")
 
     def __enter__(self) -> Self:
+        try:
+            self._start()
+        except BaseException:
+            # What has started would outlive the test.
+            self.__exit__()
+            raise
+        return self
+
+    def _start(self) -> None:
         formatted = subprocess.run(
             [*self._command("namenode.NameNode"), "-format", "-nonInteractive"],
             check=False,
@@ -66,7 +75,6 @@ class HdfsServer:
         self.name_node.launch()
         self.data_node.launch()
         self.name_node.wait(self._answers, "the NameNode to know its DataNode")
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.data_node.kill()

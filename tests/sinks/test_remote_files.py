@@ -103,6 +103,19 @@ def test_partitions_and_tables_are_directories_there_too(spark: SparkSession, in
         spark.sql(f"DROP TABLE {NAME}")
 
 
+def test_the_root_of_a_bucket_may_be_the_output(s3_spark: SparkSession, s3: S3Server) -> None:
+    place = f"s3a://{s3.bucket()}"
+    sink = sink_at(s3_spark, place)
+    sink.check(s3_spark.createDataFrame([], SCHEMA).schema)
+    handle = prepared(s3_spark, place)
+    sink.commit(handle, lambda: None)
+    assert sorted((row.k, row.n) for row in sj.read_files(place).collect()) == ROWS
+    assert read(s3_spark, f"{place}/") == ROWS
+    assert len([name for name in sink.directory.names() if name.startswith("part-")]) == 4
+    sink.abort_orphans(QUERY, 1, [])
+    assert staged(sink.directory) == []
+
+
 @pytest.mark.parametrize("method", ["PUT", "DELETE"])
 @pytest.mark.parametrize(
     "faults",

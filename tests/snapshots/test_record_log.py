@@ -11,7 +11,7 @@ import pytest
 from sparkjet.errors import FencedError, RecoveryError
 from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.record import FORMAT, EpochKind, Record
-from sparkjet.snapshots.record_log import RETAINED_SLOTS, RecordLog
+from sparkjet.snapshots.record_log import LOOKS, RETAINED_SLOTS, TRIMMED, RecordLog
 from tests.snapshots.records import NO_WATERMARKS
 
 
@@ -97,7 +97,8 @@ def test_a_driver_that_slept_over_the_removal_of_its_slot_is_fenced_and_leaves_n
 def test_only_the_newest_slots_are_kept(opened: _Log) -> None:
     for slot in range(50):
         opened.log.append(slot, record(slot))
-    assert opened.store.slots() == list(range(50 - RETAINED_SLOTS, 50))
+    assert 48 % TRIMMED == 0
+    assert opened.store.slots() == list(range(48 - RETAINED_SLOTS + 1, 50))
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"kind": "epoch"}', b"\xff\xfe"])
@@ -138,3 +139,33 @@ def test_a_driver_whose_slot_is_the_newest_is_not_fenced_and_reads_nothing(opene
     assert RecordLog(_Unread(tmp_path / "snapshots")).fenced(0, record(0)) is None
     opened.log.append(1, msgspec.structs.replace(record(1), run="another"))
     assert isinstance(opened.log.fenced(0, record(0)), FencedError)
+
+
+class _Unlisted(DirectoryStore):
+    """Does not expect to be listed."""
+
+    def slots(self) -> list[int]:
+        message = "the log was listed"
+        raise AssertionError(message)
+
+
+def test_a_driver_that_looks_for_a_successor_every_second_reads_a_slot_that_is_not_there(
+    opened: _Log, tmp_path: Path
+) -> None:
+    opened.log.append(0, record(0))
+    watching = RecordLog(_Unlisted(tmp_path / "snapshots"))
+    for _ in range(LOOKS - 1):
+        assert watching.followed(0, record(0)) is None
+    with pytest.raises(AssertionError, match="listed"):
+        watching.followed(0, record(0))
+    opened.log.append(1, msgspec.structs.replace(record(1), run="another"))
+    assert isinstance(opened.log.followed(0, record(0)), FencedError)
+
+
+def test_a_driver_that_slept_over_the_removal_of_the_next_slot_too_finds_its_successor(opened: _Log) -> None:
+    opened.log.append(0, record(0))
+    for slot in range(1, 3 * RETAINED_SLOTS):
+        opened.log.append(slot, msgspec.structs.replace(record(slot), run="another"))
+    looks = [opened.log.followed(0, record(0)) for _ in range(LOOKS)]
+    assert looks[:-1] == [None] * (LOOKS - 1)
+    assert isinstance(looks[-1], FencedError)

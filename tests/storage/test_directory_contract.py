@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,14 @@ class Keeping(PosixDirectory):
             super().remove(name)
 
 
+class Strict(PosixDirectory):
+    """Does not expect a missing file."""
+
+    def remove_files(self, names: Iterable[str]) -> None:
+        for name in names:
+            (self.path / name).unlink()
+
+
 class Prefixes(PosixDirectory):
     """Removes as a store with prefixes does that forgets the slash."""
 
@@ -133,6 +142,7 @@ RACE = "test_of_several_drivers_one_puts_and_nobody_reads_half"
         (Forgetful, "test_what_was_put_is_listed_at_once"),
         (Lenient, "test_a_missing_file_is_not_found"),
         (Keeping, "test_what_is_removed_is_gone_and_nothing_else"),
+        (Strict, "test_removed_files_are_gone_and_missing_ones_do_not_matter"),
         (Prefixes, "test_what_is_removed_is_gone_and_nothing_else"),
         (Copying, "test_a_renamed_file_has_one_name"),
         (Shorter, "test_files_come_back_as_they_were_written"),

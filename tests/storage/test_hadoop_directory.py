@@ -8,6 +8,7 @@ from uuid import uuid4
 import pytest
 
 from sparkjet.errors import AnalysisError, StorageError
+from sparkjet.storage import sharing
 from sparkjet.storage.hadoop_file_system import JAVA_ERRORS, open_file_system
 from sparkjet.storage.hadoop_puts import UNTESTED, WAYS, Way, by_create, by_rename, write
 from sparkjet.testing.directory_contract import DirectoryContract, DirectoryUnderTest
@@ -78,6 +79,35 @@ def test_s3_that_denies_is_asked_once(s3_spark: SparkSession, s3: S3Server) -> N
             directory.put("slot", b"record")
         assert len(proxy.met) == 1
         assert directory.names() == []
+
+
+def test_to_read_a_file_that_is_not_there_is_one_request(s3_spark: SparkSession, s3: S3Server) -> None:
+    """What a driver that looks for its successor does every second."""
+    location = f"s3a://{s3.bucket()}"
+    with S3Proxy(s3.port) as proxy, through(s3_spark, proxy):
+        directory = hadoop_directory(s3_spark, location)
+        for _ in range(2):
+            proxy.requests.clear()
+            with pytest.raises(FileNotFoundError):
+                directory.read("slot")
+        assert [request.partition(" ")[0] for request in proxy.requests] == ["HEAD"]
+
+
+def test_a_store_that_the_executors_may_not_write_to_is_refused_before_the_start(
+    s3_spark: SparkSession, s3: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sharing, "is_local", lambda _: False)
+    location = f"s3a://{s3.bucket()}"
+    with S3Proxy(s3.port) as proxy, through(s3_spark, proxy):
+        directory = hadoop_directory(s3_spark, location)
+        # The client of the tasks is opened now; it is not that of the driver's directory.
+        sharing.check_reached(s3_spark, {directory: "path"})
+        assert any(request.startswith("PUT") and "/part-00007" in request for request in proxy.requests)
+        proxy.planned.extend([Fault.DENIED] * 50)
+        with pytest.raises(AnalysisError, match=f'path: The driver can use "{location}", but the executors cannot'):
+            sharing.check_reached(s3_spark, {directory: "path"})
+        proxy.planned.clear()
+        assert directory.files() == {}
 
 
 @pytest.fixture

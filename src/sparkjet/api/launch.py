@@ -34,7 +34,7 @@ from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.record_log import RecordLog
 from sparkjet.storage.full_disk import full_disks_named
 from sparkjet.storage.local_directory import local_directory
-from sparkjet.storage.sharing import check_shared
+from sparkjet.storage.sharing import check_reached, check_shared
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery as SparkQuery
@@ -84,8 +84,11 @@ class Launch:
     @property
     def _output_paths(self) -> dict[Path, str]:
         """Directories of files below a path, each with the option that sets it."""
-        sinks = (output.sink for output in self.plan.outputs if isinstance(output.sink, FilesSink))
-        return {sink.directory.path: sink.option for sink in sinks if sink.directory.path is not None}
+        return {sink.directory.path: sink.option for sink in self._file_sinks if sink.directory.path is not None}
+
+    @property
+    def _file_sinks(self) -> list[FilesSink]:
+        return [output.sink for output in self.plan.outputs if isinstance(output.sink, FilesSink)]
 
     @cached_property
     def _spark_directory(self) -> Path:
@@ -204,6 +207,10 @@ class Launch:
         if home is not None:
             # Not into a home that only this machine has: executors would create a directory that is never removed.
             options = {home / "snapshots": "checkpointLocation"} if self.has_own_home else {home.parent: _NO_HOME}
+        stores = {sink.directory: sink.option for sink in self._file_sinks if sink.directory.path is None}
+        if home is None:
+            stores[self.home] = "checkpointLocation"
+        check_reached(self.plan.source.sparkSession, stores)
         try:
             check_shared(self.plan.source.sparkSession, options | self._output_paths)
         except AnalysisError:

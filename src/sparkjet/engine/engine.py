@@ -13,10 +13,12 @@ import msgspec
 from sparkjet.engine.caught_up import caught_up_by
 from sparkjet.engine.context import CaughtUp, EngineContext, EpochRequest
 from sparkjet.engine.epoch import Epoch
+from sparkjet.engine.executors import Executors
 from sparkjet.engine.spark_checkpoint import same_offsets
 from sparkjet.errors import RecoveryError
 from sparkjet.sinks.protocol import TransactionId
 from sparkjet.snapshots.record import EpochKind
+from sparkjet.state.partitions import LOST
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -34,7 +36,6 @@ logger = logging.getLogger("sparkjet")
 ATTEMPTS = 3
 IDLE = 3_600_000_000
 """Microseconds without an epoch after which a record says that everything is settled."""
-LOST_STATE = "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,7 @@ class Engine:
         self._clock = record.clock
         self._batch = None if record.spark is None else record.spark.batch
         self._ending: _EndingEpoch | None = None
+        self._executors = Executors(context.session)
         self._beside = ThreadPoolExecutor(2, thread_name_prefix="sparkjet-epoch")
         self.record = record
         self.state = state
@@ -156,7 +158,8 @@ class Engine:
         except Exception as error:
             if not self._may_restore(ending.epoch, error):
                 raise
-            self._restore(ending.epoch, ending.tracked)
+            self._forget_tables()
+            self._restore(ending.epoch, ending.tracked, whole=ending.epoch.attempt > 0)
             # Not 1: this may have been a second attempt, and names of an attempt are used once.
             self._run(ending.epoch.request, attempt=ending.epoch.attempt + 1)
 
@@ -172,7 +175,7 @@ class Engine:
             self._context.committer.settle()
             self._record_settled()
         elif self._ending is None:
-            fenced = self.fenced()
+            fenced = self._context.log.followed(self._slot, self.record)
             if fenced is not None:
                 raise fenced
             if self._context.committer.unsettled:
@@ -215,10 +218,16 @@ class Engine:
         while True:
             epoch = self._epoch(request, attempt)
             try:
+                lost = self._executors.lost()
+                if lost:
+                    self._forget_lost_tables()
                 epoch.aggregate()
                 self.join()
                 # Not the record's: the policies may have been polled since, and must get nothing twice.
                 tracked = tracked or self.state.tracker.snapshot()
+                if (self._executors.lost() or lost) and self.state.has_lost:
+                    # Now: a job that needs it would fail four times first.
+                    self._restore(epoch, tracked)
                 epoch.advance(self.record)
                 if not overlap:
                     self._finish(epoch)
@@ -228,7 +237,9 @@ class Engine:
                 self.join()
                 if attempt == ATTEMPTS - 1 or not self._may_restore(epoch, error):
                     raise
-                self._restore(epoch, tracked or self.state.tracker.snapshot())
+                self._forget_tables()
+                # What a second attempt lacks, Spark has not noticed.
+                self._restore(epoch, tracked or self.state.tracker.snapshot(), whole=attempt > 0)
                 attempt += 1
             else:
                 break
@@ -256,17 +267,27 @@ class Engine:
 
     def _may_restore(self, epoch: Epoch, error: Exception) -> bool:
         """Whether state was lost with an executor, and its epoch is not decided."""
-        return LOST_STATE in str(error) and self.record.epoch + 1 == epoch.progress.epoch
+        return LOST in str(error) and self.record.epoch + 1 == epoch.progress.epoch
 
-    def _restore(self, epoch: Epoch, tracked: InputsState) -> None:
-        for table in self._context.plan.tables:
-            # It may be what was lost.
-            table.forget()
+    def _restore(self, epoch: Epoch, tracked: InputsState, *, whole: bool = False) -> None:
         logger.warning("epoch %d: state was lost with an executor, restoring it", epoch.progress.epoch)
-        self.state.restore(self.record, self._context.session, self._context.store, f"{epoch.name}-moved")
+        context = self._context
+        read, kept = self.state.restore(self.record, context.session, context.store, f"{epoch.name}-moved", whole=whole)
         # After restoring: before, it would try to compute what was lost.
         self.state.release()
         self.state.tracker.restore(tracked)
+        number = epoch.progress.epoch
+        logger.warning("epoch %d: %d of %d partitions of the state were read again", number, read, read + kept)
+
+    def _forget_tables(self) -> None:
+        for table in self._context.plan.tables:
+            # It may be what was lost.
+            table.forget()
+
+    def _forget_lost_tables(self) -> None:
+        for table in self._context.plan.tables:
+            if table.has_lost:
+                table.forget()
 
     def _idle_for(self, now: int) -> int:
         # If the clock ran ahead and was set back, the idle time would be negative until it had caught up.

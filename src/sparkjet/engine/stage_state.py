@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
 
-from sparkjet.errors import RecoveryError
+from sparkjet.engine.loading import Loading
 from sparkjet.snapshots.record import JoinSettings, SavedStage, SlidingSettings
 from sparkjet.snapshots.store import Delta
 from sparkjet.state import Segment, SegmentStatistics
+from sparkjet.state.partitions import lost_partitions, partition_count
 from sparkjet.state.segments import release
 from sparkjet.stateful.interval_join import IntervalJoin
 from sparkjet.time import WindowGrid
@@ -27,22 +29,24 @@ if TYPE_CHECKING:
 
 SMALL = 10_000
 """Partial rows of a delta that one task writes."""
-UNREADABLE = "FAILED_READ_FILE"
-"""Spark's name for a file that does not hold what it should, by its checksums too."""
 
 
 @dataclass
 class StageState:
     """What an epoch reads and changes in one stage.
 
-    ``obsolete`` names deltas that a restore has read or written; those that the next record does not name are removed
-    once it is written.
+    Attributes:
+        obsolete: Names of deltas that a restore has read or written; those that the next record does not name are
+            removed once it is written.
+        recorded: The segments of the newest record by the names of their deltas, whatever the operator has made of them
+            since: executors hold them until the next record.
     """
 
     operator: Operator
     late: Counter[str] = field(default_factory=Counter)
     null_timestamps: Counter[str] = field(default_factory=Counter)
     obsolete: set[str] = field(default_factory=set)
+    recorded: Mapping[str, Segment] = field(default_factory=dict)
 
     @property
     def is_open(self) -> bool:
@@ -64,21 +68,22 @@ class StageState:
         """Write the segments that the store does not have yet."""
         for number, segment in enumerate(self.operator.segments):
             if segment.stored is None:
-                segment.stored = _write(f"{name}-{number}", segment.to_store, segment.statistics, store)
+                segment.stored = _write(f"{name}-{number}", segment, store)
 
     def snapshot(self) -> SavedStage:
         """The state as the record names it: the deltas behind the operator's segments."""
-        deltas = [segment.stored for segment in self.operator.segments if isinstance(segment.stored, Delta)]
+        stored = [(each.stored, each) for each in self.operator.segments if isinstance(each.stored, Delta)]
+        self.recorded = {delta.name: segment for delta, segment in stored}
         return SavedStage(
             settings=self.operator.settings,
             closed=self.operator.closed,
-            deltas=deltas,
+            deltas=[delta for delta, _ in stored],
             late=dict(self.late),
             null_timestamps=dict(self.null_timestamps),
         )
 
-    def restore(self, saved: SavedStage | None, session: SparkSession, store: SnapshotStore, name: str) -> None:
-        """Become what the record says.
+    def restore(self, saved: SavedStage | None, session: SparkSession, store: SnapshotStore, name: str) -> Loading:
+        """Become what the record says; what executors still hold of it is not read again.
 
         Where the length or step of a sliding window has changed since, the frames are moved to the new grid and
         stored again under ``name``, as one delta.
@@ -87,12 +92,14 @@ class StageState:
             RecoveryError: If entries are missing.
         """
         self.obsolete = set()
+        loading = Loading(self.operator, session, store)
         if saved is None:
             self.late, self.null_timestamps = Counter(), Counter()
             self.operator.restore([], None)
-            return
+            return loading
         self.late, self.null_timestamps = Counter(saved.late), Counter(saved.null_timestamps)
-        segments = [self._load(delta, session, store) for delta in saved.deltas]
+        segments = [loading.segment(delta, self.recorded.get(delta.name)) for delta in saved.deltas]
+        self.recorded = {delta.name: segment for delta, segment in zip(saved.deltas, segments, strict=True)}
         before = saved.settings
         if (
             isinstance(self.operator, SlidingWindows)
@@ -105,6 +112,12 @@ class StageState:
             self.operator.restore(segments, saved.closed, before.watermarks)
         else:
             self.operator.restore(segments, saved.closed)
+        return loading
+
+    @property
+    def has_lost(self) -> bool:
+        """Whether no executor holds some partition of what the newest record names."""
+        return any(lost_partitions(segment.checkpointed) for segment in self.recorded.values())
 
     def _realign(
         self,
@@ -124,33 +137,18 @@ class StageState:
             for segment in loaded:
                 segment.release()
             if statistics is not None:
-                segments.append(Segment(partials, statistics, _write(name, partials, statistics, store)))
+                moved = Segment(partials, statistics)
+                moved.stored = _write(name, moved, store)
+                segments.append(moved)
         # The new one too: merged away in the very next epoch, it would never have been in a record that drops it.
         self.obsolete = {name, *(delta.name for delta in saved.deltas)}
+        self.recorded = {}
         operator.restore(segments, operator.realigned_end(before, saved.closed))
 
-    def _load(self, delta: Delta, session: SparkSession, store: SnapshotStore) -> Segment:
-        partials = self.operator.partitioned(store.read_delta(session, delta))
-        try:
-            found = partials.count()
-        except Exception as error:
-            if UNREADABLE not in str(error):
-                raise
-            raise _damaged(f"Delta {delta.name} cannot be read") from error
-        if found != delta.rows:
-            raise _damaged(f"Delta {delta.name} should hold {delta.rows} entries, but {found} were found")
-        return Segment(partials, SegmentStatistics(delta.rows, delta.low, delta.high), delta)
 
-
-def _damaged(why: str) -> RecoveryError:
-    return RecoveryError(
-        f"{why}: the snapshot is damaged. Restore the files, or start from scratch with another checkpointLocation."
-    )
-
-
-def _write(name: str, partials: DataFrame, statistics: SegmentStatistics, store: SnapshotStore) -> Delta:
-    if statistics.rows <= SMALL:
-        # Every other file would take longer to make than these rows to write.
-        partials = partials.coalesce(1)
-    files = store.write_delta(name, partials)
-    return Delta(name, files, statistics.rows, statistics.low, statistics.high)
+def _write(name: str, segment: Segment, store: SnapshotStore) -> Delta:
+    statistics, rows = segment.statistics, segment.to_store
+    partitions = None if statistics.rows <= SMALL else partition_count(segment.checkpointed)
+    # Of few rows, every other file would take longer to make than the rows to write.
+    files = store.write_delta(name, rows.coalesce(1) if partitions is None else rows)
+    return Delta(name, files, statistics.rows, statistics.low, statistics.high, partitions)

@@ -71,7 +71,14 @@ class QueryState:
             early_at=dict(self.early_at),
         )
 
-    def restore(self, record: Record, session: SparkSession, store: SnapshotStore, name: str) -> None:
+    @property
+    def has_lost(self) -> bool:
+        """Whether no executor holds some of what the newest record names."""
+        return any(stage.has_lost for stage in self.stages.values())
+
+    def restore(
+        self, record: Record, session: SparkSession, store: SnapshotStore, name: str, *, whole: bool = True
+    ) -> tuple[int, int]:
         """Become what the record says, forgetting everything since.
 
         Args:
@@ -79,6 +86,10 @@ class QueryState:
             session: The query's session.
             store: Where the deltas are.
             name: What deltas are named that are written anew, because a window has changed.
+            whole: Whether to read all of it again, and not only what executors do not hold any more.
+
+        Returns:
+            The numbers of partitions that were read, and that executors still held.
 
         Raises:
             RecoveryError: If entries are missing.
@@ -87,8 +98,13 @@ class QueryState:
         self.early_at = dict(record.early_at)
         for changes in self.changes.values():
             changes.forget()
+        read = kept = 0
         for stage, state in self.stages.items():
-            state.restore(record.stages.get(stage), session, store, f"{name}-{stage}")
+            if whole:
+                state.recorded = {}
+            loaded = state.restore(record.stages.get(stage), session, store, f"{name}-{stage}")
+            read, kept = read + loaded.read, kept + loaded.kept
+        return read, kept
 
     def early_due(self, plan: Plan, now: int, arrived: Collection[str] = ()) -> list[str]:
         """Names of the outputs that early rows are due for, when rows have arrived at these stages."""

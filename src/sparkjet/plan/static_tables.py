@@ -12,6 +12,7 @@ from sparkjet.catalyst import alternatives
 from sparkjet.catalyst.columns import quoted
 from sparkjet.catalyst.logical_plans import analyzed
 from sparkjet.errors import AnalysisError, SourceError
+from sparkjet.state.partitions import lost_partitions
 from sparkjet.state.segments import release
 
 
@@ -40,6 +41,11 @@ class StaticTable:
 
     def forget(self) -> None:
         """Let go of what is held; it is read again at its next use."""
+
+    @property
+    def has_lost(self) -> bool:
+        """Whether no executor holds some of what should be held."""
+        return False
 
 
 class HeldTable(StaticTable):
@@ -86,6 +92,12 @@ class HeldTable(StaticTable):
         # A context that was stopped has freed it.
         if held is not None and held.sparkSession.sparkContext._jsc is not None:
             release(held)
+
+    @property
+    def has_lost(self) -> bool:
+        """See :attr:`StaticTable.has_lost`."""
+        with self._changing:
+            return self._held is not None and bool(lost_partitions(self._held))
 
 
 class RenewedTable(StaticTable):

@@ -31,6 +31,8 @@ class DirectoryStore:
         self._log = self._directory.below("log")
         self._state = self._directory.below("state")
         self._blobs = self._directory.below("blobs")
+        self._places: dict[str, Directory] = {}
+        """Where what this process has written or read is, so that it need not be looked for to be removed."""
 
     def open(self, option: str) -> None:
         """Create the directories, test put-if-absent, and remove temporary files left by crashes.
@@ -58,15 +60,14 @@ class DirectoryStore:
 
     def trim(self, below: int) -> None:
         """See :meth:`SnapshotStore.trim`."""
-        for slot in self.slots():
-            if slot < below:
-                self._log.remove(_slot(slot))
+        self._log.remove_files(_slot(slot) for slot in self.slots() if slot < below)
 
     def write_delta(self, name: str, partials: DataFrame) -> list[str]:
         """See :meth:`SnapshotStore.write_delta`."""
         writer = FileWriter(self._state.below(name), options={"maxRecordsPerFile": "0"})
         files = write(partials, writer, StorageError).files
         self._state.sync(f"{name}/{file}" for file in files)
+        self._places[name] = self._state
         return files
 
     def read_delta(self, session: SparkSession, delta: Delta) -> DataFrame:
@@ -88,20 +89,24 @@ class DirectoryStore:
                 "checkpointLocation."
             )
             raise RecoveryError(message)
+        self._places[delta.name] = self._state
         return session.read.options(**CHECKING).parquet(*map(directory.uri, delta.files))
 
     def put_blob(self, name: str, content: bytes) -> None:
         """See :meth:`SnapshotStore.put_blob`."""
         self._blobs.write(name, content)
+        self._places[name] = self._blobs
 
     def read_blob(self, name: str) -> bytes:
         """See :meth:`SnapshotStore.read_blob`."""
         try:
-            return self._blobs.read(name)
+            content = self._blobs.read(name)
         except FileNotFoundError as error:
             missing = self._blobs.below(name)
             message = f"The snapshot names {missing}, which is missing. Restore the file, or start from scratch."
             raise RecoveryError(message) from error
+        self._places[name] = self._blobs
+        return content
 
     def names(self) -> list[str]:
         """See :meth:`SnapshotStore.names`."""
@@ -109,8 +114,11 @@ class DirectoryStore:
 
     def remove(self, name: str) -> None:
         """See :meth:`SnapshotStore.remove`."""
-        self._state.remove(name)
-        self._blobs.remove(name)
+        place = self._places.pop(name, None)
+        if place is not self._state:
+            self._blobs.remove_files([name])
+        if place is not self._blobs:
+            self._state.remove(name)
 
 
 def _slot(slot: int) -> str:

@@ -11,6 +11,11 @@ if TYPE_CHECKING:
     from sparkjet.snapshots import SnapshotStore
 
 RETAINED_SLOTS = 8
+"""The newest slots that stay."""
+TRIMMED = 4
+"""Of so many slots one trims the log: a listing, and one request for all that is removed in an object store."""
+LOOKS = 60
+"""Looks for a successor of which one lists the log."""
 
 
 class RecordLog:
@@ -21,6 +26,7 @@ class RecordLog:
 
     def __init__(self, store: SnapshotStore) -> None:
         self._store = store
+        self._looks = 0
 
     def newest(self) -> tuple[int, Record] | None:
         """The newest slot and its record, None before the first."""
@@ -38,16 +44,31 @@ class RecordLog:
         content = record.encode()
         if not (self._store.put(slot, content) or self._holds(slot, content)) or self._superseded(slot):
             raise _fenced(record, slot)
-        self._store.trim(slot - RETAINED_SLOTS + 1)
+        if slot % TRIMMED == 0:
+            self._store.trim(slot - RETAINED_SLOTS + 1)
 
     def fenced(self, slot: int, record: Record) -> FencedError | None:
         """The error of a driver whose last record is ``record`` in ``slot``; None unless another one has taken over."""
         slots = self._store.slots()
         if slots and slots[-1] == slot:
-            # Asked every second, of a record that may be large: it is not read.
+            # It may be large: it is not read.
             return None
         newest = self.newest()
         return None if newest is None or newest[1].run == record.run else _fenced(record, slot + 1)
+
+    def followed(self, slot: int, record: Record) -> FencedError | None:
+        """As :meth:`fenced`, to be asked every second: mostly one read, of a slot that is not there.
+
+        A listing costs several times as much in an object store. But who sleeps until the next slot was written and
+        trimmed again learns it only from one; so each of :data:`LOOKS` calls lists.
+        """
+        self._looks += 1
+        if self._looks % LOOKS:
+            try:
+                self._store.read(slot + 1)
+            except FileNotFoundError:
+                return None
+        return self.fenced(slot, record)
 
     def _holds(self, slot: int, content: bytes) -> bool:
         # A put that was sent twice, as NFS does with link(), meets its own entry. No two drivers write the

@@ -11,13 +11,17 @@ if TYPE_CHECKING:
 
 
 class Delta(msgspec.Struct, frozen=True):
-    """Stored partial rows: their name in the store, their files and number, and the range of their frames."""
+    """Stored partial rows: their name in the store, their files and number, and the range of their frames.
+
+    ``partitions`` is the number of partitions of the state if each file holds one of them, None otherwise.
+    """
 
     name: str
     files: list[str]
     rows: int
     low: int
     high: int
+    partitions: int | None = None
 
 
 class SnapshotStore(Protocol):

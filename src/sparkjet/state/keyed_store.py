@@ -13,7 +13,7 @@ from pyspark.sql.window import Window
 
 from sparkjet.catalyst.columns import CompiledColumns
 from sparkjet.catalyst.constants import constant
-from sparkjet.state.segments import HASHES, Segment, SegmentStatistics, mergeable, release
+from sparkjet.state.segments import HASHES, Segment, SegmentStatistics, free, mergeable, release
 from sparkjet.time import MAX, MIN
 
 if TYPE_CHECKING:
@@ -217,16 +217,13 @@ class KeyedStore:
 
     def release(self) -> None:
         """Free obsolete state."""
-        for segment in self._garbage:
-            segment.release()
-        self._garbage.clear()
+        free(self._garbage, self.segments)
 
     def restore(self, segments: Sequence[Segment], closed: int | None) -> None:
         """Replace the state by that of a snapshot."""
         self.discard(*self.segments)
         self.segments = [
-            replace(each, partials=self.columns.select(each.partials), backing=each.backing or each.partials)
-            for each in segments
+            replace(each, partials=self.columns.select(each.partials), backing=each.checkpointed) for each in segments
         ]
         self.closed = closed
         self._version = self._deleted = 0

@@ -49,13 +49,27 @@ class Segment:
     backing: DataFrame | None = field(default=None, repr=False)
 
     @property
+    def checkpointed(self) -> DataFrame:
+        """What ``localCheckpoint`` made: the rows may be a part of it."""
+        return self.backing if self.backing is not None else self.partials
+
+    @property
     def to_store(self) -> DataFrame:
         """The rows without their hashes: random numbers would be the largest column of a stored key."""
         return self.partials.drop(*HASHES)
 
     def release(self) -> None:
         """Free the memory; the segment must not be read afterwards."""
-        release(self.backing if self.backing is not None else self.partials)
+        release(self.checkpointed)
+
+
+def free(garbage: list[Segment], held: Sequence[Segment]) -> None:
+    """Free segments, and empty their list; a restore may have made state of some of them again."""
+    kept = {id(segment.checkpointed) for segment in held}
+    for segment in garbage:
+        if id(segment.checkpointed) not in kept:
+            segment.release()
+    garbage.clear()
 
 
 def release(checkpointed: DataFrame) -> None:

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 
 from sparkjet.catalyst.columns import CompiledColumns
 from sparkjet.snapshots.record import JoinSettings
+from sparkjet.state.segments import free
 from sparkjet.stateful.join_side import JoinSide, overlapping
 from sparkjet.stateful.join_type import JoinType
 from sparkjet.time import MAX, MIN, clamp
@@ -143,9 +144,7 @@ class IntervalJoin:
     def release(self) -> None:
         """Free obsolete state."""
         for side in self.sides:
-            for segment in side.garbage:
-                segment.release()
-            side.garbage.clear()
+            free(side.garbage, side.segments)
 
     def restore(
         self, segments: Sequence[Segment], closed: int | None, watermarks: tuple[int, int] | None = None

@@ -105,6 +105,10 @@ class Directory(Protocol):
         """
         ...
 
+    def remove_files(self, names: Iterable[str]) -> None:
+        """Remove files of which some may be missing, with as few requests as there can be."""
+        ...
+
     def sweep(self) -> None:
         """Remove files in this directory that crashes have left in the middle of a :meth:`put`."""
         ...

@@ -129,6 +129,11 @@ class PosixDirectory:
                 sync_file(file)
         sync_levels(self._path, files)
 
+    def remove_files(self, names: Iterable[str]) -> None:
+        """See :meth:`Directory.remove_files`."""
+        for name in names:
+            (self._path / name).unlink(missing_ok=True)
+
     def remove(self, name: str = "") -> None:
         """See :meth:`Directory.remove`."""
         path = self._path / name

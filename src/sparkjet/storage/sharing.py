@@ -23,6 +23,8 @@ from sparkjet.storage.written import REMEDY, write
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from sparkjet.storage.directory import Directory
+
 logger = logging.getLogger("sparkjet")
 
 FEWEST = 8
@@ -64,6 +66,39 @@ def check_shared(session: SparkSession, directories: Mapping[Path, str]) -> None
             # Another driver that starts may have taken our probe for one that was left.
             logger.warning("%s Trying once more.", error)
             probe()
+
+
+def check_reached(session: SparkSession, directories: Mapping[Directory, str]) -> None:
+    """Have the executors write to stores: they may lack what the driver has, such as a jar, credentials or a route.
+
+    Nothing is left behind. Does nothing with a ``local`` master, where the executor is the driver's own process.
+
+    Args:
+        session: The session of the query.
+        directories: The directories, each with the option that sets it, for messages.
+
+    Raises:
+        AnalysisError: Naming the directory, the option, and what the executors were told.
+    """
+    if is_local(session):
+        return
+    tasks = probing_tasks(session)
+    for directory, option in directories.items():
+        name = f"{_PREFIX}{os.urandom(4).hex()}"
+
+        def refuse(why: str, option: str = option) -> AnalysisError:
+            return AnalysisError(f"{option}: {why}")
+
+        try:
+            write(session.range(0, tasks, 1, tasks), FileWriter(directory.below(name), "csv"), refuse)
+        except (OSError, PySparkException, Py4JJavaError) as error:
+            message = (
+                f'The driver can use "{directory}", but the executors cannot write there: {_reason(error)} Give them '
+                "the same jars (spark.jars.packages), credentials and network as the driver."
+            )
+            raise refuse(message) from error
+        finally:
+            directory.remove(name)
 
 
 def is_local(session: SparkSession) -> bool:

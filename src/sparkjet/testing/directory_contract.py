@@ -179,6 +179,16 @@ class DirectoryContract:
         target.directory.below("tree").remove()
         assert sorted(target.again().files()) == ["a", "ab"]
 
+    def test_removed_files_are_gone_and_missing_ones_do_not_matter(self, target: DirectoryUnderTest) -> None:
+        target.directory.create()
+        target.directory.below("d").create()
+        names = [f"d/{number}" for number in range(5)]
+        for name in (*names, "stays"):
+            target.directory.write(name, b"content")
+        target.directory.remove_files([])
+        target.directory.remove_files(["missing", *names[:3], "d/missing"])
+        assert set(target.again().files()) == {*names[3:], "stays"}
+
     def test_who_reads_what_another_removes_reads_all_or_nothing(self, target: DirectoryUnderTest) -> None:
         target.directory.create()
         whole = b"w" * LARGE

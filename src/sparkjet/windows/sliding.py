@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from sparkjet.catalyst.columns import CompiledColumns, Once
 from sparkjet.catalyst.constants import constant
 from sparkjet.snapshots.record import SlidingSettings
-from sparkjet.state.segments import Segment, SegmentStatistics, mergeable
+from sparkjet.state.segments import Segment, SegmentStatistics, free, mergeable
 from sparkjet.time import MIN, WindowGrid
 from sparkjet.windows.accumulators import Accumulators
 from sparkjet.windows.deduct import DeductStrategy
@@ -167,9 +167,7 @@ class SlidingWindows:
     def release(self) -> None:
         """Free obsolete state."""
         self._strategy.release()
-        for segment in self._garbage:
-            segment.release()
-        self._garbage.clear()
+        free(self._garbage, self.segments)
 
     def restore(self, segments: Sequence[Segment], closed: int | None) -> None:
         """Replace the state by that of a snapshot of the same window."""

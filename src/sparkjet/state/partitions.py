@@ -1,0 +1,81 @@
+"""Partitions of checkpointed rows: which ones were lost with an executor, and rows in which these are replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Set as AbstractSet
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import DataFrame
+
+from sparkjet.state.segments import release
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+LOST = "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"
+"""Spark's name for a task's failure for the lack of a partition."""
+
+
+def partition_count(checkpointed: DataFrame) -> int:
+    """Number of partitions of a DataFrame made by ``localCheckpoint``."""
+    return int(_checkpoint(checkpointed).getNumPartitions())
+
+
+def lost_partitions(checkpointed: DataFrame) -> frozenset[int]:
+    """The partitions of a DataFrame made by ``localCheckpoint`` that no executor holds, as far as Spark knows.
+
+    All of them if no job has read it yet. Spark knows what an executor held until it notices that the executor has
+    gone, so none may be lost for Spark while a task has already failed for the lack of one.
+    """
+    rdd = _checkpoint(checkpointed)
+    numbers = range(rdd.getNumPartitions())
+    context = checkpointed.sparkSession.sparkContext
+    gateway: Any = context._gateway
+    storage = gateway.jvm.org.apache.spark.storage
+    blocks = gateway.new_array(storage.BlockId, len(numbers))
+    for number in numbers:
+        blocks[number] = storage.RDDBlockId(rdd.id(), number)
+    places = storage.BlockManager.blockIdsToLocations(blocks, context._jsc.sc().env(), None)
+    return frozenset(number for number in numbers if places.apply(blocks[number]).isEmpty())
+
+
+def patched(rows: DataFrame, others: DataFrame, lost: AbstractSet[int]) -> DataFrame:
+    """Rows of which some partitions are those of other rows; partitioned as before, and persisted once read.
+
+    Args:
+        rows: Rows of which the partitions that are not ``lost`` can be read.
+        others: Rows with the same columns, partitioned in the same way, of which only the ``lost`` ones are computed.
+        lost: Numbers of partitions.
+    """
+    session = rows.sparkSession
+    gateway: Any = session.sparkContext._gateway
+    jvm = gateway.jvm
+    kept, replaced = (each._jdf.queryExecution().toRdd() for each in (rows, others))
+    runs = groupby(range(kept.getNumPartitions()), key=lost.__contains__)
+    parts = [_pruned(jvm, replaced if is_lost else kept, run) for is_lost, run in runs]
+    # Spark's own union would put them together partition by partition, and ask for all of both.
+    united = jvm.org.apache.spark.rdd.UnionRDD(
+        session.sparkContext._jsc.sc(), jvm.PythonUtils.toSeq(parts), kept.elementClassTag()
+    )
+    # The plan of a checkpoint of the rows says how they are partitioned, which Spark would not believe otherwise.
+    template = rows.localCheckpoint(eager=False)
+    plan = template._jdf.queryExecution().logical()
+    release(template)
+    arguments = gateway.new_array(jvm.java.lang.Object, plan.productArity())
+    for place in range(len(arguments)):
+        arguments[place] = united if plan.productElementName(place) == "rdd" else plan.productElement(place)
+    dataset = jvm.org.apache.spark.sql.classic.Dataset.ofRows(session._jsparkSession, plan.makeCopy(arguments))
+    # As a checkpoint: a job on anything else would complete the lazy ones below it, and so compute all of the others.
+    return DataFrame(dataset, session).localCheckpoint(eager=False)
+
+
+def _pruned(jvm: Any, rdd: Any, numbers: Iterable[int]) -> Any:
+    # A set is a function in Scala; one in Python would be called from the JVM.
+    chosen = jvm.PythonUtils.toSeq(list(numbers)).toSet()
+    return jvm.org.apache.spark.rdd.PartitionPruningRDD.create(rdd, chosen)
+
+
+def _checkpoint(checkpointed: DataFrame) -> Any:
+    return checkpointed._jdf.queryExecution().logical().rdd()
