@@ -101,4 +101,4 @@ class HdfsServer:
                 (state,) = json.load(answer)["beans"]
         except (OSError, ValueError, urllib.error.URLError):
             return False
-        return state["NumLiveDataNodes"] == 1 and state["FSState"] == "Operational"
+        return bool(state["NumLiveDataNodes"] == 1 and state["FSState"] == "Operational")
