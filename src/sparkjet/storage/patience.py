@@ -1,0 +1,65 @@
+"""Patience: how long a store that does not answer is asked again before the query ends."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from sparkjet.errors import StorageError
+
+T = TypeVar("T")
+
+SECONDS = 60.0
+"""Until a store is given up, beside what its client itself waits."""
+_ANSWERS = FileExistsError, FileNotFoundError, PermissionError
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 5.0
+logger = logging.getLogger("sparkjet")
+
+
+class Patience:
+    """Runs again what may be repeated, until the store answers or has been away for too long.
+
+    One for all directories of a file system: once it is given up, what a failing query still does to end (undoing what
+    it has prepared, looking for a successor) is tried once each, until something has succeeded. Thread-safe.
+
+    Args:
+        seconds: How long a store may be away.
+    """
+
+    def __init__(self, seconds: float = SECONDS) -> None:
+        self._seconds = seconds
+        self._away_since: float | None = None
+
+    def run(self, attempt: Callable[[], T]) -> T:
+        """What ``attempt`` returns in the end; an :class:`OSError` that is an answer of the store is raised at once.
+
+        Raises:
+            StorageError: The store could not be used in time.
+        """
+        began, pause = time.monotonic(), _FIRST_PAUSE
+        while True:
+            try:
+                found = attempt()
+            except _ANSWERS:
+                self._away_since = None
+                raise
+            except OSError as error:
+                since = self._away_since
+                if since is None:
+                    self._away_since = since = time.monotonic()
+                    logger.warning("%s: %s It is tried again.", error.filename, error.strerror)
+                # Not only since the outage began: other calls may succeed all the time, and put its beginning off.
+                if time.monotonic() + pause - min(began, since) > self._seconds:
+                    message = (
+                        f"{error.filename} could not be used for {self._seconds:.0f} s: {error.strerror} Nothing is "
+                        "lost: start the query again when the store answers; it goes on where it stopped."
+                    )
+                    raise StorageError(message) from error
+                threading.Event().wait(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE)
+            else:
+                self._away_since = None
+                return found
