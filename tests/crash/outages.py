@@ -18,7 +18,7 @@ from tests.feed import START, Feed
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-EPOCH = 3
+EPOCH = 2
 """Epoch in which the store goes away."""
 Windows = Counter[tuple[int, str, int, int]]
 """Start, key, count and sum of each window."""

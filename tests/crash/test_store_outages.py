@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 # What is not carried is logged as well.
 pytestmark = [pytest.mark.logs_errors, pytest.mark.timeout(1800)]
-BATCHES = 5
+BATCHES = 3
 SHORT, LONG = 5.0, 20.0
 """Seconds."""
 logger = logging.getLogger("tests.outages")
