@@ -9,6 +9,7 @@ import pytest
 
 from sparkjet.errors import StorageError
 from sparkjet.storage.patience import Patience
+from tests.faults.waiting import let_pass
 
 
 def away(times: int, then: str = "answer") -> Callable[[], str]:
@@ -64,3 +65,13 @@ def test_what_never_succeeds_is_given_up_while_other_calls_succeed() -> None:
 
     with pytest.raises(StorageError):
         patience.run(call)
+
+
+def test_a_call_that_took_all_the_time_is_made_once_more() -> None:
+    call = away(1)
+
+    def slow() -> str:
+        let_pass(0.3)
+        return call()
+
+    assert Patience(0.2).run(slow) == "answer"

@@ -15,7 +15,8 @@ T = TypeVar("T")
 SECONDS = 60.0
 """Until a store is given up, beside what its client itself waits."""
 _ANSWERS = FileExistsError, FileNotFoundError, PermissionError
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 5.0
+_PARTS = 12
+"""Of the patience: one is the longest pause between two attempts, and such a part of it the first."""
 logger = logging.getLogger("sparkjet")
 
 
@@ -39,7 +40,8 @@ class Patience:
         Raises:
             StorageError: The store could not be used in time.
         """
-        began, pause = time.monotonic(), _FIRST_PAUSE
+        pause = self._seconds / _PARTS**2
+        first: float | None = None
         while True:
             try:
                 found = attempt()
@@ -47,19 +49,22 @@ class Patience:
                 self._away_since = None
                 raise
             except OSError as error:
+                now = time.monotonic()
+                # Not from the beginning of the call: a client may take the whole time for its own attempts.
+                first = first or now
                 since = self._away_since
                 if since is None:
-                    self._away_since = since = time.monotonic()
+                    self._away_since = since = now
                     logger.warning("%s: %s It is tried again.", error.filename, error.strerror)
                 # Not only since the outage began: other calls may succeed all the time, and put its beginning off.
-                if time.monotonic() + pause - min(began, since) > self._seconds:
+                if now + pause - min(first, since) > self._seconds:
                     message = (
                         f"{error.filename} could not be used for {self._seconds:.0f} s: {error.strerror} Nothing is "
                         "lost: start the query again when the store answers; it goes on where it stopped."
                     )
                     raise StorageError(message) from error
                 threading.Event().wait(pause)
-                pause = min(2 * pause, _LONGEST_PAUSE)
+                pause = min(2 * pause, self._seconds / _PARTS)
             else:
                 self._away_since = None
                 return found
