@@ -116,7 +116,7 @@ class Run:
             assert driver.stdin is not None
             assert driver.stdout is not None
             if until_killed is not None:
-                Thread(target=lambda: (until_killed(), os.killpg(driver.pid, signal.SIGKILL)), daemon=True).start()
+                Thread(target=_kill_after, args=(until_killed, driver.pid)).start()
             try:
                 for line in driver.stdout:
                     name, value = json.loads(line)
@@ -166,3 +166,11 @@ class Run:
     @property
     def _log(self) -> Path:
         return self._place / "driver.log"
+
+
+def _kill_after(moment: Callable[[], None], pid: int) -> None:
+    try:
+        moment()
+    finally:
+        # Also if it never comes: the test would wait for the driver.
+        os.killpg(pid, signal.SIGKILL)

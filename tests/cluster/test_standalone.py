@@ -97,7 +97,7 @@ def test_a_master_that_forgets_takes_the_executors_away(hdfs: HdfsServer, privat
             until(lambda: not cluster.executors(), "the workers to end the executors")
 
         def stuck() -> None:
-            until(lambda: "has not accepted any resources" in run.log, "Spark's warning")
+            until(lambda: "started again without spark.deploy.recoveryMode" in run.log, "the warning")
 
         assert run.drive({("save", 2): cluster.master.kill, ("save", 3): come_back}, stuck) == -signal.SIGKILL
         assert run.drive({}) == 0

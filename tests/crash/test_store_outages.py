@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,10 +34,17 @@ SHORT, LONG = 5.0, 20.0
 logger = logging.getLogger("tests.outages")
 
 
-def check(spark: SparkSession, feed: Feed, place: str, outage: AbstractContextManager[None], seconds: float) -> None:
+def check(
+    spark: SparkSession,
+    feed: Feed,
+    place: str,
+    outage: AbstractContextManager[None],
+    seconds: float,
+    phases: Iterable[EpochPhase] = EpochPhase,
+) -> None:
     """A query for each phase waits there; the store goes away while they go on."""
     rows = fill(feed, BATCHES)
-    held = {phase: Held(spark, feed, f"{place}/{phase.value}", phase) for phase in EpochPhase}
+    held = {phase: Held(spark, feed, f"{place}/{phase.value}", phase) for phase in phases}
     for query in held.values():
         query.start()
     for query in held.values():
@@ -84,6 +91,11 @@ def test_the_name_node_is_killed(spark: SparkSession, hdfs: HdfsServer, tmp_path
 @pytest.mark.long
 def test_the_name_node_refuses_changes(spark: SparkSession, hdfs: HdfsServer, tmp_path: Path) -> None:
     check(spark, Feed(tmp_path / "in"), f"{hdfs.uri}/{uuid4().hex}", safe_mode(spark, hdfs), LONG)
+
+
+def test_the_s3_server_is_killed_around_the_decision(s3_spark: SparkSession, s3: S3Server, tmp_path: Path) -> None:
+    phases = EpochPhase.ADVANCE, EpochPhase.PREPARE, EpochPhase.DECIDE
+    check(s3_spark, Feed(tmp_path / "in"), f"s3a://{s3.bucket()}", s3.away(), SHORT, phases)
 
 
 @pytest.mark.long

@@ -36,7 +36,7 @@ def hadoop_directory(
     session: SparkSession, location: str, way: Way | None = None, patience: float = 60
 ) -> HadoopDirectory:
     system = open_file_system(session, location, "checkpointLocation")
-    return HadoopDirectory(system, system.qualified(location), way=way, patience=Patience(patience))
+    return HadoopDirectory(system, system.qualified(location), way=way, patience=Patience(patience, has_answered=True))
 
 
 def losing(way: Way, answers: int, *, before: bool = False) -> Way:

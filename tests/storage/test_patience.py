@@ -26,7 +26,7 @@ def away(times: int, then: str = "answer") -> Callable[[], str]:
 
 def test_an_outage_is_carried_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "sparkjet"):
-        assert Patience(60).run(away(3)) == "answer"
+        assert Patience(60, has_answered=True).run(away(3)) == "answer"
     assert [record.getMessage() for record in caplog.records] == ["s3a://home: connection refused. It is tried again."]
 
 
@@ -39,12 +39,12 @@ def test_an_answer_is_raised_at_once(answer: type[OSError]) -> None:
         raise answer
 
     with pytest.raises(answer):
-        Patience(60).run(call)
+        Patience(60, has_answered=True).run(call)
     assert len(calls) == 1
 
 
 def test_what_stays_away_is_given_up_and_then_tried_once_each() -> None:
-    patience, never = Patience(0.2), away(1_000_000)
+    patience, never = Patience(0.2, has_answered=True), away(1_000_000)
     with pytest.raises(
         StorageError, match=r"s3a://home could not be used .*refused\. Nothing is lost: start the query"
     ):
@@ -57,7 +57,7 @@ def test_what_stays_away_is_given_up_and_then_tried_once_each() -> None:
 
 
 def test_what_never_succeeds_is_given_up_while_other_calls_succeed() -> None:
-    patience, never = Patience(0.2), away(1_000_000)
+    patience, never = Patience(0.2, has_answered=True), away(1_000_000)
 
     def call() -> None:
         patience.run(away(0))
@@ -74,4 +74,17 @@ def test_a_call_that_took_all_the_time_is_made_once_more() -> None:
         let_pass(0.3)
         return call()
 
-    assert Patience(0.2).run(slow) == "answer"
+    assert Patience(0.2, has_answered=True).run(slow) == "answer"
+
+
+def test_a_store_that_has_never_answered_is_asked_once() -> None:
+    patience = Patience(60)
+    with pytest.raises(OSError, match="refused"):
+        patience.run(away(1))
+    with pytest.raises(FileNotFoundError):
+        patience.run(missing)
+    assert patience.run(away(1)) == "answer"
+
+
+def missing() -> None:
+    raise FileNotFoundError

@@ -94,7 +94,7 @@ class FileWriter:
                 raise OSError(errno.EIO, first_line(error), self.directory.uri()) from error
 
         # It looks into the directory; of the job itself, Spark repeats the tasks.
-        sink = Patience().run(made)
+        sink = Patience(has_answered=True).run(made)
         body = _Body(lambda: sink.addBatch(0, rows._jdf))
         try:
             # Its jobs would not have the session's settings on the executors, nor observations an end.

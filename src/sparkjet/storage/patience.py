@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -28,10 +29,12 @@ class Patience:
 
     Args:
         seconds: How long a store may be away.
+        has_answered: Whether the store has answered already. One that never has is not waited for: its location may be
+            wrong, and what asks says so.
     """
 
-    def __init__(self, seconds: float = SECONDS) -> None:
-        self._seconds = seconds
+    def __init__(self, seconds: float = SECONDS, *, has_answered: bool = False) -> None:
+        self._seconds, self._has_answered = seconds, has_answered
         self._away_since: float | None = None
 
     def run(self, attempt: Callable[[], T]) -> T:
@@ -46,9 +49,11 @@ class Patience:
             try:
                 found = attempt()
             except _ANSWERS:
-                self._away_since = None
+                self._answered()
                 raise
             except OSError as error:
+                if not self._has_answered:
+                    raise
                 now = time.monotonic()
                 # Not from the beginning of the call: a client may take the whole time for its own attempts.
                 first = first or now
@@ -58,6 +63,7 @@ class Patience:
                     logger.warning("%s: %s It is tried again.", error.filename, error.strerror)
                 # Not only since the outage began: other calls may succeed all the time, and put its beginning off.
                 if now + pause - min(first, since) > self._seconds:
+                    self._away_since = -math.inf
                     message = (
                         f"{error.filename} could not be used for {self._seconds:.0f} s: {error.strerror} Nothing is "
                         "lost: start the query again when the store answers; it goes on where it stopped."
@@ -66,5 +72,8 @@ class Patience:
                 threading.Event().wait(pause)
                 pause = min(2 * pause, self._seconds / _PARTS)
             else:
-                self._away_since = None
+                self._answered()
                 return found
+
+    def _answered(self) -> None:
+        self._away_since, self._has_answered = None, True
