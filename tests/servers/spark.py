@@ -100,10 +100,14 @@ class SparkCluster:
     def _worker(self, number: int) -> Program:
         work = self._home / f"work{number}"
         options = ["--cores", str(CORES), "--memory", "1g", "--work-dir", str(work), "--webui-port", "0", self.url]
-        return self._program("worker.Worker", *options, log=f"worker{number}", mounts=True)
+        # A host of its own: Spark runs no second attempt of a task on the host of the first.
+        host = f"127.0.0.{number + 1}"
+        return self._program("worker.Worker", *options, log=f"worker{number}", mounts=True, host=host)
 
-    def _program(self, main: str, *options: str, log: str = "master", mounts: bool = False) -> Program:
-        command = [str(SPARK_HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{main}", "--host", _HERE]
+    def _program(
+        self, main: str, *options: str, log: str = "master", mounts: bool = False, host: str = _HERE
+    ) -> Program:
+        command = [str(SPARK_HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{main}", "--host", host]
         command = [*command, *options]
         log_file = self._home / f"{log}.log"
         log_file.touch()
