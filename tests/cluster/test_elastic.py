@@ -58,16 +58,14 @@ def test_speculative_attempts_write_to_s3(cluster: SparkCluster, on_s3: Run) -> 
 
 
 def test_executors_with_state_are_kept(cluster: SparkCluster, run: Run) -> None:
-    held: list[list[int]] = []
-
     def be_quiet() -> None:
-        held.append(cluster.executors())
-        assert not holds_within(lambda: cluster.executors() != held[0], QUIET)
+        # One without any may go.
+        assert cluster.executors()
+        assert not holds_within(lambda: not cluster.executors(), QUIET)
 
     run.settings.update(DYNAMIC | {"spark.dynamicAllocation.cachedExecutorIdleTimeout": "3s"})
     assert run.drive({("clean", 3): be_quiet}) == 0
     run.check()
-    assert held[0] != []
     # None comes before there is a task.
     assert "no executor has registered" not in run.log
     assert "restoring it" not in run.log
