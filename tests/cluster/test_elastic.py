@@ -63,7 +63,7 @@ def test_executors_with_state_are_kept(cluster: SparkCluster, run: Run) -> None:
         assert cluster.executors()
         assert not holds_within(lambda: not cluster.executors(), QUIET)
 
-    run.settings.update(DYNAMIC | {"spark.dynamicAllocation.cachedExecutorIdleTimeout": "3s"})
+    run.settings.update(DYNAMIC)
     assert run.drive({("clean", 3): be_quiet}) == 0
     run.check()
     # None comes before there is a task.
