@@ -12,13 +12,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
-from uuid import uuid4
-
-import duckdb
+from threading import Thread
+from typing import TYPE_CHECKING, Any
 
 from conftest import INTERPRETED
-from tests.feed import START, Feed
+from sparkjet import EpochPhase
+from tests.feed import Feed
+from tests.servers.spark import elsewhere
 
 if TYPE_CHECKING:
     from tests.servers.spark import SparkCluster
@@ -38,6 +38,8 @@ SETTINGS = {
     # Each of a few epochs in each new JVM would compile its code, and no result depends on it.
     **INTERPRETED,
 }
+BATCHES = 6
+PHASES = {phase.value for phase in EpochPhase}
 At = tuple[str, int]
 """The end of a phase of an epoch."""
 
@@ -63,60 +65,67 @@ def windows_of(rows: list[tuple[int, str, int]]) -> Counter[tuple[int, str, int,
 
 
 class Run:
-    """One query from its first start to its end, through any number of drivers.
+    """One query from its first start to its end, through any number of drivers, each on a machine of its own.
 
     Args:
         cluster: Where it runs.
-        place: A directory that driver and executors share: input and output.
+        place: A directory that driver and executors share: the input.
         private: A directory that they do not: temporary files and Spark's own.
-        home: ``checkpointLocation``.
-        batches: The length of the input.
+        home: Where ``checkpointLocation`` and output are.
+        settings: Of its sessions.
     """
 
-    def __init__(self, cluster: SparkCluster, place: Path, private: Path, home: str, batches: int) -> None:
+    def __init__(
+        self, cluster: SparkCluster, place: Path, private: Path, home: str, settings: Mapping[str, str] | None = None
+    ) -> None:
         self._cluster, self._place, self._private, self._home = cluster, place, private, home
-        self.rows = fill(Feed(place / "in"), batches)
-        self.log = place / "driver.log"
+        local = {
+            "spark.local.dir": str(private),
+            "spark.driver.extraJavaOptions": f"{SMALL_JVM} -Djava.io.tmpdir={private}",
+        }
+        self.settings = {**SETTINGS, **local, **(settings or {})}
+        self._told: dict[str, Any] = {}
+        self.rows = fill(Feed(place / "in"), BATCHES)
         self.pauses: list[float] = []
         """Seconds of the longest stretch of each driver without the end of an epoch."""
-        self.partitions: int | None = None
 
-    def drive(self, faults: Mapping[At, Callable[[], object]], settings: Mapping[str, str] | None = None) -> int:
-        """Run a driver with local directories of its own, with a fault at the end of some phases.
+    def drive(self, faults: Mapping[At, Callable[[], object]], until_killed: Callable[[], None] | None = None) -> int:
+        """Run a driver with a fault at the end of some phases; returns how it ended.
 
-        A fault returns anything but None to have the driver killed. Returns how the driver ended.
+        Args:
+            faults: A fault returns anything but None to have the driver killed.
+            until_killed: Waits for what the driver is killed at, whatever it does.
         """
-        local = self._private / uuid4().hex
-        local.mkdir()
         job = {
             "master": self._cluster.url,
             "feed": str(self._place / "in"),
-            "home": self._home,
-            **{name: str(self._place / name) for name in ("out", "late")},
-            "settings": {**SETTINGS, "spark.local.dir": str(local), **(settings or {})},
+            **{name: f"{self._home}/{name}" for name in ("home", "out")},
+            "settings": self.settings,
         }
-        command = [sys.executable, "-m", "tests.cluster.standalone", json.dumps(job)]
+        command = elsewhere(self._private, [sys.executable, "-m", "tests.cluster.standalone", json.dumps(job)])
         path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
-        environment = {**os.environ, "PYTHONPATH": path, "TMPDIR": str(local), "SPARK_LOCAL_IP": "127.0.0.1"}
+        environment = {**os.environ, "PYTHONPATH": path, "TMPDIR": str(self._private), "SPARK_LOCAL_IP": "127.0.0.1"}
         due, ended = dict(faults), [time.monotonic()]
         with (
-            self.log.open("ab") as log,
+            self._log.open("ab") as log,
             subprocess.Popen(
-                command, cwd=local, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log,
+                command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log,
                 text=True, start_new_session=True,
             ) as driver,
         ):  # fmt: skip
             assert driver.stdin is not None
             assert driver.stdout is not None
+            if until_killed is not None:
+                Thread(target=_kill_after, args=(until_killed, driver.pid)).start()
             try:
                 for line in driver.stdout:
-                    name, number = json.loads(line)
-                    if name == "partitions":
-                        self.partitions = number
+                    name, value = json.loads(line)
+                    if name not in PHASES:
+                        self._told[name] = value
                         continue
                     if name == "clean":
                         ended.append(time.monotonic())
-                    fault = due.pop((name, number), None)
+                    fault = due.pop((name, value), None)
                     if fault is not None and fault() is not None:
                         break
                     driver.stdin.write("\n")
@@ -127,19 +136,41 @@ class Run:
                 if driver.poll() is None:
                     # Its JVM as well, which would otherwise end in an orderly way.
                     os.killpg(driver.pid, signal.SIGKILL)
-        assert due == {}, self._told()
-        assert driver.returncode in {0, -signal.SIGKILL}, self._told()
+        assert due == {}, self.log[-6000:]
+        assert driver.returncode in {0, -signal.SIGKILL}, self.log[-6000:]
         # Without the first epoch, before which nothing has been warmed up.
         self.pauses.append(max((later - before for before, later in itertools.pairwise(ended[1:])), default=0))
         return driver.returncode
 
     def check(self) -> None:
-        """The results are those of the naive reference, and nothing was late."""
-        start = f'epoch("window".start)::long - {START}'
-        query = f"""SELECT {start}, k, n, "sum(v)" FROM read_parquet('{self._place / "out"}/part-*')"""
-        with duckdb.connect() as db:
-            assert Counter(db.execute(query).fetchall()) == windows_of(self.rows)
-        assert list((self._place / "late").glob("part-*")) == []
+        """The results are those of the naive reference, nothing was late, and no state is left."""
+        assert Counter(map(tuple, self._told["windows"])) == windows_of(self.rows)
+        assert self._told["late"] == 0
+        assert self._told["snapshot"]["entries"] == 0
 
-    def _told(self) -> str:
-        return self.log.read_text(errors="replace")[-6000:]
+    @property
+    def partitions(self) -> int:
+        """How many partitions the state of the last driver had."""
+        return int(self._told["snapshot"]["partitions"])
+
+    @property
+    def beaten(self) -> int:
+        """How many tasks of the last driver were ended because another attempt was faster."""
+        return int(self._told["beaten"])
+
+    @property
+    def log(self) -> str:
+        """What the drivers have logged."""
+        return self._log.read_text(errors="replace")
+
+    @property
+    def _log(self) -> Path:
+        return self._place / "driver.log"
+
+
+def _kill_after(moment: Callable[[], None], pid: int) -> None:
+    try:
+        moment()
+    finally:
+        # Also if it never comes: the test would wait for the driver.
+        os.killpg(pid, signal.SIGKILL)

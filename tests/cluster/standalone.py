@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 import sparkjet as sj
 from sparkjet import EpochPhase
 from sparkjet import functions as J
-from tests.feed import Feed
+from tests.feed import START, Feed
 
 
 def main(job: dict[str, Any]) -> None:
@@ -24,21 +25,37 @@ def main(job: dict[str, Any]) -> None:
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
 
+    def tell(*what: object) -> None:
+        print(json.dumps(what), flush=True)  # noqa: T201 - what the test reads
+
     def told(phase: EpochPhase, epoch: int) -> None:
         # The results of the epoch before are in by then, and no test waits for this one's.
-        print(json.dumps([phase.value, epoch]), flush=True)  # noqa: T201 - what the test reads
+        tell(phase.value, epoch)
         sys.stdin.readline()
 
     stream = sj.stream(Feed(Path(job["feed"])).read(spark)).withWatermark("ts", "5 seconds")
     windows = stream.groupBy(sj.window("ts", "30 seconds", "10 seconds"), "k").agg(J.count().alias("n"), J.sum("v"))
-    writer = windows.writeStream.format("files").option("path", job["out"]).option("lateRowsPath", job["late"])
+    writer = windows.writeStream.format("files").option("path", job["out"])
     writer = writer.option("checkpointLocation", job["home"]).option("closeWindowsAtEnd", True)
     query = writer.trigger(availableNow=True).onEpochPhase(told).start()
     query.awaitTermination()
     progress = query.lastProgress
     assert progress is not None
-    print(json.dumps(["partitions", progress["snapshot"]["partitions"]]), flush=True)  # noqa: T201 - as above
+    tell("snapshot", progress["snapshot"])
+    tell("beaten", beaten(spark))
+    # As any reader would that knows nothing of sparkjet.
+    found = spark.read.parquet(job["out"]).select(F.unix_seconds("window.start") - START, "k", "n", "sum(v)")
+    tell("windows", [list(row) for row in found.collect()])
+    tell("late", progress["lateRows"]["total"])
     spark.stop()
+
+
+def beaten(spark: SparkSession) -> int:
+    """The number of tasks that were ended because another attempt was faster."""
+    context: Any = spark.sparkContext
+    none = context._gateway.new_array(context._jvm.double, 0)
+    stages = context._jsc.sc().statusStore().stageList(None, False, False, none, None)
+    return sum(stages.apply(number).numKilledTasks() for number in range(stages.size()))
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""A standalone cluster with its home on HDFS: executors, workers, master and driver are killed, and nothing changes."""
+"""A standalone cluster with its home in a store: executors, workers, master and driver are killed; nothing changes."""
 
 from __future__ import annotations
 
 import logging
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -13,33 +13,14 @@ from uuid import uuid4
 import pytest
 
 from tests.cluster.runs import Run
-from tests.servers.spark import CORES, SparkCluster
+from tests.faults.waiting import until
+from tests.servers.spark import ALL_CORES, SparkCluster
 
 if TYPE_CHECKING:
     from tests.servers.hdfs import HdfsServer
 
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(1800)]
-CORES_MAX = 2 * CORES
 logger = logging.getLogger("tests.cluster")
-
-
-@pytest.fixture(scope="module")
-def private(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory of which each worker sees an empty one of its own."""
-    return tmp_path_factory.mktemp("private")
-
-
-@pytest.fixture(scope="module")
-def cluster(private: Path) -> Iterator[SparkCluster]:
-    with SparkCluster(private) as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def run(cluster: SparkCluster, hdfs: HdfsServer, private: Path, tmp_path: Path) -> Iterator[Run]:
-    yield Run(cluster, tmp_path, private, f"{hdfs.uri}/{uuid4().hex}", batches=6)
-    # Whatever the test has killed.
-    cluster.wait_for_workers()
 
 
 def kill_one(cluster: SparkCluster) -> None:
@@ -52,17 +33,18 @@ def kill_all(cluster: SparkCluster) -> None:
 
 
 def kill_a_worker(cluster: SparkCluster) -> None:
-    cluster.replace_worker(0)
+    cluster.replace_workers(0)
 
 
-def kill_the_master(cluster: SparkCluster) -> None:
-    cluster.master.kill()
+def kill_all_workers(cluster: SparkCluster) -> None:
+    cluster.replace_workers(0, 1)
 
 
 FAULTS: dict[str, Callable[[SparkCluster], None]] = {
     "an executor": kill_one,
     "all executors": kill_all,
     "a worker": kill_a_worker,
+    "all workers": kill_all_workers,
 }
 
 
@@ -73,15 +55,13 @@ def test_executors_and_the_driver_are_killed(cluster: SparkCluster, run: Run) ->
         ("aggregate", 3): lambda: kill_all(cluster),
         ("decide", 4): lambda: "the driver",
     }
-    settings = {"spark.cores.max": str(CORES_MAX)}
-    assert run.drive(first, settings) == -signal.SIGKILL
-    assert run.drive({}, settings) == 0
+    assert run.drive(first) == -signal.SIGKILL
+    assert run.drive({}) == 0
     run.check()
-    told = run.log.read_text()
-    assert "restoring it" in told
-    assert "lineage has been truncated" not in told
+    assert "restoring it" in run.log
+    assert "lineage has been truncated" not in run.log
     # Not the two that Spark counts before an executor has registered.
-    assert run.partitions == CORES_MAX
+    assert run.partitions == ALL_CORES
 
 
 @pytest.mark.long
@@ -90,20 +70,38 @@ def test_executors_and_the_driver_are_killed(cluster: SparkCluster, run: Run) ->
 def test_each_at_each_phase(cluster: SparkCluster, run: Run, fault: str, phase: str) -> None:
     assert run.drive({(phase, 3): lambda: FAULTS[fault](cluster)}) == 0
     run.check()
-    logger.info("%s at %s: the longest epoch took %.1f s", fault, phase, run.pauses[0])
+    logger.warning("%s at %s: the longest epoch took %.1f s", fault, phase, run.pauses[0])
 
 
 @pytest.mark.long
 def test_the_master(cluster: SparkCluster, run: Run) -> None:
     """Epochs go on without a master; it comes back, knows the application, and replaces an executor."""
     faults = {
-        ("save", 2): lambda: kill_the_master(cluster),
-        ("save", 4): cluster.restart_master,
+        ("save", 2): cluster.master.kill,
+        ("save", 4): cluster.master.start,
         ("save", 5): lambda: kill_one(cluster),
     }
     assert run.drive(faults) == 0
     run.check()
-    logger.info("master: the longest epoch took %.1f s", run.pauses[0])
+    logger.warning("master: the longest epoch took %.1f s", run.pauses[0])
+
+
+@pytest.mark.long
+def test_a_master_that_forgets_takes_the_executors_away(hdfs: HdfsServer, private: Path, tmp_path: Path) -> None:
+    """Spark's default: its workers end what it does not know, and the query waits until its driver is started again."""
+    with SparkCluster(private, remembers=False) as cluster:
+        run = Run(cluster, tmp_path, private, f"{hdfs.uri}/{uuid4().hex}")
+
+        def come_back() -> None:
+            cluster.master.start()
+            until(lambda: not cluster.executors(), "the workers to end the executors")
+
+        def stuck() -> None:
+            until(lambda: "started again without spark.deploy.recoveryMode" in run.log, "the warning")
+
+        assert run.drive({("save", 2): cluster.master.kill, ("save", 3): come_back}, stuck) == -signal.SIGKILL
+        assert run.drive({}) == 0
+        run.check()
 
 
 @pytest.mark.long
@@ -113,3 +111,12 @@ def test_the_driver(run: Run, phase: str) -> None:
     assert run.drive({(phase, 4): lambda: "the driver"}) == -signal.SIGKILL
     assert run.drive({}) == 0
     run.check()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("phase", ["save", "decide", "commit"])
+def test_the_driver_with_everything_on_s3(on_s3: Run, phase: str) -> None:
+    assert on_s3.drive({(phase, 3): lambda: "the driver"}) == -signal.SIGKILL
+    assert on_s3.drive({(phase, 4): lambda: "the driver"}) == -signal.SIGKILL
+    assert on_s3.drive({}) == 0
+    on_s3.check()

@@ -8,6 +8,8 @@ import subprocess
 import tempfile
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from typing_extensions import Self
@@ -83,8 +85,17 @@ class HdfsServer:
 
     def restart_names(self) -> None:
         """Kill the NameNode and start it again."""
+        with self.away():
+            pass
+
+    @contextmanager
+    def away(self) -> Iterator[None]:
+        """Kill the NameNode; it is started again when the block ends."""
         self.name_node.kill()
-        self.name_node.start()
+        try:
+            yield
+        finally:
+            self.name_node.start()
 
     def _program(self, main: str, log: str) -> Program:
         return Program(self._command(main), self._home / f"{log}.log", self._answers)

@@ -6,7 +6,8 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
 
@@ -89,8 +90,17 @@ class S3Server:
 
     def restart(self) -> None:
         """Kill it and start it again."""
+        with self.away():
+            pass
+
+    @contextmanager
+    def away(self) -> Iterator[None]:
+        """Kill it; it is started again when the block ends."""
         self._program.kill()
-        self._program.start()
+        try:
+            yield
+        finally:
+            self._program.start()
 
     def settings(self, endpoint: str | None = None) -> dict[str, str]:
         """How Hadoop's client reaches it, perhaps through a proxy."""

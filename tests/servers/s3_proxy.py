@@ -5,6 +5,8 @@ from __future__ import annotations
 import socket
 import threading
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from enum import Enum
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -37,6 +39,7 @@ class S3Proxy:
     def __init__(self, port: int, method: str = "PUT") -> None:
         self.method = method
         self.planned: deque[Fault] = deque()
+        self._always: Fault | None = None
         self.met: list[Fault] = []
         self.requests: list[str] = []
         self._server = _Server(port, self)
@@ -50,11 +53,22 @@ class S3Proxy:
         self._server.shutdown()
         self._server.server_close()
 
-    def next_fault(self) -> Fault | None:
-        """The fault that a request meets."""
+    @contextmanager
+    def always(self, fault: Fault) -> Iterator[None]:
+        """Every request of any method meets a fault for as long as the block runs."""
+        self._always = fault
         try:
-            fault = self.planned.popleft()
-        except IndexError:
+            yield
+        finally:
+            self._always = None
+
+    def next_fault(self, method: str) -> Fault | None:
+        """The fault that a request meets."""
+        fault = self._always
+        if fault is None and method == self.method:
+            with suppress(IndexError):
+                fault = self.planned.popleft()
+        if fault is None:
             return None
         self.met.append(fault)
         return fault
@@ -77,7 +91,7 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         proxy = self.server.proxy
         proxy.requests.append(f"{self.command} {self.path}")
-        fault = proxy.next_fault() if self.command == proxy.method else None
+        fault = proxy.next_fault(self.command)
         arrives, status = fault.value if fault is not None else (True, None)
         answer = self._passed_on(body) if arrives else (0, {}, b"")
         if fault is Fault.LOST:

@@ -24,32 +24,37 @@ NAMESPACE = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--user
 SPARK_HOME = Path(pyspark.__file__).parent
 CORES = 2
 """Cores of each worker."""
+ALL_CORES = 2 * CORES
 _HERE = "127.0.0.1"
-_HIDE = 'mount -t tmpfs tmpfs "$0" && exec "$@"'
+_HIDE = 'mount -t tmpfs tmpfs "$0" && cd "$0" && exec "$@"'
+
+
+def elsewhere(hidden: Path, command: Sequence[str]) -> list[str]:
+    """A command as another machine would run it, as far as one directory goes: it is empty, and where it starts."""
+    return [*NAMESPACE, "sh", "-c", _HIDE, str(hidden), *command]
 
 
 class SparkCluster:
-    """A master that remembers its applications and two workers; a context manager that leaves nothing behind.
-
-    Each worker is a machine of its own as far as one directory goes: an empty file system is mounted over it.
+    """A master and two workers, each a machine of its own as far as one directory goes; leaves nothing behind.
 
     Args:
         hidden: That directory.
         python: The executors' Python.
+        remembers: Whether a master that is started again knows its workers and applications.
     """
 
-    def __init__(self, hidden: Path, python: str = sys.executable) -> None:
+    def __init__(self, hidden: Path, python: str = sys.executable, *, remembers: bool = True) -> None:
         self._hidden, self._home = hidden, Path(tempfile.mkdtemp(prefix="sparkjet-spark-"))
         self._port, self._status = free_port(), free_port()
         self.url = f"spark://{_HERE}:{self._port}"
         inherited = {name: value for name, value in os.environ.items() if "SPARK" not in name and name != "PYTHONPATH"}
-        recovery = f"-Dspark.deploy.recoveryMode=FILESYSTEM -Dspark.deploy.recoveryDirectory={self._home}/recovery"
+        recovery = ["-Dspark.deploy.recoveryMode=FILESYSTEM", f"-Dspark.deploy.recoveryDirectory={self._home}/recovery"]
         self._environment = {
             **inherited,
             "SPARK_HOME": str(SPARK_HOME),
             "SPARK_LOCAL_IP": _HERE,
             "SPARK_DAEMON_MEMORY": "256m",
-            "SPARK_DAEMON_JAVA_OPTS": " ".join([*SMALL, recovery]),
+            "SPARK_DAEMON_JAVA_OPTS": " ".join([*SMALL, *(recovery if remembers else [])]),
             "PYSPARK_PYTHON": python,
         }
         self.master = self._program("master.Master", "--port", str(self._port), "--webui-port", str(self._status))
@@ -84,28 +89,30 @@ class SparkCluster:
         workers = {worker.pid for worker in self.workers if worker.runs}
         return [pid for pid in children(workers) if b"CoarseGrainedExecutorBackend" in _command(pid)]
 
-    def replace_worker(self, number: int) -> None:
-        """Kill a worker and start another one; its executors notice and end themselves."""
-        self.workers[number].kill()
-        self.workers[number] = self._worker(len(list(self._home.glob("worker*.log"))))
-        self.workers[number].launch()
-
-    def restart_master(self) -> None:
-        """Kill the master and start it again on the same port."""
-        self.master.kill()
-        self.master.start()
+    def replace_workers(self, *numbers: int) -> None:
+        """Kill workers and start others; their executors notice and end themselves."""
+        for number in numbers:
+            self.workers[number].kill()
+        for number in numbers:
+            self.workers[number] = self._worker(len(list(self._home.glob("worker*.log"))))
+            self.workers[number].launch()
 
     def _worker(self, number: int) -> Program:
         work = self._home / f"work{number}"
         options = ["--cores", str(CORES), "--memory", "1g", "--work-dir", str(work), "--webui-port", "0", self.url]
-        return self._program("worker.Worker", *options, log=f"worker{number}", mounts=True)
+        # A host of its own: Spark runs no second attempt of a task on the host of the first.
+        host = f"127.0.0.{number + 1}"
+        return self._program("worker.Worker", *options, log=f"worker{number}", mounts=True, host=host)
 
-    def _program(self, main: str, *options: str, log: str = "master", mounts: bool = False) -> Program:
-        hide = [*NAMESPACE, "sh", "-c", _HIDE, str(self._hidden)] if mounts else []
-        command = [str(SPARK_HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{main}", "--host", _HERE]
+    def _program(
+        self, main: str, *options: str, log: str = "master", mounts: bool = False, host: str = _HERE
+    ) -> Program:
+        command = [str(SPARK_HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{main}", "--host", host]
+        command = [*command, *options]
         log_file = self._home / f"{log}.log"
         log_file.touch()
-        return Program([*hide, *command, *options], log_file, lambda: bool(self._state()), self._environment)
+        started = elsewhere(self._hidden, command) if mounts else command
+        return Program(started, log_file, lambda: bool(self._state()), self._environment)
 
     def _state(self) -> dict[str, Any]:
         """What the master says of itself; nothing while it does not answer."""

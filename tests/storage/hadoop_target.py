@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sparkjet.storage.hadoop_directory import HadoopDirectory
 from sparkjet.storage.hadoop_file_system import HadoopFileSystem, open_file_system
 from sparkjet.storage.hadoop_puts import WAYS, Way
+from sparkjet.storage.patience import Patience
 from sparkjet.testing.directory_contract import DirectoryUnderTest
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def hadoop_directory(
     session: SparkSession, location: str, way: Way | None = None, patience: float = 60
 ) -> HadoopDirectory:
     system = open_file_system(session, location, "checkpointLocation")
-    return HadoopDirectory(system, system.qualified(location), way=way, patience=patience)
+    return HadoopDirectory(system, system.qualified(location), way=way, patience=Patience(patience, has_answered=True))
 
 
 def losing(way: Way, answers: int, *, before: bool = False) -> Way:

@@ -13,13 +13,15 @@ from sparkjet.errors import SinkError
 from sparkjet.storage.file_writer import FileWriter
 from sparkjet.storage.written import write
 from tests.servers.s3 import BUCKET
-from tests.storage.hadoop_target import hadoop_directory
+from tests.servers.s3_proxy import Fault, S3Proxy
+from tests.storage.hadoop_target import hadoop_directory, through
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from sparkjet.storage.hadoop_directory import HadoopDirectory
     from tests.servers.hdfs import HdfsServer
+    from tests.servers.s3 import S3Server
 
 VALUES = ["a b", "c:d/%e", "ü", None]
 
@@ -95,3 +97,17 @@ def test_no_two_attempts_of_a_task_use_one_name(spark: SparkSession) -> None:
         names.add(protocol.newTaskTempFile(context, jvm.scala.Option.empty(), named))
     assert len(names) == 3
     assert all(name.startswith("/out/part-00005-") for name in names)
+
+
+@pytest.mark.crash
+def test_a_store_that_does_not_answer_at_first_is_waited_for(
+    s3_spark: SparkSession, s3: S3Server, rows: DataFrame, caplog: pytest.LogCaptureFixture
+) -> None:
+    with S3Proxy(s3.port, "HEAD") as proxy, through(s3_spark, proxy):
+        place = hadoop_directory(s3_spark, f"s3a://{s3.bucket()}/place")
+        # More than Hadoop's client repeats a request.
+        proxy.planned.extend([Fault.LOST] * 20)
+        assert write(rows, FileWriter(place, "json"), SinkError).rows == 20
+    assert f"{place}: " in caplog.text
+    assert "It is tried again" in caplog.text
+    assert not proxy.planned

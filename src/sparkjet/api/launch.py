@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from sparkjet.api.listener_events import ListenerEvents
 from sparkjet.api.query import StreamingQuery
 from sparkjet.api.worker_check import check_workers
+from sparkjet.engine.awaited_executors import AwaitedExecutors
 from sparkjet.engine.batch_runner import BatchRunner
 from sparkjet.engine.committer import Committer
 from sparkjet.engine.context import EngineContext
@@ -34,7 +35,7 @@ from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.record_log import RecordLog
 from sparkjet.storage.full_disk import full_disks_named
 from sparkjet.storage.local_directory import local_directory
-from sparkjet.storage.sharing import check_reached, check_shared
+from sparkjet.storage.sharing import check_reached, check_shared, is_local, slots
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery as SparkQuery
@@ -188,7 +189,11 @@ class Launch:
         # With availableNow the input decides when the query ends, not the clock.
         ticking = self.plan.uses_clock and "availableNow" not in self.trigger
         ticker = Ticker(tick_interval(self.trigger.get("processingTime"))) if ticking else None
-        supervisor = Supervisor(engine, ending, lock, spark, ticker=ticker, close_at_end=self.close_at_end)
+        session = self.plan.source.sparkSession
+        executors = None if is_local(session) else AwaitedExecutors(partial(slots, session))
+        supervisor = Supervisor(
+            engine, ending, lock, spark, ticker=ticker, close_at_end=self.close_at_end, executors=executors
+        )
         supervisor.start()
         return StreamingQuery(engine, supervisor, ending, spark, reports, self._guarantees)
 

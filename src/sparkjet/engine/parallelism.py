@@ -67,6 +67,11 @@ def configured_cores(settings: Mapping[str, str], master: str) -> int | None:
     return min((int(limit) for limit in (most, asked) if limit is not None), default=None)
 
 
+def is_dynamic(settings: Mapping[str, str]) -> bool:
+    """Whether executors come and go with the tasks."""
+    return settings.get("spark.dynamicAllocation.enabled", "false").lower() == "true"
+
+
 def settled(count: Callable[[], int], patience: float = PATIENCE, quiet: float = QUIET) -> int:
     """Wait until a number is no longer 0 and has not changed for some time; returns it, or 0 when patience ends."""
     pause, started = threading.Event(), time.monotonic()
@@ -81,7 +86,7 @@ def settled(count: Callable[[], int], patience: float = PATIENCE, quiet: float =
 
 def _executors(settings: Mapping[str, str], *, standalone: bool) -> int | None:
     instances = int(settings.get("spark.executor.instances", "0"))
-    if settings.get("spark.dynamicAllocation.enabled", "false").lower() != "true":
+    if not is_dynamic(settings):
         # Two is Spark's default for YARN and Kubernetes; a standalone master knows no number of executors.
         return None if standalone else instances or 2
     most = int(settings.get("spark.dynamicAllocation.maxExecutors", _UNBOUNDED))
@@ -92,6 +97,9 @@ def _executors(settings: Mapping[str, str], *, standalone: bool) -> int | None:
 
 
 def _registered_cores(session: SparkSession) -> int:
+    if is_dynamic(dict(session.sparkContext.getConf().getAll())) and not slots(session):
+        # No executor comes before there is a task, so one would be waited for in vain.
+        session.range(1).count()
     age = time.time() - session.sparkContext.startTime / 1000
     # Later, whatever was to come with the application has come.
     found = settled(lambda: slots(session), quiet=QUIET if age < PATIENCE else 0.0)

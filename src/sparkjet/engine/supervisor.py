@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql.streaming.query import StreamingQuery as SparkQuery
 
+    from sparkjet.engine.awaited_executors import AwaitedExecutors
     from sparkjet.engine.ending import Ending
     from sparkjet.engine.engine import Engine
     from sparkjet.engine.ticker import Ticker
@@ -37,6 +38,7 @@ class Supervisor:
         spark: Spark's query.
         ticker: Lets time pass while nothing arrives, None where no policy or output depends on the clock.
         close_at_end: Whether the end of the input closes the windows.
+        executors: Says where an epoch waits for executors that do not come; None on a local master.
     """
 
     def __init__(
@@ -48,6 +50,7 @@ class Supervisor:
         *,
         ticker: Ticker | None,
         close_at_end: bool,
+        executors: AwaitedExecutors | None,
     ) -> None:
         self._engine = engine
         self._ending = ending
@@ -55,6 +58,7 @@ class Supervisor:
         self._spark = spark
         self._ticker = ticker
         self._close_at_end = close_at_end
+        self._executors = executors
 
     def start(self) -> None:
         """Begin to watch, and to let time pass."""
@@ -117,6 +121,8 @@ class Supervisor:
             while not self._spark.awaitTermination(SETTLING):
                 # What could not be committed must not wait for the next epoch, which may be far away.
                 self._if_free(lambda: self._engine.settle(last=False))
+                if self._executors is not None and self._lock.locked():
+                    self._executors.look()
         except Exception as error:
             if self._ending.stopping:
                 # Spark interrupts its thread wherever it is, in a source for example; in an epoch it never is.

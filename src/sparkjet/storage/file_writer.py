@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,8 +12,9 @@ from urllib.parse import unquote
 
 from pyspark.java_gateway import ensure_callback_server_started
 
-from sparkjet.storage.hadoop_file_system import JAVA_ERRORS
+from sparkjet.storage.hadoop_file_system import JAVA_ERRORS, first_line
 from sparkjet.storage.paths import WRITING
+from sparkjet.storage.patience import Patience
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -78,13 +80,21 @@ class FileWriter:
         jvm = gateway.jvm
         sql = jvm.org.apache.spark.sql.execution
         package, _, name = _FORMATS[self.format].partition(".")
-        sink = sql.streaming.sinks.FileStreamSink(
-            session._jsparkSession,
-            self.directory.uri(),
-            getattr(getattr(sql.datasources, package), name)(),
-            jvm.PythonUtils.toSeq(list(self.partition_by)),
-            jvm.PythonUtils.toScalaMap(dict(self.options)),
-        )
+
+        def made() -> Any:
+            try:
+                return sql.streaming.sinks.FileStreamSink(
+                    session._jsparkSession,
+                    self.directory.uri(),
+                    getattr(getattr(sql.datasources, package), name)(),
+                    jvm.PythonUtils.toSeq(list(self.partition_by)),
+                    jvm.PythonUtils.toScalaMap(dict(self.options)),
+                )
+            except JAVA_ERRORS as error:
+                raise OSError(errno.EIO, first_line(error), self.directory.uri()) from error
+
+        # It looks into the directory; of the job itself, Spark repeats the tasks.
+        sink = Patience(has_answered=True).run(made)
         body = _Body(lambda: sink.addBatch(0, rows._jdf))
         try:
             # Its jobs would not have the session's settings on the executors, nor observations an end.

@@ -6,8 +6,6 @@ import errno
 import os
 import re
 import tempfile
-import threading
-import time
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
@@ -16,6 +14,7 @@ from urllib.parse import urlsplit
 
 from sparkjet.errors import AnalysisError, StorageError
 from sparkjet.storage.hadoop_puts import UNTESTED, WAYS, Way, write
+from sparkjet.storage.patience import Patience
 from sparkjet.storage.put_probe import check_puts
 
 if TYPE_CHECKING:
@@ -23,9 +22,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-PATIENCE = 60.0
-"""Seconds until an outcome is given up as unknown, beside what Hadoop's client itself waits."""
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 5.0
 _HIDDEN = re.compile(r"\..+\.[0-9a-f]{32}")
 _ENTRY = re.compile(r"\{path=(.+?); isDirectory=", re.DOTALL)
 _FILE = re.compile(r"\{path=(.+?); isDirectory=false; length=(\d+);", re.DOTALL)
@@ -39,13 +35,14 @@ class HadoopDirectory:
         system: The file system.
         uri: The directory, as :meth:`HadoopFileSystem.qualified` gives it.
         way: How it puts; by the scheme if not given.
-        patience: Seconds until the outcome of a put is given up as unknown.
+        patience: For calls that fail; the file system's if not given.
     """
 
     def __init__(
-        self, system: HadoopFileSystem, uri: str, *, way: Way | None = None, patience: float = PATIENCE
+        self, system: HadoopFileSystem, uri: str, *, way: Way | None = None, patience: Patience | None = None
     ) -> None:
-        self._system, self._uri, self._patience = system, uri, patience
+        self._system, self._uri = system, uri
+        self._patience = patience or system.patience
         self._scheme = uri.partition(":")[0]
         self._way = way or WAYS.get(self._scheme, UNTESTED)
 
@@ -87,7 +84,7 @@ class HadoopDirectory:
     def create(self) -> None:
         """See :meth:`Directory.create`."""
         if self._way.has_directories:
-            self._run(lambda: self._system.java.mkdirs(self._at()))
+            self._ask(lambda: self._system.java.mkdirs(self._at()))
 
     def put(self, name: str, content: bytes) -> bool:
         """See :meth:`Directory.put`.
@@ -95,8 +92,9 @@ class HadoopDirectory:
         No error says who has won: an answer may be lost, and a client that repeats its request meets its own file. So
         after any error the file itself decides, and while there is none the same content is put again.
         """
-        path, deadline, pause = self._at(name), time.monotonic() + self._patience, _FIRST_PAUSE
-        while True:
+        path = self._at(name)
+
+        def attempt() -> bool:
             try:
                 self._run(lambda: self._way.put(self._system, path, content), name)
             except PermissionError:
@@ -107,38 +105,29 @@ class HadoopDirectory:
             else:
                 return True
             try:
-                return self.read(name) == content
+                return self._run(lambda: self._content(path), name) == content
             except FileNotFoundError:
                 # Nobody has written it yet.
                 pass
             except OSError as error:
                 failure = error
-            if time.monotonic() + pause > deadline:
-                message = (
-                    f"It is unknown whether {self.uri(name)} was written: {failure.strerror} Nothing was rolled back. "
-                    "Start the query again when the store answers; the next start finds out."
-                )
-                raise StorageError(message) from failure
-            threading.Event().wait(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE)
+            raise OSError(errno.EIO, failure.strerror, self.uri(name)) from failure
+
+        try:
+            return self._patience.run(attempt)
+        except StorageError as error:
+            message = f"It is unknown whether {self.uri(name)} was written, and nothing was rolled back. {error}"
+            raise StorageError(message) from error
 
     def write(self, name: str, content: bytes) -> None:
         """See :meth:`Directory.write`."""
         system, path = self._system, self._at(name)
-        self._run(lambda: write(system.java.create(path, True), content), name)
+        self._ask(lambda: write(system.java.create(path, True), content), name)
 
     def read(self, name: str) -> bytes:
         """See :meth:`Directory.read`."""
         path = self._at(name)
-
-        def content() -> bytes:
-            stream = self._system.java.open(path)
-            try:
-                return bytes(stream.readAllBytes())
-            finally:
-                stream.close()
-
-        return self._ask(content, name)
+        return self._ask(lambda: self._content(path), name)
 
     def open(self, name: str) -> BinaryIO:
         """See :meth:`Directory.open`: a copy on the local disk, as large files must not go through py4j."""
@@ -187,28 +176,14 @@ class HadoopDirectory:
 
     def rename(self, source: str, target: str) -> None:
         """See :meth:`Directory.rename`; where it is a copy, one that was interrupted is finished."""
-        system, old, new = self._system, self._at(source), self._at(target)
-        if self._way.has_directories:
-            self._run(lambda: system.java.mkdirs(new.getParent()), target)
-        failure: OSError | None = None
-        try:
-            if self._run(lambda: system.java.rename(old, new), source):
-                return
-        except OSError as error:
-            failure = error
-        if not self.exists(source):
-            raise FileNotFoundError(errno.ENOENT, "no such file", self.uri(source)) from failure
-        if not self.exists(target) or self.checksum(source) != self.checksum(target):
-            why = f"it cannot be renamed to {self.uri(target)}"
-            raise OSError(errno.EIO, why, self.uri(source)) from failure
-        self.remove(source)
+        self._patience.run(lambda: self._rename(source, target))
 
     def sync(self, names: Iterable[str], *, contents: bool = True) -> None:
         """See :meth:`Directory.sync`: a file that is closed is durable here."""
 
     def remove(self, name: str = "") -> None:
         """See :meth:`Directory.remove`."""
-        self._run(lambda: self._system.java.delete(self._at(name), True), name)
+        self._ask(lambda: self._system.java.delete(self._at(name), True), name)
 
     def remove_files(self, names: Iterable[str]) -> None:
         """See :meth:`Directory.remove_files`: several with a request, which asks for no directories around them."""
@@ -244,17 +219,36 @@ class HadoopDirectory:
             return []
         return found.split(_BETWEEN) if found else []
 
+    def _rename(self, source: str, target: str) -> None:
+        system, old, new = self._system, self._at(source), self._at(target)
+        if self._way.has_directories:
+            self._run(lambda: system.java.mkdirs(new.getParent()), target)
+        failure: OSError | None = None
+        try:
+            if self._run(lambda: system.java.rename(old, new), source):
+                return
+        except OSError as error:
+            failure = error
+        if not self.exists(source):
+            raise FileNotFoundError(errno.ENOENT, "no such file", self.uri(source)) from failure
+        if not self.exists(target) or self.checksum(source) != self.checksum(target):
+            why = f"it cannot be renamed to {self.uri(target)}"
+            raise OSError(errno.EEXIST if self.exists(target) else errno.EIO, why, self.uri(source)) from failure
+        self.remove(source)
+
+    def _content(self, path: Any) -> bytes:
+        stream = self._system.java.open(path)
+        try:
+            return bytes(stream.readAllBytes())
+        finally:
+            stream.close()
+
     def _at(self, name: str = "") -> Any:
         return self._system.path(self.uri(name))
 
     def _ask(self, call: Callable[[], T], name: str = "") -> T:
-        """Run what changes nothing, twice if need be: a connection may be older than the server at its other end."""
-        try:
-            return self._run(call, name)
-        except (FileNotFoundError, PermissionError):
-            raise
-        except OSError:
-            return self._run(call, name)
+        """Run what may be repeated, until the store answers."""
+        return self._patience.run(lambda: self._run(call, name))
 
     def _run(self, call: Callable[[], T], name: str = "") -> T:
         return self._system.run(call, self.uri(name))

@@ -14,6 +14,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from sparkjet.errors import AnalysisError
+from sparkjet.storage.patience import Patience
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,6 +55,7 @@ class HadoopFileSystem:
     def __init__(self, gateway: Any, java: Any, settings: Any) -> None:
         self.jvm: Any = gateway.jvm
         self.java = java
+        self.patience = Patience()
         self._gateway, self._settings = gateway, settings
 
     @cached_property

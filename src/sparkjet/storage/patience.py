@@ -1,0 +1,79 @@
+"""Patience: how long a store that does not answer is asked again before the query ends."""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from sparkjet.errors import StorageError
+
+T = TypeVar("T")
+
+SECONDS = 60.0
+"""Until a store is given up, beside what its client itself waits."""
+_ANSWERS = FileExistsError, FileNotFoundError, PermissionError
+_PARTS = 12
+"""Of the patience: one is the longest pause between two attempts, and such a part of it the first."""
+logger = logging.getLogger("sparkjet")
+
+
+class Patience:
+    """Runs again what may be repeated, until the store answers or has been away for too long.
+
+    One for all directories of a file system: once it is given up, what a failing query still does to end (undoing what
+    it has prepared, looking for a successor) is tried once each, until something has succeeded. Thread-safe.
+
+    Args:
+        seconds: How long a store may be away.
+        has_answered: Whether the store has answered already. One that never has is not waited for: its location may be
+            wrong, and what asks says so.
+    """
+
+    def __init__(self, seconds: float = SECONDS, *, has_answered: bool = False) -> None:
+        self._seconds, self._has_answered = seconds, has_answered
+        self._away_since: float | None = None
+
+    def run(self, attempt: Callable[[], T]) -> T:
+        """What ``attempt`` returns in the end; an :class:`OSError` that is an answer of the store is raised at once.
+
+        Raises:
+            StorageError: The store could not be used in time.
+        """
+        pause = self._seconds / _PARTS**2
+        first: float | None = None
+        while True:
+            try:
+                found = attempt()
+            except _ANSWERS:
+                self._answered()
+                raise
+            except OSError as error:
+                if not self._has_answered:
+                    raise
+                now = time.monotonic()
+                # Not from the beginning of the call: a client may take the whole time for its own attempts.
+                first = first or now
+                since = self._away_since
+                if since is None:
+                    self._away_since = since = now
+                    logger.warning("%s: %s It is tried again.", error.filename, error.strerror)
+                # Not only since the outage began: other calls may succeed all the time, and put its beginning off.
+                if now + pause - min(first, since) > self._seconds:
+                    self._away_since = -math.inf
+                    message = (
+                        f"{error.filename} could not be used for {self._seconds:.0f} s: {error.strerror} Nothing is "
+                        "lost: start the query again when the store answers; it goes on where it stopped."
+                    )
+                    raise StorageError(message) from error
+                threading.Event().wait(pause)
+                pause = min(2 * pause, self._seconds / _PARTS)
+            else:
+                self._answered()
+                return found
+
+    def _answered(self) -> None:
+        self._away_since, self._has_answered = None, True
