@@ -111,8 +111,10 @@ HALVED = {"windows", "rolling", "interval join"}
 """Queries of which half is lost in `make test` and `make test-crash`; in the others it is in `make test-long`."""
 
 
+WHOLE = ["sessions", "duplicates", "processor", "static join"]
+"""Queries that `make test-crash` takes everything from."""
 CASES = [
-    *mostly_crash([(name, False) for name in QUERIES], quick=()),
+    *mostly_crash([(name, False) for name in QUERIES], quick=(), crash=[(name, False) for name in WHOLE]),
     *mostly_crash([(name, True) for name in sorted(HALVED)], quick=[("rolling", True)]),
     *(pytest.param(name, True, marks=pytest.mark.long) for name in sorted(QUERIES.keys() - HALVED)),
 ]
