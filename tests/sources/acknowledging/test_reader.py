@@ -14,7 +14,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from sparkjet.errors import SourceError
 from sparkjet.sources.acknowledging import reader as module
-from sparkjet.sources.acknowledging.control import Acknowledge, ControlClient, Held, Start
+from sparkjet.sources.acknowledging.control import Acknowledge, ControlClient, Held, Start, Stop
 from sparkjet.sources.acknowledging.ledger import LedgerState
 from sparkjet.sources.acknowledging.reader import AcknowledgingStreamReader, ReaderSettings
 from tests.sources.acknowledging.queues import SCHEMA, Broker, BrokerSource
@@ -108,6 +108,23 @@ def test_the_next_run_drops_what_the_record_says(
     while end["queues"]["orders"] < 3:
         end = second.latestOffset(at, ALL)
     assert rows(second, at, end) == ["body of m2"]
+
+
+def test_the_engine_may_begin_twice_and_ends_it(
+    broker: Broker, reader: Callable[[], AcknowledgingStreamReader]
+) -> None:
+    broker.send("orders", "m1")
+    first = reader()
+    begin = started(first, first.initialOffset())
+    tell(begin, Start(identified=True, state=None))
+    end = first.latestOffset(begin, ALL)
+    tell(end, Acknowledge(1))
+    tell(end, Stop())
+    assert broker.unacknowledged == []
+    assert broker.ready() == {"orders": 0, "returns": 0}
+    assert not Path(end["receiver"]).parent.exists()
+    # Spark may stop it as well.
+    first.stop()
 
 
 def test_a_query_that_is_not_sparkjets_is_told_so(

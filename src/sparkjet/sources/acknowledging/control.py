@@ -22,7 +22,7 @@ _ANSWERS_WITHIN = 60.0
 
 
 class Start(msgspec.Struct, frozen=True, tag=True):
-    """Begin to read.
+    """Begin to read; a second one changes nothing, as an epoch may be tried again.
 
     Attributes:
         identified: Whether messages are told apart by their ids.
@@ -45,7 +45,11 @@ class Acknowledge(msgspec.Struct, frozen=True, tag=True):
     position: int
 
 
-Request: TypeAlias = Start | Held | Acknowledge
+class Stop(msgspec.Struct, frozen=True, tag=True):
+    """Acknowledge what is due, and end: Spark ends the process without a word to the source."""
+
+
+Request: TypeAlias = Start | Held | Acknowledge | Stop
 
 
 class _Answer(msgspec.Struct, frozen=True):

@@ -15,7 +15,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from sparkjet.errors import SourceError
 from sparkjet.sources.acknowledging.contract import AcknowledgingSource
-from sparkjet.sources.acknowledging.control import Acknowledge, ControlServer, Held, Request, Start
+from sparkjet.sources.acknowledging.control import Acknowledge, ControlServer, Held, Request, Start, Stop
 from sparkjet.sources.acknowledging.ledger import Ledger, LedgerState
 from sparkjet.sources.acknowledging.receiver import Counts, Limits, Receiver
 from sparkjet.sources.acknowledging.spool import Spool
@@ -154,7 +154,7 @@ class Running:
         self._directory.cleanup()
 
     def _handle(self, request: Request) -> LedgerState | None:
-        if isinstance(request, Start):
+        if isinstance(request, Start) and not self.started:
             ledger = Ledger(identified=request.identified)
             ledger.restore(request.state or LedgerState(sum(self._counts.values()), []))
             self.receiver.start(self._counts, ledger)
@@ -162,6 +162,8 @@ class Running:
             return self.receiver.state(request.position)
         elif isinstance(request, Acknowledge):
             self.receiver.acknowledge(request.position)
+        elif isinstance(request, Stop):
+            self.stop()
         return None
 
 
