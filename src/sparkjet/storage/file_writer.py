@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +11,7 @@ from urllib.parse import unquote
 
 from pyspark.java_gateway import ensure_callback_server_started
 
-from sparkjet.storage.hadoop_file_system import JAVA_ERRORS, first_line
+from sparkjet.storage.hadoop_file_system import JAVA_ERRORS, os_error
 from sparkjet.storage.paths import WRITING
 from sparkjet.storage.patience import Patience
 
@@ -91,7 +90,7 @@ class FileWriter:
                     jvm.PythonUtils.toScalaMap(dict(self.options)),
                 )
             except JAVA_ERRORS as error:
-                raise OSError(errno.EIO, first_line(error), self.directory.uri()) from error
+                raise os_error(gateway, error, self.directory.uri()) from error
 
         # It looks into the directory; of the job itself, Spark repeats the tasks.
         sink = Patience(has_answered=True).run(made)

@@ -88,17 +88,7 @@ class HadoopFileSystem:
         try:
             return _threads.submit(call).result()
         except JAVA_ERRORS as error:
-            said = first_line(error)
-            if self._is_one_of(error, _MISSING):
-                raise FileNotFoundError(errno.ENOENT, said, where) from error
-            if self._is_one_of(error, _DENIED):
-                raise PermissionError(errno.EACCES, said, where) from error
-            raise OSError(errno.EIO, said, where) from error
-
-    def _is_one_of(self, error: Exception, names: tuple[str, ...]) -> bool:
-        return isinstance(error, Py4JJavaError) and any(
-            is_instance_of(self._gateway, error.java_exception, name) for name in names
-        )
+            raise os_error(self._gateway, error, where) from error
 
 
 def open_file_system(session: SparkSession, location: str, option: str) -> HadoopFileSystem:
@@ -136,6 +126,22 @@ def open_file_system(session: SparkSession, location: str, option: str) -> Hadoo
         message = f'{option}: Hadoop cannot open "{location}": {said} {remedy}'
         raise AnalysisError(message) from error
     return found
+
+
+def os_error(gateway: Any, error: Exception, where: str) -> OSError:
+    """What a Java exception is in Python, with ``where`` as its file: what is an answer of the store says so."""
+
+    def is_one_of(names: tuple[str, ...]) -> bool:
+        return isinstance(error, Py4JJavaError) and any(
+            is_instance_of(gateway, error.java_exception, name) for name in names
+        )
+
+    said = first_line(error)
+    if is_one_of(_MISSING):
+        return FileNotFoundError(errno.ENOENT, said, where)
+    if is_one_of(_DENIED):
+        return PermissionError(errno.EACCES, said, where)
+    return OSError(errno.EIO, said, where)
 
 
 def first_line(error: Exception) -> str:
