@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,29 +13,18 @@ import tenacity
 from sparkjet.errors import SourceError
 from sparkjet.sources.acknowledging.contract import ConnectionLostError
 from sparkjet.sources.acknowledging.ledger import Ledger
-from sparkjet.sources.acknowledging.receiver import Receiver
+from sparkjet.sources.acknowledging.receiver import Limits, Receiver
 from sparkjet.sources.acknowledging.spool import Spool
 from sparkjet.sources.rabbitmq.data_source import ROWS
 from sparkjet.sources.rabbitmq.settings import RabbitSettings
 from sparkjet.sources.rabbitmq.source import RabbitSource
+from tests.sources.rabbitmq.messages import ids, send
 
 if TYPE_CHECKING:
     from tests.servers.rabbitmq import RabbitServer
 
 LONG = 60.0
 """Seconds that a test waits at most."""
-
-
-def send(server: RabbitServer, queue: str, *ids: str | None) -> None:
-    """Send persistent messages, and wait until the broker has them."""
-    connection = server.connection()
-    channel = connection.channel()
-    channel.confirm_delivery()
-    for each in ids:
-        channel.basic_publish(
-            "", queue, f"body of {each}".encode(), pika.BasicProperties(message_id=each, delivery_mode=2)
-        )
-    connection.close()
 
 
 def settings(server: RabbitServer, *queues: str, **options: object) -> RabbitSettings:
@@ -64,10 +53,6 @@ def received(source: RabbitSource, count: int) -> list[str | None]:
     while len(found) < count:
         found += [message.id for message in source.receive(count - len(found), LONG)]
     return found
-
-
-def ids(start: int, end: int) -> Sequence[str]:
-    return [f"m{number}" for number in range(start, end)]
 
 
 @pytest.mark.parametrize("quorum", [False, True])
@@ -167,7 +152,7 @@ def test_a_broker_that_was_killed_is_waited_for(rabbitmq: RabbitServer, tmp_path
     send(rabbitmq, queue, *ids(0, 100))
     chosen = settings(rabbitmq, queue)
     (tmp_path / "spool").mkdir()
-    receiver = Receiver(RabbitSource(chosen), Spool(tmp_path / "spool", ROWS), lambda: 0, chosen.reader.limits)
+    receiver = Receiver(RabbitSource(chosen), Spool(tmp_path / "spool", ROWS), lambda: 0, Limits())
     receiver.start({}, Ledger())
     try:
         while receiver.end({}, None).get(queue, 0) < 100:
