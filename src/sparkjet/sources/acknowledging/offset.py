@@ -40,7 +40,7 @@ class QueueOffset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def found_in(text: str) -> QueueOffset | None:
         """The offset that Spark has written for a source; None if that source is of another kind.
 
-        >>> QueueOffset.found_in('{"queues": {"orders": 17}, "receiver": "/tmp/receiver"}').position
+        >>> QueueOffset.found_in('{"queues": {"orders": 17}, "receiver": "/run/receiver"}').position
         17
         >>> QueueOffset.found_in('{"clicks": {"0": 17}}')
         >>> QueueOffset.found_in("-")
