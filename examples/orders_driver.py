@@ -48,12 +48,16 @@ def baskets(spark: SparkSession, port: int, database: str, checkpoint: Path) -> 
     )
 
 
+def report(phase: sj.EpochPhase, epoch: int) -> None:
+    """Tell the process that has started this one."""
+    if phase is sj.EpochPhase.COMMIT:
+        print(epoch, flush=True)
+
+
 def main(port: int, database: str, root: Path) -> None:
     """Run the query until the queues are empty; what an earlier driver has left undone is continued."""
     spark = local_session(root, "orders")
-    writer = baskets(spark, port, database, root / "checkpoint")
-    writer.onEpochPhase(lambda phase, epoch: phase is sj.EpochPhase.COMMIT and print(epoch, flush=True))
-    writer.start().awaitTermination()
+    baskets(spark, port, database, root / "checkpoint").onEpochPhase(report).start().awaitTermination()
     spark.stop()
 
 

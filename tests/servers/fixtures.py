@@ -134,6 +134,12 @@ def rabbitmq() -> Iterator[RabbitServer]:
         yield server
 
 
+@pytest.fixture
+def rabbitmq_port(rabbitmq: RabbitServer) -> int:
+    """Its port under the name that pages use."""
+    return rabbitmq.port
+
+
 @pytest.fixture(scope="session")
 def s3() -> Iterator[S3Server]:
     """An S3 server with one bucket; tests share it and use prefixes of their own."""

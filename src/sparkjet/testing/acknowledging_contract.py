@@ -169,7 +169,7 @@ class AcknowledgingContract:
             run.finish()
         finally:
             run.source.close()
-        assert sorted(run.decided) == sorted(run.sent)
+        assert sorted(run.decided, key=str) == sorted(run.sent)
 
 
 def _until_lost(source: AcknowledgingSource) -> None:
