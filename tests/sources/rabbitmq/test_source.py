@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pika
 import pytest
@@ -18,10 +17,8 @@ from sparkjet.sources.acknowledging.spool import Spool
 from sparkjet.sources.rabbitmq.data_source import ROWS
 from sparkjet.sources.rabbitmq.settings import RabbitSettings
 from sparkjet.sources.rabbitmq.source import RabbitSource
+from tests.servers.rabbitmq import RabbitServer
 from tests.sources.rabbitmq.messages import ids, send
-
-if TYPE_CHECKING:
-    from tests.servers.rabbitmq import RabbitServer
 
 LONG = 60.0
 """Seconds that a test waits at most."""
@@ -134,6 +131,24 @@ def test_a_queue_that_has_gone_may_come_back(rabbitmq: RabbitServer, opened: Cal
     send(rabbitmq, queue, "m0")
     source.open()
     assert received(source, 1) == ["m0"]
+
+
+def test_a_message_that_is_held_for_too_long_costs_the_connection(tmp_path: Path) -> None:
+    # RabbitMQ looks only so often for messages that nobody has acknowledged.
+    arguments = "-rabbit channel_tick_interval 200"
+    with RabbitServer({"consumer_timeout": "300"}, arguments=arguments) as server:
+        queue = server.queue()
+        send(server, queue, "m0")
+        source = RabbitSource(settings(server, queue))
+        source.open()
+        try:
+            assert received(source, 1) == ["m0"]
+            with pytest.raises(ConnectionLostError, match="PRECONDITION_FAILED - delivery acknowledgement"):
+                received(source, 1)
+            source.open()
+            assert received(source, 1) == ["m0"]
+        finally:
+            source.close()
 
 
 def test_a_wrong_password_is_named_and_not_shown(rabbitmq: RabbitServer) -> None:
