@@ -143,7 +143,7 @@ def test_a_queue_that_is_deleted_ends_the_query(spark: SparkSession, rabbitmq: R
     connection = rabbitmq.connection()
     connection.channel().queue_delete(queue)
     connection.close()
-    with pytest.raises(StreamingQueryException, match="the broker cannot be reached: .*NOT_FOUND - no queue"):
+    with pytest.raises(StreamingQueryException, match=r"the broker cannot be reached: .*NOT_FOUND - no queue"):
         query.awaitTermination(LONG)
 
 
