@@ -122,7 +122,11 @@ class AcknowledgingStreamReader(TaskRows, SupportsTriggerAvailableNow):
             # It holds all it may, and epochs are not acknowledged yet.
             continue
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        return QueueOffset(receiver.end(at.queues, most), self._running.path).to_spark()
+        end = QueueOffset(receiver.end(at.queues, most), self._running.path)
+        while self._available_now and end == at and not receiver.wait_for_acknowledgement(at.position, _LOOKING):
+            # Spark ends this process with the query, and the last epoch may need it beside.
+            continue
+        return end.to_spark()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """What was received, and what the queues still hold."""

@@ -112,6 +112,15 @@ class Receiver:
             self._check()
             return settled
 
+    def wait_for_acknowledgement(self, position: int, seconds: float) -> bool:
+        """Wait until the epochs up to a position are decided and acknowledged; whether it came to that."""
+        with self._lock:
+            done = self._lock.wait_for(
+                lambda: self._failure is not None or (self._due >= position and not self._ledger.due(position)), seconds
+            )
+            self._check()
+            return done
+
     def reported(self) -> Counts:
         """What each queue has: what was received, and what it still holds."""
         with self._lock:
