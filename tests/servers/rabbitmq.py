@@ -67,6 +67,8 @@ class RabbitServer:
             "RABBITMQ_DIST_PORT": str(distribution),
             "ERL_EPMD_PORT": str(names),
             "ERL_EPMD_ADDRESS": "127.0.0.1",
+            # A node that is killed leaves it in the working directory otherwise.
+            "ERL_CRASH_DUMP": str(self._home / "erl_crash.dump"),
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": f"{ERLANG} {arguments}",
         }
         # Its own, started first: otherwise the node starts one that outlives it.

@@ -87,6 +87,8 @@ def main() -> None:
 
 if __name__ == "__main__":
     os.environ["TZ"] = "UTC"
+    # Workers run this interpreter, not the first python3 of the PATH.
+    os.environ["PYSPARK_PYTHON"] = sys.executable
     time.tzset()
     if len(sys.argv) > 3:
         write(sys.argv[1], sys.argv[2], Path(sys.argv[3]))
