@@ -38,12 +38,9 @@ class RabbitServer:
     Args:
         settings: Other settings of the node, over those below.
         scripts: The directory of its scripts; found by itself by default.
-        arguments: More arguments of the virtual machine, such as settings that have no name in its file.
     """
 
-    def __init__(
-        self, settings: dict[str, str] | None = None, scripts: Path | None = None, arguments: str = ""
-    ) -> None:
+    def __init__(self, settings: dict[str, str] | None = None, scripts: Path | None = None) -> None:
         scripts = binaries() if scripts is None else scripts
         self._home = Path(tempfile.mkdtemp(prefix="sparkjet-rabbitmq-"))
         self.port, names, distribution = free_port(), free_port(), free_port()
@@ -69,7 +66,7 @@ class RabbitServer:
             "ERL_EPMD_ADDRESS": "127.0.0.1",
             # A node that is killed leaves it in the working directory otherwise.
             "ERL_CRASH_DUMP": str(self._home / "erl_crash.dump"),
-            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": f"{ERLANG} {arguments}",
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": ERLANG,
         }
         # Its own, started first: otherwise the node starts one that outlives it.
         self._names = Program(
