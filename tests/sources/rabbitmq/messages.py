@@ -35,3 +35,18 @@ def ready(server: RabbitServer, *queues: str) -> Sequence[int]:
     counts = [channel.queue_declare(queue, passive=True).method.message_count for queue in queues]
     connection.close()
     return counts
+
+
+def held(server: RabbitServer, queue: str) -> list[tuple[pika.BasicProperties, bytes]]:
+    """Properties and bodies of all messages of a queue, which keeps them."""
+    connection = server.connection()
+    channel = connection.channel()
+    found = []
+    while True:
+        method, properties, body = channel.basic_get(queue)
+        if method is None:
+            break
+        found.append((properties, body))
+    # Closed without an acknowledgement, so that the broker puts them back.
+    connection.close()
+    return found
