@@ -98,7 +98,7 @@ def test_a_crash_between_publishing_and_the_mark_repeats_the_same_ids_with_the_s
 def test_an_epoch_that_is_run_again_with_other_rows_has_other_ids(
     spark: SparkSession, tmp_path: Path, rabbitmq: RabbitServer
 ) -> None:
-    """With at-least-once it was published before its record; a reader that drops by id must not drop the new rows."""
+    """With processingGuarantee=none it is in no record; a reader that drops by id must not drop the new rows."""
     queue = rabbitmq.queue()
     sink = sink_of(spark, tmp_path, rabbitmq.port, routingKey=queue)
     sink.commit(decided(sink, numbers(spark, 1)), lambda: None)

@@ -75,7 +75,7 @@ def test_rows_without_a_queue_wait_for_it(spark: SparkSession, rabbitmq: RabbitS
     queue = rabbitmq.queue()
 
     def delete(phase: EpochPhase, epoch: int) -> None:
-        if phase is EpochPhase.DECIDE and epoch == EPOCHS - 1:
+        if phase is EpochPhase.DECIDE and epoch == EPOCHS:
             connection = rabbitmq.connection()
             connection.channel().queue_delete(queue)
             connection.close()

@@ -77,7 +77,7 @@ class RabbitSink(Outbox):
                     "message cannot have. Filter or convert them."
                 )
                 raise SinkError(message)
-        # With at-least-once an epoch may be published twice with other rows, but never by one transaction.
+        # Not the epoch alone: with processingGuarantee=none it may run again with other rows, which are to be read.
         return None if handle is None else handle | {"ids": f"{transaction.query}-{transaction.sink}-{transaction}"}
 
     def deliver(self, entry: Directory, handle: Handle) -> None:
