@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import threading
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -125,14 +126,13 @@ def test_a_connection_that_is_cut_in_the_middle_repeats_the_same_ids(
         with pytest.raises(SinkError, match="StreamLostError"):
             sink.commit(handle, lambda: None)
         cutting.join()
-        cut_short = ids_in(rabbitmq, queue)
-        assert 0 < len(cut_short) < MANY
         sink.commit(handle, lambda: None)
-    found = ids_in(rabbitmq, queue)
-    assert found[: len(cut_short)] == cut_short
-    assert cut_short == found[len(cut_short) :][: len(cut_short)]
-    assert len(found) == len(cut_short) + MANY
-    assert sorted(int(body) for body in dict(found).values()) == list(range(MANY))
+    # Not in between: the broker may still have had to read what it was sent.
+    found = Counter(ids_in(rabbitmq, queue))
+    assert sorted(int(body) for _, body in found) == list(range(MANY))
+    repeated = {each for each, times in found.items() if times == 2}
+    assert 0 < len(repeated) < MANY
+    assert {id_ for id_, _ in repeated} == {f"{QUERY}-results-{transaction(1)}-{n}" for n in range(len(repeated))}
 
 
 def test_every_part_of_a_message_arrives(spark: SparkSession, tmp_path: Path, rabbitmq: RabbitServer) -> None:
