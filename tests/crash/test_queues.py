@@ -51,12 +51,12 @@ class Crash:
 
 
 STEPS = [step for step in EpochPhase if step is not EpochPhase.COMMITTING]
-PUBLISHED = EpochPhase.COMMITTING
-"""Of a query into a queue: the broker has confirmed the messages, and no mark says so."""
+PARTLY = EpochPhase.COMMITTING
+"""Of a query into files and a queue: the files are published."""
 SOME = [Crash(step, list(Victim)[number % len(Victim)], JOBS[number % len(JOBS)]) for number, step in enumerate(STEPS)]
 ALL = [Crash(step, victim, job) for step, victim, job in product(STEPS, Victim, JOBS)]
-INTO = [Crash(PUBLISHED, Victim.BOTH, INTO_QUEUE), Crash(EpochPhase.DECIDE, Victim.BOTH, INTO_QUEUE)]
-ALL_INTO = [Crash(step, victim, INTO_QUEUE) for step, victim in product((*STEPS, PUBLISHED), Victim)]
+INTO = [Crash(PARTLY, Victim.BOTH, INTO_QUEUE), Crash(EpochPhase.DECIDE, Victim.BOTH, INTO_QUEUE)]
+ALL_INTO = [Crash(step, victim, INTO_QUEUE) for step, victim in product((*STEPS, PARTLY), Victim)]
 BROKER = [Crash(step, None, JOBS[number % len(JOBS)]) for number, step in enumerate(STEPS)]
 
 
@@ -103,15 +103,12 @@ class Queues:
 
     def _check_target(self, crash: Crash, end: int) -> None:
         """Check that every row is in the queue, and once more only with the id that it had."""
-        messages = held(self._server, self._targets[crash.name])
         by_id: dict[str, set[bytes]] = {}
-        for properties, body in messages:
+        for properties, body in held(self._server, self._targets[crash.name]):
             by_id.setdefault(properties.message_id, set()).add(body)
         assert all(len(bodies) == 1 for bodies in by_id.values()), crash.name
         found = [json.loads(body)["message_id"] for bodies in by_id.values() for body in bodies]
         assert sorted(found) == sorted(ids(0, end)), crash.name
-        if crash.step is PUBLISHED and crash.victim is not None:
-            assert len(messages) > len(by_id), f"{crash.name}: nothing was published twice"
 
 
 @pytest.mark.parametrize(
