@@ -33,7 +33,7 @@ MESSAGES = 200_000
 PARTITIONS = 2
 WARM_UP = 1
 ROUNDS = 3
-GOAL = Goal("bare loop without confirms", 0.6)
+GOAL = Goal("bare loop without confirms")
 
 
 def messages(session: SparkSession) -> DataFrame:
