@@ -88,10 +88,33 @@ KAFKA_OPTIONS: Mapping[str, str] = {
 }
 """Options of ``format("kafka")``."""
 
+RABBITMQ_CONNECTION_OPTIONS: Mapping[str, str] = {
+    "host": "Host name of the broker (localhost).",
+    "port": "Port of the broker (5672; 5671 with tls).",
+    "virtualHost": "Virtual host (/).",
+    "user": "User name (guest).",
+    "password": "Password; never logged or recorded.",
+    "tls": "Whether to connect over TLS (false).",
+    "caFile": "tls: PEM file of the authorities to trust; the system's by default.",
+    "certFile": "tls: PEM file of the client's certificate.",
+    "keyFile": "tls: PEM file of its key.",
+    "heartbeat": "Seconds after which broker and client take each other for dead (60).",
+}
+"""Options of ``format("rabbitmq")`` and ``format("sparkjet-rabbitmq")`` alike."""
+
+RABBITMQ_OPTIONS: Mapping[str, str] = {
+    "exchange": "Exchange to publish to (the default exchange, where keys are queues); overrides a column exchange.",
+    "routingKey": "Routing key of every message; overrides a column routing_key.",
+    "confirmTimeoutMs": "How long the broker may take to confirm a message (60000).",
+    **RABBITMQ_CONNECTION_OPTIONS,
+}
+"""Options of ``format("rabbitmq")``."""
+
 SINK_OPTIONS: Mapping[str, Mapping[str, str]] = {
     "files": FILE_OPTIONS,
     "kafka": KAFKA_OPTIONS,
     "postgres": POSTGRES_OPTIONS,
+    "rabbitmq": RABBITMQ_OPTIONS,
     "table": FILE_OPTIONS,
     "memory": {},
     "console": CONSOLE_OPTIONS,

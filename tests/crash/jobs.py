@@ -16,7 +16,7 @@ from tests.crash.feeds import SCHEMA, SECOND
 from tests.crash.joins import JoinRules
 from tests.crash.keyed import KeyedRules
 from tests.crash.measures import mean, of, rank
-from tests.crash.outputs import into_files, into_table, into_topic, with_home
+from tests.crash.outputs import into_files, into_queue, into_table, into_topic, with_home
 from tests.crash.plain import REST, MessageRules, PlainRules
 from tests.crash.queries import joined, keyed, right_of
 from tests.crash.replay import RESULTS, Compute, Rules
@@ -349,9 +349,10 @@ _ALONE = {
         Job("rows", _ALL, _plain),
         Job("rows-table", _ALL, partial(_plain, others=[into_table])),
         Job("rows-topic", _ALL, partial(_plain, others=[into_topic])),
-        # From queues of RabbitMQ, into files and PostgreSQL.
+        # From queues of RabbitMQ, into files, PostgreSQL and another queue.
         Job("queues", _MESSAGES, _received),
         Job("queues-table", _MESSAGES, partial(_received, others=[into_table])),
+        Job("queues-queue", _MESSAGES, partial(_received, others=[into_queue])),
         # The main job itself, on a smaller feed.
         Job(
             "flights",

@@ -54,3 +54,11 @@ def into_topic(results: WindowedStream | Stream, place: Place, rules: Rules) -> 
     value = F.to_json(F.struct(*columns), {"ignoreNullFields": "false"})
     records = results.select(F.col("key"), value.alias("value")).writeStream.format("kafka")
     return records.options(**json.loads((place.root / "kafka.json").read_text()))
+
+
+def into_queue(stream: Stream, place: Place, rules: Rules) -> StreamWriter:
+    """The queue of RabbitMQ that is named in the query's directory."""
+    from pyspark.sql import functions as F
+
+    messages = stream.select(F.to_json(F.struct(*rules.outputs[RESULTS])).alias("body"))
+    return messages.writeStream.format("rabbitmq").options(**json.loads((place.root / "queue.json").read_text()))

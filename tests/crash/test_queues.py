@@ -1,4 +1,4 @@
-"""Queries from RabbitMQ through Spark: drivers and the broker killed at the phases of an epoch."""
+"""Queries from RabbitMQ and into it through Spark: drivers and the broker killed at the phases of an epoch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sparkjet import EpochPhase
 from tests.crash.drivers import Driver, Query, Victim
 from tests.crash.outputs import table_of
 from tests.crash.replay import RESULTS
-from tests.sources.rabbitmq.messages import ids, ready, send
+from tests.sources.rabbitmq.messages import held, ids, ready, send
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,6 +30,7 @@ pytestmark = [pytest.mark.crash, pytest.mark.timeout(1800)]
 MESSAGES, BATCH = 120, 25
 KILLED_IN = 3
 """The second epoch with rows: that of a run's first batch has none."""
+INTO_QUEUE = "queues-queue"
 JOBS = "queues", "queues-table"
 
 
@@ -50,8 +51,12 @@ class Crash:
 
 
 STEPS = [step for step in EpochPhase if step is not EpochPhase.COMMITTING]
+PARTLY = EpochPhase.COMMITTING
+"""Of a query into files and a queue: the files are published."""
 SOME = [Crash(step, list(Victim)[number % len(Victim)], JOBS[number % len(JOBS)]) for number, step in enumerate(STEPS)]
 ALL = [Crash(step, victim, job) for step, victim, job in product(STEPS, Victim, JOBS)]
+INTO = [Crash(PARTLY, Victim.BOTH, INTO_QUEUE), Crash(EpochPhase.DECIDE, Victim.BOTH, INTO_QUEUE)]
+ALL_INTO = [Crash(step, victim, INTO_QUEUE) for step, victim in product((*STEPS, PARTLY), Victim)]
 BROKER = [Crash(step, None, JOBS[number % len(JOBS)]) for number, step in enumerate(STEPS)]
 
 
@@ -61,12 +66,17 @@ class Queues:
     def __init__(self, server: RabbitServer, dsn: str, root: Path, crashes: list[Crash]) -> None:
         self._server, self._dsn, self._root, self._crashes = server, dsn, root, crashes
         self._names: dict[str, list[str]] = {}
+        self._targets: dict[str, str] = {}
         (root / "feed").mkdir()
         for crash in crashes:
             place = crash.query(root).place
             place.root.mkdir()
             names = self._names[crash.name] = [server.queue(), server.queue(quorum=True)]
             given = {"host": "127.0.0.1", "port": str(server.port), "maxMessagesPerTrigger": str(BATCH)}
+            if crash.job == INTO_QUEUE:
+                target = self._targets[crash.name] = server.queue(quorum=crash.victim is None)
+                connected = {"host": "127.0.0.1", "port": str(server.port), "routingKey": target}
+                (place.root / "queue.json").write_text(json.dumps(connected))
             (place.root / "source.json").write_text(json.dumps({**given, "queues": ",".join(names)}))
             (place.root / "dsn").write_text(dsn)
 
@@ -87,11 +97,28 @@ class Queues:
             if crash.job == "queues-table":
                 found = postgres.psql(self._dsn, f'SELECT message_id, body FROM "{table_of(place)}"')
                 assert sorted(found) == sorted([each, f"body of {each}"] for each in ids(0, end)), crash.name
+            if crash.job == INTO_QUEUE:
+                self._check_target(crash, end)
             assert ready(self._server, *self._names[crash.name]) == [0, 0], crash.name
+
+    def _check_target(self, crash: Crash, end: int) -> None:
+        """Check that every row is in the queue, and once more only with the id that it had."""
+        by_id: dict[str, set[bytes]] = {}
+        for properties, body in held(self._server, self._targets[crash.name]):
+            by_id.setdefault(properties.message_id, set()).add(body)
+        assert all(len(bodies) == 1 for bodies in by_id.values()), crash.name
+        found = [json.loads(body)["message_id"] for bodies in by_id.values() for body in bodies]
+        assert sorted(found) == sorted(ids(0, end)), crash.name
 
 
 @pytest.mark.parametrize(
-    "crashes", [pytest.param(SOME, id="some"), pytest.param(ALL, id="all", marks=pytest.mark.long)]
+    "crashes",
+    [
+        pytest.param(SOME, id="some"),
+        pytest.param(ALL, id="all", marks=pytest.mark.long),
+        pytest.param(INTO, id="into-queue", marks=pytest.mark.long),
+        pytest.param(ALL_INTO, id="all-into-queue", marks=pytest.mark.long),
+    ],
 )
 def test_a_driver_that_dies_loses_and_repeats_no_message(
     spark: SparkSession, rabbitmq: RabbitServer, postgres: PostgresServer, tmp_path: Path, crashes: list[Crash]
@@ -101,8 +128,9 @@ def test_a_driver_that_dies_loses_and_repeats_no_message(
     every = [crash.query(tmp_path) for crash in crashes]
     with ExitStack() as stack:
         successor = stack.enter_context(Driver(tmp_path / "successor.log"))
-        drivers = {victim: stack.enter_context(Driver(tmp_path / f"{victim.value}.log")) for victim in Victim}
-        groups = {victim: [crash.query(tmp_path) for crash in crashes if crash.victim is victim] for victim in Victim}
+        victims = [victim for victim in Victim if any(crash.victim is victim for crash in crashes)]
+        drivers = {victim: stack.enter_context(Driver(tmp_path / f"{victim.value}.log")) for victim in victims}
+        groups = {victim: [crash.query(tmp_path) for crash in crashes if crash.victim is victim] for victim in victims}
         for victim, driver in drivers.items():
             driver.start(groups[victim])
         for victim, driver in drivers.items():

@@ -50,7 +50,7 @@ class SinkFormat:
     @property
     def is_durable(self) -> bool:
         """Whether the output outlives the session."""
-        return self.own is not None or self.name in {"files", "kafka", "postgres", "table"}
+        return self.own is not None or self.name in {"files", "kafka", "postgres", "rabbitmq", "table"}
 
     def create(
         self,
@@ -79,6 +79,7 @@ class SinkFormat:
             "memory": lambda: MemorySink(table, session, complete=complete),
             "noop": NoopSink,
             "postgres": lambda: _postgres(options),
+            "rabbitmq": lambda: _rabbitmq(options),
             "table": lambda: self._table(options, partition_by, session, clock),
         }
         return simple[self.name]() if self.name in simple else self._files(options, partition_by, session, clock)
@@ -175,3 +176,10 @@ def _kafka(options: Options) -> Sink:
         from sparkjet.sinks.kafka.producer_settings import KafkaSettings  # noqa: PLC0415 - the extra is optional
         from sparkjet.sinks.kafka.sink import KafkaSink  # noqa: PLC0415 - as above
     return KafkaSink(KafkaSettings.of(options))
+
+
+def _rabbitmq(options: Options) -> Sink:
+    with _extra("rabbitmq"):
+        from sparkjet.sinks.rabbitmq.settings import RabbitSinkSettings  # noqa: PLC0415 - the extra is optional
+        from sparkjet.sinks.rabbitmq.sink import RabbitSink  # noqa: PLC0415 - as above
+    return RabbitSink(RabbitSinkSettings.of(options))

@@ -35,3 +35,21 @@ def ready(server: RabbitServer, *queues: str) -> Sequence[int]:
     counts = [channel.queue_declare(queue, passive=True).method.message_count for queue in queues]
     connection.close()
     return counts
+
+
+def held(server: RabbitServer, queue: str) -> list[tuple[pika.BasicProperties, bytes]]:
+    """Properties and bodies of all messages that nobody was given; the queue keeps them."""
+    (count,) = ready(server, queue)
+    connection = server.connection()
+    channel = connection.channel()
+    # Without a limit, a quorum queue has one of 2,000.
+    channel.basic_qos(prefetch_count=65_535)
+    found = []
+    while len(found) < count:
+        _, properties, body = next(channel.consume(queue))
+        found.append((properties, body))
+    channel.basic_nack(0, multiple=True, requeue=True)
+    # Its answer comes when they are back.
+    channel.queue_declare(queue, passive=True)
+    connection.close()
+    return found

@@ -7,14 +7,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import psycopg
-import pyarrow as pa
-from pyarrow import parquet
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
 from sparkjet.errors import AnalysisError, LostTransactionError, SinkError
 from sparkjet.sinks.outbox import Outbox
-from sparkjet.sinks.outbox_entries import files_of
+from sparkjet.sinks.outbox_rows import batches_of
 from sparkjet.sinks.postgres import copying
 from sparkjet.sinks.postgres.characters import ALL, check_characters
 from sparkjet.sinks.postgres.copying import csv_chunks, explain
@@ -28,6 +26,7 @@ from sparkjet.sinks.tasks import run_tasks
 from sparkjet.storage.written import metrics
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
@@ -203,11 +202,9 @@ def _batches(entry: Directory, handle: Handle) -> Iterator[pa.RecordBatch]:
     Counted here, as COPY's own count omits rows that a trigger has skipped or redirected to another table.
     """
     rows = 0
-    for name in files_of(entry, handle):
-        with entry.open(name) as content, parquet.ParquetFile(content) as file:
-            for batch in file.iter_batches():
-                rows += batch.num_rows
-                yield batch
+    for batch in batches_of(entry, handle):
+        rows += batch.num_rows
+        yield batch
     # Handles of earlier versions have no number of rows.
     if rows != handle.get("rows", rows):
         message = (

@@ -25,7 +25,7 @@ ROWS = pa.schema(
 
 
 class RabbitDataSource(AcknowledgingDataSource):
-    """RabbitMQ queues; see docs/guide/rabbitmq.md."""
+    """RabbitMQ queues; see docs/guide/queues.md."""
 
     @classmethod
     def name(cls) -> str:

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pika
-from pika.exceptions import (
-    AMQPError,
-    ChannelClosedByBroker,
-    ProbableAccessDeniedError,
-    ProbableAuthenticationError,
-)
+from pika.exceptions import AMQPError, ChannelClosedByBroker
 
+from sparkjet.connect.rabbitmq_connection import REFUSALS, explain
 from sparkjet.errors import SourceError
 from sparkjet.sources.acknowledging.contract import AcknowledgingSource, ConnectionLostError, Message
 
@@ -25,9 +20,6 @@ if TYPE_CHECKING:
     from pika.adapters.blocking_connection import BlockingChannel
 
     from sparkjet.sources.rabbitmq.settings import RabbitSettings
-
-# Its errors are raised too; the log would repeat each with several tracebacks.
-logging.getLogger("pika").setLevel(logging.CRITICAL)
 
 _REFUSED = {403, 404, 405}
 """AMQP's reply codes that come again: no permission, no queue, a queue that another consumer has for itself."""
@@ -147,12 +139,7 @@ class RabbitSource(AcknowledgingSource):
                 message = f"the broker refuses queues {', '.join(self.queues)}: {error.reply_text}"
                 raise SourceError(message) from error
             raise ConnectionLostError(str(error)) from error
-        except (ProbableAuthenticationError, ProbableAccessDeniedError) as error:
-            message = (
-                f"user {self._settings.connection.credentials.username!r} may not connect to virtual host "
-                f"{self._settings.connection.virtual_host!r}: {error!r}"
-            )
-            raise SourceError(message) from error
+        except REFUSALS as error:
+            raise SourceError(explain(self._settings.connection, error)) from error
         except (AMQPError, OSError) as error:
-            message = f"{self._settings.connection.host}:{self._settings.connection.port}: {error!r}"
-            raise ConnectionLostError(message) from error
+            raise ConnectionLostError(explain(self._settings.connection, error)) from error

@@ -1,0 +1,1 @@
+"""The sink ``rabbitmq``: rows as messages, confirmed by the broker."""
