@@ -69,6 +69,10 @@ class RabbitSource(AcknowledgingSource):
         assert self._connection is not None  # noqa: S101 - opened first
         with self._judged():
             self._connection.process_data_events(0 if self._arrived and most else seconds)
+        if self._channel is None or not self._channel.is_open:
+            # Only its next request would raise that.
+            message = "the broker has closed the channel; a message may have been held beyond its consumer_timeout"
+            raise ConnectionLostError(message)
         if self._deleted is not None:
             message = f"queue {self._deleted!r} was deleted, or its node is down"
             raise ConnectionLostError(message)
