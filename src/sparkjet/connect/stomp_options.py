@@ -1,0 +1,55 @@
+"""The options by which the source and the sink of ActiveMQ Artemis connect."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sparkjet.connect.stomp import StompAddress, TlsFiles
+from sparkjet.errors import AnalysisError
+from sparkjet.options import Options
+
+CONNECTION_OPTIONS: Mapping[str, str] = {
+    "host": "Host name of the broker (localhost).",
+    "port": "Port of an acceptor that takes STOMP (61616).",
+    "user": "User name.",
+    "password": "Password; never logged or recorded.",
+    "tls": "Whether to connect over TLS (false).",
+    "caFile": "tls: PEM file of the authorities to trust; the system's by default.",
+    "certFile": "tls: PEM file of the client's certificate.",
+    "keyFile": "tls: PEM file of its key.",
+    "heartbeat": "Seconds after which broker and client take each other for dead (60).",
+}
+"""Options of both, with their defaults."""
+
+
+def address_of(options: Options) -> StompAddress:
+    """Where the broker is, and who logs in; does not connect.
+
+    Raises:
+        AnalysisError: Naming an option that is invalid.
+    """
+    return StompAddress(
+        options.get("host") or "localhost",
+        options.number("port", default=61616),
+        options.get("user") or "",
+        options.get("password") or "",
+        _tls(options),
+        options.number("heartbeat", default=60),
+    )
+
+
+def _tls(options: Options) -> TlsFiles | None:
+    files = [options.get(name) for name in ("caFile", "certFile", "keyFile")]
+    if options.flag("tls"):
+        found = TlsFiles(*files)
+        try:
+            found.context()
+        except OSError as error:
+            message = f"option: caFile, certFile or keyFile cannot be used: {error}"
+            raise AnalysisError(message) from error
+        return found
+    if any(files):
+        name = next(name for name in ("caFile", "certFile", "keyFile") if options.get(name))
+        message = f'option: {name} is of TLS: set option("tls", True), or leave it out.'
+        raise AnalysisError(message)
+    return None
