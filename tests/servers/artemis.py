@@ -40,9 +40,10 @@ _BROKER = """\
   <max-disk-usage>100</max-disk-usage>
   <graceful-shutdown-enabled>false</graceful-shutdown-enabled>
   <acceptors>{acceptors}</acceptors>
-  <security-settings><security-setting match="#">
-    {permissions}
-  </security-setting></security-settings>
+  <security-settings>
+    <security-setting match="#">{permissions}</security-setting>
+    <security-setting match="closed.#"><permission type="send" roles="owners"/></security-setting>
+  </security-settings>
   <address-settings>
     <address-setting match="#">
       <auto-delete-queues>false</auto-delete-queues>
@@ -78,7 +79,7 @@ def jars(folder: Path = TARGET) -> Path:
 class ArtemisServer:
     """One broker with its own directory; a context manager that leaves no process and no file behind.
 
-    Queues whose names begin with ``small.`` are soon full.
+    Queues whose names begin with ``small.`` are soon full; to those of ``closed.`` the clerk may not send.
 
     Args:
         secure: Whether it also listens with TLS, at :attr:`secure_port`; its certificate is in :attr:`authorities`.
@@ -170,6 +171,14 @@ class ArtemisServer:
         with self.client() as client:
             return int(client.ask(f"queue.{queue}", "messageCount"))
 
+    def forget(self, address: str) -> None:
+        """Remove an address, its queue, and what is known of duplicates in it."""
+        with self.client() as client:
+            names = client.ask("broker", "addressNames")
+            assert isinstance(names, list)
+            if address in names:
+                client.ask("broker", operation="deleteAddress", parameters=[address, True])
+
     def _answers(self) -> bool:
         if not listens(self.port):
             return False
@@ -230,11 +239,9 @@ class Client(stomp.ConnectionListener):
         self._connection.commit(transaction, receipt=transaction)
         self._await("RECEIPT")
 
-    def read(self, queue: str, count: int) -> Sequence[Frame]:
-        """So many messages of a queue, which stay there."""
-        self._connection.subscribe(
-            queue, queue, "client", {"subscription-type": "ANYCAST", "consumer-window-size": "-1"}
-        )
+    def read(self, queue: str, count: int, routing: str = "ANYCAST") -> Sequence[Frame]:
+        """So many messages of a queue, which stay there; it is created if it is missing."""
+        self._connection.subscribe(queue, queue, "client", {"subscription-type": routing, "consumer-window-size": "-1"})
         found = [self._await("MESSAGE") for _ in range(count)]
         self._connection.unsubscribe(queue, receipt=queue)
         self._await("RECEIPT")

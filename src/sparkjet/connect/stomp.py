@@ -161,7 +161,10 @@ class StompConnection:
     def _read(self, seconds: float) -> None:
         """Take what has arrived, waiting no longer than this and than it takes to send the next heartbeat."""
         self._beat()
-        self._socket.settimeout(max(min(seconds, self._address.heartbeat / 4), 0.0))
+        self._take(max(min(seconds, self._address.heartbeat / 4), 0.0))
+
+    def _take(self, seconds: float) -> None:
+        self._socket.settimeout(seconds)
         try:
             arrived = self._socket.recv(_READ)
         except (TimeoutError, BlockingIOError, ssl.SSLWantReadError):
@@ -192,7 +195,13 @@ class StompConnection:
 
     def _write(self, content: bytes) -> None:
         self._socket.settimeout(self._address.heartbeat)
-        self._socket.sendall(content)
+        try:
+            self._socket.sendall(content)
+        except OSError:
+            # Before the broker closes a connection it says why.
+            with contextlib.suppress(OSError):
+                self._take(0.0)
+            raise
         self._sent = time.monotonic()
 
 

@@ -2,24 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from sparkjet.connect.stomp import StompAddress, TlsFiles
 from sparkjet.errors import AnalysisError
 from sparkjet.options import Options
-
-CONNECTION_OPTIONS: Mapping[str, str] = {
-    "host": "Host name of the broker (localhost).",
-    "port": "Port of an acceptor that takes STOMP (61616).",
-    "user": "User name.",
-    "password": "Password; never logged or recorded.",
-    "tls": "Whether to connect over TLS (false).",
-    "caFile": "tls: PEM file of the authorities to trust; the system's by default.",
-    "certFile": "tls: PEM file of the client's certificate.",
-    "keyFile": "tls: PEM file of its key.",
-    "heartbeat": "Seconds after which broker and client take each other for dead (60).",
-}
-"""Options of both, with their defaults."""
 
 
 def address_of(options: Options) -> StompAddress:

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sparkjet.connect.stomp import StompAddress
-from sparkjet.connect.stomp_options import CONNECTION_OPTIONS, address_of
+from sparkjet.connect.stomp_options import address_of
 from sparkjet.errors import AnalysisError
-from sparkjet.options import Options
+from sparkjet.options import ARTEMIS_CONNECTION_OPTIONS, Options
 from sparkjet.sources.acknowledging.reader import ReaderSettings
 from sparkjet.sources.acknowledging.receiver import Limits
 
@@ -17,7 +17,7 @@ NAME = "sparkjet-artemis"
 
 ARTEMIS_OPTIONS: Mapping[str, str] = {
     "queues": "Queues, separated by commas, or address::queue; each is a substream.",
-    **CONNECTION_OPTIONS,
+    **ARTEMIS_CONNECTION_OPTIONS,
     "idProperty": "Property in which producers identify a message, unlike any other; the broker's number by default.",
     "consumerWindowSize": "Bytes that the broker delivers of a queue before they are acknowledged (16777216).",
     "maxMessagesPerTrigger": "Maximum number of messages in a batch (all that have arrived).",
