@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import pytest
 
 from sparkjet.connect.stomp import StompAddress
-from sparkjet.connect.stomp_frames import Frame
 from sparkjet.errors import SinkError
 from sparkjet.sinks.artemis import markers
 from sparkjet.sinks.artemis.markers import Marker, Markers
-from sparkjet.sinks.artemis.publishing import TRANSACTION, connected, is_published, newest_markers, parts_of, publish
-from sparkjet.sinks.protocol import Handle
+from sparkjet.sinks.artemis.publishing import connected, is_published, newest_markers, parts_of, publish
 from tests.servers.artemis import PASSWORD, USER
+from tests.sinks.artemis.epochs import bodies, expected, frames, handle_of
 
 if TYPE_CHECKING:
     from tests.servers.artemis import ArtemisServer
@@ -34,37 +32,6 @@ def address(artemis: ArtemisServer) -> StompAddress:
 @pytest.fixture
 def query() -> str:
     return uuid4().hex
-
-
-def handle_of(query: str, epoch: int, rows: int = 10, most: int = 4, attempt: int = 0) -> Handle:
-    return {
-        "query": query,
-        "sink": "s",
-        "epoch": epoch,
-        "gid": f"{query}/{epoch}/{attempt}",
-        "rows": rows,
-        "most": most,
-    }
-
-
-def frames(
-    queue: str, epoch: int, rows: int = 10, at: dict[int, Callable[[], object]] | None = None
-) -> Iterator[Frame]:
-    """The messages of an epoch; something may happen before some of them are sent."""
-    headers = {"destination": queue, "destination-type": "ANYCAST", "persistent": "true", "transaction": TRANSACTION}
-    for number in range(rows):
-        if at and number in at:
-            at[number]()
-        yield Frame("SEND", headers, f"{epoch}-{number}".encode())
-
-
-def expected(*epochs: int, rows: int = 10) -> list[str]:
-    return [f"{epoch}-{number}" for epoch in epochs for number in range(rows)]
-
-
-def bodies(server: ArtemisServer, queue: str) -> list[str]:
-    with server.client() as client:
-        return [frame.body.decode() for frame in client.read(queue, server.count(queue))]
 
 
 def test_an_epoch_is_sent_once_however_often_it_is_published(
