@@ -38,6 +38,7 @@ _BROKER = """\
   <journal-file-size>1M</journal-file-size>
   <journal-pool-files>10</journal-pool-files>
   <max-disk-usage>100</max-disk-usage>
+  <connection-ttl-check-interval>100</connection-ttl-check-interval>
   <graceful-shutdown-enabled>false</graceful-shutdown-enabled>
   <acceptors>{acceptors}</acceptors>
   <security-settings>

@@ -134,7 +134,7 @@ class StompConnection:
 
     def close(self) -> None:
         """End the connection; a second call does nothing."""
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, RefusedError):
             self._write(encoded(Frame("DISCONNECT", {})))
         self._socket.close()
 

@@ -9,15 +9,20 @@ from uuid import uuid4
 import pytest
 
 from sparkjet.connect.stomp import StompAddress
+from sparkjet.connect.stomp_frames import Frame
 from sparkjet.errors import SinkError
 from sparkjet.sinks.artemis import markers
 from sparkjet.sinks.artemis.markers import Marker, Markers
 from sparkjet.sinks.artemis.publishing import connected, is_published, newest_markers, parts_of, publish
-from tests.servers.artemis import PASSWORD, USER
+from tests.servers.artemis import CLERK, PASSWORD, USER
 from tests.sinks.artemis.epochs import bodies, expected, frames, handle_of
 
 if TYPE_CHECKING:
     from tests.servers.artemis import ArtemisServer
+
+
+LONG = 60.0
+"""Seconds that a test waits at most."""
 
 
 class _CrashError(Exception):
@@ -128,6 +133,37 @@ def test_nothing_of_a_part_is_seen_if_a_message_is_refused(
         publish(address, handle, frames(queue, 1, rows=2000))
     assert artemis.count(queue) == 0
     assert newest_markers(address, query, "s") == []
+
+
+def test_nothing_is_marked_if_the_destination_is_refused(
+    artemis: ArtemisServer, address: StompAddress, query: str
+) -> None:
+    clerk = dataclasses.replace(address, user=CLERK, password=CLERK)
+    for _ in range(20):
+        with pytest.raises(SinkError, match="refuses user 'clerk'"):
+            publish(clerk, handle_of(query, 1), frames("closed.q", 1))
+    assert newest_markers(address, query, "s") == []
+
+
+def test_all_messages_of_the_queue_of_markers_are_for_who_holds_it(
+    artemis: ArtemisServer, address: StompAddress, query: str
+) -> None:
+    queue = markers.queue_of(query, "s")
+    headers = {"id": "a/1", "destination": queue, "ack": "client-individual", "subscription-type": "ANYCAST"}
+    with connected(address) as first, connected(address) as second:
+        holder, other = Markers(first, query, "s"), Markers(second, query, "s")
+        holder.read()
+        second.confirm([Frame("SUBSCRIBE", {**headers, "consumer-window-size": "-1"})])
+        sent = [other.frame(Marker(1, "gid", part), "none") for part in range(4)]
+        plain = [frame._replace(headers={**frame.headers, "persistent": "false"}) for frame in sent]
+        for frame in plain:
+            second.confirm([frame._replace(headers={n: v for n, v in frame.headers.items() if n != "transaction"})])
+        assert second.messages("a", 0.3) == []
+        holder.release()
+        found: list[Frame] = []
+        while len(found) < len(sent):
+            found += second.messages("a", LONG)
+        assert [frame.headers["part"] for frame in found] == ["0", "1", "2", "3"]
 
 
 def test_markers_of_older_epochs_are_removed_and_the_newest_is_read_any_number_of_times(

@@ -99,8 +99,8 @@ def _commit(connection: StompConnection, frames: Iterator[Frame], marker: Frame)
     named = {"transaction": TRANSACTION}
     connection.send([Frame("BEGIN", named)])
     while block := list(islice(frames, _TOGETHER)):
-        # Confirmed before the next: after a message that it refuses, the broker would take the others and commit them.
-        connection.confirm(block)
+        connection.send(block)
     # Last: the broker compares it when it comes, and not when it is committed, with those that are committed by then.
+    # Confirmed: otherwise it could read the COMMIT after a message that it refuses.
     connection.confirm([marker])
     connection.confirm([Frame("COMMIT", named)])
