@@ -2,7 +2,7 @@
 .DELETE_ON_ERROR:
 # Check, tests and docs share one machine and Spark takes all of it: never side by side, even under `make -j`.
 .NOTPARALLEL:
-.PHONY: help setup run clicks test test-unit test-crash test-long check docs bench bench-quick format clean checked benchmark-peers
+.PHONY: help setup run clicks orders test test-unit test-crash test-long check docs bench bench-quick format clean checked benchmark-peers
 
 VENV := .venv
 PYTHON_RUN := $(VENV)/bin/python
@@ -27,6 +27,9 @@ run: checked $(READY) ## The main job: a year of flights, skewed feeds, a killed
 
 clicks: checked $(READY) ## Kafka to sessions to PostgreSQL, both started for it (one minute; needs Maven and PostgreSQL)
 	@$(PYTHON_RUN) examples/clicks.py
+
+orders: checked $(READY) ## RabbitMQ to sessions to PostgreSQL with a kill in the middle (one minute; needs both installed)
+	@$(PYTHON_RUN) examples/orders.py
 
 test: checked $(READY) ## What a change needs (12 minutes with set-up): everything but crash matrices and long tests
 	@# In two processes, each with a Spark session of its own; a file stays in one, as its fixtures are shared.

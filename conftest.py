@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # Their asserts are to explain themselves like those of a test file.
-SUITES = ("directory", "policy", "sink", "source", "store", "throttle")
+SUITES = ("acknowledging", "directory", "policy", "sink", "source", "store", "throttle")
 pytest.register_assert_rewrite(*(f"sparkjet.testing.{suite}_contract" for suite in SUITES))
 pytest_plugins = ["scripts.doc_examples", "tests.servers.fixtures", "pytester"]
 
-JVMS = {"artemis", "hdfs", "kafka", "kafka_old", "kafka_secure", "spark"}
-"""Fixtures that start Java."""
+MACHINES = {"artemis", "hdfs", "kafka", "kafka_old", "kafka_secure", "rabbitmq", "spark"}
+"""Fixtures that start a virtual machine, Java's or Erlang's: `make test-unit` does without."""
 
 BUILT = {"s3"}
 """Fixtures whose server takes minutes to be built the first time: their tests run in `make test-crash`."""
@@ -114,7 +114,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Marks what needs a session or a broker, and what `make test-crash` runs instead of `make test`."""
     matrices = [config.rootpath / "tests" / name for name in MATRICES]
     for item in items:
-        if not JVMS.isdisjoint(getattr(item, "fixturenames", ())):
+        if not MACHINES.isdisjoint(getattr(item, "fixturenames", ())):
             item.add_marker("spark")
         if not BUILT.isdisjoint(getattr(item, "fixturenames", ())) or any(
             item.path.is_relative_to(folder) for folder in matrices

@@ -25,6 +25,7 @@ STUDIES = {
     "PG": "postgres",
     "KR": "kafka",
     "KW": "kafka_sink",
+    "RQ": "rabbitmq",
 }
 """Modules by id, in the order in which they run; each is a separate program."""
 LONGEST = 1800

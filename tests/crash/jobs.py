@@ -17,7 +17,7 @@ from tests.crash.joins import JoinRules
 from tests.crash.keyed import KeyedRules
 from tests.crash.measures import mean, of, rank
 from tests.crash.outputs import into_files, into_table, into_topic, with_home
-from tests.crash.plain import REST, PlainRules
+from tests.crash.plain import REST, MessageRules, PlainRules
 from tests.crash.queries import joined, keyed, right_of
 from tests.crash.replay import RESULTS, Compute, Rules
 from tests.crash.visits import BUSY, VisitRules
@@ -233,6 +233,22 @@ def _joined(spark: SparkSession, place: Place, rules: Rules, *, tables: bool = F
     return joined(left, right_of(skewed_events(spark, place), rules), place, rules, tables=tables)
 
 
+def _received(
+    spark: SparkSession, place: Place, rules: Rules, others: Sequence[Callable[..., StreamWriter]] = ()
+) -> list[StreamWriter]:
+    """From queues, row by row, into files and, beside them, into other outputs."""
+    from pyspark.sql import functions as F
+
+    import sparkjet as sj
+
+    sj.register_sources(spark)
+    options = json.loads((place.root / "source.json").read_text())
+    messages = spark.readStream.format("sparkjet-rabbitmq").options(**options).load()
+    stream = sj.stream(messages.select("message_id", "queue", F.col("body").cast("string").alias("body")))
+    writer = into_files(stream, place).option("checkpointLocation", place.home)
+    return [writer, *(into(stream, place, rules) for into in others)]
+
+
 def _stacks(spark: SparkSession, place: Place, rules: Rules) -> list[StreamWriter]:
     from sparkjet import functions as J
 
@@ -280,6 +296,7 @@ _JOINED = JoinRules(
 )
 """The watermark moves by a hundredth of the join's bound, in a round number."""
 _ALL = PlainRules(_MINUTE, _MINUTE // 3, _MINUTE // 2, "ts", "sub", ("a", "b", "c"), ("key",), _SKEWED, {})
+_MESSAGES = MessageRules(0, 0, 0, "", "queue", (), (), ("message_id", "queue", "body"), {})
 
 AHEAD = "-ahead"
 """Suffix of a job's name: the same job with overlapping epochs, whose output must be the same."""
@@ -332,6 +349,9 @@ _ALONE = {
         Job("rows", _ALL, _plain),
         Job("rows-table", _ALL, partial(_plain, others=[into_table])),
         Job("rows-topic", _ALL, partial(_plain, others=[into_topic])),
+        # From queues of RabbitMQ, into files and PostgreSQL.
+        Job("queues", _MESSAGES, _received),
+        Job("queues-table", _MESSAGES, partial(_received, others=[into_table])),
         # The main job itself, on a smaller feed.
         Job(
             "flights",

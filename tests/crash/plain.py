@@ -1,4 +1,4 @@
-"""Rules of a query without windows: what a filter and a projection make of all rows, late ones too."""
+"""Rules of queries without windows: what a filter and a projection make of all rows, late ones too."""
 
 from __future__ import annotations
 
@@ -33,3 +33,16 @@ class PlainRules(Rules):
             RESULTS: Counter(kept),
             REST: Counter((event["id"], event["n"]) for event in accepted if event["n"] <= 0),
         }
+
+
+@dataclass(frozen=True)
+class MessageRules(Rules):
+    """Every message is a row."""
+
+    windowed: ClassVar[bool] = False
+    staged: ClassVar[bool] = False
+
+    @property
+    def outputs(self) -> dict[str, list[str]]:
+        """Its columns."""
+        return {RESULTS: list(self.columns)}

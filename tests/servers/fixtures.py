@@ -135,6 +135,12 @@ def rabbitmq() -> Iterator[RabbitServer]:
         yield server
 
 
+@pytest.fixture
+def rabbitmq_port(rabbitmq: RabbitServer) -> int:
+    """Its port under the name that pages use."""
+    return rabbitmq.port
+
+
 @pytest.fixture(scope="session")
 def artemis() -> Iterator[ArtemisServer]:
     """An ActiveMQ Artemis broker, with and without TLS; tests share it and make queues of their own."""

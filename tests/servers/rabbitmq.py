@@ -38,9 +38,12 @@ class RabbitServer:
     Args:
         settings: Other settings of the node, over those below.
         scripts: The directory of its scripts; found by itself by default.
+        arguments: More arguments of the virtual machine, such as settings that have no name in its file.
     """
 
-    def __init__(self, settings: dict[str, str] | None = None, scripts: Path | None = None) -> None:
+    def __init__(
+        self, settings: dict[str, str] | None = None, scripts: Path | None = None, arguments: str = ""
+    ) -> None:
         scripts = binaries() if scripts is None else scripts
         self._home = Path(tempfile.mkdtemp(prefix="sparkjet-rabbitmq-"))
         self.port, names, distribution = free_port(), free_port(), free_port()
@@ -64,7 +67,7 @@ class RabbitServer:
             "RABBITMQ_DIST_PORT": str(distribution),
             "ERL_EPMD_PORT": str(names),
             "ERL_EPMD_ADDRESS": "127.0.0.1",
-            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": ERLANG,
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": f"{ERLANG} {arguments}",
         }
         # Its own, started first: otherwise the node starts one that outlives it.
         self._names = Program(

@@ -22,7 +22,7 @@ from sparkjet.snapshots.record import (
 from sparkjet.snapshots.record_log import RecordLog
 from sparkjet.snapshots.upgrades import OLDEST
 from tests.parameters import mostly_crash
-from tests.snapshots.homes import operators
+from tests.snapshots.homes import operators, queues
 from tests.snapshots.homes.archives import HOMES, KINDS, archive, unpack
 from tests.snapshots.homes.shops import (
     BATCHES,
@@ -30,6 +30,7 @@ from tests.snapshots.homes.shops import (
     INPUTS,
     PAUSE,
     QUIET,
+    RECORDED,
     START,
     arrive,
     events,
@@ -43,7 +44,8 @@ if TYPE_CHECKING:
 
 ARCHIVES = sorted(HOMES.glob("format-*/*.tar.xz"))
 OF_OPERATORS = [path for path in ARCHIVES if path.name.startswith("operators")]
-OF_SHOPS = [path for path in ARCHIVES if path not in OF_OPERATORS]
+OF_QUEUES = [path for path in ARCHIVES if path.name.startswith("queues")]
+OF_SHOPS = [path for path in ARCHIVES if path not in {*OF_OPERATORS, *OF_QUEUES}]
 
 
 def _name(path: Path) -> str:
@@ -77,7 +79,11 @@ def newest(root: Path) -> Record:
 def test_each_format_has_a_home_of_each_kind() -> None:
     formats = {path.parent.name for path in ARCHIVES}
     assert formats == {f"format-{number}" for number in range(OLDEST, FORMAT + 1)}
-    for query, paths, first in (("shops", OF_SHOPS, OLDEST), ("operators", OF_OPERATORS, 4)):
+    for query, paths, first in (
+        ("shops", OF_SHOPS, OLDEST),
+        ("operators", OF_OPERATORS, 4),
+        ("queues", OF_QUEUES, 5),
+    ):
         assert {(path.parent.name, path.name) for path in paths} == {
             (f"format-{number}", archive(query, kind)) for number in range(first, FORMAT + 1) for kind in KINDS
         }
@@ -155,3 +161,17 @@ def test_a_kept_home_of_other_operators_is_gone_on_from_exactly_once(spark: Spar
     assert operators.found(spark, other_root) == operators.expected()
     after = newest(other_root)
     assert (after.query, after.takeover) == (before.query, before.takeover + 1)
+
+
+@pytest.mark.parametrize("kept", mostly_crash(OF_QUEUES, quick=OF_QUEUES[:1], name=_name))
+def test_a_kept_home_of_queues_drops_what_is_delivered_again(spark: SparkSession, kept: Path, tmp_path: Path) -> None:
+    unpack(kept, tmp_path)
+    record = newest(tmp_path)
+    assert list(record.queues) == [0]
+    # Those that were decided, acknowledged or not, and new ones.
+    queues.arrive(tmp_path, range(RECORDED - 1, BATCHES))
+    [writer] = queues.outputs(spark, tmp_path, sj.ManualClock(START + BATCHES * PAUSE))
+    writer.trigger(availableNow=True).start().awaitTermination()
+    every = [message for batch in range(BATCHES) for message in queues.messages(batch)]
+    assert queues.found(tmp_path) == Counter(every)
+    assert not [file for queue in queues.QUEUES for file in (tmp_path / "feed" / queue).iterdir()]

@@ -22,6 +22,7 @@ from sparkjet.engine.committer import Committer
 from sparkjet.engine.context import EngineContext
 from sparkjet.engine.ending import Ending
 from sparkjet.engine.plain_logs import plain_logs
+from sparkjet.engine.receivers import Receivers
 from sparkjet.engine.recovery import recover
 from sparkjet.engine.supervisor import Supervisor
 from sparkjet.engine.ticker import Ticker, tick_interval
@@ -136,13 +137,14 @@ class Launch:
             store=store,
             log=log,
             committer=committer,
+            receivers=Receivers(store, identified=self.guarantee is Guarantee.EXACTLY_ONCE),
             clock=self.clock,
             listener=self.listener,
             on_progress=on_progress,
         )
         context.configure(session)
         engine, checkpoint = recover(context, self._spark_directory)
-        return self._run(engine, checkpoint, reports, events)
+        return self._run(context.receivers, engine, checkpoint, reports, events)
 
     def _newest(self, log: RecordLog) -> tuple[int, Record] | None:
         """The newest record, before anything else is asked of the home.
@@ -162,9 +164,18 @@ class Launch:
             raise AnalysisError(message) from error
 
     def _run(
-        self, engine: Engine, checkpoint: SparkCheckpoint, reports: Sequence[ProgressReport], events: ListenerEvents
+        self,
+        receivers: Receivers,
+        engine: Engine,
+        checkpoint: SparkCheckpoint,
+        reports: Sequence[ProgressReport],
+        events: ListenerEvents,
     ) -> StreamingQuery:
-        ending, lock = Ending(engine.fenced, self.places, self._release_tables), threading.Lock()
+        def release() -> None:
+            receivers.stop()
+            self._release_tables()
+
+        ending, lock = Ending(engine.fenced, self.places, release), threading.Lock()
         started: Future[SparkQuery] = Future()
         writer = self.plan.source.writeStream.foreachBatch(BatchRunner(engine, ending, lock, started).run)
         writer = writer.option("checkpointLocation", f"file:{checkpoint.directory}")

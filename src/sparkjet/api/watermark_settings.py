@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("sparkjet")
 
-PARTITION = ("topic", "partition")
-"""Columns that name a Kafka partition."""
-
 
 def watermark_settings(
     rows: DataFrame,
@@ -56,13 +53,16 @@ def watermark_settings(
         message = f"withWatermark: substreams={substreams!r} must be a list of names, and needs by=…"
         raise AnalysisError(message)
     partitions = partition_columns(rows)
-    if not columns and partitions == PARTITION:
-        columns = PARTITION
-    elif not columns and partitions is not None:
-        logger.warning(
-            "withWatermark: without the columns topic and partition all Kafka partitions are one substream, and "
-            "rows of a slow one may be late. Keep both columns, or name others with by=…"
-        )
+    if not columns and partitions is not None:
+        if partitions.kept == partitions.columns:
+            columns = partitions.columns
+        else:
+            logger.warning(
+                "withWatermark: without the columns %s all partitions of %s are one substream, and rows of a slow one "
+                "may be late. Keep them, or name others with by=…",
+                " and ".join(partitions.columns),
+                partitions.source,
+            )
     return WatermarkSettings(
         event_time=eventTime,
         policy=limiting_lag(policy) if not hasattr(policy, "create") else policy,
@@ -72,7 +72,7 @@ def watermark_settings(
         idle_timeout=_optional(timeouts, "idleTimeout"),
         substream_timeout=_optional(timeouts, "substreamTimeout"),
         throttle=throttle,
-        partitions=columns in (PARTITION, PARTITION[1:]) and set(columns) <= set(partitions or ()),
+        partitions=partitions is not None and partitions.name(columns),
     )
 
 

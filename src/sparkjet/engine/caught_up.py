@@ -6,6 +6,8 @@ import json
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from sparkjet.sources.acknowledging.offset import QueueOffset
+
 if TYPE_CHECKING:
     from sparkjet.plan.inputs import Input
     from sparkjet.time import SubstreamProgress
@@ -71,8 +73,7 @@ def announced(inputs: Sequence[Input], offsets: Sequence[str]) -> Iterator[str]:
         position += each.sources
         if each.watermark.partitions:
             for offset in own:
-                for path in _leaves(json.loads(offset)) if offset != "-" else ():
-                    name = path if len(each.watermark.by) > 1 else path.rpartition("/")[2]
+                for name in _partitions(offset, columns=len(each.watermark.by)):
                     yield each.prefix + name
 
 
@@ -93,6 +94,15 @@ def caught_up_by(
     if between_batches:
         return answers
     return {name: None if answer is None else idle[name] for name, answer in answers.items()}
+
+
+def _partitions(offset: str, *, columns: int) -> Iterator[str]:
+    received = QueueOffset.found_in(offset)
+    if received is not None:
+        yield from received.queues
+    elif offset != "-":
+        for path in _leaves(json.loads(offset)):
+            yield path if columns > 1 else path.rpartition("/")[2]
 
 
 def _all(answers: Any) -> bool | None:

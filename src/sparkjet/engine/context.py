@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from sparkjet.engine.committer import Committer
     from sparkjet.engine.phases import PhaseListener
     from sparkjet.engine.progress_report import ProgressListener
+    from sparkjet.engine.receivers import Receivers
     from sparkjet.plan.plan import Plan
     from sparkjet.sinks.protocol import Guarantee
     from sparkjet.snapshots import SnapshotStore
@@ -43,6 +44,7 @@ class EngineContext:
     store: SnapshotStore
     log: RecordLog
     committer: Committer
+    receivers: Receivers
     clock: Clock
     listener: PhaseListener
     on_progress: ProgressListener = lambda _: None

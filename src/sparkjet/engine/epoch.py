@@ -56,6 +56,9 @@ class Epoch:
         self._position: SparkPosition | None = None
         self._prepared: list[PreparedTransaction] = []
         self._opened: list[TransactionId] = []
+        # Of the sources whose messages are acknowledged: where the batch ends, and the blobs of their ids.
+        self._received: dict[int, int] = {}
+        self._queues: dict[int, str] = {}
         self.request = request
         self.progress = EpochProgress(epoch=transaction.epoch, batch=request.batch_id)
 
@@ -81,9 +84,12 @@ class Epoch:
         for name, side in list(self._arrivals):
             self._results.accept(name, side, self._arrivals.pop((name, side)))
         self.progress.count(self._results.arrivals)
-        if request.batch_id is not None and any(each.watermark.partitions for each in self._context.plan.inputs):
+        self._queues = record.queues
+        if request.batch_id is not None:
+            offsets = self._checkpoint.end_offsets(request.batch_id)
+            self._received = self._context.receivers.meet(offsets, record.queues)
             # Before the watermark moves: a partition without rows yet would find its first ones late.
-            for substream in announced(self._context.plan.inputs, self._checkpoint.end_offsets(request.batch_id)):
+            for substream in announced(self._context.plan.inputs, offsets):
                 tracker.add(substream, request.now)
         for substream, timestamp in self._highest.items():
             tracker.report(substream, timestamp, request.now)
@@ -157,6 +163,7 @@ class Epoch:
                     clock=self.request.now,
                     spark=self._position,
                     # What is still to be committed must be named by the newest record: only that one is read again.
+                    queues=self._queues,
                     transactions=[*committer.unsettled, *decided],
                     published=committer.published(before, decided),
                     # Not at the takeover: its predecessor's checkpoint may be looked at once more.
@@ -178,6 +185,7 @@ class Epoch:
             obsolete = before.names() | self._state.take_obsolete()
             for name in sorted(obsolete - record.names()):
                 self._context.store.remove(name)
+            self._context.receivers.acknowledge(self._received)
         self._reached(EpochPhase.CLEAN)
 
     def release(self) -> None:
@@ -207,6 +215,8 @@ class Epoch:
         with self.progress.timed(EpochPhase.SAVE):
             for name, stage in self._state.stages.items():
                 stage.save(f"{self.name}-{name}", self._context.store)
+            if self._received:
+                self._queues = self._context.receivers.save(self._received, self.name)
         self._reached(EpochPhase.SAVE)
 
     def _transactions(self) -> list[PreparedTransaction]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -18,16 +19,20 @@ if TYPE_CHECKING:
 logger = logging.getLogger("sparkjet")
 
 REPLAYABLE = (
-    "avro", "csv", "delta", "json", "kafka", "orc", "parquet", "rate", "rate-micro-batch", "sparkjet-kafka", "text",
-    "xml",
+    "avro", "csv", "delta", "json", "kafka", "orc", "parquet", "rate", "rate-micro-batch", "sparkjet-kafka",
+    "sparkjet-artemis", "sparkjet-rabbitmq", "text", "xml",
 )  # fmt: skip
-"""Sources that keep a batch after Spark has committed it, and return the same rows for the same offsets."""
+"""Sources that keep a batch until the record has it, whatever Spark commits, and then return the same rows for it."""
 
 NOT_REPLAYABLE = ("socket",)
 """Sources that deliver each row once, and cannot be replayed."""
 
-PARTITIONED = "sparkjet-kafka"
-"""A source whose offsets name all its partitions, also those without rows."""
+PARTITIONED = {
+    "sparkjet-kafka": ("topic", "partition"),
+    "sparkjet-artemis": ("queue",),
+    "sparkjet-rabbitmq": ("queue",),
+}
+"""Sources whose offsets name all their partitions, also those without rows; each with the columns that name them."""
 
 _NAMED = "org.apache.spark.sql.sources.DataSourceRegister"
 _PYTHON = "org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2"
@@ -81,22 +86,42 @@ def streaming_sources(df: DataFrame) -> int:
     return len(_leaves(df))
 
 
-def reads_kafka(df: DataFrame) -> bool:
-    """Whether sparkjet's Kafka source is among the sources of a streaming DataFrame."""
-    return any(_name(df, leaf) == PARTITIONED for leaf in _leaves(df))
+def source_names(df: DataFrame) -> set[str]:
+    """The short names of the sources of a streaming DataFrame."""
+    return {_name(df, leaf) for leaf in _leaves(df)}
 
 
-def partition_columns(df: DataFrame) -> tuple[str, ...] | None:
-    """The columns that name the partitions of sparkjet's Kafka source, None if a DataFrame reads something else.
+@dataclass(frozen=True)
+class PartitionColumns:
+    """The columns by which the offsets of a source name its partitions.
 
-    Only columns that are still the source's own: others may have taken their names.
+    Attributes:
+        source: Name of the source.
+        columns: Of the partitions' names, outermost first.
+        kept: Those that a DataFrame still has from the source: others may have taken their names.
     """
+
+    source: str
+    columns: tuple[str, ...]
+    kept: tuple[str, ...]
+
+    def name(self, columns: tuple[str, ...]) -> bool:
+        """Whether these columns are the source's own, and name its partitions, with or without what is around them."""
+        return bool(columns) and columns in (self.columns, self.columns[1:]) and set(columns) <= set(self.kept)
+
+
+def partition_columns(df: DataFrame) -> PartitionColumns | None:
+    """The columns that name the partitions of the one source of a DataFrame; None if it reads something else."""
     leaves = _leaves(df)
-    if len(leaves) != 1 or leaves[0].nodeName() != "StreamingRelationV2" or leaves[0].sourceName() != PARTITIONED:
+    if len(leaves) != 1 or leaves[0].nodeName() != "StreamingRelationV2":
+        return None
+    source = str(leaves[0].sourceName())
+    if source not in PARTITIONED:
         return None
     delivered = {attribute_id(attribute) for attribute in listed(leaves[0].output())}
     kept = {each.name() for each in listed(analyzed(df).output()) if attribute_id(each) in delivered}
-    return tuple(name for name in ("topic", "partition") if name in kept)
+    columns = PARTITIONED[source]
+    return PartitionColumns(source, columns, tuple(name for name in columns if name in kept))
 
 
 def acknowledging_source(df: DataFrame) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sparkjet.plan.aggregation import Aggregation
-from sparkjet.plan.spark_sources import reads_kafka
+from sparkjet.plan.spark_sources import source_names
 from sparkjet.plan.stateful_function import StatefulFunction
 from sparkjet.sinks.protocol import NeedsPackages
 
@@ -13,7 +13,12 @@ if TYPE_CHECKING:
     from sparkjet.plan.plan import Plan
 
 _ARROW = {"pyarrow": "pyarrow"}
-_KAFKA = {"confluent_kafka": "confluent-kafka", "pyarrow": "pyarrow"}
+_OF_SOURCES = {
+    "sparkjet-kafka": {"confluent_kafka": "confluent-kafka", **_ARROW},
+    # Of the driver's machine is what reads the queues.
+    "sparkjet-artemis": _ARROW,
+    "sparkjet-rabbitmq": _ARROW,
+}
 
 
 def worker_packages(plan: Plan) -> dict[str, str]:
@@ -21,7 +26,9 @@ def worker_packages(plan: Plan) -> dict[str, str]:
 
     Sinks must have been checked, as some decide only then who writes.
     """
-    needed = dict(_KAFKA) if reads_kafka(plan.source) else {}
+    needed: dict[str, str] = {}
+    for source in source_names(plan.source):
+        needed |= _OF_SOURCES.get(source, {})
     for planned in plan.stages:
         stage = planned.stage
         if isinstance(stage, StatefulFunction):

@@ -12,7 +12,7 @@ from sparkjet.snapshots.store import Delta
 from sparkjet.snapshots.upgrades import OLDEST, upgraded
 from sparkjet.time import InputsState
 
-FORMAT = 4
+FORMAT = 5
 """What is written. A change of any type below, or of a state in :mod:`sparkjet.time`, takes a new number: add a step to
 :mod:`sparkjet.snapshots.upgrades`, and keep homes of each format (``tests/snapshots/homes``)."""
 
@@ -122,7 +122,8 @@ class Record(msgspec.Struct, frozen=True):
     ``transactions`` are decided: they will be committed, by this driver or a later one. ``clock`` is the last
     clock reading that policies have seen, by which a start notices that the machine's clock was set back.
     ``published`` keeps the last transaction of each sink whose destination does not number epochs: a start compares
-    it with what is there. ``early_at`` says when each output last had early rows. ``overlap`` says that Spark's
+    it with what is there. ``queues`` names the blobs with the ids of messages that were received and not acknowledged,
+    by the number of their source. ``early_at`` says when each output last had early rows. ``overlap`` says that Spark's
     checkpoint may be one batch ahead of the record.
     """
 
@@ -140,6 +141,7 @@ class Record(msgspec.Struct, frozen=True):
     transactions: list[PreparedTransaction]
     overlap: bool = False
     published: list[PreparedTransaction] = []
+    queues: dict[int, str] = {}
     format: int = FORMAT
 
     def encode(self) -> bytes:
@@ -149,7 +151,8 @@ class Record(msgspec.Struct, frozen=True):
     def names(self) -> set[str]:
         """Deltas and blobs that must stay in the store while this record may be read."""
         deltas = {delta.name for stage in self.stages.values() for delta in stage.deltas}
-        return deltas | (set(self.spark.sources.values()) if self.spark is not None else set())
+        sources = set(self.spark.sources.values()) if self.spark is not None else set()
+        return deltas | sources | set(self.queues.values())
 
     @staticmethod
     def decode(content: bytes, where: str) -> Record:

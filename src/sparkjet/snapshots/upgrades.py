@@ -114,4 +114,9 @@ def _stage(aggregation: str | None) -> str | None:
     return aggregation and re.sub(r"^aggregation(?=\d+$)", "stage", aggregation)
 
 
-_STEPS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {2: _from_2, 3: _from_3}
+def _from_4(record: dict[str, Any]) -> dict[str, Any]:
+    """No source acknowledged messages."""
+    return {**record, "queues": {}}
+
+
+_STEPS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {2: _from_2, 3: _from_3, 4: _from_4}

@@ -1,29 +1,63 @@
-"""The sources that sparkjet adds to ``spark.readStream``."""
+"""The sources that sparkjet adds to ``spark.readStream``, and the contract of a user's own that acknowledges."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource
+
+from sparkjet.errors import AnalysisError, lacking
+from sparkjet.sources.acknowledging.contract import AcknowledgingSource, ConnectionLostError, Message
+from sparkjet.sources.acknowledging.data_source import AcknowledgingDataSource
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+__all__ = ["AcknowledgingDataSource", "AcknowledgingSource", "ConnectionLostError", "Message", "register_sources"]
+
+_SOURCES: Mapping[str, tuple[str, Mapping[str, str]]] = {
+    "sparkjet-kafka": ("kafka.source.KafkaDataSource", {"confluent_kafka": "confluent-kafka", "pyarrow": "pyarrow"}),
+    "sparkjet-artemis": ("artemis.data_source.ArtemisDataSource", {"pyarrow": "pyarrow"}),
+    "sparkjet-rabbitmq": ("rabbitmq.data_source.RabbitDataSource", {"pika": "pika", "pyarrow": "pyarrow"}),
+}
+"""Name of a source: its class, and the packages that the driver needs, by the name that is imported."""
+
 
 def register_sources(spark: SparkSession) -> None:
-    """Register sparkjet's sources with a session, for ``spark.readStream.format("sparkjet-kafka")``.
+    """Register sparkjet's sources with a session, for ``spark.readStream.format("sparkjet-kafka")`` and others.
 
     Runs on the driver, connects to no server, and may be called again. The executors get sparkjet itself from the
-    driver; they need confluent-kafka and pyarrow.
-
-    Raises:
-        AnalysisError: The extra ``kafka`` is not installed.
+    driver; they need pyarrow, and for Kafka confluent-kafka. A source whose extra is not installed says so in ``load``.
 
     >>> import sparkjet as sj
     >>> sj.register_sources(spark)
     """
-    # Not at the top: the extra is optional.
-    from sparkjet.sources.kafka import KafkaDataSource  # noqa: PLC0415
     from sparkjet.sources.shipping import ship  # noqa: PLC0415 - on use only
 
     # First, as the registration has the path of the workers in it.
     ship(spark)
-    spark.dataSource.register(KafkaDataSource)
+    for name, (where, packages) in _SOURCES.items():
+        missing = [package for package in packages if find_spec(package) is None]
+        if missing:
+            spark.dataSource.register(_absent(name, lacking(f'format("{name}"): this Python', missing, packages)))
+        else:
+            module, _, attribute = where.rpartition(".")
+            spark.dataSource.register(getattr(import_module(f"{__name__}.{module}"), attribute))
+
+
+def _absent(called: str, why: str) -> type[DataSource]:
+    """A source that cannot be loaded: otherwise Spark would say that there is none of this name, which helps nobody."""
+
+    class Absent(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return called
+
+        def __init__(self, options: dict[str, str]) -> None:
+            super().__init__(options)
+            raise AnalysisError(why)
+
+    return Absent

@@ -16,10 +16,12 @@ from pyspark.sql.types import StructType, TimestampType
 from sparkjet.clock import ManualClock
 from sparkjet.engine.committer import Committer
 from sparkjet.engine.context import EngineContext
+from sparkjet.engine.receivers import Receivers
 from sparkjet.engine.recovery import recover
 from sparkjet.errors import AnalysisError
 from sparkjet.plan.outputs import Rows
 from sparkjet.sinks.outbox import Outbox
+from sparkjet.sinks.protocol import Guarantee
 from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.record_log import RecordLog
 from sparkjet.testing.collecting_sink import CollectingSink
@@ -259,6 +261,7 @@ class StreamDriver:
             store=self.store,
             log=RecordLog(self.store),
             committer=Committer(sinks),
+            receivers=Receivers(self.store, identified=self._options.guarantee is Guarantee.EXACTLY_ONCE),
             clock=self.clock,
             listener=self._crash_point,
         )

@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import Any
 
 import sparkjet as sj
-from tests.snapshots.homes import operators, shops
+from tests.snapshots.homes import operators, queues, shops
 from tests.snapshots.homes.archives import HOMES, KINDS, archive, pack
 from tests.snapshots.homes.shops import GONE, PAUSE, RECORDED, START
 
-QUERIES = {"shops": shops, "operators": operators}
-FEWEST = {"shops": 3, "operators": 4}
+QUERIES = {"shops": shops, "operators": operators, "queues": queues}
+FEWEST = {"shops": 3, "operators": 4, "queues": 1}
 """Number of transactions that a home has decided; of every output that has rows in each epoch."""
 
 

@@ -10,7 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparkjet.sources.acknowledging.ledger import RESTORED_FOR, Ledger, LedgerState, MissingIdError
+from sparkjet.sources.acknowledging.ledger import (
+    ACKNOWLEDGED_FOR,
+    RESTORED_FOR,
+    Ledger,
+    LedgerState,
+    MissingIdError,
+)
 
 
 def received(ledger: Ledger, *ids: str | None, now: int = 0) -> list[str | None]:
@@ -18,10 +24,10 @@ def received(ledger: Ledger, *ids: str | None, now: int = 0) -> list[str | None]
     return [each for each in ids if ledger.receive(each, now)]
 
 
-def acknowledged(ledger: Ledger, position: int) -> int:
+def acknowledged(ledger: Ledger, position: int, now: int = 0) -> int:
     """How many messages the broker hears of."""
     due = ledger.due(position)
-    ledger.acknowledge(position)
+    ledger.acknowledge(position, now)
     return due
 
 
@@ -52,6 +58,7 @@ def test_j03_restored_ids_stay_in_snapshots_until_they_expire() -> None:
     assert received(ledger, "m3") == ["m3"]
     assert ledger.snapshot(3) == LedgerState(3, ["m3", "m1", "m2"])
     assert acknowledged(ledger, 3) == 1
+    assert acknowledged(ledger, 3, now=ACKNOWLEDGED_FOR) == 0
     received(ledger, "m4", now=RESTORED_FOR - 1)
     assert ledger.snapshot(4) == LedgerState(4, ["m4", "m1", "m2"])
     received(ledger, "m5", now=RESTORED_FOR)
@@ -86,7 +93,24 @@ def test_j07_only_what_the_epoch_holds_is_acknowledged() -> None:
     # A commit that is repeated.
     assert acknowledged(ledger, barrier) == 0
     assert ledger.unacknowledged == 1
+
+
+def test_acknowledged_ids_are_kept_for_a_while() -> None:
+    ledger = Ledger(most_acknowledged=3)
+    received(ledger, "m1", "m2", "m3", "m4", "m5")
+    acknowledged(ledger, 2, now=100)
+    assert ledger.snapshot(3) == LedgerState(3, ["m3", "m1", "m2"])
+    acknowledged(ledger, 3, now=200)
+    acknowledged(ledger, 3, now=100 + ACKNOWLEDGED_FOR)
     assert ledger.snapshot(3) == LedgerState(3, ["m3"])
+    assert acknowledged(ledger, 5, now=300 + ACKNOWLEDGED_FOR) == 2
+    received(ledger, "m6")
+    acknowledged(ledger, 6, now=300 + ACKNOWLEDGED_FOR)
+    # Of four the newest three.
+    assert ledger.snapshot(6) == LedgerState(6, ["m4", "m5", "m6"])
+    # The broker was killed and has forgotten what it had confirmed.
+    ledger.reconnect()
+    assert received(ledger, "m6", "m5", "m7", "m4") == ["m7"]
 
 
 def test_j08_with_at_least_once_nothing_is_dropped() -> None:
@@ -119,10 +143,22 @@ class Broker:
     random: Random
     ready: list[str]
     delivered: list[str] = field(default_factory=list)
+    confirmed: list[str] = field(default_factory=list)
 
     def deliver(self) -> str:
         self.delivered.append(self.ready.pop(0))
         return self.delivered[-1]
+
+    def acknowledge(self, count: int) -> None:
+        self.confirmed += self.delivered[:count]
+        del self.delivered[:count]
+
+    def crash(self) -> None:
+        """It may forget whatever it has confirmed since it was last killed."""
+        forgotten = self.random.randint(0, len(self.confirmed))
+        self.random.shuffle(self.confirmed)
+        self.delivered += self.confirmed[:forgotten]
+        self.confirmed = []
 
     def lose_consumer(self) -> None:
         self.random.shuffle(self.delivered)
@@ -156,11 +192,15 @@ class Query:
         self.record = self.ledger.snapshot(self.planned)
 
     def acknowledge(self) -> None:
-        del self.broker.delivered[: acknowledged(self.ledger, self.record.position)]
+        self.broker.acknowledge(acknowledged(self.ledger, self.record.position))
 
     def acknowledge_unheard(self) -> None:
         """The connection is lost before the broker's answer comes."""
-        del self.broker.delivered[: self.ledger.due(self.record.position)]
+        self.broker.acknowledge(self.ledger.due(self.record.position))
+        self.reconnect()
+
+    def kill_broker(self) -> None:
+        self.broker.crash()
         self.reconnect()
 
     def reconnect(self) -> None:
@@ -176,7 +216,7 @@ class Query:
 Step = Callable[[Query], None]
 STEPS = (
     *(Query.read, Query.read, Query.plan, Query.decide),
-    *(Query.acknowledge, Query.acknowledge_unheard, Query.reconnect, Query.crash),
+    *(Query.acknowledge, Query.acknowledge_unheard, Query.reconnect, Query.kill_broker, Query.crash),
 )
 
 
@@ -217,4 +257,4 @@ def test_a_lost_connection_loses_and_repeats_nothing() -> None:
     assert ledger.snapshot(2) == LedgerState(2, ["m2", "m1"])
     assert ledger.snapshot(3) == LedgerState(3, ["m2", "m3", "m1"])
     assert acknowledged(ledger, 5) == 2
-    assert ledger.snapshot(6) == LedgerState(6, ["m4", "m1"])
+    assert ledger.snapshot(6) == LedgerState(6, ["m4", "m2", "m3", "m1"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -20,6 +21,8 @@ from sparkjet.sources.acknowledging.reader import AcknowledgingStreamReader, Rea
 from tests.sources.acknowledging.queues import SCHEMA, Broker, BrokerSource
 
 ALL = ReadAllAvailable()
+LONG = 60.0
+"""Seconds that a test waits at most."""
 Offset = dict[str, Any]
 
 
@@ -86,6 +89,21 @@ def test_a_run_reads_what_there_is_in_batches_of_the_limit(
     first.stop()
     assert broker.unacknowledged == []
     assert not Path(at["receiver"]).parent.exists()
+
+
+def test_a_run_does_not_end_before_its_last_epoch_is_acknowledged(
+    broker: Broker, reader: Callable[[], AcknowledgingStreamReader]
+) -> None:
+    broker.send("orders", "m1")
+    first = reader()
+    end = first.latestOffset(started(first, first.initialOffset()), ALL)
+    with ThreadPoolExecutor() as beside:
+        asked = beside.submit(first.latestOffset, end, ALL)
+        done, _ = wait([asked], 0.3)
+        assert not done
+        tell(end, Acknowledge(1))
+        assert asked.result(LONG) == end
+    assert broker.unacknowledged == []
 
 
 def test_the_next_run_drops_what_the_record_says(

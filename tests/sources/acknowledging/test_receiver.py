@@ -138,11 +138,11 @@ def test_a_full_spool_waits_for_epochs(broker: Broker, running: Callable[..., Re
 def test_ids_of_many_restarts_hold_it_up_until_they_expire(broker: Broker, running: Callable[..., Receiver]) -> None:
     clock = ManualClock(0)
     broker.send("orders", "m9")
-    receiver = running({"orders": 4}, LedgerState(4, ["m1", "m2", "m3", "m4"]), clock, messages=2)
-    assert not receiver.wait(4, 0.2)
+    receiver = running({"orders": 8}, LedgerState(8, [f"m{number}" for number in range(8)]), clock, messages=2)
+    assert not receiver.wait(8, 0.2)
     clock.advance(RESTORED_FOR)
-    assert received(receiver, 5) == {"orders": 5, "returns": 0}
-    assert receiver.state(5) == LedgerState(5, ["m9"])
+    assert received(receiver, 9) == {"orders": 9, "returns": 0}
+    assert receiver.state(9) == LedgerState(9, ["m9"])
 
 
 @pytest.mark.parametrize("refuses", [0, 2])

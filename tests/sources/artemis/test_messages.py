@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from sparkjet.connect.stomp_frames import Frame
-from sparkjet.sources.artemis.messages import ROWS, message_of
+from sparkjet.sources.artemis.data_source import ROWS
+from sparkjet.sources.artemis.messages import message_of
 
 PLAIN = {
     "subscription": "queue/0",

@@ -9,9 +9,7 @@ from pyspark import cloudpickle
 
 from sparkjet.connect.stomp import TlsFiles
 from sparkjet.errors import AnalysisError
-from sparkjet.sources.acknowledging.receiver import Limits
-from sparkjet.sources.artemis.data_source import COLUMNS, ArtemisDataSource
-from sparkjet.sources.artemis.messages import ROWS
+from sparkjet.sources.artemis.data_source import ArtemisDataSource
 from sparkjet.sources.artemis.settings import ArtemisSettings
 
 
@@ -19,8 +17,6 @@ def test_queues_are_all_that_is_needed() -> None:
     found = ArtemisSettings.of({"queues": "orders, news::returns,orders,"})
     assert found.queues == ("orders", "news::returns")
     assert (found.window, found.id_property) == (1 << 24, None)
-    assert found.reader.limits == Limits()
-    assert found.reader.most is None
     address = found.address
     assert (address.host, address.port, address.user, address.tls) == ("localhost", 61616, "", None)
 
@@ -35,8 +31,6 @@ def test_options_are_those_of_the_connection_and_the_reader() -> None:
     address = found.address
     assert (address.host, address.port, address.user, address.password) == ("broker", 61613, "u", "s3cret")
     assert (address.heartbeat, found.window, found.id_property) == (10, 4096, "number")
-    assert found.reader.most == 7
-    assert found.reader.limits == Limits(20, 1000, 1.5)
     assert "s3cret" not in repr(found)
 
 
@@ -45,10 +39,6 @@ def test_a_source_over_tls_can_be_sent_to_the_process_that_reads() -> None:
     reader = source.streamReader(source.schema())
     assert ArtemisSettings.of(source.options).address.tls == TlsFiles()
     assert cloudpickle.loads(cloudpickle.dumps((source, reader)))
-
-
-def test_columns_are_the_same_for_spark_and_for_arrow() -> None:
-    assert [field.name for field in COLUMNS] == ROWS.names
 
 
 @pytest.mark.parametrize(

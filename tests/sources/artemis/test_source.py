@@ -11,9 +11,9 @@ import pytest
 from sparkjet.errors import SourceError
 from sparkjet.sources.acknowledging.contract import ConnectionLostError, Message
 from sparkjet.sources.acknowledging.ledger import Ledger
-from sparkjet.sources.acknowledging.receiver import Receiver
+from sparkjet.sources.acknowledging.receiver import Limits, Receiver
 from sparkjet.sources.acknowledging.spool import Spool
-from sparkjet.sources.artemis.messages import ROWS
+from sparkjet.sources.artemis.data_source import ROWS
 from sparkjet.sources.artemis.settings import ArtemisSettings
 from sparkjet.sources.artemis.source import ArtemisSource
 from tests.servers.artemis import CLERK, PASSWORD, USER
@@ -188,7 +188,7 @@ def test_a_broker_that_was_killed_is_waited_for(artemis: ArtemisServer, tmp_path
     send(artemis, queue, *numbered(0, 100))
     chosen = settings(artemis, queue)
     (tmp_path / "spool").mkdir()
-    receiver = Receiver(ArtemisSource(chosen), Spool(tmp_path / "spool", ROWS), lambda: 0, chosen.reader.limits)
+    receiver = Receiver(ArtemisSource(chosen), Spool(tmp_path / "spool", ROWS), lambda: 0, Limits())
     receiver.start({}, Ledger())
     try:
         while receiver.end({}, None).get(queue, 0) < 100:

@@ -7,7 +7,6 @@ import re
 import pytest
 
 from sparkjet.errors import AnalysisError
-from sparkjet.sources.acknowledging.receiver import Limits
 from sparkjet.sources.rabbitmq.data_source import RabbitDataSource
 from sparkjet.sources.rabbitmq.settings import RabbitSettings
 
@@ -16,8 +15,6 @@ def test_queues_are_all_that_is_needed() -> None:
     found = RabbitSettings.of({"queues": "orders, returns,orders,"})
     assert found.queues == ("orders", "returns")
     assert found.prefetch == 5000
-    assert found.reader.limits == Limits()
-    assert found.reader.most is None
     connection = found.connection
     assert (connection.host, connection.port, connection.virtual_host) == ("localhost", 5672, "/")
     assert connection.ssl_options is None
@@ -26,16 +23,14 @@ def test_queues_are_all_that_is_needed() -> None:
 def test_options_are_those_of_the_connection_and_the_reader() -> None:
     options = {
         "QUEUES": "q", "host": "broker", "port": "5673", "virtualHost": "shop", "user": "u", "password": "s3cret",
-        "heartbeat": "10", "maxMessagesPerTrigger": "7", "maxUnacknowledged": "20", "maxSpoolBytes": "1000",
-        "reconnectTimeoutMs": "1500",
+        "heartbeat": "10", "maxMessagesPerTrigger": "7", "maxUnacknowledged": "20",
     }  # fmt: skip
     found = RabbitSettings.of(options)
     connection = found.connection
     assert (connection.host, connection.port, connection.virtual_host) == ("broker", 5673, "shop")
     assert (connection.credentials.username, connection.credentials.password) == ("u", "s3cret")
     assert connection.heartbeat == 10
-    assert found.reader.most == 7
-    assert found.reader.limits == Limits(20, 1000, 1.5)
+    assert found.prefetch == 20
     assert "s3cret" not in repr(found)
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pika
 import pytest
@@ -13,29 +12,16 @@ import tenacity
 from sparkjet.errors import SourceError
 from sparkjet.sources.acknowledging.contract import ConnectionLostError
 from sparkjet.sources.acknowledging.ledger import Ledger
-from sparkjet.sources.acknowledging.receiver import Receiver
+from sparkjet.sources.acknowledging.receiver import Limits, Receiver
 from sparkjet.sources.acknowledging.spool import Spool
 from sparkjet.sources.rabbitmq.data_source import ROWS
 from sparkjet.sources.rabbitmq.settings import RabbitSettings
 from sparkjet.sources.rabbitmq.source import RabbitSource
-
-if TYPE_CHECKING:
-    from tests.servers.rabbitmq import RabbitServer
+from tests.servers.rabbitmq import RabbitServer
+from tests.sources.rabbitmq.messages import ids, send
 
 LONG = 60.0
 """Seconds that a test waits at most."""
-
-
-def send(server: RabbitServer, queue: str, *ids: str | None) -> None:
-    """Send persistent messages, and wait until the broker has them."""
-    connection = server.connection()
-    channel = connection.channel()
-    channel.confirm_delivery()
-    for each in ids:
-        channel.basic_publish(
-            "", queue, f"body of {each}".encode(), pika.BasicProperties(message_id=each, delivery_mode=2)
-        )
-    connection.close()
 
 
 def settings(server: RabbitServer, *queues: str, **options: object) -> RabbitSettings:
@@ -64,10 +50,6 @@ def received(source: RabbitSource, count: int) -> list[str | None]:
     while len(found) < count:
         found += [message.id for message in source.receive(count - len(found), LONG)]
     return found
-
-
-def ids(start: int, end: int) -> Sequence[str]:
-    return [f"m{number}" for number in range(start, end)]
 
 
 @pytest.mark.parametrize("quorum", [False, True])
@@ -151,6 +133,24 @@ def test_a_queue_that_has_gone_may_come_back(rabbitmq: RabbitServer, opened: Cal
     assert received(source, 1) == ["m0"]
 
 
+def test_a_message_that_is_held_for_too_long_costs_the_connection(tmp_path: Path) -> None:
+    # RabbitMQ looks only so often for messages that nobody has acknowledged.
+    arguments = "-rabbit channel_tick_interval 200"
+    with RabbitServer({"consumer_timeout": "300"}, arguments=arguments) as server:
+        queue = server.queue()
+        send(server, queue, "m0")
+        source = RabbitSource(settings(server, queue))
+        source.open()
+        try:
+            assert received(source, 1) == ["m0"]
+            with pytest.raises(ConnectionLostError, match="PRECONDITION_FAILED - delivery acknowledgement"):
+                received(source, 1)
+            source.open()
+            assert received(source, 1) == ["m0"]
+        finally:
+            source.close()
+
+
 def test_a_wrong_password_is_named_and_not_shown(rabbitmq: RabbitServer) -> None:
     source = RabbitSource(settings(rabbitmq, "q", user="guest", password="s3cret"))
     assert "s3cret" not in repr(source._settings)
@@ -167,7 +167,7 @@ def test_a_broker_that_was_killed_is_waited_for(rabbitmq: RabbitServer, tmp_path
     send(rabbitmq, queue, *ids(0, 100))
     chosen = settings(rabbitmq, queue)
     (tmp_path / "spool").mkdir()
-    receiver = Receiver(RabbitSource(chosen), Spool(tmp_path / "spool", ROWS), lambda: 0, chosen.reader.limits)
+    receiver = Receiver(RabbitSource(chosen), Spool(tmp_path / "spool", ROWS), lambda: 0, Limits())
     receiver.start({}, Ledger())
     try:
         while receiver.end({}, None).get(queue, 0) < 100:

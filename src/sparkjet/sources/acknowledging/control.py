@@ -70,9 +70,13 @@ class ControlServer:
     """
 
     def __init__(self, path: Path, handle: Callable[[Request], LedgerState | None]) -> None:
+        self._closed = closed = threading.Event()
+
         class Handler(socketserver.StreamRequestHandler):
             def handle(self) -> None:
                 for line in self.rfile:
+                    if closed.is_set():
+                        return
                     self.wfile.write(_answered(handle, line))
 
         self._server = socketserver.ThreadingUnixStreamServer(str(path), Handler)
@@ -84,6 +88,7 @@ class ControlServer:
 
     def close(self) -> None:
         """Answer nobody any more; a second call does nothing."""
+        self._closed.set()
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()

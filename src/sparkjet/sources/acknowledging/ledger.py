@@ -10,6 +10,8 @@ from sparkjet.errors import SourceError
 
 RESTORED_FOR = 60_000_000
 """Microseconds that restored ids are kept after the first message of a run, as Jet keeps them."""
+ACKNOWLEDGED_FOR = 10_000_000
+"""Microseconds that ids are kept after they were acknowledged."""
 
 
 class LedgerState(msgspec.Struct, frozen=True):
@@ -32,11 +34,13 @@ class Ledger:
     one, whose spool has their rows. Each of them is dropped once.
 
     That is what Jet's JMS source does (rules J01 to J10 of the tests). Ids of one connection are never compared with
-    each other: a broker delivers a message twice to one consumer only if a producer has sent it twice.
+    each other: a broker delivers a message twice to one consumer only if a producer has sent it twice. Beyond Jet, ids
+    are kept for a while after the broker has confirmed them: one that is killed may forget what it has confirmed.
 
     Args:
         identified: Whether messages are told apart by their ids: with exactly-once. Otherwise nothing is dropped.
         restored_for: Microseconds after the first message of a connection in which ids of earlier ones are dropped.
+        most_acknowledged: Number of acknowledged ids to keep at most.
 
     >>> ledger = Ledger()
     >>> ledger.restore(LedgerState(position=7, ids=["m1", "m2"]))
@@ -46,11 +50,15 @@ class Ledger:
     LedgerState(position=9, ids=['m1', 'm3', 'm2'])
     """
 
-    def __init__(self, *, identified: bool = True, restored_for: int = RESTORED_FOR) -> None:
+    def __init__(
+        self, *, identified: bool = True, restored_for: int = RESTORED_FOR, most_acknowledged: int = 20_000
+    ) -> None:
         self._identified = identified
-        self._restored_for = restored_for
-        # Of both, with the position of its row: a copy that is dropped has another one.
+        self._restored_for, self._most_acknowledged = restored_for, most_acknowledged
+        # Of all, with the position of its row: a copy that is dropped has another one.
         self._delivered: deque[tuple[str, int]] = deque()
+        self._done: deque[tuple[str, int]] = deque()
+        self._done_at: deque[int] = deque()
         self._restored: dict[str, int] = {}
         self._expires: int | None = None
         self._acknowledged = self._position = 0
@@ -67,7 +75,7 @@ class Ledger:
 
     @property
     def held(self) -> int:
-        """How many ids a snapshot may have; a receiver with a bound waits when it is reached."""
+        """How many ids are remembered, beside acknowledged ones; a receiver with a bound waits when it is reached."""
         return len(self._delivered) + len(self._restored)
 
     def receive(self, id: str | None, now: int) -> bool:
@@ -113,25 +121,30 @@ class Ledger:
             raise ValueError(message)
         return max(position - self._acknowledged, 0)
 
-    def acknowledge(self, position: int) -> None:
-        """Forget what arrived before a position; not before the broker has confirmed that it has, too."""
+    def acknowledge(self, position: int, now: int) -> None:
+        """Forget, in a while, what arrived before a position; not before the broker has confirmed that it has, too."""
         done = self.due(position)
         for _ in range(done if self._identified else 0):
-            self._delivered.popleft()
+            self._done.append(self._delivered.popleft())
+            self._done_at.append(now)
+        while self._done and (self._done_at[0] <= now - ACKNOWLEDGED_FOR or len(self._done) > self._most_acknowledged):
+            self._done.popleft()
+            self._done_at.popleft()
         self._acknowledged += done
 
     def reconnect(self) -> None:
         """Expect what was not acknowledged once more: the broker has lost the connection that it was delivered to."""
-        for each, row in self._delivered:
+        for each, row in (*self._done, *self._delivered):
             # The oldest row of a message that a producer has sent twice: once it is decided, one copy is dropped.
             self._restored.setdefault(each, row)
-        self._delivered.clear()
+        for ids in (self._done, self._done_at, self._delivered):
+            ids.clear()
         self._acknowledged = self._position
         self._expires = None
 
     def snapshot(self, position: int) -> LedgerState:
         """What the next run must know if this one ends after an epoch up to the position was decided."""
-        held = (*self._delivered, *self._restored.items())
+        held = (*self._delivered, *self._done, *self._restored.items())
         # Not those of later rows, which are decided nowhere: the next run would drop them, and they would be lost.
         return LedgerState(position, list(dict.fromkeys(each for each, row in held if row < position)))
 

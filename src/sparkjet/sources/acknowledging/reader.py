@@ -4,28 +4,42 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from sparkjet.errors import SourceError
 from sparkjet.sources.acknowledging.contract import AcknowledgingSource
 from sparkjet.sources.acknowledging.control import Acknowledge, ControlServer, Held, Request, Start, Stop
 from sparkjet.sources.acknowledging.ledger import Ledger, LedgerState
-from sparkjet.sources.acknowledging.receiver import Counts, Limits, Receiver
+from sparkjet.sources.acknowledging.offset import Counts, QueueOffset
+from sparkjet.sources.acknowledging.receiver import Limits, Receiver
 from sparkjet.sources.acknowledging.spool import Spool
+from sparkjet.sources.acknowledging.task_rows import TaskRows, tasks
 
-QUEUES, RECEIVER = "queues", "receiver"
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from sparkjet.options import Options
+
 _SOCKET, _SPOOL = "control", "spool"
 _STARTS_WITHIN = 300.0
 """Seconds in which the engine runs the first batch; beyond, nobody is there who would."""
 _LOOKING = 5.0
-"""Seconds that a receiver is given for finding messages, or the end of the queues."""
+"""Seconds that a receiver is given for finding messages, or the end of the queues, before Spark looks again."""
+
+
+READER_OPTIONS: Mapping[str, str] = {
+    "maxMessagesPerTrigger": "Maximum number of messages in a batch (all that have arrived).",
+    "maxUnacknowledged": "Maximum number of messages that the broker delivers before they are decided (10000).",
+    "maxSpoolBytes": "Size of their rows on the driver's disk at which reading waits (1073741824).",
+    "reconnectTimeoutMs": "How long the broker may be away (60000).",
+}
+"""Options of every acknowledging source."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +54,25 @@ class ReaderSettings:
     most: int | None = None
     limits: Limits = field(default_factory=Limits)
 
+    @staticmethod
+    def of(options: Options) -> ReaderSettings:
+        """The settings in the options of a source, which are those of :data:`READER_OPTIONS`.
 
-class AcknowledgingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+        Raises:
+            AnalysisError: Naming an option that is invalid.
+        """
+        most = "maxMessagesPerTrigger"
+        return ReaderSettings(
+            None if options.get(most) is None else options.number(most, default=1),
+            Limits(
+                options.number("maxUnacknowledged", default=10_000),
+                options.number("maxSpoolBytes", default=1 << 30),
+                options.number("reconnectTimeoutMs", default=60_000) / 1000,
+            ),
+        )
+
+
+class AcknowledgingStreamReader(TaskRows, SupportsTriggerAvailableNow):
     """Reads queues in a Python process of the driver; the rows of a batch travel with its tasks.
 
     An offset says how many messages of each queue were received since the query's first start, and where the engine
@@ -59,9 +90,13 @@ class AcknowledgingStreamReader(DataSourceStreamReader, SupportsTriggerAvailable
         self._running: Running | None = None
         self._available_now = False
 
+    def __reduce__(self) -> tuple[type[TaskRows], tuple[()]]:
+        # Tasks need neither the broker's client nor its password.
+        return TaskRows, ()
+
     def initialOffset(self) -> dict[str, Any]:
         """No message of any queue."""
-        return {QUEUES: dict.fromkeys(self._source().queues, 0), RECEIVER: ""}
+        return QueueOffset(dict.fromkeys(self._source().queues, 0), "").to_spark()
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """The most messages of a batch."""
@@ -72,40 +107,39 @@ class AcknowledgingStreamReader(DataSourceStreamReader, SupportsTriggerAvailable
         self._available_now = True
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Where the next batch ends.
+        """Where the next batch ends; waits a moment for messages, or until the queues are known to have none.
 
         Raises:
             SourceError: The source has failed, or the query is not sparkjet's.
         """
+        at = QueueOffset.of(start)
         if self._running is None:
-            self._running = Running(self._source(), self._schema, self._settings, start[QUEUES])
-            return {QUEUES: start[QUEUES], RECEIVER: self._running.path}
+            self._running = Running(self._source(), self._schema, self._settings, at.queues)
+            return QueueOffset(at.queues, self._running.path).to_spark()
         self._running.wait_for_start()
         receiver = self._running.receiver
-        position = sum(start[QUEUES].values())
-        while self._available_now and not receiver.wait(position, _LOOKING):
+        while not receiver.wait(at.position, _LOOKING) and self._available_now:
             # It holds all it may, and epochs are not acknowledged yet.
             continue
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        return {QUEUES: receiver.end(start[QUEUES], most), RECEIVER: self._running.path}
+        end = QueueOffset(receiver.end(at.queues, most), self._running.path)
+        while self._available_now and end == at and not receiver.wait_for_acknowledgement(at.position, _LOOKING):
+            # Spark ends this process with the query, and the last epoch may need it beside.
+            continue
+        return end.to_spark()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """What was received, and what the queues still hold."""
         if self._running is None or not self._running.started:
             return None
-        return {QUEUES: self._running.receiver.reported(), RECEIVER: self._running.path}
+        return QueueOffset(self._running.receiver.reported(), self._running.path).to_spark()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The rows of a batch; none if it is of an earlier run, which was decided with the rows it had then."""
-        if self._running is None or end[RECEIVER] != self._running.path:
+        first, last = QueueOffset.of(start), QueueOffset.of(end)
+        if self._running is None or last.receiver != self._running.path:
             return []
-        first, last = (sum(each[QUEUES].values()) for each in (start, end))
-        return [InputPartition(_packed(rows)) for rows in self._running.receiver.rows(first, last)]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a task."""
-        with pa.ipc.open_stream(partition.value) as stream:
-            yield from stream
+        return tasks(self._running.receiver.rows(first.position, last.position))
 
     def stop(self) -> None:
         """Acknowledge what is decided, and end the connection."""
@@ -165,11 +199,3 @@ class Running:
         elif isinstance(request, Stop):
             self.stop()
         return None
-
-
-def _packed(rows: pa.RecordBatch) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.schema) as stream:
-        stream.write_batch(rows)
-    packed: bytes = sink.getvalue().to_pybytes()
-    return packed

@@ -14,6 +14,7 @@ import tenacity
 from sparkjet.errors import SourceError
 from sparkjet.sources.acknowledging.contract import ConnectionLostError, Message
 from sparkjet.sources.acknowledging.ledger import Ledger
+from sparkjet.sources.acknowledging.offset import Counts
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,10 +25,9 @@ if TYPE_CHECKING:
 
 WAIT = 0.05
 """Seconds that the thread waits for messages before it looks for something to acknowledge."""
+_CONFIRMED_WITHIN = 30.0
+"""Seconds; an epoch waits no longer for a broker that neither confirms an acknowledgement nor ends the connection."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0
-
-Counts = dict[str, int]
-"""How many messages of each queue were received, since the query's first start; their sum is a position."""
 
 
 @dataclass(frozen=True)
@@ -112,6 +112,15 @@ class Receiver:
             self._check()
             return settled
 
+    def wait_for_acknowledgement(self, position: int, seconds: float) -> bool:
+        """Wait until the epochs up to a position are decided and acknowledged; whether it came to that."""
+        with self._lock:
+            done = self._lock.wait_for(
+                lambda: self._failure is not None or (self._due >= position and not self._ledger.due(position)), seconds
+            )
+            self._check()
+            return done
+
     def reported(self) -> Counts:
         """What each queue has: what was received, and what it still holds."""
         with self._lock:
@@ -132,9 +141,13 @@ class Receiver:
             return self._ledger.snapshot(position)
 
     def acknowledge(self, position: int) -> None:
-        """Acknowledge what an epoch holds that is decided; the receiver's thread does it, soon."""
+        """Acknowledge what an epoch holds that is decided; wait until the broker has confirmed it.
+
+        Not if the connection is lost, or the receiver fails: then its messages are delivered again, and dropped.
+        """
         with self._lock:
             self._due = max(self._due, position)
+            self._lock.wait_for(lambda: self._failure is not None or not self._ledger.due(position), _CONFIRMED_WITHIN)
 
     def stop(self) -> None:
         """Acknowledge what is due and end the connection; a second call does nothing."""
@@ -169,6 +182,7 @@ class Receiver:
         except ConnectionLostError:
             with self._lock:
                 self._ledger.reconnect()
+                self._lock.notify_all()
             self._connect()
             return
         with self._lock:
@@ -181,7 +195,7 @@ class Receiver:
             self._lock.notify_all()
 
     def _room(self) -> int:
-        if self._ledger.held >= 2 * self._limits.messages:
+        if self._ledger.held >= 4 * self._limits.messages:
             # Every restart adds what it did not acknowledge, and nothing is received that would make the ids expire.
             self._ledger.expire(self._now())
             return 0
@@ -209,10 +223,11 @@ class Receiver:
         if due:
             self._source.acknowledge(due)
         with self._lock:
-            self._ledger.acknowledge(position)
+            self._ledger.acknowledge(position, self._now())
             self._spool.remove(position)
             for _ in range(position - sum(self._counts.values())):
                 self._counts[self._arrived.popleft()] += 1
+            self._lock.notify_all()
 
     def _connect(self) -> None:
         """Open the connection, again and again while the broker is away and the query is not stopped."""

@@ -2,53 +2,48 @@
 
 from __future__ import annotations
 
-from functools import cached_property, partial
+from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSource
-from pyspark.sql.types import BinaryType, BooleanType, MapType, StringType, StructField, StructType, TimestampType
+import pyarrow as pa
 
-from sparkjet.errors import AnalysisError
-from sparkjet.sources.acknowledging.reader import AcknowledgingStreamReader
-from sparkjet.sources.artemis.messages import ROWS
-from sparkjet.sources.artemis.settings import NAME, ArtemisSettings
-from sparkjet.sources.artemis.source import ArtemisSource
+from sparkjet.sources.acknowledging.data_source import AcknowledgingDataSource
 
-# Not as DDL text, which is parsed by the JVM, and Python workers have none.
-COLUMNS = StructType(
+if TYPE_CHECKING:
+    from sparkjet.sources.artemis.source import ArtemisSource
+
+NAME = "sparkjet-artemis"
+"""Name of the source in ``readStream.format(…)``."""
+ROWS = pa.schema(
     [
-        StructField("body", BinaryType()),
-        StructField("message_id", StringType()),
-        StructField("queue", StringType()),
-        StructField("timestamp", TimestampType()),
-        *(StructField(name, StringType()) for name in ("correlation_id", "reply_to", "type", "content_type")),
-        StructField("redelivered", BooleanType()),
-        StructField("properties", MapType(StringType(), StringType())),
+        pa.field("body", pa.binary()),
+        pa.field("message_id", pa.string()),
+        pa.field("queue", pa.string()),
+        pa.field("timestamp", pa.timestamp("us", "UTC")),
+        *(pa.field(name, pa.string()) for name in ("correlation_id", "reply_to", "type", "content_type")),
+        pa.field("redelivered", pa.bool_()),
+        pa.field("properties", pa.map_(pa.string(), pa.string())),
     ]
 )
 """A message: its body, JMS's headers, and the producer's properties as text; the time is that of sending."""
 
 
-class ArtemisDataSource(DataSource):
-    """Queues of ActiveMQ Artemis; see docs/guide/artemis.md."""
+class ArtemisDataSource(AcknowledgingDataSource):
+    """Queues of ActiveMQ Artemis; see docs/design/023-artemis.md."""
 
     @classmethod
     def name(cls) -> str:
         """The name in ``readStream.format(…)``."""
         return NAME
 
-    @cached_property
-    def settings(self) -> ArtemisSettings:
-        """The parsed options; they are checked here, when the user calls ``load()``."""
-        return ArtemisSettings.of(dict(self.options))
+    @property
+    def rows(self) -> pa.Schema:
+        """Body, headers and properties."""
+        return ROWS
 
-    def schema(self) -> StructType:
-        """The columns of a message."""
-        assert self.settings.queues  # noqa: S101 - for its checks
-        return COLUMNS
+    def source(self) -> ArtemisSource:
+        """A consumer of the queues."""
+        # Not at the top: executors do without msgspec.
+        from sparkjet.sources.artemis.settings import ArtemisSettings  # noqa: PLC0415
+        from sparkjet.sources.artemis.source import ArtemisSource  # noqa: PLC0415
 
-    def streamReader(self, schema: StructType) -> AcknowledgingStreamReader:
-        """A reader of the queues."""
-        if schema.simpleString() != COLUMNS.simpleString():
-            message = f'format("{NAME}") has a fixed schema: leave schema(…) out and select from its columns.'
-            raise AnalysisError(message)
-        return AcknowledgingStreamReader(partial(ArtemisSource, self.settings), ROWS, self.settings.reader)
+        return ArtemisSource(ArtemisSettings.of(self.options))

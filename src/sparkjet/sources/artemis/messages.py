@@ -2,23 +2,9 @@
 
 from __future__ import annotations
 
-import pyarrow as pa
-
 from sparkjet.connect.stomp_frames import Frame
 from sparkjet.sources.acknowledging.contract import Message
 
-ROWS = pa.schema(
-    [
-        pa.field("body", pa.binary()),
-        pa.field("message_id", pa.string()),
-        pa.field("queue", pa.string()),
-        pa.field("timestamp", pa.timestamp("us", "UTC")),
-        *(pa.field(name, pa.string()) for name in ("correlation_id", "reply_to", "type", "content_type")),
-        pa.field("redelivered", pa.bool_()),
-        pa.field("properties", pa.map_(pa.string(), pa.string())),
-    ]
-)
-"""The columns, for Arrow."""
 _HEADERS = {
     "ack", "content-length", "content-type", "correlation-id", "destination", "destination-type", "expires",
     "message-id", "persistent", "priority", "receipt", "redelivered", "reply-to", "subscription", "timestamp",

@@ -9,21 +9,15 @@ from sparkjet.connect.stomp import StompAddress
 from sparkjet.connect.stomp_options import address_of
 from sparkjet.errors import AnalysisError
 from sparkjet.options import ARTEMIS_CONNECTION_OPTIONS, Options
-from sparkjet.sources.acknowledging.reader import ReaderSettings
-from sparkjet.sources.acknowledging.receiver import Limits
-
-NAME = "sparkjet-artemis"
-"""Name of the source in ``readStream.format(…)``."""
+from sparkjet.sources.acknowledging.reader import READER_OPTIONS
+from sparkjet.sources.artemis.data_source import NAME
 
 ARTEMIS_OPTIONS: Mapping[str, str] = {
     "queues": "Queues, separated by commas, or address::queue; each is a substream.",
     **ARTEMIS_CONNECTION_OPTIONS,
     "idProperty": "Property in which producers identify a message, unlike any other; the broker's number by default.",
     "consumerWindowSize": "Bytes that the broker delivers of a queue before they are acknowledged (16777216).",
-    "maxMessagesPerTrigger": "Maximum number of messages in a batch (all that have arrived).",
-    "maxUnacknowledged": "Maximum number of messages that are read before they are decided (10000).",
-    "maxSpoolBytes": "Size of their rows on the driver's disk at which reading waits (1073741824).",
-    "reconnectTimeoutMs": "How long the broker may be away (60000).",
+    **READER_OPTIONS,
 }
 """Options of ``format("sparkjet-artemis")``."""
 
@@ -37,14 +31,12 @@ class ArtemisSettings:
         window: Bytes of a queue that the broker delivers before they are acknowledged.
         id_property: The property that identifies a message; None for the broker's number of it.
         address: How to connect.
-        reader: What the source is read with.
     """
 
     queues: tuple[str, ...]
     window: int
     id_property: str | None
     address: StompAddress
-    reader: ReaderSettings
 
     @staticmethod
     def of(given: Mapping[str, str]) -> ArtemisSettings:
@@ -59,16 +51,9 @@ class ArtemisSettings:
         if not queues:
             message = f'option: format("{NAME}") needs option("queues", "name, …").'
             raise AnalysisError(message)
-        batch = options.get("maxMessagesPerTrigger")
-        limits = Limits(
-            options.number("maxUnacknowledged", default=10_000),
-            options.number("maxSpoolBytes", default=1 << 30),
-            options.number("reconnectTimeoutMs", default=60_000) / 1000,
-        )
         return ArtemisSettings(
             queues,
             options.number("consumerWindowSize", default=1 << 24),
             options.get("idProperty"),
             address_of(options),
-            ReaderSettings(None if batch is None else options.number("maxMessagesPerTrigger", default=1), limits),
         )

@@ -2,31 +2,17 @@
 
 from __future__ import annotations
 
-from functools import cached_property, partial
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource
-from pyspark.sql.types import BinaryType, StringType, StructField, StructType, TimestampType
 
-from sparkjet.errors import AnalysisError
-from sparkjet.sources.acknowledging.reader import AcknowledgingStreamReader
-from sparkjet.sources.rabbitmq.settings import NAME, RabbitSettings
-from sparkjet.sources.rabbitmq.source import RabbitSource
+from sparkjet.sources.acknowledging.data_source import AcknowledgingDataSource
 
-# Not as DDL text, which is parsed by the JVM, and Python workers have none.
-COLUMNS = StructType(
-    [
-        StructField("body", BinaryType()),
-        StructField("message_id", StringType()),
-        StructField("queue", StringType()),
-        StructField("exchange", StringType()),
-        StructField("routing_key", StringType()),
-        StructField("timestamp", TimestampType()),
-        StructField("content_type", StringType()),
-        StructField("correlation_id", StringType()),
-    ]
-)
-"""A message: its body, and AMQP's properties by their names; the time has whole seconds."""
+if TYPE_CHECKING:
+    from sparkjet.sources.rabbitmq.source import RabbitSource
+
+NAME = "sparkjet-rabbitmq"
+"""Name of the source in ``readStream.format(…)``."""
 ROWS = pa.schema(
     [
         pa.field("body", pa.binary()),
@@ -35,9 +21,10 @@ ROWS = pa.schema(
         *(pa.field(name, pa.string()) for name in ("content_type", "correlation_id")),
     ]
 )
+"""A message: its body, and AMQP's properties by their names; the time has whole seconds."""
 
 
-class RabbitDataSource(DataSource):
+class RabbitDataSource(AcknowledgingDataSource):
     """RabbitMQ queues; see docs/guide/rabbitmq.md."""
 
     @classmethod
@@ -45,19 +32,15 @@ class RabbitDataSource(DataSource):
         """The name in ``readStream.format(…)``."""
         return NAME
 
-    @cached_property
-    def settings(self) -> RabbitSettings:
-        """The parsed options; they are checked here, when the user calls ``load()``."""
-        return RabbitSettings.of(dict(self.options))
+    @property
+    def rows(self) -> pa.Schema:
+        """Body and properties."""
+        return ROWS
 
-    def schema(self) -> StructType:
-        """The columns of a message."""
-        assert self.settings.queues  # noqa: S101 - for its checks
-        return COLUMNS
+    def source(self) -> RabbitSource:
+        """A consumer of the queues."""
+        # Not at the top: executors do without pika.
+        from sparkjet.sources.rabbitmq.settings import RabbitSettings  # noqa: PLC0415
+        from sparkjet.sources.rabbitmq.source import RabbitSource  # noqa: PLC0415
 
-    def streamReader(self, schema: StructType) -> AcknowledgingStreamReader:
-        """A reader of the queues."""
-        if schema.simpleString() != COLUMNS.simpleString():
-            message = f'format("{NAME}") has a fixed schema: leave schema(…) out and select from its columns.'
-            raise AnalysisError(message)
-        return AcknowledgingStreamReader(partial(RabbitSource, self.settings), ROWS, self.settings.reader)
+        return RabbitSource(RabbitSettings.of(self.options))

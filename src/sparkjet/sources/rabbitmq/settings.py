@@ -10,11 +10,8 @@ import pika
 
 from sparkjet.errors import AnalysisError
 from sparkjet.options import Options
-from sparkjet.sources.acknowledging.reader import ReaderSettings
-from sparkjet.sources.acknowledging.receiver import Limits
-
-NAME = "sparkjet-rabbitmq"
-"""Name of the source in ``readStream.format(…)``."""
+from sparkjet.sources.acknowledging.reader import READER_OPTIONS, ReaderSettings
+from sparkjet.sources.rabbitmq.data_source import NAME
 
 RABBITMQ_OPTIONS: Mapping[str, str] = {
     "queues": "Queues, separated by commas; each is a substream.",
@@ -28,10 +25,7 @@ RABBITMQ_OPTIONS: Mapping[str, str] = {
     "certFile": "tls: PEM file of the client's certificate.",
     "keyFile": "tls: PEM file of its key.",
     "heartbeat": "Seconds after which broker and client take each other for dead (60).",
-    "maxMessagesPerTrigger": "Maximum number of messages in a batch (all that have arrived).",
-    "maxUnacknowledged": "Maximum number of messages that the broker delivers before they are decided (10000).",
-    "maxSpoolBytes": "Size of their rows on the driver's disk at which reading waits (1073741824).",
-    "reconnectTimeoutMs": "How long the broker may be away (60000).",
+    **READER_OPTIONS,
 }
 """Options of ``format("sparkjet-rabbitmq")``."""
 _MOST_UNACKNOWLEDGED = 65_535
@@ -46,13 +40,11 @@ class RabbitSettings:
         queues: The queues to read.
         prefetch: Messages that each queue delivers before they are acknowledged.
         connection: How pika connects; includes the password and is never shown.
-        reader: What the source is read with.
     """
 
     queues: tuple[str, ...]
     prefetch: int
     connection: pika.ConnectionParameters = field(repr=False)
-    reader: ReaderSettings
 
     @staticmethod
     def of(given: Mapping[str, str]) -> RabbitSettings:
@@ -67,25 +59,14 @@ class RabbitSettings:
         if not queues:
             message = f'option: format("{NAME}") needs option("queues", "name, …").'
             raise AnalysisError(message)
-        most = options.number("maxUnacknowledged", default=10_000)
+        most = ReaderSettings.of(options).limits.messages
         if not len(queues) <= most <= _MOST_UNACKNOWLEDGED * len(queues):
             message = (
                 f"option: maxUnacknowledged={most} is for {len(queues)} queues, of which each may deliver 1 to "
                 f"{_MOST_UNACKNOWLEDGED} messages."
             )
             raise AnalysisError(message)
-        batch = options.get("maxMessagesPerTrigger")
-        limits = Limits(
-            most,
-            options.number("maxSpoolBytes", default=1 << 30),
-            options.number("reconnectTimeoutMs", default=60_000) / 1000,
-        )
-        return RabbitSettings(
-            queues,
-            most // len(queues),
-            _connection(options),
-            ReaderSettings(None if batch is None else options.number("maxMessagesPerTrigger", default=1), limits),
-        )
+        return RabbitSettings(queues, most // len(queues), _connection(options))
 
 
 def _connection(options: Options) -> pika.ConnectionParameters:

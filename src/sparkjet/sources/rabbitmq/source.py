@@ -96,10 +96,15 @@ class RabbitSource(AcknowledgingSource):
     def ready(self) -> Mapping[str, int]:
         """What each queue holds, and what has arrived here and was not received."""
         assert self._channel is not None  # noqa: S101 - opened first
+        assert self._connection is not None  # noqa: S101 - as the channel
         with self._judged():
             counts = {
                 queue: self._channel.queue_declare(queue, passive=True).method.message_count for queue in self.queues
             }
+            # An answer may overtake messages that the queue has given to the channel before; the next one does not.
+            self._channel.queue_declare(self.queues[0], passive=True)
+            # Only this has what came with the answers accepted.
+            self._connection.process_data_events(0)
         for _, message in self._arrived:
             counts[message.queue] += 1
         return counts

@@ -1,0 +1,125 @@
+"""RQ: the cost of exactly once from RabbitMQ, against a bare loop that reads, converts and acknowledges.
+
+``python -m benchmarks.rabbitmq``. 200,000 messages of 100 bytes in one durable queue, and in four; the broker on the
+same machine. Both read into Arrow batches until everything is acknowledged: the bare loop with pika's fastest way and
+an acknowledgement for each 500 messages, sparkjet through Spark into ``noop``, with the ids in its records. Time runs
+from the first message to the last acknowledgement, in a warm driver; they take turns.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pika
+import pyarrow as pa
+
+import sparkjet as sj
+from benchmarks.beside import in_turns
+from benchmarks.local import local_session
+from benchmarks.ratio import Ratio
+from benchmarks.studies import main
+from benchmarks.work import Goal
+from sparkjet.sources.rabbitmq.data_source import ROWS
+from tests.servers.rabbitmq import RabbitServer
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MESSAGES = 200_000
+ACKNOWLEDGED = 500
+PREFETCH = 1000
+QUEUES = 1, 4
+WARM_UP = 1
+ROUNDS = 3
+GOAL = Goal("bare client loop", 0.8)
+
+
+def fill(server: RabbitServer, queues: Sequence[str]) -> None:
+    """Send the messages, each with an id."""
+    connection = server.connection()
+    channel = connection.channel()
+    for number in range(MESSAGES):
+        properties = pika.BasicProperties(message_id=f"message-{number}", delivery_mode=2)
+        channel.basic_publish("", queues[number % len(queues)], b"%0100d" % number, properties)
+    connection.close()
+
+
+def bare(server: RabbitServer, queues: Sequence[str]) -> float:
+    """Seconds in which one process reads all queues into Arrow and acknowledges."""
+    fill(server, queues)
+    connection = server.connection()
+    channel = connection.channel()
+    channel.basic_qos(prefetch_count=PREFETCH)
+    rows: list[tuple[Any, ...]] = []
+    read = 0
+
+    def accept(_: Any, method: Any, properties: pika.BasicProperties, body: bytes) -> None:
+        nonlocal read
+        queue, key = method.consumer_tag, method.routing_key
+        rows.append((body, properties.message_id, queue, method.exchange, key, None, None, None))
+        if len(rows) == ACKNOWLEDGED:
+            arrays = [pa.array(values, field.type) for values, field in zip(zip(*rows, strict=True), ROWS, strict=True)]
+            read += pa.RecordBatch.from_arrays(arrays, schema=ROWS).num_rows
+            channel.basic_ack(method.delivery_tag, multiple=True)
+            rows.clear()
+
+    began = time.perf_counter()
+    for queue in queues:
+        channel.basic_consume(queue, accept, consumer_tag=queue)
+    while read < MESSAGES:
+        connection.process_data_events(1)
+    # Its answer comes after the acknowledgements.
+    channel.queue_declare(queues[0], passive=True)
+    taken = time.perf_counter() - began
+    connection.close()
+    return taken
+
+
+def through_spark(session: SparkSession, server: RabbitServer, queues: Sequence[str]) -> float:
+    """Seconds from the epoch that lets the receiver read to the end of the last one."""
+    fill(server, queues)
+    ends: list[float] = []
+
+    def listen(phase: sj.EpochPhase, _: int) -> None:
+        if phase is sj.EpochPhase.CLEAN:
+            ends.append(time.perf_counter())
+
+    reader = session.readStream.format("sparkjet-rabbitmq").option("host", "127.0.0.1").option("port", server.port)
+    stream = sj.stream(reader.option("queues", ",".join(queues)).load())
+    with tempfile.TemporaryDirectory() as directory:
+        writer = stream.writeStream.format("noop").option("checkpointLocation", Path(directory) / "home")
+        query = writer.onEpochPhase(listen).trigger(availableNow=True).start()
+        query.awaitTermination()
+    rows = sum(each["numInputRows"] for each in query.recentProgress)
+    if rows != MESSAGES:
+        sys.exit(f"{rows} rows")
+    return ends[-1] - ends[0]
+
+
+def ways(session: SparkSession, server: RabbitServer, queues: Sequence[str]) -> dict[str, Callable[[int], float]]:
+    """Both, as they take turns."""
+    return {"source": lambda _: through_spark(session, server, queues), "bare": lambda _: bare(server, queues)}
+
+
+def study() -> list[Ratio]:
+    """One ratio for each number of queues, paired by round."""
+    session = local_session()
+    sj.register_sources(session)
+    ratios = []
+    with RabbitServer() as server:
+        for count in QUEUES:
+            queues = [server.queue() for _ in range(count)]
+            seconds = in_turns(ways(session, server, queues), ROUNDS, WARM_UP)
+            what = f"messages from RabbitMQ, {count} queue{'s' if count > 1 else ''}"
+            ratios.append(Ratio.of_seconds(f"RQ-{count}", what, GOAL, seconds["source"], seconds["bare"], MESSAGES))
+    session.stop()
+    return ratios
+
+
+if __name__ == "__main__":
+    main(study)

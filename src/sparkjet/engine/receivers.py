@@ -1,0 +1,106 @@
+"""The receivers of a run: what the engine tells the sources that acknowledge messages."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from sparkjet.errors import SourceError
+from sparkjet.sources.acknowledging.control import Acknowledge, ControlClient, Held, Start, Stop
+from sparkjet.sources.acknowledging.ledger import LedgerState
+from sparkjet.sources.acknowledging.offset import QueueOffset
+
+if TYPE_CHECKING:
+    from sparkjet.snapshots import SnapshotStore
+
+logger = logging.getLogger("sparkjet")
+
+
+class Receivers:
+    """The receivers that the offsets of a run name, by the number of their source; see docs/design/021.
+
+    An epoch calls :meth:`meet`, :meth:`save` and, when it is decided, :meth:`acknowledge`; one thread at a time.
+
+    Args:
+        store: Where the ids are saved.
+        identified: Whether messages are told apart by their ids: with exactly-once.
+    """
+
+    def __init__(self, store: SnapshotStore, *, identified: bool) -> None:
+        self._store, self._identified = store, identified
+        self._known: dict[int, _Receiver] = {}
+
+    def meet(self, offsets: Sequence[str], saved: Mapping[int, str]) -> dict[int, int]:
+        """Let receivers read that are new in the offsets of a batch.
+
+        Args:
+            offsets: Where the batch ends, source by source, as Spark wrote it.
+            saved: Names of the blobs in the record before.
+
+        Returns:
+            By source, the position where the batch ends.
+
+        Raises:
+            SourceError: A receiver does not answer, or its offsets and the record disagree.
+        """
+        positions: dict[int, int] = {}
+        for number, text in enumerate(offsets):
+            offset = QueueOffset.found_in(text)
+            if offset is None:
+                continue
+            positions[number] = offset.position
+            known = self._known.get(number)
+            if known is None or known.path != offset.receiver:
+                receiver = _Receiver(offset.receiver)
+                name = saved.get(number)
+                state = None if name is None else msgspec.json.decode(self._store.read_blob(name), type=LedgerState)
+                receiver.line.ask(Start(identified=self._identified, state=state))
+                self._known[number] = receiver
+        return positions
+
+    def save(self, positions: Mapping[int, int], name: str) -> dict[int, str]:
+        """Write the ids that the record of an epoch must name into blobs; those of sources without any need none.
+
+        Args:
+            positions: Where the epoch's batch ends.
+            name: What the names of the blobs begin with.
+
+        Raises:
+            SourceError: A receiver does not answer.
+        """
+        names: dict[int, str] = {}
+        for number, position in positions.items():
+            state = self._known[number].line.ask(Held(position))
+            if state is not None and state.ids:
+                names[number] = f"{name}-queues{number}"
+                self._store.put_blob(names[number], msgspec.json.encode(state))
+        return names
+
+    def acknowledge(self, positions: Mapping[int, int]) -> None:
+        """Have the messages of a decided epoch acknowledged, and wait for it.
+
+        What fails here is not lost: its messages are delivered again, and dropped.
+        """
+        for number, position in positions.items():
+            try:
+                self._known[number].line.ask(Acknowledge(position))
+            except SourceError as error:
+                logger.warning("messages up to %d are decided, but were not acknowledged: %s", position, error)
+
+    def stop(self) -> None:
+        """End the receivers, which Spark would not tell; nothing of the query runs any more."""
+        for each in self._known.values():
+            # Spark may have ended the process already.
+            with contextlib.suppress(SourceError):
+                each.line.ask(Stop())
+            each.line.close()
+        self._known.clear()
+
+
+class _Receiver:
+    def __init__(self, path: str) -> None:
+        self.path, self.line = path, ControlClient(path)

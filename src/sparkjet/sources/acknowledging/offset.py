@@ -1,0 +1,54 @@
+"""The offset of an acknowledging source: how far a batch reads, and where the engine reaches the receiver."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+
+Counts = dict[str, int]
+"""How many messages of each queue were received, since the query's first start; their sum is a position."""
+
+
+class QueueOffset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where a batch ends.
+
+    Attributes:
+        queues: The messages of each queue up to there.
+        receiver: Path of the socket of the receiver that has read them; empty before the first run.
+    """
+
+    queues: Counts
+    receiver: str
+
+    @property
+    def position(self) -> int:
+        """How many messages there are up to there, of all queues."""
+        return sum(self.queues.values())
+
+    def to_spark(self) -> dict[str, Any]:
+        """As Spark gets it."""
+        return msgspec.structs.asdict(self)
+
+    @staticmethod
+    def of(offset: dict[str, Any]) -> QueueOffset:
+        """From what Spark gives back."""
+        return msgspec.convert(offset, QueueOffset)
+
+    @staticmethod
+    def found_in(text: str) -> QueueOffset | None:
+        """The offset that Spark has written for a source; None if that source is of another kind.
+
+        >>> QueueOffset.found_in('{"queues": {"orders": 17}, "receiver": "/run/receiver"}').position
+        17
+        >>> QueueOffset.found_in('{"clicks": {"0": 17}}')
+        >>> QueueOffset.found_in("-")
+        """
+        if text == "-":
+            # A source that the batch does not read.
+            return None
+        found: Any = json.loads(text)
+        if not isinstance(found, dict) or found.keys() != {"queues", "receiver"}:
+            return None
+        return msgspec.convert(found, QueueOffset)

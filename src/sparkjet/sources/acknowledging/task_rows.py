@@ -1,0 +1,51 @@
+"""The rows of a task: they travel with it, so that executors need no way to the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+# Needs neither msgspec nor a broker's client, which executors may not have.
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+TASK = 1 << 19
+"""Bytes of rows in a task, more or less: Spark warns of tasks beyond a megabyte."""
+
+
+class TaskRows(DataSourceStreamReader):
+    """What executors get of a reader: it unpacks the rows of a task."""
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Only the planner is asked."""
+        raise NotImplementedError
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Only the planner is asked."""
+        raise NotImplementedError
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a task."""
+        with pa.ipc.open_stream(partition.value) as stream:
+            yield from stream
+
+
+def tasks(batches: Iterable[pa.RecordBatch]) -> list[InputPartition]:
+    """Rows in their order, packed into tasks of a sensible size: what arrived together may be a few rows, or many."""
+    table = pa.Table.from_batches(batches) if (batches := list(batches)) else None
+    if table is None or not len(table):
+        return []
+    wanted = max(1, round(table.nbytes / TASK))
+    rows = -(-len(table) // wanted)
+    return [InputPartition(_packed(table.slice(start, rows))) for start in range(0, len(table), rows)]
+
+
+def _packed(rows: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as stream:
+        stream.write_table(rows.combine_chunks())
+    packed: bytes = sink.getvalue().to_pybytes()
+    return packed

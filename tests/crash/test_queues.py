@@ -1,0 +1,141 @@
+"""Queries from RabbitMQ through Spark: drivers and the broker killed at the phases of an epoch."""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import pytest
+
+import sparkjet as sj
+from sparkjet import EpochPhase
+from tests.crash.drivers import Driver, Query, Victim
+from tests.crash.outputs import table_of
+from tests.crash.replay import RESULTS
+from tests.sources.rabbitmq.messages import ids, ready, send
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tests.servers.postgres import PostgresServer
+    from tests.servers.rabbitmq import RabbitServer
+
+pytestmark = [pytest.mark.crash, pytest.mark.timeout(1800)]
+
+MESSAGES, BATCH = 120, 25
+KILLED_IN = 3
+"""The second epoch with rows: that of a run's first batch has none."""
+JOBS = "queues", "queues-table"
+
+
+@dataclass(frozen=True)
+class Crash:
+    """Where a driver dies, or the broker."""
+
+    step: EpochPhase
+    victim: Victim | None
+    job: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.step.value}-{'broker' if self.victim is None else self.victim.value}-{self.job}"
+
+    def query(self, root: Path) -> Query:
+        return Query(self.name, self.job, str(root / self.name), str(root / "feed"), self.step.name, KILLED_IN)
+
+
+STEPS = [step for step in EpochPhase if step is not EpochPhase.COMMITTING]
+SOME = [Crash(step, list(Victim)[number % len(Victim)], JOBS[number % len(JOBS)]) for number, step in enumerate(STEPS)]
+ALL = [Crash(step, victim, job) for step, victim, job in product(STEPS, Victim, JOBS)]
+BROKER = [Crash(step, None, JOBS[number % len(JOBS)]) for number, step in enumerate(STEPS)]
+
+
+class Queues:
+    """A classic and a quorum queue for each of some queries, half of the messages in each."""
+
+    def __init__(self, server: RabbitServer, dsn: str, root: Path, crashes: list[Crash]) -> None:
+        self._server, self._dsn, self._root, self._crashes = server, dsn, root, crashes
+        self._names: dict[str, list[str]] = {}
+        (root / "feed").mkdir()
+        for crash in crashes:
+            place = crash.query(root).place
+            place.root.mkdir()
+            names = self._names[crash.name] = [server.queue(), server.queue(quorum=True)]
+            given = {"host": "127.0.0.1", "port": str(server.port), "maxMessagesPerTrigger": str(BATCH)}
+            (place.root / "source.json").write_text(json.dumps({**given, "queues": ",".join(names)}))
+            (place.root / "dsn").write_text(dsn)
+
+    def fill(self, first: int, end: int) -> None:
+        """Send messages to the queues of every query."""
+        middle = (first + end) // 2
+        for classic, quorum in self._names.values():
+            send(self._server, classic, *ids(first, middle))
+            send(self._server, quorum, *ids(middle, end))
+
+    def check(self, postgres: PostgresServer, end: int) -> None:
+        """Check that every message is in every output once, and in no queue any more."""
+        for crash in self._crashes:
+            place = crash.query(self._root).place
+            rows = sj.read_files(str(place.root / RESULTS)).collect()
+            assert sorted(row["message_id"] for row in rows) == sorted(ids(0, end)), crash.name
+            assert all(row["body"] == f"body of {row['message_id']}" for row in rows)
+            if crash.job == "queues-table":
+                found = postgres.psql(self._dsn, f'SELECT message_id, body FROM "{table_of(place)}"')
+                assert sorted(found) == sorted([each, f"body of {each}"] for each in ids(0, end)), crash.name
+            assert ready(self._server, *self._names[crash.name]) == [0, 0], crash.name
+
+
+@pytest.mark.parametrize(
+    "crashes", [pytest.param(SOME, id="some"), pytest.param(ALL, id="all", marks=pytest.mark.long)]
+)
+def test_a_driver_that_dies_loses_and_repeats_no_message(
+    spark: SparkSession, rabbitmq: RabbitServer, postgres: PostgresServer, tmp_path: Path, crashes: list[Crash]
+) -> None:
+    queues = Queues(rabbitmq, postgres.database(f"q{uuid4().hex}", "UTF8"), tmp_path, crashes)
+    queues.fill(0, MESSAGES)
+    every = [crash.query(tmp_path) for crash in crashes]
+    with ExitStack() as stack:
+        successor = stack.enter_context(Driver(tmp_path / "successor.log"))
+        drivers = {victim: stack.enter_context(Driver(tmp_path / f"{victim.value}.log")) for victim in Victim}
+        groups = {victim: [crash.query(tmp_path) for crash in crashes if crash.victim is victim] for victim in Victim}
+        for victim, driver in drivers.items():
+            driver.start(groups[victim])
+        for victim, driver in drivers.items():
+            driver.see(groups[victim], "reached")
+            driver.kill(victim)
+            # At once: what survives runs beside the successor.
+            successor.start(unblocked(groups[victim]))
+        successor.see(every)
+        # What old connections held may have come after the successor had found its queues empty.
+        queues.fill(MESSAGES, MESSAGES + BATCH)
+        successor.forget()
+        successor.bring(unblocked(every))
+        assert successor.end() == 0
+    queues.check(postgres, MESSAGES + BATCH)
+
+
+def test_a_broker_that_dies_loses_and_repeats_no_message(
+    spark: SparkSession, rabbitmq: RabbitServer, postgres: PostgresServer, tmp_path: Path
+) -> None:
+    queues = Queues(rabbitmq, postgres.database(f"q{uuid4().hex}", "UTF8"), tmp_path, BROKER)
+    # Killed, it may forget queues that are only seconds old.
+    rabbitmq.restart()
+    queues.fill(0, MESSAGES)
+    every = [crash.query(tmp_path) for crash in BROKER]
+    with Driver(tmp_path / "driver.log") as driver:
+        driver.bring(every, "reached")
+        rabbitmq.kill()
+        rabbitmq.start()
+        driver.release()
+        driver.see(every)
+        assert driver.end() == 0
+    queues.check(postgres, MESSAGES)
+
+
+def unblocked(queries: list[Query]) -> list[Query]:
+    return [Query(each.name, each.job, each.root, each.feed) for each in queries]

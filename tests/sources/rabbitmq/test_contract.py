@@ -1,0 +1,30 @@
+"""The contract of acknowledging sources, passed by RabbitMQ's with classic and quorum queues."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from sparkjet.sources.rabbitmq.settings import RabbitSettings
+from sparkjet.sources.rabbitmq.source import RabbitSource
+from sparkjet.testing.acknowledging_contract import AcknowledgingContract, QueuesUnderTest
+from tests.servers.tcp_proxy import TcpProxy
+from tests.sources.rabbitmq.messages import send
+
+if TYPE_CHECKING:
+    from tests.servers.rabbitmq import RabbitServer
+
+
+class TestRabbit(AcknowledgingContract):
+    @pytest.fixture(params=["classic", "quorum"])
+    def target(self, rabbitmq: RabbitServer, request: pytest.FixtureRequest) -> Iterator[QueuesUnderTest]:
+        queues = [rabbitmq.queue(quorum=request.param == "quorum") for _ in range(2)]
+        with TcpProxy(rabbitmq.port) as proxy:
+            options = {"host": "127.0.0.1", "port": str(proxy.port), "queues": ",".join(queues)}
+            yield QueuesUnderTest(
+                lambda: RabbitSource(RabbitSettings.of(options)),
+                lambda queue, ids: send(rabbitmq, queue, *ids),
+                proxy.cut,
+            )
