@@ -208,3 +208,17 @@ def test_a_broker_that_was_killed_is_waited_for(artemis: ArtemisServer, tmp_path
     finally:
         receiver.stop()
     assert artemis.count(queue) == 0
+
+
+@pytest.mark.crash
+def test_what_was_acknowledged_is_gone_though_the_broker_is_killed(
+    artemis: ArtemisServer, opened: Callable[..., ArtemisSource]
+) -> None:
+    queue = artemis.queue()
+    send(artemis, queue, *numbered(0, 3000))
+    for left in (2000, 1000, 0):
+        source = opened(queue)
+        assert bodies(received(source, 1000)) == numbered(2000 - left, 3000 - left)
+        source.acknowledge(1000)
+        artemis.restart()
+        assert artemis.count(queue) == left
