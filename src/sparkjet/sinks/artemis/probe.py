@@ -14,7 +14,8 @@ from sparkjet.sinks.artemis.publishing import TRANSACTION, connected
 if TYPE_CHECKING:
     from sparkjet.sinks.artemis.settings import ArtemisSinkSettings
 
-_PROBE = "probe"
+_PROBE = ("probe", "start")
+"""In place of a query and a sink: always the same, as not every broker removes empty queues."""
 _BEGIN, _COMMIT, _ABORT = (Frame(each, {"transaction": TRANSACTION}) for each in ("BEGIN", "COMMIT", "ABORT"))
 
 
@@ -24,19 +25,19 @@ def probe(settings: ArtemisSinkSettings) -> None:
     Raises:
         AnalysisError: Naming what the user may not do, or what the broker does not.
     """
-    name = uuid4().hex
+    trial = Marker(1, uuid4().hex, 0)
     try:
         with connected(settings.address) as connection:
             to = {"destination": settings.destination, "destination-type": settings.routing}
             connection.confirm([_BEGIN, Frame("SEND", {**to, "transaction": TRANSACTION})])
             connection.confirm([_ABORT])
-            markers = Markers(connection, _PROBE, name)
+            markers = Markers(connection, *_PROBE)
             markers.read()
             markers.release()
-            connection.confirm([_BEGIN, markers.frame(Marker(1, name, 0), TRANSACTION), _COMMIT])
-        detects = _refuses_a_second(settings, name)
+            connection.confirm([_BEGIN, markers.frame(trial, TRANSACTION), _COMMIT])
+        detects = _refuses_a_second(settings, trial)
         with connected(settings.address) as connection:
-            Markers(connection, _PROBE, name).read(keep=False)
+            Markers(connection, *_PROBE).read(keep=False)
     except SinkError as error:
         message = (
             f'start: format("artemis") cannot use {settings.destination!r}. {error} The user needs "send" there, and '
@@ -51,10 +52,10 @@ def probe(settings: ArtemisSinkSettings) -> None:
         raise AnalysisError(message)
 
 
-def _refuses_a_second(settings: ArtemisSinkSettings, name: str) -> bool:
+def _refuses_a_second(settings: ArtemisSinkSettings, trial: Marker) -> bool:
     try:
         with connected(settings.address) as connection:
-            marker = Markers(connection, _PROBE, name).frame(Marker(1, name, 0), TRANSACTION)
+            marker = Markers(connection, *_PROBE).frame(trial, TRANSACTION)
             connection.confirm([_BEGIN, marker, _COMMIT])
     except SinkError as error:
         if isinstance(error.__cause__, RefusedError):
