@@ -178,7 +178,7 @@ def test_a_start_leaves_nothing_behind(spark: SparkSession, artemis: ArtemisServ
     sink_of(spark, artemis, tmp_path, "body string", queue=queue)
     with artemis.client() as client:
         counts = [client.ask(f"queue.{name}", "messageCount") for name in client.ask("broker", "queueNames")
-                  if name.startswith(PREFIX)]  # fmt: skip
+                  if name.startswith(f"{PREFIX}probe")]  # fmt: skip
     assert set(counts) <= {0}
     assert artemis.count(queue) == 0
 
