@@ -20,7 +20,7 @@ SUITES = ("acknowledging", "directory", "policy", "sink", "source", "store", "th
 pytest.register_assert_rewrite(*(f"sparkjet.testing.{suite}_contract" for suite in SUITES))
 pytest_plugins = ["scripts.doc_examples", "tests.servers.fixtures", "pytester"]
 
-MACHINES = {"hdfs", "kafka", "kafka_old", "kafka_secure", "rabbitmq", "spark"}
+MACHINES = {"artemis", "hdfs", "kafka", "kafka_old", "kafka_secure", "rabbitmq", "spark"}
 """Fixtures that start a virtual machine, Java's or Erlang's: `make test-unit` does without."""
 
 BUILT = {"s3"}
@@ -36,6 +36,8 @@ time.tzset()
 os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 # A name that does not resolve (containers, laptops offline) would stop the driver from binding.
 os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+# The tests' client of Artemis would look for the machine's names when it is imported, and wait where there is no DNS.
+os.environ["STOMP_SKIP_HOSTNAME_SCAN"] = "1"
 
 
 INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}

@@ -88,17 +88,21 @@ KAFKA_OPTIONS: Mapping[str, str] = {
 }
 """Options of ``format("kafka")``."""
 
-RABBITMQ_CONNECTION_OPTIONS: Mapping[str, str] = {
-    "host": "Host name of the broker (localhost).",
-    "port": "Port of the broker (5672; 5671 with tls).",
-    "virtualHost": "Virtual host (/).",
-    "user": "User name (guest).",
+_BROKER_OPTIONS: Mapping[str, str] = {
     "password": "Password; never logged or recorded.",
     "tls": "Whether to connect over TLS (false).",
     "caFile": "tls: PEM file of the authorities to trust; the system's by default.",
     "certFile": "tls: PEM file of the client's certificate.",
     "keyFile": "tls: PEM file of its key.",
     "heartbeat": "Seconds after which broker and client take each other for dead (60).",
+}
+
+RABBITMQ_CONNECTION_OPTIONS: Mapping[str, str] = {
+    "host": "Host name of the broker (localhost).",
+    "port": "Port of the broker (5672; 5671 with tls).",
+    "virtualHost": "Virtual host (/).",
+    "user": "User name (guest).",
+    **_BROKER_OPTIONS,
 }
 """Options of ``format("rabbitmq")`` and ``format("sparkjet-rabbitmq")`` alike."""
 
@@ -110,7 +114,24 @@ RABBITMQ_OPTIONS: Mapping[str, str] = {
 }
 """Options of ``format("rabbitmq")``."""
 
+ARTEMIS_CONNECTION_OPTIONS: Mapping[str, str] = {
+    "host": "Host name of the broker (localhost).",
+    "port": "Port of an acceptor that takes STOMP (61616).",
+    "user": "User name.",
+    **_BROKER_OPTIONS,
+}
+"""Options of ``format("artemis")`` and ``format("sparkjet-artemis")`` alike."""
+
+ARTEMIS_OPTIONS: Mapping[str, str] = {
+    "queue": "Queue to send to: one consumer gets each message.",
+    "topic": "Topic to send to instead: all subscribers get each message.",
+    **ARTEMIS_CONNECTION_OPTIONS,
+    "maxMessagesPerTransaction": "Messages that become visible together (10000); the broker holds them in memory.",
+}
+"""Options of ``format("artemis")``."""
+
 SINK_OPTIONS: Mapping[str, Mapping[str, str]] = {
+    "artemis": ARTEMIS_OPTIONS,
     "files": FILE_OPTIONS,
     "kafka": KAFKA_OPTIONS,
     "postgres": POSTGRES_OPTIONS,

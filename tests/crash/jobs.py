@@ -16,7 +16,7 @@ from tests.crash.feeds import SCHEMA, SECOND
 from tests.crash.joins import JoinRules
 from tests.crash.keyed import KeyedRules
 from tests.crash.measures import mean, of, rank
-from tests.crash.outputs import into_files, into_queue, into_table, into_topic, with_home
+from tests.crash.outputs import into_artemis, into_files, into_rabbitmq, into_table, into_topic, with_home
 from tests.crash.plain import REST, MessageRules, PlainRules
 from tests.crash.queries import joined, keyed, right_of
 from tests.crash.replay import RESULTS, Compute, Rules
@@ -311,7 +311,9 @@ _ALONE = {
         Job("outbox", _SUMMED, partial(_beside, others=[_AS_OUTBOX])),
         # The same results also in a Kafka topic.
         Job("topic", _SUMMED, partial(_beside, others=[into_topic])),
-        # All three at once, with a clock that is set.
+        # The same results also in a queue.
+        Job("queue", _SUMMED, partial(_beside, others=[into_artemis])),
+        # Those in files, a table and a topic at once, with a clock that is set.
         Job("everywhere", _SUMMED, partial(_beside, others=[into_table, into_topic], read=_TIMED)),
         Job("everywhere-outbox", _SUMMED, partial(_beside, others=[_AS_OUTBOX, into_topic], read=_TIMED)),
         # The same from a topic, into files; and into a topic and a table at once.
@@ -352,7 +354,7 @@ _ALONE = {
         # From queues of RabbitMQ, into files, PostgreSQL and another queue.
         Job("queues", _MESSAGES, _received),
         Job("queues-table", _MESSAGES, partial(_received, others=[into_table])),
-        Job("queues-queue", _MESSAGES, partial(_received, others=[into_queue])),
+        Job("queues-queue", _MESSAGES, partial(_received, others=[into_rabbitmq])),
         # The main job itself, on a smaller feed.
         Job(
             "flights",

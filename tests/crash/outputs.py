@@ -1,4 +1,4 @@
-"""Outputs of crashed queries: the same rows in files, a table or a topic."""
+"""Outputs of crashed queries: the same rows in files, a table, a topic or a queue."""
 
 from __future__ import annotations
 
@@ -48,15 +48,26 @@ def into_topic(results: WindowedStream | Stream, place: Place, rules: Rules) -> 
     """The topic that is named in the query's directory."""
     from pyspark.sql import functions as F
 
-    columns: list[Any] = list(rules.outputs[RESULTS])
-    if rules.windowed:
-        columns[:1] = (F.unix_micros(F.col(f"window.{end}")).alias(end) for end in ("start", "end"))
-    value = F.to_json(F.struct(*columns), {"ignoreNullFields": "false"})
-    records = results.select(F.col("key"), value.alias("value")).writeStream.format("kafka")
+    records = results.select(F.col("key"), _as_json(rules).alias("value")).writeStream.format("kafka")
     return records.options(**json.loads((place.root / "kafka.json").read_text()))
 
 
-def into_queue(stream: Stream, place: Place, rules: Rules) -> StreamWriter:
+def into_artemis(results: WindowedStream | Stream, place: Place, rules: Rules) -> StreamWriter:
+    """The queue that is named in the query's directory."""
+    messages = results.select(_as_json(rules).alias("body")).writeStream.format("artemis")
+    return messages.options(**json.loads((place.root / "artemis.json").read_text()))
+
+
+def _as_json(rules: Rules) -> Any:
+    from pyspark.sql import functions as F
+
+    columns: list[Any] = list(rules.outputs[RESULTS])
+    if rules.windowed:
+        columns[:1] = (F.unix_micros(F.col(f"window.{end}")).alias(end) for end in ("start", "end"))
+    return F.to_json(F.struct(*columns), {"ignoreNullFields": "false"})
+
+
+def into_rabbitmq(stream: Stream, place: Place, rules: Rules) -> StreamWriter:
     """The queue of RabbitMQ that is named in the query's directory."""
     from pyspark.sql import functions as F
 

@@ -13,6 +13,7 @@ import pytest
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tests.servers.artemis import ArtemisServer
     from tests.servers.hdfs import HdfsServer
     from tests.servers.kafka import KafkaServer
     from tests.servers.postgres import PostgresServer
@@ -138,6 +139,17 @@ def rabbitmq() -> Iterator[RabbitServer]:
 def rabbitmq_port(rabbitmq: RabbitServer) -> int:
     """Its port under the name that pages use."""
     return rabbitmq.port
+
+
+@pytest.fixture(scope="session")
+def artemis() -> Iterator[ArtemisServer]:
+    """An ActiveMQ Artemis broker, with and without TLS; tests share it and make queues of their own."""
+    # Not at the top: pytest loads this for every test, and most need no broker.
+    from tests.servers.artemis import ArtemisServer
+    from tests.servers.programs import NoProgramError
+
+    with available(lambda: ArtemisServer(secure=True), NoProgramError) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

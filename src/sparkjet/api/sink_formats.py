@@ -50,7 +50,7 @@ class SinkFormat:
     @property
     def is_durable(self) -> bool:
         """Whether the output outlives the session."""
-        return self.own is not None or self.name in {"files", "kafka", "postgres", "rabbitmq", "table"}
+        return self.own is not None or self.name in {"artemis", "files", "kafka", "postgres", "rabbitmq", "table"}
 
     def create(
         self,
@@ -72,6 +72,7 @@ class SinkFormat:
         if self.own is not None:
             return self.own
         simple: Mapping[str, Callable[[], Sink]] = {
+            "artemis": lambda: _artemis(options),
             "console": lambda: _console(options),
             "foreach": lambda: ForeachSink(self.function),
             "foreachBatch": lambda: ForeachBatchSink(self.function, complete=complete),
@@ -183,3 +184,10 @@ def _rabbitmq(options: Options) -> Sink:
         from sparkjet.sinks.rabbitmq.settings import RabbitSinkSettings  # noqa: PLC0415 - the extra is optional
         from sparkjet.sinks.rabbitmq.sink import RabbitSink  # noqa: PLC0415 - as above
     return RabbitSink(RabbitSinkSettings.of(options))
+
+
+def _artemis(options: Options) -> Sink:
+    with _extra("artemis"):
+        from sparkjet.sinks.artemis.settings import ArtemisSinkSettings  # noqa: PLC0415 - the extra is optional
+        from sparkjet.sinks.artemis.sink import ArtemisSink  # noqa: PLC0415 - as above
+    return ArtemisSink(ArtemisSinkSettings.of(options))

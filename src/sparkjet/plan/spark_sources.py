@@ -20,14 +20,18 @@ logger = logging.getLogger("sparkjet")
 
 REPLAYABLE = (
     "avro", "csv", "delta", "json", "kafka", "orc", "parquet", "rate", "rate-micro-batch", "sparkjet-kafka",
-    "sparkjet-rabbitmq", "text", "xml",
+    "sparkjet-artemis", "sparkjet-rabbitmq", "text", "xml",
 )  # fmt: skip
 """Sources that keep a batch until the record has it, whatever Spark commits, and then return the same rows for it."""
 
 NOT_REPLAYABLE = ("socket",)
 """Sources that deliver each row once, and cannot be replayed."""
 
-PARTITIONED = {"sparkjet-kafka": ("topic", "partition"), "sparkjet-rabbitmq": ("queue",)}
+PARTITIONED = {
+    "sparkjet-kafka": ("topic", "partition"),
+    "sparkjet-artemis": ("queue",),
+    "sparkjet-rabbitmq": ("queue",),
+}
 """Sources whose offsets name all their partitions, also those without rows; each with the columns that name them."""
 
 _NAMED = "org.apache.spark.sql.sources.DataSourceRegister"

@@ -16,6 +16,7 @@ _ARROW = {"pyarrow": "pyarrow"}
 _OF_SOURCES = {
     "sparkjet-kafka": {"confluent_kafka": "confluent-kafka", **_ARROW},
     # Of the driver's machine is what reads the queues.
+    "sparkjet-artemis": _ARROW,
     "sparkjet-rabbitmq": _ARROW,
 }
 

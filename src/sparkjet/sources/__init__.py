@@ -20,6 +20,7 @@ __all__ = ["AcknowledgingDataSource", "AcknowledgingSource", "ConnectionLostErro
 
 _SOURCES: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "sparkjet-kafka": ("kafka.source.KafkaDataSource", {"confluent_kafka": "confluent-kafka", "pyarrow": "pyarrow"}),
+    "sparkjet-artemis": ("artemis.data_source.ArtemisDataSource", {"pyarrow": "pyarrow"}),
     "sparkjet-rabbitmq": ("rabbitmq.data_source.RabbitDataSource", {"pika": "pika", "pyarrow": "pyarrow"}),
 }
 """Name of a source: its class, and the packages that the driver needs, by the name that is imported."""

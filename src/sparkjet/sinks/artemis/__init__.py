@@ -1,0 +1,1 @@
+"""The sink ``artemis``: results as messages of ActiveMQ Artemis."""

@@ -1,0 +1,1 @@
+"""The source ``sparkjet-artemis``: the queues of ActiveMQ Artemis as a stream."""

@@ -1,0 +1,94 @@
+"""How many messages queues hold, as the broker's management tells."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from uuid import uuid4
+
+import msgspec
+
+from sparkjet.connect.stomp import RefusedError, StompConnection
+from sparkjet.connect.stomp_frames import Frame
+from sparkjet.errors import SourceError
+
+_MANAGEMENT = "activemq.management"
+_REPLIES = "sparkjet.replies."
+_ANSWERS_WITHIN = 60.0
+_HELD, _ELSEWHERE = "messageCount", ("deliveringCount", "scheduledCount")
+"""Attributes of a queue: what it has, and what of it is not to be had."""
+_ME = "replies"
+
+
+class MissingQueueError(Exception):
+    """There is no queue of this name, now."""
+
+
+class QueueCounts:
+    """Asks for the numbers of messages, over a connection that has other uses too.
+
+    Args:
+        connection: The connection; it must be of a user who may send to the management's address.
+        queues: Names of queues, or ``address::queue``.
+
+    Raises:
+        SourceError: The user may not ask.
+    """
+
+    def __init__(self, connection: StompConnection, queues: Sequence[str]) -> None:
+        self._connection = connection
+        self._queues = queues
+        self._replies = f"{_REPLIES}{uuid4().hex}"
+        headers = {"id": _ME, "destination": self._replies, "subscription-type": "MULTICAST", "ack": "auto"}
+        try:
+            connection.confirm([Frame("SUBSCRIBE", headers)])
+            # Once with a receipt: the broker closes the connection of a user who may not, and says why.
+            connection.confirm([self._question(0, _HELD)])
+            self._answers(1)
+        except RefusedError as error:
+            message = (
+                "this user may not ask how many messages a queue holds, by which sparkjet knows that it has read all: "
+                f'{error}. Allow it "manage" of {_MANAGEMENT}, and "createAddress", "createNonDurableQueue" and '
+                f'"consume" of {_REPLIES}#.'
+            )
+            raise SourceError(message) from error
+
+    def ready(self) -> Mapping[str, int]:
+        """How many messages of each queue are delivered to nobody.
+
+        Raises:
+            MissingQueueError: A queue does not exist.
+        """
+        asked = [(number, name) for number in range(len(self._queues)) for name in (_HELD, *_ELSEWHERE)]
+        self._connection.send([self._question(*each) for each in asked])
+        answers = self._answers(len(asked))
+        counts = {}
+        for number, queue in enumerate(self._queues):
+            elsewhere = sum(answers[f"{number} {name}"] for name in _ELSEWHERE)
+            counts[queue] = max(answers[f"{number} {_HELD}"] - elsewhere, 0)
+        return counts
+
+    def _question(self, number: int, attribute: str) -> Frame:
+        _, _, name = self._queues[number].rpartition("::")
+        headers = {
+            "destination": _MANAGEMENT,
+            "_AMQ_ResourceName": f"queue.{name}",
+            "_AMQ_Attribute": attribute,
+            "reply-to": self._replies,
+            "correlation-id": f"{number} {attribute}",
+        }
+        return Frame("SEND", headers)
+
+    def _answers(self, count: int) -> dict[str, int]:
+        found: dict[str, int] = {}
+        until = time.monotonic() + _ANSWERS_WITHIN
+        while len(found) < count:
+            for frame in self._connection.messages(_ME, until - time.monotonic()):
+                asked = frame.headers["correlation-id"]
+                if frame.headers.get("_AMQ_OperationSucceeded") != "true":
+                    raise MissingQueueError(self._queues[int(asked.split()[0])])
+                found[asked] = msgspec.json.decode(frame.body, type=list[int])[0]
+            if time.monotonic() > until:
+                message = f"the broker's management has not answered within {_ANSWERS_WITHIN:.0f} s"
+                raise TimeoutError(message)
+        return found

@@ -1,0 +1,122 @@
+"""A consumer of the queues of ActiveMQ Artemis: one connection, over STOMP."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from sparkjet.connect.stomp import RefusedError, StompConnection
+from sparkjet.connect.stomp_frames import Frame
+from sparkjet.errors import SourceError
+from sparkjet.sources.acknowledging.contract import AcknowledgingSource, ConnectionLostError, Message
+from sparkjet.sources.artemis.counts import MissingQueueError, QueueCounts
+from sparkjet.sources.artemis.messages import message_of
+
+if TYPE_CHECKING:
+    from sparkjet.sources.artemis.settings import ArtemisSettings
+
+_QUEUE = "queue"
+
+
+class ArtemisSource(AcknowledgingSource):
+    """Reads queues; messages are acknowledged one by one.
+
+    STOMP can acknowledge all up to one at once. That would cover those in between which the broker could not deliver,
+    such as a StreamMessage, of which STOMP knows nothing: they would be gone, and nobody had seen them.
+    """
+
+    def __init__(self, settings: ArtemisSettings) -> None:
+        self._settings = settings
+        self._connection: StompConnection | None = None
+        self._counts: QueueCounts | None = None
+        self._arrived: deque[tuple[str, Message]] = deque()
+        self._received: deque[str] = deque()
+        self._opened = False
+
+    @property
+    def queues(self) -> Sequence[str]:
+        """The queues in the option."""
+        return self._settings.queues
+
+    def open(self) -> None:
+        """Connect and subscribe; a queue that has never been there is an error, and not created."""
+        self.close()
+        self._arrived.clear()
+        self._received.clear()
+        with self._judged():
+            self._connection = StompConnection(self._settings.address)
+            self._counts = QueueCounts(self._connection, self.queues)
+            self._counts.ready()
+            self._connection.confirm([self._subscription(number) for number in range(len(self.queues))])
+        self._opened = True
+
+    def receive(self, most: int, seconds: float) -> Sequence[Message]:
+        """What has arrived; heartbeats are sent meanwhile."""
+        assert self._connection is not None  # noqa: S101 - opened first
+        with self._judged():
+            self._take(self._connection, 0 if self._arrived and most else seconds)
+        taken = [self._arrived.popleft() for _ in range(min(most, len(self._arrived)))]
+        self._received.extend(ack for ack, _ in taken)
+        return [message for _, message in taken]
+
+    def acknowledge(self, count: int) -> None:
+        """Acknowledge each, and wait until the broker has the last one on its disk."""
+        assert self._connection is not None  # noqa: S101 - opened first
+        frames = [Frame("ACK", {"id": self._received.popleft()}) for _ in range(count)]
+        with self._judged():
+            self._connection.confirm(frames)
+
+    def ready(self) -> Mapping[str, int]:
+        """What each queue holds, and what has arrived here and was not received."""
+        assert self._connection is not None  # noqa: S101 - opened first
+        assert self._counts is not None  # noqa: S101 - as above
+        with self._judged():
+            counts = Counter(self._counts.ready())
+            # What has come with the answers is delivered, so they do not count it.
+            self._take(self._connection, 0)
+        counts.update(message.queue for _, message in self._arrived)
+        return counts
+
+    def close(self) -> None:
+        """End the connection; the broker delivers again what was not acknowledged."""
+        connection, self._connection, self._counts = self._connection, None, None
+        if connection is not None:
+            connection.close()
+
+    def _take(self, connection: StompConnection, seconds: float) -> None:
+        for frame in connection.messages(_QUEUE, seconds):
+            queue = self.queues[int(frame.headers["subscription"].removeprefix(f"{_QUEUE}/"))]
+            self._arrived.append((frame.headers["ack"], message_of(frame, queue, self._settings.id_property)))
+
+    def _subscription(self, number: int) -> Frame:
+        headers = {
+            "id": f"{_QUEUE}/{number}",
+            "destination": self.queues[number],
+            "subscription-type": "ANYCAST",
+            "ack": "client-individual",
+            "consumer-window-size": str(self._settings.window),
+        }
+        return Frame("SUBSCRIBE", headers)
+
+    @contextmanager
+    def _judged(self) -> Iterator[None]:
+        """Tell what may be tried again from what may not."""
+        try:
+            yield
+        except OSError as error:
+            message = f"{self._settings.address}: {error}"
+            raise ConnectionLostError(message) from error
+        except MissingQueueError as error:
+            # Once it was there: it may have been deleted, or its broker has changed.
+            if self._opened:
+                message = f"queue {str(error)!r} does not exist any more"
+                raise ConnectionLostError(message) from error
+            message = f"queue {str(error)!r} does not exist at {self._settings.address}: create it first"
+            raise SourceError(message) from error
+        except RefusedError as error:
+            if self._opened:
+                raise ConnectionLostError(str(error)) from error
+            message = f"{self._settings.address} refuses user {self._settings.address.user!r}: {error}"
+            raise SourceError(message) from error
