@@ -67,6 +67,7 @@ def watermarks(home: Path) -> dict[str, Any]:
     return newest[1].watermarks
 
 
+@pytest.mark.long
 def test_the_contract_of_sinks_holds_in_postgres_and_no_row_is_lost_there(
     tmp_path: Path, postgres: PostgresServer
 ) -> None:

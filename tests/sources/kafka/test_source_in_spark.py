@@ -95,7 +95,7 @@ def test_partitions_are_the_substreams_by_default(spark: SparkSession, caplog: p
     assert watermark(other, by="partition") == (("partition",), False)
     caplog.clear()
     assert watermark(df.select("value", "timestamp")) == ((), False)
-    assert "all Kafka partitions are one substream" in caplog.text
+    assert "all partitions of sparkjet-kafka are one substream" in caplog.text
 
 
 def test_skew_loses_nothing_and_windows_close_when_they_should(spark: SparkSession, kafka: KafkaServer) -> None:
