@@ -152,6 +152,12 @@ def artemis() -> Iterator[ArtemisServer]:
         yield server
 
 
+@pytest.fixture
+def artemis_port(artemis: ArtemisServer) -> int:
+    """Its port under the name that pages use."""
+    return artemis.port
+
+
 @pytest.fixture(scope="session")
 def s3() -> Iterator[S3Server]:
     """An S3 server with one bucket; tests share it and use prefixes of their own."""
