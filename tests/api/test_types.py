@@ -30,7 +30,7 @@ disallow_incomplete_defs = false
 disallow_untyped_calls = false
 [mypy-confluent_kafka.*,pyspark.*]
 implicit_reexport = true
-[mypy-psycopg.*,pandas.*,pyarrow.*,py4j.*]
+[mypy-pika.*,psycopg.*,pandas.*,pyarrow.*,py4j.*]
 ignore_missing_imports = true
 """
 PROVIDED = "; ".join(

@@ -47,6 +47,7 @@ _BROKER = """\
   </security-settings>
   <address-settings>
     <address-setting match="#">
+      <max-delivery-attempts>-1</max-delivery-attempts>
       <auto-delete-queues>false</auto-delete-queues>
       <auto-delete-addresses>false</auto-delete-addresses>
     </address-setting>
