@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 BATCH = 40
 EPOCHS = 3
 
+pytestmark = pytest.mark.crash
+
 
 @pytest.fixture
 def feed(tmp_path: Path) -> Feed:

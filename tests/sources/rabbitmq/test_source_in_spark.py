@@ -95,6 +95,7 @@ def test_many_messages_are_written_once_though_a_run_fails(
     assert ready(rabbitmq, *queues) == [0, 0]
 
 
+@pytest.mark.crash
 @pytest.mark.parametrize("overlap", [False, True])
 def test_a_queue_that_lags_holds_the_windows_and_nothing_is_late(
     spark: SparkSession, rabbitmq: RabbitServer, tmp_path: Path, overlap: bool
@@ -118,6 +119,7 @@ def test_a_queue_that_lags_holds_the_windows_and_nothing_is_late(
     assert ready(rabbitmq, ahead, behind) == [0, 0]
 
 
+@pytest.mark.crash
 def test_a_message_without_an_id_ends_exactly_once_and_is_accepted_by_at_least_once(
     spark: SparkSession, rabbitmq: RabbitServer, tmp_path: Path
 ) -> None:
@@ -132,6 +134,7 @@ def test_a_message_without_an_id_ends_exactly_once_and_is_accepted_by_at_least_o
     assert ready(rabbitmq, queue) == [0]
 
 
+@pytest.mark.crash
 def test_a_queue_that_is_deleted_ends_the_query(spark: SparkSession, rabbitmq: RabbitServer, tmp_path: Path) -> None:
     queue = rabbitmq.queue()
     send(rabbitmq, queue, *ids(0, 5))
