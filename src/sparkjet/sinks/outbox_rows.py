@@ -21,3 +21,12 @@ def batches_of(entry: Directory, handle: Handle) -> Iterator[pa.RecordBatch]:
     for name in files_of(entry, handle):
         with entry.open(name) as content, parquet.ParquetFile(content) as file:
             yield from file.iter_batches()
+
+
+def count_of(entry: Directory, handle: Handle) -> int:
+    """How many rows the files of an epoch have."""
+    total = 0
+    for name in files_of(entry, handle):
+        with entry.open(name) as content, parquet.ParquetFile(content) as file:
+            total += file.metadata.num_rows
+    return total

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from pyarrow import parquet
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
@@ -17,7 +16,7 @@ from sparkjet.sinks.artemis.probe import probe
 from sparkjet.sinks.artemis.publishing import TRANSACTION, is_published, newest_markers, publish
 from sparkjet.sinks.naming import prefix_of
 from sparkjet.sinks.outbox import Outbox
-from sparkjet.sinks.outbox_entries import files_of
+from sparkjet.sinks.outbox_rows import batches_of, count_of
 from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
 from sparkjet.storage.written import metrics
 
@@ -75,7 +74,7 @@ class ArtemisSink(Outbox):
 
     def deliver(self, entry: Directory, handle: Handle) -> None:
         """See :meth:`Outbox.deliver`; runs on the driver."""
-        stored = _rows(entry, handle)
+        stored = count_of(entry, handle)
         if stored != handle["rows"]:
             message = (
                 f"Epoch {handle['epoch']} was decided with {handle['rows']} rows for {handle['destination']!r}, but "
@@ -102,14 +101,6 @@ class ArtemisSink(Outbox):
         )
 
 
-def _rows(entry: Directory, handle: Handle) -> int:
-    total = 0
-    for name in files_of(entry, handle):
-        with entry.open(name) as content, parquet.ParquetFile(content) as file:
-            total += file.metadata.num_rows
-    return total
-
-
 def _frames(entry: Directory, handle: Handle) -> Iterator[Frame]:
     fixed = {
         "destination": handle["destination"],
@@ -117,7 +108,5 @@ def _frames(entry: Directory, handle: Handle) -> Iterator[Frame]:
         "persistent": "true",
         "transaction": TRANSACTION,
     }
-    for name in files_of(entry, handle):
-        with entry.open(name) as content, parquet.ParquetFile(content) as file:
-            for batch in file.iter_batches():
-                yield from frames(batch, fixed)
+    for batch in batches_of(entry, handle):
+        yield from frames(batch, fixed)
