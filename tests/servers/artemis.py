@@ -55,6 +55,15 @@ _BROKER = """\
       <auto-delete-queues>true</auto-delete-queues>
       <auto-delete-addresses>true</auto-delete-addresses>
     </address-setting>
+    <address-setting match="dropped.#">
+      <max-delivery-attempts>3</max-delivery-attempts>
+      <auto-delete-queues>false</auto-delete-queues>
+    </address-setting>
+    <address-setting match="buried.#">
+      <max-delivery-attempts>3</max-delivery-attempts>
+      <dead-letter-address>graveyard</dead-letter-address>
+      <auto-delete-queues>false</auto-delete-queues>
+    </address-setting>
     <address-setting match="small.#">
       <max-size-bytes>1000</max-size-bytes>
       <address-full-policy>FAIL</address-full-policy>
@@ -161,9 +170,9 @@ class ArtemisServer:
         finally:
             client.close()
 
-    def queue(self) -> str:
+    def queue(self, prefix: str = "") -> str:
         """A new durable queue that many producers may send to and one consumer gets each message of."""
-        name = f"t{uuid4().hex}"
+        name = f"{prefix}t{uuid4().hex}"
         with self.client() as client:
             client.read(name, 0)
         return name

@@ -175,6 +175,16 @@ def test_a_wrong_password_is_named_and_not_shown(artemis: ArtemisServer) -> None
     source.close()
 
 
+def test_a_queue_whose_messages_the_broker_drops_is_refused(
+    artemis: ArtemisServer, opened: Callable[..., ArtemisSource]
+) -> None:
+    dropped, buried = artemis.queue("dropped."), artemis.queue("buried.")
+    with pytest.raises(SourceError, match=f"drops messages of queue '{dropped}' after 3 deliveries"):
+        opened(dropped)
+    send(artemis, buried, "m0")
+    assert bodies(received(opened(buried), 1)) == ["m0"]
+
+
 def test_a_user_who_may_not_ask_for_counts_is_told_what_to_allow(artemis: ArtemisServer) -> None:
     source = ArtemisSource(settings(artemis, artemis.queue(), user=CLERK, password=CLERK))
     with pytest.raises(SourceError, match=r'Allow it "manage" of activemq.management'):

@@ -11,7 +11,7 @@ from sparkjet.connect.stomp import RefusedError, StompConnection
 from sparkjet.connect.stomp_frames import Frame
 from sparkjet.errors import SourceError
 from sparkjet.sources.acknowledging.contract import AcknowledgingSource, ConnectionLostError, Message
-from sparkjet.sources.artemis.counts import MissingQueueError, QueueCounts
+from sparkjet.sources.artemis.management import Management, MissingQueueError
 from sparkjet.sources.artemis.messages import message_of
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class ArtemisSource(AcknowledgingSource):
     def __init__(self, settings: ArtemisSettings) -> None:
         self._settings = settings
         self._connection: StompConnection | None = None
-        self._counts: QueueCounts | None = None
+        self._management: Management | None = None
         self._arrived: deque[tuple[str, Message]] = deque()
         self._received: deque[str] = deque()
         self._opened = False
@@ -47,8 +47,9 @@ class ArtemisSource(AcknowledgingSource):
         self._received.clear()
         with self._judged():
             self._connection = StompConnection(self._settings.address)
-            self._counts = QueueCounts(self._connection, self.queues)
-            self._counts.ready()
+            self._management = Management(self._connection, self.queues)
+            self._management.ready()
+            self._refuse(self._management.given_up())
             self._connection.confirm([self._subscription(number) for number in range(len(self.queues))])
         self._opened = True
 
@@ -71,9 +72,9 @@ class ArtemisSource(AcknowledgingSource):
     def ready(self) -> Mapping[str, int]:
         """What each queue holds, and what has arrived here and was not received."""
         assert self._connection is not None  # noqa: S101 - opened first
-        assert self._counts is not None  # noqa: S101 - as above
+        assert self._management is not None  # noqa: S101 - as above
         with self._judged():
-            counts = Counter(self._counts.ready())
+            counts = Counter(self._management.ready())
             # What has come with the answers is delivered, so they do not count it.
             self._take(self._connection, 0)
         counts.update(message.queue for _, message in self._arrived)
@@ -81,7 +82,7 @@ class ArtemisSource(AcknowledgingSource):
 
     def close(self) -> None:
         """End the connection; the broker delivers again what was not acknowledged."""
-        connection, self._connection, self._counts = self._connection, None, None
+        connection, self._connection, self._management = self._connection, None, None
         if connection is not None:
             connection.close()
 
@@ -99,6 +100,15 @@ class ArtemisSource(AcknowledgingSource):
             "consumer-window-size": str(self._settings.window),
         }
         return Frame("SUBSCRIBE", headers)
+
+    def _refuse(self, given_up: Mapping[str, int]) -> None:
+        for queue, most in given_up.items():
+            message = (
+                f"the broker drops messages of queue {queue!r} after {most} deliveries, and counts those too that were "
+                "only sent ahead on a connection that was lost. Set max-delivery-attempts to -1 in its address-settings, "
+                "or a dead-letter-address, from which somebody brings them back."
+            )
+            raise SourceError(message)
 
     @contextmanager
     def _judged(self) -> Iterator[None]:

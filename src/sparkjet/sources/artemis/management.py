@@ -1,9 +1,10 @@
-"""How many messages queues hold, as the broker's management tells."""
+"""What the broker's management tells of queues: how many messages they hold, and when it gives one up."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from typing import Any
 from uuid import uuid4
 
 import msgspec
@@ -18,14 +19,17 @@ _ANSWERS_WITHIN = 60.0
 _HELD, _ELSEWHERE = "messageCount", ("deliveringCount", "scheduledCount")
 """Attributes of a queue: what it has, and what of it is not to be had."""
 _ME = "replies"
+_OPERATION, _SETTINGS = "_AMQ_OperationName", "getAddressSettingsAsJSON"
+_ATTEMPTS = 10
+"""Deliveries of a message before the broker gives it up, if nothing else is set."""
 
 
 class MissingQueueError(Exception):
     """There is no queue of this name, now."""
 
 
-class QueueCounts:
-    """Asks for the numbers of messages, over a connection that has other uses too.
+class Management:
+    """Asks the broker's management, over a connection that has other uses too.
 
     Args:
         connection: The connection; it must be of a user who may send to the management's address.
@@ -68,26 +72,42 @@ class QueueCounts:
             counts[queue] = max(answers[f"{number} {_HELD}"] - elsewhere, 0)
         return counts
 
+    def given_up(self) -> Mapping[str, int]:
+        """The queues whose messages the broker drops, each with the number of deliveries after which it does."""
+        for number, queue in enumerate(self._queues):
+            address = msgspec.json.encode([queue.partition("::")[0]])
+            self._connection.send([self._asked("broker", f"{number} {_SETTINGS}", {_OPERATION: _SETTINGS}, address)])
+        answers = self._answers(len(self._queues))
+        found = {}
+        for number, queue in enumerate(self._queues):
+            settings = msgspec.json.decode(answers[f"{number} {_SETTINGS}"])
+            most = settings.get("maxDeliveryAttempts", _ATTEMPTS)
+            if most > 0 and not settings.get("deadLetterAddress"):
+                found[queue] = most
+        return found
+
     def _question(self, number: int, attribute: str) -> Frame:
         _, _, name = self._queues[number].rpartition("::")
+        return self._asked(f"queue.{name}", f"{number} {attribute}", {"_AMQ_Attribute": attribute})
+
+    def _asked(self, resource: str, name: str, what: Mapping[str, str], body: bytes = b"") -> Frame:
         headers = {
             "destination": _MANAGEMENT,
-            "_AMQ_ResourceName": f"queue.{name}",
-            "_AMQ_Attribute": attribute,
+            "_AMQ_ResourceName": resource,
             "reply-to": self._replies,
-            "correlation-id": f"{number} {attribute}",
+            "correlation-id": name,
         }
-        return Frame("SEND", headers)
+        return Frame("SEND", {**headers, **what}, body)
 
-    def _answers(self, count: int) -> dict[str, int]:
-        found: dict[str, int] = {}
+    def _answers(self, count: int) -> dict[str, Any]:
+        found: dict[str, Any] = {}
         until = time.monotonic() + _ANSWERS_WITHIN
         while len(found) < count:
             for frame in self._connection.messages(_ME, until - time.monotonic()):
                 asked = frame.headers["correlation-id"]
                 if frame.headers.get("_AMQ_OperationSucceeded") != "true":
                     raise MissingQueueError(self._queues[int(asked.split()[0])])
-                found[asked] = msgspec.json.decode(frame.body, type=list[int])[0]
+                [found[asked]] = msgspec.json.decode(frame.body, type=list[Any])
             if time.monotonic() > until:
                 message = f"the broker's management has not answered within {_ANSWERS_WITHIN:.0f} s"
                 raise TimeoutError(message)
