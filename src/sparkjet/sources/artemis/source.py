@@ -105,8 +105,8 @@ class ArtemisSource(AcknowledgingSource):
         for queue, most in given_up.items():
             message = (
                 f"the broker drops messages of queue {queue!r} after {most} deliveries, and counts those too that were "
-                "only sent ahead on a connection that was lost. Set max-delivery-attempts to -1 in its address-settings, "
-                "or a dead-letter-address, from which somebody brings them back."
+                "only sent ahead on a connection that was lost. Set max-delivery-attempts to -1 in its "
+                "address-settings, or a dead-letter-address, from which somebody brings them back."
             )
             raise SourceError(message)
 
