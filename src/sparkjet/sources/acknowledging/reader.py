@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from sparkjet.errors import SourceError
+from sparkjet.errors import AnalysisError, SourceError
 from sparkjet.sources.acknowledging.contract import AcknowledgingSource
 from sparkjet.sources.acknowledging.control import Acknowledge, ControlServer, Held, Request, Start, Stop
 from sparkjet.sources.acknowledging.ledger import Ledger, LedgerState
@@ -70,6 +70,20 @@ class ReaderSettings:
                 options.number("reconnectTimeoutMs", default=60_000) / 1000,
             ),
         )
+
+
+def queue_names(options: Options, source: str) -> tuple[str, ...]:
+    """The queues in the option of this name, each once.
+
+    Raises:
+        AnalysisError: There is none; ``source`` is what its format is called.
+    """
+    names = (name.strip() for name in (options.get("queues") or "").split(","))
+    found = tuple(dict.fromkeys(filter(None, names)))
+    if not found:
+        message = f'option: format("{source}") needs option("queues", "name, …").'
+        raise AnalysisError(message)
+    return found
 
 
 class AcknowledgingStreamReader(TaskRows, SupportsTriggerAvailableNow):

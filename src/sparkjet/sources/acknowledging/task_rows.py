@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 # Needs neither msgspec nor a broker's client, which executors may not have.
 import pyarrow as pa
@@ -17,15 +17,7 @@ TASK = 1 << 19
 
 
 class TaskRows(DataSourceStreamReader):
-    """What executors get of a reader: it unpacks the rows of a task."""
-
-    def initialOffset(self) -> dict[str, Any]:
-        """Only the planner is asked."""
-        raise NotImplementedError
-
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Only the planner is asked."""
-        raise NotImplementedError
+    """What executors get of a reader: it unpacks the rows of a task, and plans nothing."""
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a task."""

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 from sparkjet.connect.stomp import StompAddress
 from sparkjet.connect.stomp_options import address_of
-from sparkjet.errors import AnalysisError
 from sparkjet.options import ARTEMIS_CONNECTION_OPTIONS, Options
-from sparkjet.sources.acknowledging.reader import READER_OPTIONS
+from sparkjet.sources.acknowledging.reader import READER_OPTIONS, queue_names
 from sparkjet.sources.artemis.data_source import NAME
 
 ARTEMIS_OPTIONS: Mapping[str, str] = {
@@ -47,12 +46,8 @@ class ArtemisSettings:
         """
         options = Options(given)
         options.only(list(ARTEMIS_OPTIONS), NAME)
-        queues = tuple(dict.fromkeys(name.strip() for name in (options.get("queues") or "").split(",") if name.strip()))
-        if not queues:
-            message = f'option: format("{NAME}") needs option("queues", "name, …").'
-            raise AnalysisError(message)
         return ArtemisSettings(
-            queues,
+            queue_names(options, NAME),
             options.number("consumerWindowSize", default=1 << 24),
             options.get("idProperty"),
             address_of(options),

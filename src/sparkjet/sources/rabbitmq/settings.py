@@ -10,7 +10,7 @@ import pika
 from sparkjet.connect.rabbitmq_connection import connection_of
 from sparkjet.errors import AnalysisError
 from sparkjet.options import RABBITMQ_CONNECTION_OPTIONS, Options
-from sparkjet.sources.acknowledging.reader import READER_OPTIONS, ReaderSettings
+from sparkjet.sources.acknowledging.reader import READER_OPTIONS, ReaderSettings, queue_names
 from sparkjet.sources.rabbitmq.data_source import NAME
 
 SOURCE_OPTIONS: Mapping[str, str] = {
@@ -46,10 +46,7 @@ class RabbitSettings:
         """
         options = Options(given)
         options.only(list(SOURCE_OPTIONS), NAME)
-        queues = tuple(dict.fromkeys(name.strip() for name in (options.get("queues") or "").split(",") if name.strip()))
-        if not queues:
-            message = f'option: format("{NAME}") needs option("queues", "name, …").'
-            raise AnalysisError(message)
+        queues = queue_names(options, NAME)
         most = ReaderSettings.of(options).limits.messages
         if not len(queues) <= most <= _MOST_UNACKNOWLEDGED * len(queues):
             message = (
