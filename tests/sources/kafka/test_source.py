@@ -287,7 +287,10 @@ def test_a_broker_before_its_upgrade_is_finished(kafka_old: KafkaServer) -> None
     committed = transaction(kafka_old, topic)
     committed.produce(topic, b"1", partition=0)
     committed.commit_transaction(30)
-    rows, end = read(reader(kafka_old, subscribe=topic))
+    source = reader(kafka_old, subscribe=topic)
+    # The coordinator answers a commit before the partitions have their marks.
+    kafka_old.wait(lambda: source.reportLatestOffset() == {topic: {"0": 2}}, "the mark")
+    rows, end = read(source)
     assert values(rows) == [b"1"]
     assert end == {topic: {"0": 2}}
 
