@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 # Their asserts are to explain themselves like those of a test file.
 SUITES = ("acknowledging", "directory", "policy", "sink", "source", "store", "throttle")
 pytest.register_assert_rewrite(*(f"sparkjet.testing.{suite}_contract" for suite in SUITES))
-pytest_plugins = ["scripts.doc_examples", "tests.servers.fixtures", "pytester"]
+pytest_plugins = ["scripts.doc_examples", "tests.servers.fixtures", "tests.servers.scheduling", "pytester"]
 
 MACHINES = {"artemis", "hdfs", "kafka", "kafka_old", "kafka_secure", "rabbitmq", "spark"}
 """Fixtures that start a virtual machine, Java's or Erlang's: `make test-unit` does without."""

@@ -222,6 +222,7 @@ def test_merged_random_rows_are_sparks(spark: SparkSession, seed: int) -> None:
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.crash
 def test_laws_hold(frame: DataFrame) -> None:
     # One of each kind of accumulator.
     lawful = [

@@ -111,8 +111,9 @@ def samples(spark: SparkSession) -> DataFrame:
     return spark.createDataFrame(found, "g string, time bigint, value bigint").localCheckpoint()
 
 
-@pytest.mark.parametrize("path", ["deduct", *(pytest.param(path, marks=pytest.mark.crash) for path in list(PATHS)[1:])])
-@pytest.mark.parametrize("restart", [pytest.param(False, marks=pytest.mark.crash), True])
+@pytest.mark.crash
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("restart", [False, True])
 def test_windows_equal_the_naive_ones(spark: SparkSession, tmp_path: Path, path: str, restart: bool) -> None:
     window = WindowGrid(6, 2, 1)
     expected, late = naive(BATCHES, window, [fold for _, fold in PATHS[path]])

@@ -139,6 +139,7 @@ def test_a_batch_that_spark_has_planned_is_left_to_the_next_run(
     assert finish(spark, feed, tmp_path) == [2, 3]
 
 
+@pytest.mark.crash
 def test_a_batch_that_is_left_is_not_acknowledged_to_its_source(
     spark: SparkSession, feed: Feed, tmp_path: Path, terminated: Callable[[], None]
 ) -> None:

@@ -247,6 +247,7 @@ def test_sessions_are_compared_by_their_end_not_their_start(stream: Stream) -> N
         sessions.withColumn("n", F.rank().over(by("session_window.start")))
 
 
+@pytest.mark.crash
 def test_rows_that_a_window_as_a_column_drops_have_moved_the_watermark(spark: SparkSession) -> None:
     """Spark gives each row once for each sliding window, and drops it if the time is null, as it does in a batch."""
 

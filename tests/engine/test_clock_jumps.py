@@ -57,6 +57,7 @@ def pass_time(run: EventDriver, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("restart", [False, True])
+@pytest.mark.crash
 def test_after_a_jump_and_back_an_idle_substream_holds_no_longer_than_its_timeout(
     query: Callable[..., EventDriver], caplog: pytest.LogCaptureFixture, *, restart: bool
 ) -> None:

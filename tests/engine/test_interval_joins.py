@@ -186,6 +186,7 @@ def test_a_stream_is_joined_with_itself_and_a_clock_without_input_brings_what_ha
         pytest.param("true", [1, 2], marks=pytest.mark.crash),
     ],
 )
+@pytest.mark.crash
 def test_an_inner_join_without_a_bound_holds_rows_for_ever(spark: SparkSession, bound: str, last: list[int]) -> None:
     def query(shows: Stream, clicks: Stream) -> Stream:
         left, right = watermarked(shows, clicks)
@@ -216,6 +217,7 @@ def totals(key: Any, frames: Iterator[pd.DataFrame], state: GroupState) -> Itera
     yield pd.DataFrame({"ad": [key[0]], "n": [state.get[0]]})
 
 
+@pytest.mark.crash
 def test_the_end_of_the_input_takes_nothing_from_a_join_without_a_bound(spark: SparkSession) -> None:
     """It ends the windows beside the join; what the join holds for ever still finds its partners afterwards."""
 

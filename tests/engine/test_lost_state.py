@@ -115,7 +115,7 @@ WHOLE = ["sessions", "duplicates", "processor", "static join"]
 """Queries that `make test-crash` takes everything from."""
 CASES = [
     *mostly_crash([(name, False) for name in QUERIES], quick=(), crash=[(name, False) for name in WHOLE]),
-    *mostly_crash([(name, True) for name in sorted(HALVED)], quick=[("rolling", True)]),
+    *mostly_crash([(name, True) for name in sorted(HALVED)], quick=()),
     *(pytest.param(name, True, marks=pytest.mark.long) for name in sorted(QUERIES.keys() - HALVED)),
 ]
 

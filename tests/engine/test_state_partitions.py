@@ -43,6 +43,7 @@ def run(spark: SparkSession, home: Path, name: str, runs: tuple[int, ...], *, en
     return sink
 
 
+@pytest.mark.crash
 def test_counts_go_on_in_more_partitions_and_in_fewer(spark: SparkSession, tmp_path: Path) -> None:
     found = run(spark, tmp_path, "rolling", CHANGED, ends=False).committed
     seen: Counter[str] = Counter()

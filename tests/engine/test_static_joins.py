@@ -265,6 +265,7 @@ def test_a_table_that_has_lost_a_column_ends_the_query(spark: SparkSession, tmp_
         driver.feed([event(1, "a")])
 
 
+@pytest.mark.crash
 def test_into_files_over_a_restart(spark: SparkSession, tmp_path: Path, names: DataFrame) -> None:
     feed = Feed(tmp_path / "in")
     batches = [("a", 1, 1), ("b", 2, 2)], [("b", 11, 3), ("c", 12, 4)], [("a", 30, 5)]

@@ -158,6 +158,7 @@ def joined_up(epochs: list[Epoch]) -> Epoch:
     return left, right
 
 
+@pytest.mark.crash
 def test_a_side_that_is_idle_or_behind(spark: SparkSession, tmp_path: Path) -> None:
     def query(left: Stream, right: Stream) -> WindowedStream:
         idle = timed(right.alias("clicks"), idleTimeout="1 minute")
@@ -194,6 +195,7 @@ def test_three_streams_shaped_and_grouped_again(spark: SparkSession, tmp_path: P
     assert found(driver, 1) == [(20, 1, 2, 4)]
 
 
+@pytest.mark.crash
 def test_hot_items_keep_their_ties(spark: SparkSession, tmp_path: Path) -> None:
     """Nexmark q5: the auctions with the most bids in each sliding window, all of them."""
 
@@ -215,6 +217,7 @@ def test_hot_items_keep_their_ties(spark: SparkSession, tmp_path: Path) -> None:
     assert found(driver) == found(driver, 1) == expected
 
 
+@pytest.mark.crash
 def test_sessions_and_a_static_table(spark: SparkSession, tmp_path: Path) -> None:
     names = spark.sql("SELECT 'k' AS key, 'kate' AS name")
 
@@ -289,6 +292,7 @@ def test_what_is_never_final_together_is_refused(spark: SparkSession, tmp_path: 
         refused(*(summed(timed(each), name) for each, name in zip(streams, "xy", strict=True)))
 
 
+@pytest.mark.crash
 def test_into_files_over_restarts(spark: SparkSession, tmp_path: Path) -> None:
     feeds = Feed(tmp_path / "left"), Feed(tmp_path / "right")
     batches = [([1, 2], [3]), ([14], [12, 15]), ([31], [33])]

@@ -52,14 +52,9 @@ EPOCHS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("query", "kind"),
-    [
-        pytest.param(*each, id=name, marks=[] if name == "by time" else [pytest.mark.crash])
-        for name, each in QUERIES.items()
-    ],
-)
-@pytest.mark.parametrize("mode", ["restarts", pytest.param("overlapping", marks=pytest.mark.crash)])
+@pytest.mark.crash
+@pytest.mark.parametrize(("query", "kind"), QUERIES.values(), ids=list(QUERIES))
+@pytest.mark.parametrize("mode", ["restarts", "overlapping"])
 def test_first_rows_equal_the_naive_ones(
     spark: SparkSession, tmp_path: Path, query: Callable[[Stream], Stream], kind: Kind, mode: str
 ) -> None:

@@ -28,6 +28,7 @@ def read(server: KafkaServer, topic: str, count: int) -> list[bytes]:
         consumer.close()
 
 
+@pytest.mark.crash
 def test_what_was_written_outlives_a_killed_broker(kafka: KafkaServer) -> None:
     topic = kafka.topic()
     written(kafka, topic, b"1", b"2")
@@ -38,6 +39,7 @@ def test_what_was_written_outlives_a_killed_broker(kafka: KafkaServer) -> None:
     assert read(kafka, topic, 3) == [b"1", b"2", b"3"]
 
 
+@pytest.mark.crash
 def test_a_secure_broker_takes_who_knows_the_password(kafka_secure: KafkaServer) -> None:
     topic = kafka_secure.topic()
     written(kafka_secure, topic, b"1")

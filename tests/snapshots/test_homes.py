@@ -164,6 +164,7 @@ def test_a_kept_home_of_other_operators_is_gone_on_from_exactly_once(spark: Spar
 
 
 @pytest.mark.parametrize("kept", mostly_crash(OF_QUEUES, quick=OF_QUEUES[:1], name=_name))
+@pytest.mark.crash
 def test_a_kept_home_of_queues_drops_what_is_delivered_again(spark: SparkSession, kept: Path, tmp_path: Path) -> None:
     unpack(kept, tmp_path)
     record = newest(tmp_path)

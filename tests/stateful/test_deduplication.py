@@ -171,6 +171,7 @@ def _items(sequence: Any) -> list[Any]:
     return [sequence.apply(index) for index in range(sequence.size())]
 
 
+@pytest.mark.crash
 def test_what_is_remembered_of_other_times_is_not_read(session: SparkSession) -> None:
     run = DeduplicationRun(session, Kind(0, by_time=True))
     for time in (10, 20, 30):

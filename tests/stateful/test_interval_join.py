@@ -124,6 +124,7 @@ def session(spark: SparkSession) -> SparkSession:
     return session_of(spark)
 
 
+@pytest.mark.crash
 @pytest.mark.parametrize("join_type", TYPES)
 def test_the_example_equals_the_naive_join(session: SparkSession, join_type: JoinType, tmp_path: Path) -> None:
     check_modes(session, JoinCase(join_type, 0, 10, EXAMPLE), tmp_path, QUICK_MODES)

@@ -84,6 +84,7 @@ def test_the_settings_of_the_session_reach_the_tasks(spark: SparkSession, place:
         spark.conf.unset("spark.sql.mapKeyDedupPolicy")
 
 
+@pytest.mark.crash
 def test_no_two_attempts_of_a_task_use_one_name(spark: SparkSession) -> None:
     jvm: Any = spark._jvm
     hadoop = jvm.org.apache.hadoop.mapreduce

@@ -24,6 +24,7 @@ def away(times: int, then: str = "answer") -> Callable[[], str]:
     return call
 
 
+@pytest.mark.crash
 def test_an_outage_is_carried_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "sparkjet"):
         assert Patience(60, has_answered=True).run(away(3)) == "answer"

@@ -135,6 +135,7 @@ def test_what_has_crashed_failed_or_stopped_must_be_restarted(spark: SparkSessio
         driver.advance("1 second")
 
 
+@pytest.mark.crash
 def test_it_stops_and_goes_on_in_another_driver_of_the_same_home(spark: SparkSession, tmp_path: Path) -> None:
     first = StreamDriver(spark, sums, SCHEMA, directory=tmp_path)
     first.process([(at(1), "a", 1), (at(2), "b", 2)])

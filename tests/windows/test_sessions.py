@@ -202,7 +202,8 @@ def test_sessions_equal_the_naive_ones(
     check_modes(session, run, tmp_path_factory.mktemp("sessions"), limited=limited, modes=QUICK_MODES)
 
 
-@pytest.mark.parametrize("limited", SOME_LIMITS)
+@pytest.mark.crash
+@pytest.mark.parametrize("limited", LIMITS.values(), ids=list(LIMITS))
 @example(run=(GAP, LONGEST, OWN_EXAMPLE.batches))
 @only_examples()
 @given(run=runs())
@@ -290,6 +291,7 @@ def test_pieces_do_not_depend_on_the_order_of_arrival(session: SparkSession) -> 
         assert _sorted(run.feed(Batch([], None))) == _sorted(expected)
 
 
+@pytest.mark.crash
 def test_a_session_that_outlives_its_pieces_keeps_its_cuts_and_little_state(session: SparkSession) -> None:
     gap, longest = 100, 7
     # Each watermark closes all pieces: what comes next finds the session only by what is left of them.

@@ -46,12 +46,16 @@ def connection_of(options: Options) -> pika.ConnectionParameters:
     )
 
 
-def explain(connection: pika.ConnectionParameters, error: BaseException) -> str:
-    """What failed, where and for whom, without the password."""
+def cause(error: BaseException) -> BaseException:
+    """What has failed, where pika reports the way to it."""
     if isinstance(error, AMQPConnectionWorkflowFailed):
         error = error.exceptions[-1]
-    if isinstance(error, AMQPConnectorPhaseErrorBase):
-        error = error.exception
+    return error.exception if isinstance(error, AMQPConnectorPhaseErrorBase) else error
+
+
+def explain(connection: pika.ConnectionParameters, error: BaseException) -> str:
+    """What failed, where and for whom, without the password."""
+    error = cause(error)
     if isinstance(error, REFUSALS):
         return (
             f"user {connection.credentials.username!r} may not connect to virtual host "

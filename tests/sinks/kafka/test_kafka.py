@@ -189,6 +189,7 @@ def test_a_row_without_a_topic_is_refused(spark: SparkSession, kafka: KafkaServe
     assert open_in(kafka) == []
 
 
+@pytest.mark.crash
 def test_the_handle_holds_no_way_to_connect(spark: SparkSession, kafka_secure: KafkaServer) -> None:
     sink = sink_of(spark, kafka_secure, topic=kafka_secure.topic())
     handle = sink.prepare(spark.createDataFrame([("a", "1")], RECORDS), transaction(1, takeover=7))
@@ -201,6 +202,7 @@ def test_the_handle_holds_no_way_to_connect(spark: SparkSession, kafka_secure: K
     sink.abort_orphans(QUERY, 1000, [])
 
 
+@pytest.mark.crash
 def test_another_cluster_is_not_taken_for_a_loss(
     spark: SparkSession, kafka: KafkaServer, kafka_old: KafkaServer
 ) -> None:

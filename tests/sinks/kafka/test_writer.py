@@ -47,6 +47,7 @@ def strict() -> Iterator[KafkaServer]:
 
 
 @pytest.mark.spark  # Java at least
+@pytest.mark.crash
 def test_orphans_are_aborted_if_only_short_transactions_are_allowed(strict: KafkaServer) -> None:
     topic, orphan = strict.topic(), TransactionId("q", "results", 1, 1, 0)
     timeouts = {"transaction.timeout.ms": "30000", "message.timeout.ms": "30000"}

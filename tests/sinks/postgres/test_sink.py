@@ -120,6 +120,7 @@ def test_a_decided_transaction_that_was_rolled_back_by_hand_is_lost_and_named(  
             sink.commit(handle, lambda: None)
 
 
+@pytest.mark.crash
 def test_markers_do_not_pile_up(spark: SparkSession, tmp_path: Path, dsn: str) -> None:
     for way in ("always", "never"):
         sink = sink_of(spark, tmp_path, dsn, prepared=way)

@@ -109,6 +109,7 @@ def test_an_epoch_that_is_run_again_with_other_rows_has_other_ids(
     assert len(dict(found)) == len(found) == 4
 
 
+@pytest.mark.crash
 def test_a_connection_that_is_cut_in_the_middle_repeats_the_same_ids(
     spark: SparkSession, tmp_path: Path, rabbitmq: RabbitServer
 ) -> None:

@@ -12,6 +12,7 @@ from sparkjet.sources.acknowledging.contract import AcknowledgingSource
 from sparkjet.testing import acknowledging_contract
 from sparkjet.testing.acknowledging_contract import AcknowledgingContract, QueuesUnderTest
 from tests.contracts import broken
+from tests.parameters import mostly_crash
 from tests.sources.acknowledging.directory_queue import DirectoryQueues
 from tests.sources.acknowledging.queues import Broker, BrokerSource
 
@@ -87,7 +88,7 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("wrong", WRONG)
+@pytest.mark.parametrize("wrong", mostly_crash(WRONG, quick=WRONG.keys() - {ReconnectsInSilence}))
 def test_a_wrong_source_is_found(wrong: type[BrokerSource], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(acknowledging_contract, "WITHIN", 0.3)
     assert WRONG[wrong] in broken(Suite, lambda: {"target": in_memory(wrong)})

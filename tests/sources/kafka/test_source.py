@@ -193,6 +193,7 @@ def test_only_what_was_committed_is_read(kafka: KafkaServer) -> None:
     assert values(read(source, end)[0]) == [b"open", b"behind"]
 
 
+@pytest.mark.crash
 def test_ranges_within_gaps_come_to_their_end(kafka: KafkaServer) -> None:
     topic = kafka.topic()
     for number in range(6):
@@ -272,6 +273,7 @@ def test_large_messages_come_in_small_batches(kafka: KafkaServer) -> None:
     assert max(batch.nbytes for batch in batches) < 32 << 20
 
 
+@pytest.mark.crash
 def test_a_broker_that_was_killed_is_waited_for(kafka: KafkaServer) -> None:
     topic = kafka.topic()
     send(kafka, topic, b"1", b"2")
@@ -282,6 +284,7 @@ def test_a_broker_that_was_killed_is_waited_for(kafka: KafkaServer) -> None:
     assert values(read(source, end)[0]) == [b"3"]
 
 
+@pytest.mark.crash
 def test_a_broker_before_its_upgrade_is_finished(kafka_old: KafkaServer) -> None:
     topic = kafka_old.topic()
     committed = transaction(kafka_old, topic)
@@ -295,6 +298,7 @@ def test_a_broker_before_its_upgrade_is_finished(kafka_old: KafkaServer) -> None
     assert end == {topic: {"0": 2}}
 
 
+@pytest.mark.crash
 def test_over_tls_with_a_password_that_is_never_shown(kafka_secure: KafkaServer) -> None:
     topic = kafka_secure.topic()
     send(kafka_secure, topic, b"1")

@@ -98,6 +98,7 @@ def test_partitions_are_the_substreams_by_default(spark: SparkSession, caplog: p
     assert "all partitions of sparkjet-kafka are one substream" in caplog.text
 
 
+@pytest.mark.crash
 def test_skew_loses_nothing_and_windows_close_when_they_should(spark: SparkSession, kafka: KafkaServer) -> None:
     topic = kafka.topic(partitions=4)
     ahead, quiet, hidden, added = (f"{topic}/{number}" for number in (0, 2, 3, 4))
@@ -188,6 +189,7 @@ def test_a_stream_that_ends_by_itself_says_why(spark: SparkSession, kafka: Kafka
         query.awaitTermination(60)
 
 
+@pytest.mark.crash
 def test_a_recreated_topic_is_read_on_and_holds_no_watermark(spark: SparkSession, kafka: KafkaServer) -> None:
     topic = kafka.topic(partitions=2)
     at(kafka, topic, 0, 0, 70, 71)

@@ -59,7 +59,7 @@ EVENTS = [
 EXPECTED = [Row(k="a", total=37), Row(k="b", total=66), Row(k="c", total=24), Row(k="d", total=384)]
 
 
-@pytest.mark.parametrize("mode", mostly_crash(["one batch", "many", "restarts", "overlapping"], quick={"restarts"}))
+@pytest.mark.parametrize("mode", mostly_crash(["one batch", "many", "restarts", "overlapping"], quick=()))
 def test_a_lagging_substream_loses_nothing(spark: SparkSession, mode: str) -> None:
     options: dict[str, Any] = {"overlapEpochs": True} if mode == "overlapping" else {}
     driver = StreamDriver(spark, lambda rows: in_event_time(rows, by="feed", substreams=["x", "y"]), SCHEMA, **options)
@@ -202,6 +202,7 @@ def toggled(rows: Any) -> Any:
     return rows.groupBy("k").applyInPandasWithState(toggle, "k string, known long", "n long", "update", "NoTimeout")
 
 
+@pytest.mark.crash
 def test_state_that_is_removed_leaves_nothing(spark: SparkSession) -> None:
     driver = StreamDriver(spark, toggled, SCHEMA)
     for number in range(6):

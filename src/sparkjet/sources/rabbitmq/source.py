@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import pika
 from pika.exceptions import AMQPError, ChannelClosedByBroker
 
+from sparkjet.connect.rabbitmq_channel import RabbitChannel
 from sparkjet.connect.rabbitmq_connection import REFUSALS, explain
 from sparkjet.errors import SourceError
 from sparkjet.sources.acknowledging.contract import AcknowledgingSource, ConnectionLostError, Message
@@ -17,10 +18,13 @@ from sparkjet.sources.acknowledging.contract import AcknowledgingSource, Connect
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pika.adapters.blocking_connection import BlockingChannel
+    import pika
+    from pika.channel import Channel
 
     from sparkjet.sources.rabbitmq.settings import RabbitSettings
 
+_TOGETHER = 5_000
+"""Messages to return at once if there are as many: they are stored together."""
 _REFUSED = {403, 404, 405}
 """AMQP's reply codes that come again: no permission, no queue, a queue that another consumer has for itself."""
 
@@ -34,8 +38,7 @@ class RabbitSource(AcknowledgingSource):
 
     def __init__(self, settings: RabbitSettings) -> None:
         self._settings = settings
-        self._connection: pika.BlockingConnection | None = None
-        self._channel: BlockingChannel | None = None
+        self._line: RabbitChannel | None = None
         self._arrived: deque[tuple[int, Message]] = deque()
         self._tags: deque[int] = deque()
         self._deleted: str | None = None
@@ -53,26 +56,26 @@ class RabbitSource(AcknowledgingSource):
         self._tags.clear()
         self._deleted = None
         with self._judged():
-            self._connection = pika.BlockingConnection(self._settings.connection)
-            self._channel = channel = self._connection.channel()
+            self._line = line = RabbitChannel(self._settings.connection)
+            channel = line.channel
             # Of each consumer: quorum queues know no other.
-            channel.basic_qos(prefetch_count=self._settings.prefetch)
+            line.ask(lambda answered: channel.basic_qos(prefetch_count=self._settings.prefetch, callback=answered))
             channel.add_on_cancel_callback(self._cancelled)
             for queue in self.queues:
-                channel.queue_declare(queue, passive=True)
+                self._count(queue)
             for queue in self.queues:
-                channel.basic_consume(queue, self._accept, consumer_tag=queue)
+                line.ask(partial(channel.basic_consume, queue, self._accept, False, False, queue, None))
         self._opened = True
 
     def receive(self, most: int, seconds: float) -> Sequence[Message]:
         """What has arrived; the connection's heartbeats are sent meanwhile."""
-        assert self._connection is not None  # noqa: S101 - opened first
+        assert self._line is not None  # noqa: S101 - opened first
         with self._judged():
-            self._connection.process_data_events(0 if self._arrived and most else seconds)
-        if self._channel is None or not self._channel.is_open:
-            # Only its next request would raise that.
-            message = "the broker has closed the channel; a message may have been held beyond its consumer_timeout"
-            raise ConnectionLostError(message)
+            self._line.wait(0 if self._arrived and most else seconds)
+            there = 0
+            while there < len(self._arrived) < min(most, _TOGETHER):
+                there = len(self._arrived)
+                self._line.wait(0)
         if self._deleted is not None:
             message = f"queue {self._deleted!r} was deleted, or its node is down"
             raise ConnectionLostError(message)
@@ -82,40 +85,37 @@ class RabbitSource(AcknowledgingSource):
 
     def acknowledge(self, count: int) -> None:
         """Acknowledge, and wait for the answer to another question in the same channel: it comes after."""
-        assert self._channel is not None  # noqa: S101 - opened first
+        assert self._line is not None  # noqa: S101 - opened first
         for _ in range(count):
             newest = self._tags.popleft()
         with self._judged():
-            self._channel.basic_ack(newest, multiple=True)
-            self._channel.queue_declare(self.queues[0], passive=True)
+            self._line.channel.basic_ack(newest, multiple=True)
+            self._count(self.queues[0])
 
     def ready(self) -> Mapping[str, int]:
         """What each queue holds, and what has arrived here and was not received."""
-        assert self._channel is not None  # noqa: S101 - opened first
-        assert self._connection is not None  # noqa: S101 - as the channel
         with self._judged():
-            counts = {
-                queue: self._channel.queue_declare(queue, passive=True).method.message_count for queue in self.queues
-            }
+            counts = {queue: self._count(queue) for queue in self.queues}
             # An answer may overtake messages that the queue has given to the channel before; the next one does not.
-            self._channel.queue_declare(self.queues[0], passive=True)
-            # Only this has what came with the answers accepted.
-            self._connection.process_data_events(0)
+            self._count(self.queues[0])
         for _, message in self._arrived:
             counts[message.queue] += 1
         return counts
 
     def close(self) -> None:
         """End the connection; the broker delivers again what was not acknowledged."""
-        connection, self._connection, self._channel = self._connection, None, None
-        if connection is not None and connection.is_open:
-            try:
-                connection.close()
-            except AMQPError:
-                # It was lost: the broker knows, or will.
-                return
+        line, self._line = self._line, None
+        if line is not None:
+            line.close()
 
-    def _accept(self, _: BlockingChannel, method: Any, properties: pika.BasicProperties, body: bytes) -> None:
+    def _count(self, queue: str) -> int:
+        """How many messages a queue has that nobody was given."""
+        assert self._line is not None  # noqa: S101 - opened first
+        line = self._line
+        answer = line.ask(lambda answered: line.channel.queue_declare(queue, passive=True, callback=answered))
+        return int(answer.method.message_count)
+
+    def _accept(self, _: Channel, method: Any, properties: pika.BasicProperties, body: bytes) -> None:
         time = properties.timestamp
         values = (
             body,
@@ -128,6 +128,8 @@ class RabbitSource(AcknowledgingSource):
             properties.correlation_id,
         )
         self._arrived.append((method.delivery_tag, Message(properties.message_id, method.consumer_tag, values)))
+        if self._line is not None:
+            self._line.wake()
 
     def _cancelled(self, frame: Any) -> None:
         self._deleted = frame.method.consumer_tag
