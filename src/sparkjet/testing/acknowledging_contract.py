@@ -210,7 +210,7 @@ class _Run:
             self._accept(received(self.source, 1))
             self._decide()
             self._acknowledge()
-        assert not any(self.ledger.receive(each.id, 0) for each in self.source.receive(1000, 0.2))
+        assert not self.ledger.receive([each.id for each in self.source.receive(1000, 0.2)], 0)
 
     def _send(self) -> None:
         new = names(len(self.sent), len(self.sent) + self.random.randint(1, 5))
@@ -221,10 +221,9 @@ class _Run:
         self._accept(self.source.receive(self.random.randint(1, 4), 0.05))
 
     def _accept(self, messages: Sequence[Message]) -> None:
-        for each in messages:
-            position = self.ledger.position
-            if self.ledger.receive(each.id, 0):
-                self.spool[position] = each.id
+        first = self.ledger.position
+        for position in self.ledger.receive([each.id for each in messages], 0):
+            self.spool[position] = messages[position - first].id
 
     def _decide(self) -> None:
         self.decided += [self.spool.pop(position) for position in sorted(self.spool)]

@@ -21,7 +21,8 @@ from sparkjet.sources.acknowledging.ledger import (
 
 def received(ledger: Ledger, *ids: str | None, now: int = 0) -> list[str | None]:
     """Those that are not dropped."""
-    return [each for each in ids if ledger.receive(each, now)]
+    first = ledger.position
+    return [ids[position - first] for position in ledger.receive(ids, now)]
 
 
 def acknowledged(ledger: Ledger, position: int, now: int = 0) -> int:
@@ -126,9 +127,9 @@ def test_j08_with_at_least_once_nothing_is_dropped() -> None:
 def test_j09_a_message_without_an_id_is_an_error_in_exactly_once_only(id_: str | None) -> None:
     ledger = Ledger()
     with pytest.raises(MissingIdError, match=r'no id.*option\("processingGuarantee", "at-least-once"\)'):
-        ledger.receive(id_, 0)
+        ledger.receive([id_], 0)
     assert ledger.position == 0
-    assert Ledger(identified=False).receive(id_, 0)
+    assert Ledger(identified=False).receive([id_], 0) == [0]
 
 
 def test_what_was_not_received_cannot_be_acknowledged() -> None:
@@ -180,7 +181,7 @@ class Query:
     def read(self) -> None:
         if self.broker.ready:
             message, position = self.broker.deliver(), self.ledger.position
-            if self.ledger.receive(message, now=0):
+            if self.ledger.receive([message], now=0):
                 self.spool[position] = message
 
     def plan(self) -> None:

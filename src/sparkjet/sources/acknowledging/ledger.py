@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 
 import msgspec
 
@@ -44,8 +45,8 @@ class Ledger:
 
     >>> ledger = Ledger()
     >>> ledger.restore(LedgerState(position=7, ids=["m1", "m2"]))
-    >>> [ledger.receive(each, now=0) for each in ("m1", "m3", "m1")]
-    [False, True, True]
+    >>> ledger.receive(["m1", "m3", "m1"], now=0)
+    [8, 9]
     >>> ledger.snapshot(9)
     LedgerState(position=9, ids=['m1', 'm3', 'm2'])
     """
@@ -78,31 +79,40 @@ class Ledger:
         """How many ids are remembered, beside acknowledged ones; a receiver with a bound waits when it is reached."""
         return len(self._delivered) + len(self._restored)
 
-    def receive(self, id: str | None, now: int) -> bool:
-        """Give a message the next position; False if its row was read before and it must be dropped.
+    def receive(self, ids: Sequence[str | None], now: int) -> list[int]:
+        """Give messages the next positions.
 
         Args:
-            id: The id that the producer gave the message.
+            ids: The id that the producer gave each message.
             now: Microseconds.
 
+        Returns:
+            The positions of those that are new; the rows of the others were read before, and they must be dropped.
+
         Raises:
-            MissingIdError: The message has no id, and the guarantee is exactly-once. Nothing has changed.
+            MissingIdError: One has no id, and the guarantee is exactly-once. Nothing has changed.
         """
+        first, end = self._position, self._position + len(ids)
         if not self._identified:
-            self._position += 1
-            return True
-        if not id:
+            self._position = end
+            return list(range(first, end))
+        given = [each for each in ids if each]
+        if len(given) < len(ids):
             message = (
                 "A message has no id, so exactly-once could not tell it from its own redelivery. Have its producer set "
                 'one, unlike any other, or set option("processingGuarantee", "at-least-once").'
             )
             raise MissingIdError(message)
         self.expire(now)
-        # Only once: a second message of this id is another one.
-        known = self._restored.pop(id, None)
-        self._delivered.append((id, self._position if known is None else known))
-        self._position += 1
-        return known is None
+        new = []
+        for position, each in enumerate(given, first):
+            # Only once: a second message of this id is another one.
+            known = self._restored.pop(each, None)
+            self._delivered.append((each, position if known is None else known))
+            if known is None:
+                new.append(position)
+        self._position = end
+        return new
 
     def expire(self, now: int) -> None:
         """Forget the restored ids when their time has come, which begins with the first call of a connection."""

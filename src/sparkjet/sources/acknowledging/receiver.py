@@ -204,17 +204,12 @@ class Receiver:
         return max(self._limits.messages - self._ledger.unacknowledged, 0)
 
     def _accept(self, messages: Sequence[Message]) -> None:
-        positions: list[int] = []
-        kept: list[Message] = []
-        now = self._now()
-        for message in messages:
-            position = self._ledger.position
-            if self._ledger.receive(message.id, now):
-                positions.append(position)
-                kept.append(message)
-            self._arrived.append(message.queue)
-        if kept:
-            self._spool.append(positions, list(zip(*(each.values for each in kept), strict=True)))
+        first = self._ledger.position
+        positions = self._ledger.receive([each.id for each in messages], self._now())
+        self._arrived.extend(each.queue for each in messages)
+        if positions:
+            kept = (messages[position - first].values for position in positions)
+            self._spool.append(positions, list(zip(*kept, strict=True)))
 
     def _acknowledge(self) -> None:
         with self._lock:
