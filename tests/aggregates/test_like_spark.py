@@ -185,6 +185,7 @@ def test_types_are_sparks(frame: DataFrame) -> None:
     ]
 
 
+@pytest.mark.crash
 def test_laws_hold(frame: DataFrame) -> None:
     check_aggregate(LAWFUL, frame, "t", by=["g"])
 

@@ -198,6 +198,7 @@ def test_the_users_local_files_are_still_checked_by_their_checksums(spark: Spark
         query.awaitTermination()
 
 
+@pytest.mark.crash
 def test_an_error_in_the_users_function_ends_the_query_with_it(spark: SparkSession, feed: Feed) -> None:
     feed.add(*rows([1], v=1))
     feed.add(*rows([60], v=1))

@@ -91,6 +91,7 @@ def test_rows_wait_for_their_period_and_come_once(spark: SparkSession) -> None:
     assert sent.since() == [(10, 20, "b", 4), (10, 20, None, 4)]
 
 
+@pytest.mark.crash
 def test_a_restart_sends_what_is_open_once_more(spark: SparkSession) -> None:
     driver = StreamDriver(spark, tumbling, SCHEMA, outputMode="update")
     sent = Sent(driver)

@@ -87,6 +87,7 @@ def test_rows_that_a_join_drops_move_the_watermark(
     assert ([row["count"] for row in driver.results()], driver.late_counts["all"]) == found[how]
 
 
+@pytest.mark.crash
 def test_results_and_late_rows_are_joined(spark: SparkSession, tmp_path: Path, names: DataFrame) -> None:
     def query(stream: Stream) -> list[WindowedStream | LateStream]:
         counted = timed(stream).groupBy(sj.window("ts", "10 seconds"), "key").agg(F.sum("value").alias("total"))

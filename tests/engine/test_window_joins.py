@@ -18,7 +18,6 @@ from sparkjet import EpochPhase
 from tests.engine.run import SCHEMA, Event, EventDriver
 from tests.feed import Feed, rows
 from tests.laws import law, only_examples
-from tests.parameters import mostly_crash
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -130,10 +129,8 @@ def check_against_sides(spark: SparkSession, epochs: list[Epoch], hows: Sequence
         check()
 
 
-MODES = mostly_crash(["one batch", "many", "restarts"], quick={"one batch"})
-
-
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.crash
+@pytest.mark.parametrize("mode", ["one batch", "many", "restarts"])
 @only_examples()
 @given(epochs=epochs)
 @example(epochs=LAGGING)

@@ -107,7 +107,8 @@ def beside_windows(stream: Stream) -> list[Stream | WindowedStream]:
     return [counted, timed.where("value <> 1").select("value"), counted.lateRows, timed.drop("key")]
 
 
-@pytest.mark.parametrize("overlap", [False, pytest.param(True, marks=pytest.mark.crash)])
+@pytest.mark.crash
+@pytest.mark.parametrize("overlap", [False, True])
 def test_beside_windows_late_rows_and_rows_without_a_time_are_delivered(
     spark: SparkSession, tmp_path: Path, overlap: bool
 ) -> None:

@@ -1,32 +1,15 @@
-"""The Kafka source keeps the contract of sources against a real broker, and the suite finds what breaks it."""
+"""The contract of sources finds what breaks it."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from sparkjet.testing.source_contract import SourceContract, SourceUnderTest
 from tests.contracts import broken
-from tests.sources.feed import reader, send
-
-if TYPE_CHECKING:
-    from tests.servers.kafka import KafkaServer
-
-
-class TestKafka(SourceContract):
-    @pytest.fixture
-    def source(self, kafka: KafkaServer) -> SourceUnderTest:
-        topic, numbers = kafka.topic(partitions=2), itertools.count()
-
-        def add(count: int) -> None:
-            for number in itertools.islice(numbers, count):
-                send(kafka, topic, b"%d" % number, partition=number % 2)
-
-        return SourceUnderTest(lambda: reader(kafka, subscribe=topic), add)
 
 
 class Journal(DataSourceStreamReader):

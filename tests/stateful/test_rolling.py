@@ -270,6 +270,7 @@ def test_results_of_a_batch_are_those_of_all_rows(spark: SparkSession) -> None:
     assert tuple(events.agg(F.first("value"), F.last("value")).toDF().collect()[0]) == (1, 5)
 
 
+@pytest.mark.crash
 def test_an_epoch_that_crashed_sends_the_same_keys_again_and_no_others(spark: SparkSession) -> None:
     driver = StreamDriver(spark, keyed, SCHEMA, outputMode="update")
     driver.process(map(row, [("x", 1, None), ("y", 2, None)]))

@@ -160,6 +160,7 @@ def test_late_rows_are_counted_and_delivered_where_they_are_wanted(spark: SparkS
         StreamDriver(spark, sums, SCHEMA).late_rows()
 
 
+@pytest.mark.crash
 def test_each_input_of_a_union_has_rows_of_its_own(spark: SparkSession) -> None:
     def query(clicks: sj.Stream, views: sj.Stream) -> WindowedStream:
         left = clicks.alias("clicks").withColumn("k", F.upper("k")).withWatermark("ts", "2 seconds")

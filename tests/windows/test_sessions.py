@@ -227,7 +227,7 @@ def test_sessions_equal_the_naive_ones_over_random_runs(
     holds()
 
 
-@pytest.mark.parametrize("limited", LIMITS.values(), ids=list(LIMITS))
+@pytest.mark.parametrize("limited", SOME_LIMITS)
 def test_early_rows_are_the_open_sessions_and_change_nothing(session: SparkSession, limited: bool) -> None:
     max_duration = LONGEST if limited else None
     run = SessionRun(session, GAP, max_duration, _aggregates()[:2])

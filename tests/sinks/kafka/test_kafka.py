@@ -177,6 +177,7 @@ def test_a_failed_attempt_leaves_nothing_that_readers_wait_for(spark: SparkSessi
     assert held_back(kafka, topic) == 0
 
 
+@pytest.mark.crash
 def test_a_row_without_a_topic_is_refused(spark: SparkSession, kafka: KafkaServer) -> None:
     schema = "value string, topic string"
     sink = sink_of(spark, kafka, schema)

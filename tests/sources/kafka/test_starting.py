@@ -31,9 +31,9 @@ def test_a_topic_that_is_being_written_is_not_refused(kafka: KafkaServer, start:
     source = reader(kafka, subscribe=topic, startingOffsets=start.replace("%s", topic))
     try:
         found = [source.initialOffset()[topic]["0"] for _ in range(20)]
+        # Otherwise the test would prove nothing.
+        kafka.wait(lambda: source.reportLatestOffset()[topic]["0"] > 20, "messages of the writer")
     finally:
         enough.set()
         writer.join()
     assert found == sorted(found)
-    # Otherwise nothing was written between two requests, and the test proves nothing.
-    assert source.reportLatestOffset()[topic]["0"] > 20

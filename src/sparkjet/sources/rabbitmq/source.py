@@ -128,11 +128,15 @@ class RabbitSource(AcknowledgingSource):
             properties.correlation_id,
         )
         self._arrived.append((method.delivery_tag, Message(properties.message_id, method.consumer_tag, values)))
-        if self._line is not None:
-            self._line.wake()
+        self._wake()
 
     def _cancelled(self, frame: Any) -> None:
         self._deleted = frame.method.consumer_tag
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._line is not None:
+            self._line.wake()
 
     @contextmanager
     def _judged(self) -> Iterator[None]:
