@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import product
@@ -17,6 +19,7 @@ from sparkjet import EpochPhase
 from tests.crash.drivers import Driver, Query, Victim
 from tests.crash.outputs import table_of
 from tests.crash.replay import RESULTS
+from tests.faults.processes import executors
 from tests.sources.rabbitmq.messages import held, ids, ready, send
 
 if TYPE_CHECKING:
@@ -159,6 +162,22 @@ def test_a_broker_that_dies_loses_and_repeats_no_message(
         driver.bring(every, "reached")
         rabbitmq.kill()
         rabbitmq.start()
+        driver.release()
+        driver.see(every)
+        assert driver.end() == 0
+    queues.check(postgres, MESSAGES)
+
+
+@pytest.mark.long
+def test_an_executor_that_dies_loses_and_repeats_no_message(
+    spark: SparkSession, rabbitmq: RabbitServer, postgres: PostgresServer, tmp_path: Path
+) -> None:
+    queues = Queues(rabbitmq, postgres.database(f"q{uuid4().hex}", "UTF8"), tmp_path, BROKER)
+    queues.fill(0, MESSAGES)
+    every = [crash.query(tmp_path) for crash in BROKER]
+    with Driver(tmp_path / "driver.log", "local-cluster[2,1,1024]") as driver:
+        driver.bring(every, "reached")
+        os.kill(executors(driver.jvm)[0].pid, signal.SIGKILL)
         driver.release()
         driver.see(every)
         assert driver.end() == 0
