@@ -35,7 +35,7 @@ _LOOKING = 5.0
 
 READER_OPTIONS: Mapping[str, str] = {
     "maxMessagesPerTrigger": "Maximum number of messages in a batch (all that have arrived).",
-    "maxUnacknowledged": "Maximum number of messages that the broker delivers before they are decided (10000).",
+    "maxUnacknowledged": "Maximum number of messages that the broker delivers before they are decided (50000).",
     "maxSpoolBytes": "Size of their rows on the driver's disk at which reading waits (1073741824).",
     "reconnectTimeoutMs": "How long the broker may be away (60000).",
 }
@@ -65,7 +65,7 @@ class ReaderSettings:
         return ReaderSettings(
             None if options.get(most) is None else options.number(most, default=1),
             Limits(
-                options.number("maxUnacknowledged", default=10_000),
+                options.number("maxUnacknowledged", default=50_000),
                 options.number("maxSpoolBytes", default=1 << 30),
                 options.number("reconnectTimeoutMs", default=60_000) / 1000,
             ),
@@ -174,7 +174,7 @@ class Running:
         spool = Spool(directory / _SPOOL, schema)
         self.receiver = Receiver(source, spool, lambda: time.monotonic_ns() // 1000, settings.limits)
         self.path = str(directory / _SOCKET)
-        self._counts = counts
+        self._counts, self._settings = counts, settings
         self._control = ControlServer(directory / _SOCKET, self._handle)
 
     @property
@@ -203,7 +203,9 @@ class Running:
 
     def _handle(self, request: Request) -> LedgerState | None:
         if isinstance(request, Start) and not self.started:
-            ledger = Ledger(identified=request.identified)
+            # An epoch may be as large as that, and a broker that is killed forget that it was acknowledged.
+            most = self._settings.limits.messages
+            ledger = Ledger(identified=request.identified, most_acknowledged=most)
             ledger.restore(request.state or LedgerState(sum(self._counts.values()), []))
             self.receiver.start(self._counts, ledger)
         elif isinstance(request, Held):

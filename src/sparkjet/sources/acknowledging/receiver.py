@@ -40,7 +40,7 @@ class Limits:
         patience: Seconds that a broker may be away.
     """
 
-    messages: int = 10_000
+    messages: int = 50_000
     bytes: int = 1 << 30
     patience: float = 60.0
 
