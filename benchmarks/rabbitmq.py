@@ -8,11 +8,8 @@ from the first message to the last acknowledgement, in a warm driver; they take 
 
 from __future__ import annotations
 
-import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pika
@@ -21,6 +18,7 @@ import pyarrow as pa
 import sparkjet as sj
 from benchmarks.beside import in_turns
 from benchmarks.local import local_session
+from benchmarks.queues import drained
 from benchmarks.ratio import Ratio
 from benchmarks.studies import main
 from benchmarks.work import Goal
@@ -81,24 +79,10 @@ def bare(server: RabbitServer, queues: Sequence[str]) -> float:
 
 
 def through_spark(session: SparkSession, server: RabbitServer, queues: Sequence[str]) -> float:
-    """Seconds from the epoch that lets the receiver read to the end of the last one."""
+    """Seconds of sparkjet's source."""
     fill(server, queues)
-    ends: list[float] = []
-
-    def listen(phase: sj.EpochPhase, _: int) -> None:
-        if phase is sj.EpochPhase.CLEAN:
-            ends.append(time.perf_counter())
-
     reader = session.readStream.format("sparkjet-rabbitmq").option("host", "127.0.0.1").option("port", server.port)
-    stream = sj.stream(reader.option("queues", ",".join(queues)).load())
-    with tempfile.TemporaryDirectory() as directory:
-        writer = stream.writeStream.format("noop").option("checkpointLocation", Path(directory) / "home")
-        query = writer.onEpochPhase(listen).trigger(availableNow=True).start()
-        query.awaitTermination()
-    rows = sum(each["numInputRows"] for each in query.recentProgress)
-    if rows != MESSAGES:
-        sys.exit(f"{rows} rows")
-    return ends[-1] - ends[0]
+    return drained(reader.option("queues", ",".join(queues)).load(), MESSAGES)
 
 
 def ways(session: SparkSession, server: RabbitServer, queues: Sequence[str]) -> dict[str, Callable[[int], float]]:

@@ -26,6 +26,7 @@ STUDIES = {
     "KR": "kafka",
     "KW": "kafka_sink",
     "RQ": "rabbitmq",
+    "AQ": "artemis",
     "RW": "rabbitmq_sink",
 }
 """Modules by id, in the order in which they run; each is a separate program."""

@@ -180,7 +180,7 @@ class ArtemisServer:
     def count(self, queue: str) -> int:
         """How many messages a queue has, delivered or not."""
         with self.client() as client:
-            return int(client.ask(f"queue.{queue}", "messageCount"))
+            return int(str(client.ask(f"queue.{queue}", "messageCount")))
 
     def forget(self, address: str) -> None:
         """Remove an address, its queue, and what is known of duplicates in it."""

@@ -75,3 +75,31 @@ def test_messages_go_from_queue_to_queue_once_though_runs_fail(
     assert sorted(message.body.decode() for message in messages) == sorted(expected)
     assert {message.headers["type"] for message in messages} == set(queues)
     assert {(message.headers["correlation-id"], message.headers["number"]) for message in messages} == {("c", "7")}
+
+
+@pytest.mark.long
+def test_many_messages_are_written_once_though_a_run_fails(
+    spark: SparkSession, artemis: ArtemisServer, tmp_path: Path
+) -> None:
+    queues, count = [artemis.queue() for _ in range(2)], 100_000
+    with artemis.client() as client:
+        for number, queue in enumerate(queues):
+            client.send(queue, *(str(each) for each in range(number, count, 2)))
+    sj.register_sources(spark)
+    connection = {"host": "127.0.0.1", "port": artemis.port, "user": USER, "password": PASSWORD}
+    reader = spark.readStream.format("sparkjet-artemis").options(**connection, queues=",".join(queues))
+    df = reader.option("maxUnacknowledged", 10_000).load()
+
+    def fail(phase: EpochPhase, epoch: int) -> None:
+        if phase is EpochPhase.DECIDE and epoch == 4:
+            raise RuntimeError(BROKEN)
+
+    writer = sj.stream(df).writeStream.format("files").option("path", tmp_path / "out")
+    writer = writer.option("checkpointLocation", tmp_path / "home").trigger(availableNow=True)
+    with pytest.raises(RuntimeError, match=BROKEN):
+        writer.onEpochPhase(fail).start().awaitTermination()
+    writer.start().awaitTermination()
+    numbers = sj.read_files(str(tmp_path / "out")).select(F.col("body").cast("string").cast("long").alias("n"))
+    [found] = numbers.agg(F.count("n"), F.countDistinct("n"), F.sum("n")).collect()
+    assert tuple(found) == (count, count, count * (count - 1) // 2)
+    assert [artemis.count(queue) for queue in queues] == [0, 0]

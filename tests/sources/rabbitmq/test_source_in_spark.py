@@ -78,7 +78,8 @@ def test_many_messages_are_written_once_though_a_run_fails(
         properties = pika.BasicProperties(message_id=f"m{number}", delivery_mode=2)
         channel.basic_publish("", queues[number % 2], b"%d" % number, properties)
     connection.close()
-    df = table(spark, rabbitmq, *queues)
+    # Otherwise there might be too few epochs for the failure.
+    df = table(spark, rabbitmq, *queues, maxUnacknowledged=10_000)
     seen = []
 
     def fail(phase: EpochPhase, epoch: int) -> None:
