@@ -5,9 +5,41 @@ from __future__ import annotations
 from sparkjet.errors import StorageError
 
 
-class QuorumLostError(StorageError):
+class GridError(StorageError):
+    """A grid cannot do what it was asked for."""
+
+
+class QuorumLostError(GridError):
     """This member is cut off from the majority, or was removed by it."""
 
 
-class StaleStateError(StorageError):
+class StaleStateError(GridError):
     """The cluster has changed since the state that a request was made with."""
+
+
+class MovedError(GridError):
+    """This member does not do that for this partition, or not yet: ask again with a newer state."""
+
+
+class GridFullError(GridError):
+    """A member would need more memory than its --max-memory; nothing of the entry was stored."""
+
+
+class DifferentContentError(GridError):
+    """There is an entry of this name with another content, which stays."""
+
+
+class MissingEntriesError(GridError):
+    """Entries are on none of the members that should have them."""
+
+
+class MalformedError(GridError):
+    """A request that no client of this version sends; nothing was done."""
+
+
+class ForbiddenError(GridError):
+    """The token is missing or wrong."""
+
+
+class UnreachableError(GridError):
+    """A member does not answer, or not in time."""
