@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 import msgspec
 
 
@@ -53,3 +55,56 @@ class ClusterState(msgspec.Struct, frozen=True):
     backup_count: int
     rows: tuple[Row, ...]
     lost: dict[int, tuple[str, ...]] = {}
+
+
+def ready(state: ClusterState, member: str, rows: Mapping[int, int]) -> ClusterState:
+    """The state in which a member holds partitions whose rows are still of these versions."""
+    changed = list(state.rows)
+    for partition, version in rows.items():
+        row = changed[partition]
+        if row.version == version and member in row.target and member not in row.replicas:
+            have = {*row.replicas, member}
+            replicas = row.target if have >= set(row.target) else (*row.replicas, member)
+            changed[partition] = msgspec.structs.replace(row, replicas=replicas, version=version + 1)
+    if changed == list(state.rows):
+        return state
+    return msgspec.structs.replace(state, version=state.version + 1, rows=tuple(changed))
+
+
+def left(state: ClusterState, gone: Iterable[str]) -> ClusterState:
+    """The state after some members have left."""
+    gone = set(gone)
+    if not gone & {member.id for member in state.members}:
+        return state
+    members = tuple(member for member in state.members if member.id not in gone)
+    rows, lost = [], dict(state.lost)
+    wanted = min(state.backup_count, len(members) - 1) + 1
+    for partition, row in enumerate(state.rows):
+        replicas = tuple(each for each in row.replicas if each not in gone)
+        target = tuple(each for each in row.target if each not in gone)
+        if not replicas:
+            lost[partition] = row.replicas
+            replicas = target[:1] or tuple(member.id for member in members[:1])
+            target = target or replicas
+        others = [members[(partition + shift) % len(members)].id for shift in range(len(members))]
+        target = (*target, *(each for each in others if each not in target))[:wanted]
+        same = (replicas, target) == (row.replicas, row.target)
+        rows.append(row if same else Row(replicas, target, row.version + 1))
+    return msgspec.structs.replace(state, version=state.version + 1, members=members, rows=tuple(rows), lost=lost)
+
+
+def joined(state: ClusterState, member: Member) -> ClusterState:
+    """The state after a member has joined."""
+    members = (*state.members, member)
+    rows = []
+    for partition, row in enumerate(state.rows):
+        wanted = min(state.backup_count, len(members) - 1) + 1
+        order = [members[(partition + shift) % len(members)].id for shift in range(len(members))][:wanted]
+        replicas = row.replicas or tuple(order[:1])
+        if (replicas, tuple(order)) == (row.replicas, row.target):
+            rows.append(row)
+        else:
+            rows.append(Row(replicas, tuple(order), row.version + 1))
+    return msgspec.structs.replace(
+        state, version=state.version + 1, members=members, largest=max(state.largest, len(members)), rows=tuple(rows)
+    )

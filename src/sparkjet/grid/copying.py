@@ -1,0 +1,157 @@
+"""Copying: a member pulls the partitions that it is to hold from their primaries, and drops what is not its own."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+from sparkjet.grid.cluster_state import ClusterState, ready
+from sparkjet.grid.connections import Connections
+from sparkjet.grid.contents import Content, check_batch, check_schema
+from sparkjet.grid.control import Control
+from sparkjet.grid.entries import Entries, Key
+from sparkjet.grid.errors import GridError, GridFullError, MalformedError, QuorumLostError
+from sparkjet.grid.fetching import Fetched, fetched
+from sparkjet.grid.messages import Held, Listed, ListEntries
+from sparkjet.grid.view import View
+
+_AT_ONCE = 4
+"""Primaries from which is copied at the same time."""
+_GROUP = 32 << 20
+"""Bytes that one call fetches, so that it can be over in time."""
+_CALL = 60.0
+_AGAIN = 1.0
+"""Seconds until what failed is tried again, if the state does not change before."""
+logger = logging.getLogger("sparkjet")
+
+
+class Copying:
+    """Copies, in threads of its own, whenever the state says that this member is to hold what it does not hold yet.
+
+    Args:
+        entries: Of this member.
+        view: What it knows of the cluster.
+        connections: To the other members.
+        control: Where it says what it holds.
+    """
+
+    def __init__(self, entries: Entries, view: View, connections: Connections, control: Control) -> None:
+        self._entries, self._view, self._connections, self._control = entries, view, connections, control
+        self._stopped = False
+        self._under_way = 0
+        self._removed: set[Key] = set()
+        self._removed_below: set[str] = set()
+        self._thread = threading.Thread(target=self._run, name="grid-copying", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Copy no more."""
+        with self._view.changes:
+            self._stopped = True
+            self._view.changes.notify_all()
+
+    def remove(self, keys: Sequence[Key], prefix: str | None) -> None:
+        """Remove entries, also those that are just being copied from a member that has not removed them yet."""
+        with self._view.changes:
+            self._entries.remove(keys)
+            if prefix is not None:
+                self._entries.remove_below(prefix)
+            if self._under_way:
+                self._removed.update(keys)
+                self._removed_below.update(() if prefix is None else (prefix,))
+
+    def drop_others(self) -> None:
+        """Drop the partitions that this member is not to hold any more; to be called with every new state."""
+        view = self._view
+        with view.changes:
+            for partition in self._entries.partitions():
+                row = view.row(partition)
+                if view.me not in {*row.replicas, *row.target}:
+                    self._entries.drop(partition)
+
+    def wanted(self) -> dict[str, dict[int, int]]:
+        """Partitions that are to be copied, with the versions of their rows, by their primaries."""
+        me = self._view.me
+        found: dict[str, dict[int, int]] = {}
+        for partition, row in enumerate(self._view.state.rows):
+            if row.replicas and me in row.target and me not in row.replicas:
+                found.setdefault(row.replicas[0], {})[partition] = row.version
+        return found
+
+    def _run(self) -> None:
+        with ThreadPoolExecutor(_AT_ONCE, "grid-copy") as pool, suppress(QuorumLostError):
+            while not self._stopped:
+                seen = self._view.state
+                wanted = self.wanted()
+                list(pool.map(self._copy, wanted, wanted.values()))
+                self._wait(seen)
+
+    def _wait(self, seen: ClusterState) -> None:
+        self._view.wait(lambda: self._stopped or self._view.state is not seen, _AGAIN)
+
+    def _copy(self, primary: str, rows: Mapping[int, int]) -> None:
+        with self._view.changes:
+            self._under_way += 1
+        try:
+            uri = self._view.uri(primary)
+            for held in self._connections.answers(uri, ListEntries("", dict(rows)), Listed, _CALL):
+                for group in _groups(each for each in held.held if not self._holds(each)):
+                    self._pull(uri, group)
+            self._control.propose(lambda state: ready(state, self._view.me, rows))
+        except GridFullError as error:
+            logger.warning("Partitions of member %s cannot be copied to this one, and are tried again: %s", uri, error)
+        except GridError as error:
+            # The primary has changed, or left: the next state says from whom to copy.
+            logger.info("Copying from member %s is tried again: %s", primary, error)
+        finally:
+            with self._view.changes:
+                self._under_way -= 1
+                if not self._under_way:
+                    self._removed.clear()
+                    self._removed_below.clear()
+
+    def _holds(self, held: Held) -> bool:
+        content = self._entries.get(held.key)
+        return content is not None and content.digest == held.digest
+
+    def _pull(self, uri: str, group: Sequence[Held]) -> None:
+        digests = {held.key: held.digest for held in group}
+        with self._entries.room() as room:
+            for entry in fetched(self._connections, uri, list(digests), _CALL, self._view.me):
+                content = _checked(entry)
+                room.take(content.size)
+                if content.digest != digests[entry.key]:
+                    raise MalformedError(
+                        f'entry "{entry.key.name}" has arrived with another content than it has there.'
+                    )
+                with self._view.changes:
+                    if not self._is_removed(entry.key):
+                        room.store(entry.key, content)
+
+    def _is_removed(self, key: Key) -> bool:
+        return key in self._removed or any(key.name.startswith(prefix) for prefix in self._removed_below)
+
+
+def _checked(entry: Fetched) -> Content:
+    check_schema(entry.schema)
+    for batch in entry.batches:
+        check_batch(batch)
+    return Content.of(entry.schema, entry.batches)
+
+
+def _groups(held: Iterable[Held]) -> list[list[Held]]:
+    groups: list[list[Held]] = []
+    size = _GROUP
+    for each in held:
+        if size + each.size > _GROUP:
+            groups.append([])
+            size = 0
+        groups[-1].append(each)
+        size += each.size
+    return groups

@@ -1,0 +1,176 @@
+"""A client of a grid of several members: what is put is on all replicas, and is got while one of them is left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sparkjet.grid.client import GridClient
+from sparkjet.grid.entries import Key
+from sparkjet.grid.errors import DifferentContentError, GridFullError, MissingEntriesError
+from sparkjet.grid.messages import Held
+from sparkjet.grid.putting import NewEntry
+from tests.faults.waiting import until
+from tests.grid.batches import FILE, ROWS, file_of, rows_of
+from tests.grid.grids import Grid, grid_of
+
+
+@pytest.fixture
+def grid(tmp_path: Path) -> Iterator[Grid]:
+    with grid_of(tmp_path) as grid:
+        yield grid
+
+
+def entries_of(client: GridClient, count: int, name: str = "home/state") -> list[NewEntry]:
+    return [client.entry(f"{name}/{number}", ROWS, [rows_of(20, number), rows_of(5)]) for number in range(count)]
+
+
+def got(client: GridClient, manifest: list[Held]) -> dict[str, list[list[dict[str, object]]]]:
+    return {entry.key.name: [batch.to_pylist() for batch in entry.batches] for entry in client.get(manifest)}
+
+
+def copies(grid: Grid, key: Key) -> set[str]:
+    return {member.id for member in grid.members if member.entries.get(key) is not None}
+
+
+def test_what_is_put_is_on_all_replicas_and_nowhere_else(grid: Grid) -> None:
+    client = grid.client()
+    entries = entries_of(client, 50)
+    manifest = client.put(entries)
+    assert [held.key for held in manifest] == [entry.key for entry in entries]
+    assert [held.rows for held in manifest] == [25] * 50
+    for held in manifest:
+        assert copies(grid, held.key) == set(grid.cluster.state.rows[held.partition].replicas)
+    assert client.unheld(manifest) == {}
+    expected = {entry.key.name: [batch.to_pylist() for batch in entry.batches] for entry in entries}
+    assert got(client, manifest) == expected
+
+
+def test_entries_of_several_schemas_and_without_rows_are_put_and_got_in_one_call(grid: Grid) -> None:
+    client = grid.client()
+    entries = [
+        client.entry("rows", ROWS, [rows_of(3)]),
+        client.entry("file", FILE, [file_of(b"content")]),
+        client.entry("no rows", ROWS, [rows_of(0)]),
+        client.entry("no batches", FILE, []),
+        client.entry("chunk", ROWS, [rows_of(1)], partition=7),
+    ]
+    manifest = client.put(entries)
+    assert manifest[-1].key == Key(7, "chunk")
+    found = {entry.key.name: entry for entry in client.get(manifest)}
+    assert found["file"].batches[0].to_pylist() == [{"content": b"content"}]
+    assert found["no batches"].schema == FILE
+    assert sum(batch.num_rows for batch in found["no batches"].batches) == 0
+    assert len(found) == 5
+
+
+def test_the_same_content_again_is_no_change_and_another_is_refused(grid: Grid) -> None:
+    client = grid.client()
+    manifest = client.put(entries_of(client, 5))
+    used = [member.entries.used for member in grid.members]
+    assert client.put(entries_of(client, 5)) == manifest
+    assert [member.entries.used for member in grid.members] == used
+    with pytest.raises(DifferentContentError, match="home/state/3"):
+        client.put([client.entry("home/state/3", ROWS, [rows_of(1)])])
+    assert [member.entries.used for member in grid.members] == used
+
+
+def test_entries_are_read_on_the_own_host_first(grid: Grid) -> None:
+    client = grid.client(host="host-1")
+    manifest = client.put(entries_of(client, 60))
+    got(client, manifest)
+    here = grid.members[1].id
+    expected = sum(here in grid.cluster.state.rows[held.partition].replicas for held in manifest)
+    assert 0 < expected < 60
+    assert (client.counters.entries_here, client.counters.entries_elsewhere) == (expected, 60 - expected)
+    assert client.counters.bytes_here == sum(
+        held.size for held in manifest if here in grid.cluster.state.rows[held.partition].replicas
+    )
+
+
+def test_entries_are_listed_and_removed_by_prefix_and_by_name(grid: Grid) -> None:
+    client = grid.client()
+    first = client.put(entries_of(client, 20, "home/1"))
+    second = client.put(entries_of(client, 20, "home/2"))
+    assert client.entries("home/1/") == sorted(first, key=lambda held: held.name)
+    client.remove(prefix="home/1/")
+    assert client.entries("home/") == sorted(second, key=lambda held: held.name)
+    client.remove([held.key for held in second])
+    assert client.entries() == []
+    assert [member.entries.used for member in grid.members] == [0, 0, 0]
+
+
+def test_a_slot_has_one_winner_and_is_written_only_with_all_entries(grid: Grid) -> None:
+    client = grid.client()
+    manifest = client.put(entries_of(client, 10))
+    assert client.put_slot("log", 1, b"mine", manifest)
+    assert client.put_slot("log", 1, b"mine", manifest)
+    assert not client.put_slot("log", 1, b"theirs", manifest)
+    grid.members[0].entries.remove([manifest[0].key, manifest[1].key, manifest[2].key])
+    with pytest.raises(MissingEntriesError):
+        client.put_slot("log", 2, b"mine", manifest)
+    assert client.slots("log") == [1]
+    assert client.slot("log", 1) == b"mine"
+    assert client.slot("log", 2) is None
+    assert client.logs() == ["log"]
+    client.remove_slots("log", 2)
+    assert client.slots("log") == []
+
+
+def test_a_member_that_is_killed_loses_nothing_and_its_share_is_copied_again(grid: Grid) -> None:
+    client = grid.client()
+    entries = entries_of(client, 60)
+    manifest = client.put(entries)
+    grid.kill(grid.members[2])
+    expected = {entry.key.name: [batch.to_pylist() for batch in entry.batches] for entry in entries}
+    assert got(client, manifest) == expected
+    until(lambda: len(grid.cluster.state.members) == 2, "the others to find out", 30)
+    grid.settle()
+    for held in manifest:
+        assert copies(grid, held.key) == {member.id for member in grid.members}
+    grid.kill(grid.members[1])
+    assert got(client, manifest) == expected
+    client.check(manifest)
+
+
+def test_what_is_put_while_members_come_and_go_is_on_all_replicas(grid: Grid) -> None:
+    client = grid.client()
+    manifest = client.put(entries_of(client, 40, "before"))
+    grid.start("host-3")
+    manifest += client.put(entries_of(client, 40, "joining"))
+    grid.kill(grid.members[1])
+    manifest += client.put(entries_of(client, 40, "leaving"))
+    grid.settle()
+    assert client.put_slot("log", 1, b"all", manifest)
+    for held in manifest:
+        assert copies(grid, held.key) == set(grid.cluster.state.rows[held.partition].replicas)
+
+
+def test_lost_entries_are_counted_with_their_partitions_and_last_holders(tmp_path: Path) -> None:
+    with grid_of(tmp_path, backup_count=0) as grid:
+        client = grid.client()
+        manifest = client.put(entries_of(client, 60))
+        gone = grid.members[2].id
+        lost = [held for held in manifest if grid.cluster.state.rows[held.partition].replicas == (gone,)]
+        grid.kill(grid.members[2])
+        until(lambda: len(grid.cluster.state.members) == 2, "the others to find out", 30)
+        partitions = len({held.partition for held in lost})
+        told = rf"{len(lost)} entries are missing, of {partitions} partitions .*Members {gone} held them last"
+        with pytest.raises(MissingEntriesError, match=told):
+            client.check(manifest)
+        with pytest.raises(MissingEntriesError, match=gone):
+            got(client, manifest)
+        client.check([held for held in manifest if held not in lost])
+
+
+def test_a_grid_that_is_full_refuses_and_keeps_what_it_has(tmp_path: Path) -> None:
+    with grid_of(tmp_path, memory=200_000) as grid:
+        client = grid.client()
+        manifest = client.put(entries_of(client, 20))
+        with pytest.raises(GridFullError, match="--max-memory"):
+            client.put([client.entry("large", FILE, [file_of(bytes(300_000))])])
+        client.check(manifest)
+        assert client.put_slot("log", 1, b"mine", manifest)
+        assert all(member.entries.used < 200_000 for member in grid.members)
