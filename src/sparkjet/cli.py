@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sparkjet.errors import AnalysisError, RecoveryError, SparkjetError
+from sparkjet.grid import command as grid
 from sparkjet.sinks.naming import ListedTransaction, prefix_of
 from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.record_log import RecordLog
@@ -50,8 +51,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--kafka", metavar="FILE", help="librdkafka's properties, one per line: bootstrap.servers=host:port"
     )
     txns.add_argument("--settle", action="store_true", help="commit or abort what the record decides, and nothing else")
+    grid.add_to(commands)
     chosen = parser.parse_args(arguments)
     try:
+        if chosen.command == "grid":
+            return grid.run(chosen)
         access = None if chosen.kafka is None else _access(chosen.kafka)
         if access is not None:
             return in_kafka(lambda: _record(chosen.checkpoint, chosen.conf), access, settle=chosen.settle)

@@ -111,10 +111,9 @@ class Member:
         self._pings.start()
 
     def leave(self) -> None:
-        """Be no member any more, and end."""
+        """Be no member any more; the others take over."""
         self._control.leave()
         self.end("it was stopped.")
-        self.close()
 
     def end(self, reason: str) -> None:
         """Do nothing for others any more; whoever waits for the end is told."""
@@ -128,7 +127,7 @@ class Member:
         return self._reason
 
     def close(self) -> None:
-        """End the threads and the server, without leaving."""
+        """End the threads and the server, without leaving; waits for the calls that are under way."""
         self._pings.stop()
         self._lease.stop()
         self._copying.stop()

@@ -1,0 +1,57 @@
+"""The process of a member: it runs until it is stopped, or until its control plane says that it is none any more."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import threading
+from typing import Any
+
+from sparkjet.grid.access import Access
+from sparkjet.grid.control import Control
+from sparkjet.grid.member import Member, MemberSettings
+
+_CLOSES_WITHIN = 5.0
+logger = logging.getLogger("sparkjet")
+
+
+def run(settings: MemberSettings, access: Access, control: Control) -> int:
+    """Run a member in this process; returns the exit status.
+
+    SIGTERM and SIGINT let it leave: others take over before it ends.
+
+    Args:
+        settings: Of the member.
+        access: Token and certificates.
+        control: The control plane.
+
+    Raises:
+        AnalysisError: Settings, token or certificates cannot be used.
+    """
+    member = Member(settings, access, control)
+    stopped = threading.Event()
+
+    def stop(*_: Any) -> None:
+        if not stopped.is_set():
+            stopped.set()
+            # Not in the handler: it interrupts the main thread, perhaps while that holds a lock which leaving needs.
+            threading.Thread(target=member.leave, name="grid-leave", daemon=True).start()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop)
+    member.start()
+    # For whoever has started it, and waits for its port.
+    sys.stdout.write(f"member {member.id} listens at {member.address.uri}\n")
+    sys.stdout.flush()
+    reason = member.wait()
+    if not stopped.is_set():
+        logger.error("Member %s has ended: %s", member.id, reason)
+    closing = threading.Thread(target=member.close, daemon=True)
+    closing.start()
+    closing.join(_CLOSES_WITHIN)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # A call that hangs must not keep a process alive that is no member any more.
+    os._exit(0 if stopped.is_set() else 1)
