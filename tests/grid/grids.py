@@ -58,7 +58,7 @@ class Grid:
 
     def settle(self) -> None:
         """Wait until every partition is where it should be."""
-        until(lambda: all(set(row.replicas) == set(row.target) for row in self.cluster.state.rows), "copies", 60)
+        until(lambda: all(set(row.replicas) == set(row.target) for row in self.cluster.now().rows), "copies", 60)
 
     def member(self, id_: str) -> Member:
         """A member by its id."""
@@ -67,12 +67,18 @@ class Grid:
 
 @contextmanager
 def grid_of(
-    folder: Path, count: int = 3, *, backup_count: int = 1, partitions: int = 12, memory: int = MEMORY
+    folder: Path,
+    count: int = 3,
+    *,
+    backup_count: int = 1,
+    partitions: int = 12,
+    memory: int = MEMORY,
+    access: Access | None = None,
 ) -> Iterator[Grid]:
     """A grid with a token of its own."""
     token = folder / "token"
     create_token(token)
-    grid = Grid(Access(token_file=str(token)), SharedCluster.of(partitions, backup_count))
+    grid = Grid(access or Access(token_file=str(token)), SharedCluster(partitions, backup_count))
     try:
         for number in range(count):
             grid.start(f"host-{number}", memory)

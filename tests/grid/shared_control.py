@@ -6,7 +6,8 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from sparkjet.grid.cluster_state import ClusterState, Member, Row, joined, left
+from sparkjet.errors import StorageError
+from sparkjet.grid.cluster_state import ClusterState, Member, first, joined, left
 from sparkjet.grid.errors import QuorumLostError, StaleStateError
 
 
@@ -14,21 +15,23 @@ from sparkjet.grid.errors import QuorumLostError, StaleStateError
 class SharedCluster:
     """What the members of a test have in common."""
 
-    state: ClusterState
+    partitions: int = 12
+    backup_count: int = 1
+    state: ClusterState | None = None
     slots: dict[str, dict[int, bytes]] = field(default_factory=dict)
     lock: threading.RLock = field(default_factory=threading.RLock)
     controls: dict[str, SharedControl] = field(default_factory=dict)
+    before_proposal: Callable[[], None] = lambda: None
 
-    @classmethod
-    def of(cls, partitions: int = 271, backup_count: int = 1) -> SharedCluster:
-        """An empty cluster."""
-        rows = (Row((), (), 0),) * partitions
-        return cls(ClusterState("cluster", 0, (), 0, backup_count, rows))
+    def now(self) -> ClusterState:
+        """The state."""
+        assert self.state is not None
+        return self.state
 
     def change(self, change: Callable[[ClusterState], ClusterState]) -> ClusterState:
         """Change the state, and tell all members that are not cut off."""
         with self.lock:
-            state = change(self.state)
+            state = change(self.now())
             if state is not self.state:
                 self.state = state
                 for control in [*self.controls.values()]:
@@ -41,26 +44,34 @@ class SharedControl:
 
     def __init__(self, cluster: SharedCluster) -> None:
         self._cluster = cluster
-        self._seen = cluster.state
+        self._seen: ClusterState | None = None
         self._id = ""
         self.is_cut_off = False
+        self.is_behind = False
+        self.is_silent = False
         self._changed: Callable[[ClusterState], None] = lambda _: None
 
     def join(self, member: Member, changed: Callable[[ClusterState], None], ended: Callable[[str], None]) -> None:
         self._id, self._changed = member.id, changed
         with self._cluster.lock:
             self._cluster.controls[member.id] = self
-            self._cluster.change(lambda state: joined(state, member))
+            if self._cluster.state is None:
+                self._cluster.state = first(
+                    "cluster", member, partitions=self._cluster.partitions, backup_count=self._cluster.backup_count
+                )
+                self.tell(self._cluster.state)
+            else:
+                self._cluster.change(lambda state: joined(state, member))
 
     def tell(self, state: ClusterState) -> None:
-        if not self.is_cut_off:
+        if not (self.is_cut_off or self.is_behind):
             self._seen = state
             self._changed(state)
 
-    def heal(self) -> None:
+    def catch_up(self) -> None:
         """Hear of everything again."""
-        self.is_cut_off = False
-        self.tell(self._cluster.state)
+        self.is_cut_off = self.is_behind = False
+        self.tell(self._cluster.now())
 
     def leave(self) -> None:
         with self._cluster.lock:
@@ -68,17 +79,22 @@ class SharedControl:
             self._cluster.change(lambda state: left(state, [self._id]))
 
     def state(self) -> ClusterState:
+        assert self._seen is not None
         return self._seen
+
+    def contacts(self) -> list[str]:
+        return []
 
     def propose(self, change: Callable[[ClusterState], ClusterState]) -> ClusterState:
         self._check()
+        self._cluster.before_proposal()
         return self._cluster.change(change)
 
     def put_slot(self, log: str, slot: int, token: bytes, version: int) -> bool:
         self._check()
         with self._cluster.lock:
-            if version != self._cluster.state.version:
-                raise StaleStateError(f"{version} is not {self._cluster.state.version}")
+            if version != self._cluster.now().version:
+                raise StaleStateError(f"{version} is not {self._cluster.now().version}")
             return self._cluster.slots.setdefault(log, {}).setdefault(slot, token) == token
 
     def slots(self, log: str) -> list[int]:
@@ -101,8 +117,10 @@ class SharedControl:
 
     def voters(self) -> list[str]:
         self._check()
-        return [member.id for member in self._cluster.state.members]
+        return [member.id for member in self._cluster.now().members]
 
     def _check(self) -> None:
         if self.is_cut_off:
             raise QuorumLostError("cut off")
+        if self.is_silent:
+            raise StorageError("no answer")

@@ -42,7 +42,7 @@ def test_what_is_put_is_on_all_replicas_and_nowhere_else(grid: Grid) -> None:
     assert [held.key for held in manifest] == [entry.key for entry in entries]
     assert [held.rows for held in manifest] == [25] * 50
     for held in manifest:
-        assert copies(grid, held.key) == set(grid.cluster.state.rows[held.partition].replicas)
+        assert copies(grid, held.key) == set(grid.cluster.now().rows[held.partition].replicas)
     assert client.unheld(manifest) == {}
     expected = {entry.key.name: [batch.to_pylist() for batch in entry.batches] for entry in entries}
     assert got(client, manifest) == expected
@@ -82,11 +82,11 @@ def test_entries_are_read_on_the_own_host_first(grid: Grid) -> None:
     manifest = client.put(entries_of(client, 60))
     got(client, manifest)
     here = grid.members[1].id
-    expected = sum(here in grid.cluster.state.rows[held.partition].replicas for held in manifest)
+    expected = sum(here in grid.cluster.now().rows[held.partition].replicas for held in manifest)
     assert 0 < expected < 60
     assert (client.counters.entries_here, client.counters.entries_elsewhere) == (expected, 60 - expected)
     assert client.counters.bytes_here == sum(
-        held.size for held in manifest if here in grid.cluster.state.rows[held.partition].replicas
+        held.size for held in manifest if here in grid.cluster.now().rows[held.partition].replicas
     )
 
 
@@ -126,7 +126,7 @@ def test_a_member_that_is_killed_loses_nothing_and_its_share_is_copied_again(gri
     grid.kill(grid.members[2])
     expected = {entry.key.name: [batch.to_pylist() for batch in entry.batches] for entry in entries}
     assert got(client, manifest) == expected
-    until(lambda: len(grid.cluster.state.members) == 2, "the others to find out", 30)
+    until(lambda: len(grid.cluster.now().members) == 2, "the others to find out", 30)
     grid.settle()
     for held in manifest:
         assert copies(grid, held.key) == {member.id for member in grid.members}
@@ -145,7 +145,7 @@ def test_what_is_put_while_members_come_and_go_is_on_all_replicas(grid: Grid) ->
     grid.settle()
     assert client.put_slot("log", 1, b"all", manifest)
     for held in manifest:
-        assert copies(grid, held.key) == set(grid.cluster.state.rows[held.partition].replicas)
+        assert copies(grid, held.key) == set(grid.cluster.now().rows[held.partition].replicas)
 
 
 def test_lost_entries_are_counted_with_their_partitions_and_last_holders(tmp_path: Path) -> None:
@@ -153,9 +153,9 @@ def test_lost_entries_are_counted_with_their_partitions_and_last_holders(tmp_pat
         client = grid.client()
         manifest = client.put(entries_of(client, 60))
         gone = grid.members[2].id
-        lost = [held for held in manifest if grid.cluster.state.rows[held.partition].replicas == (gone,)]
+        lost = [held for held in manifest if grid.cluster.now().rows[held.partition].replicas == (gone,)]
         grid.kill(grid.members[2])
-        until(lambda: len(grid.cluster.state.members) == 2, "the others to find out", 30)
+        until(lambda: len(grid.cluster.now().members) == 2, "the others to find out", 30)
         partitions = len({held.partition for held in lost})
         told = rf"{len(lost)} entries are missing, of {partitions} partitions .*Members {gone} held them last"
         with pytest.raises(MissingEntriesError, match=told):

@@ -1,10 +1,17 @@
-"""The cluster's state: its members and the replicas of each partition, as every member sees them."""
+"""The cluster's state: its members and the replicas of each partition, as every member sees them.
+
+Members come to agree on what the functions below make of a state. They are pure, and harmless when called twice:
+who does not know whether a change has arrived applies it again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 
 import msgspec
+
+from sparkjet.errors import AnalysisError, StorageError
+from sparkjet.grid.partition_table import MOST_BACKUPS, PARTITIONS, placed
 
 
 class Member(msgspec.Struct, frozen=True):
@@ -25,8 +32,9 @@ class Row(msgspec.Struct, frozen=True):
     """The replicas of a partition.
 
     Attributes:
-        replicas: Ids of the members that hold all its entries, the primary first; empty if none is left.
-        target: Ids of those that should; who is in here and not yet in ``replicas`` is copying.
+        replicas: Ids of the members that hold all its entries, the primary first.
+        target: Ids of those that should; who is in here and not yet in ``replicas`` is copying. Who is no longer in
+            here stays in ``replicas`` until all others are.
         version: Counts the changes of this row.
     """
 
@@ -45,7 +53,8 @@ class ClusterState(msgspec.Struct, frozen=True):
         largest: The most members that there ever were.
         backup_count: Number of backups of each partition that are wanted.
         rows: Of each partition.
-        lost: Of partitions that lost all their replicas: ids of the members that held the last ones.
+        lost: Of partitions that lost all their replicas and went on empty: ids of the members that held the last ones.
+        draining: Ids of members that are to leave, and get no replicas.
     """
 
     cluster: str
@@ -55,56 +64,125 @@ class ClusterState(msgspec.Struct, frozen=True):
     backup_count: int
     rows: tuple[Row, ...]
     lost: dict[int, tuple[str, ...]] = {}
+    draining: tuple[str, ...] = ()
 
 
-def ready(state: ClusterState, member: str, rows: Mapping[int, int]) -> ClusterState:
-    """The state in which a member holds partitions whose rows are still of these versions."""
-    changed = list(state.rows)
-    for partition, version in rows.items():
-        row = changed[partition]
-        if row.version == version and member in row.target and member not in row.replicas:
-            have = {*row.replicas, member}
-            replicas = row.target if have >= set(row.target) else (*row.replicas, member)
-            changed[partition] = msgspec.structs.replace(row, replicas=replicas, version=version + 1)
-    if changed == list(state.rows):
-        return state
-    return msgspec.structs.replace(state, version=state.version + 1, rows=tuple(changed))
+def first(cluster: str, member: Member, *, partitions: int = PARTITIONS, backup_count: int = 1) -> ClusterState:
+    """The state of a new cluster of one member.
 
-
-def left(state: ClusterState, gone: Iterable[str]) -> ClusterState:
-    """The state after some members have left."""
-    gone = set(gone)
-    if not gone & {member.id for member in state.members}:
-        return state
-    members = tuple(member for member in state.members if member.id not in gone)
-    rows, lost = [], dict(state.lost)
-    wanted = min(state.backup_count, len(members) - 1) + 1
-    for partition, row in enumerate(state.rows):
-        replicas = tuple(each for each in row.replicas if each not in gone)
-        target = tuple(each for each in row.target if each not in gone)
-        if not replicas:
-            lost[partition] = row.replicas
-            replicas = target[:1] or tuple(member.id for member in members[:1])
-            target = target or replicas
-        others = [members[(partition + shift) % len(members)].id for shift in range(len(members))]
-        target = (*target, *(each for each in others if each not in target))[:wanted]
-        same = (replicas, target) == (row.replicas, row.target)
-        rows.append(row if same else Row(replicas, target, row.version + 1))
-    return msgspec.structs.replace(state, version=state.version + 1, members=members, rows=tuple(rows), lost=lost)
+    Raises:
+        AnalysisError: There cannot be so many partitions or backups.
+    """
+    if not 0 <= backup_count <= MOST_BACKUPS:
+        message = f"backup_count is {backup_count}: a partition has 0 to {MOST_BACKUPS} backups; 1 is the default."
+        raise AnalysisError(message)
+    if partitions < 1:
+        message = f"partitions is {partitions}: there must be at least one; {PARTITIONS} is the default."
+        raise AnalysisError(message)
+    nobody = Row((), (), 0)
+    return _changed(ClusterState(cluster, 0, (), 0, backup_count, (nobody,) * partitions), (member,))
 
 
 def joined(state: ClusterState, member: Member) -> ClusterState:
-    """The state after a member has joined."""
-    members = (*state.members, member)
-    rows = []
-    for partition, row in enumerate(state.rows):
-        wanted = min(state.backup_count, len(members) - 1) + 1
-        order = [members[(partition + shift) % len(members)].id for shift in range(len(members))][:wanted]
-        replicas = row.replicas or tuple(order[:1])
-        if (replicas, tuple(order)) == (row.replicas, row.target):
-            rows.append(row)
-        else:
-            rows.append(Row(replicas, tuple(order), row.version + 1))
+    """With a new member; it gets its part of the replicas, which it has yet to copy."""
+    if any(member.id == other.id for other in state.members):
+        return state
+    return _changed(state, (*state.members, member))
+
+
+def left(state: ClusterState, gone: Collection[str]) -> ClusterState:
+    """Without some members: backups are promoted, and what has too few replicas gets others.
+
+    Partitions all of whose replicas are gone go on empty, and are remembered in :attr:`ClusterState.lost`.
+    """
+    stay = tuple(member for member in state.members if member.id not in gone)
+    return state if stay == state.members else _changed(state, stay)
+
+
+def drained(state: ClusterState, member: str) -> ClusterState:
+    """With a member that is to leave: others copy what it holds, and it holds it until they have.
+
+    Raises:
+        StorageError: No other member would be left.
+    """
+    others = {other.id for other in state.members} - {*state.draining, member}
+    if not others:
+        message = f"Member {member} cannot be drained: it is the last one, and what it holds would be gone."
+        raise StorageError(message)
+    if member in state.draining or all(member != other.id for other in state.members):
+        return state
+    return _changed(msgspec.structs.replace(state, draining=(*state.draining, member)), state.members)
+
+
+def is_drained(state: ClusterState, member: str) -> bool:
+    """Whether nothing is lost when a member leaves now: it holds no replica."""
+    return all(member not in row.replicas for row in state.rows)
+
+
+def ready(state: ClusterState, member: str, versions: Mapping[int, int]) -> ClusterState:
+    """With partitions of which a member has copied everything; those whose row has changed meanwhile are left out.
+
+    Args:
+        state: The state.
+        member: Id of the member.
+        versions: Of each partition the version of its row for which the member has found that it holds everything. At
+            another version it may have been no target in between, and entries been written without it.
+    """
+    rows = list(state.rows)
+    for partition, version in versions.items():
+        row = rows[partition]
+        if row.version == version and member in row.target and member not in row.replicas:
+            rows[partition] = _row(row, (*row.replicas, member), row.target)
+    changed = tuple(rows)
+    return state if changed == state.rows else msgspec.structs.replace(state, version=state.version + 1, rows=changed)
+
+
+def reformed(state: ClusterState, survivors: Collection[str], cluster: str) -> ClusterState:
+    """The state of the survivors under another id: a cluster of its own, which is as large as it ever was."""
+    formed = left(state, [member.id for member in state.members if member.id not in survivors])
+    return msgspec.structs.replace(formed, cluster=cluster, version=state.version + 1, largest=len(formed.members))
+
+
+def may_start(state: ClusterState) -> bool:
+    """Whether a query may start: on more than half of the members that there ever were."""
+    return 2 * len(state.members) > state.largest
+
+
+def _changed(state: ClusterState, members: tuple[Member, ...]) -> ClusterState:
+    ids = {member.id for member in members}
+    draining = tuple(member for member in state.draining if member in ids)
+    # Where all that would have stayed are gone, those that were to leave must hold what there is.
+    holding = [member for member in members if member.id not in draining] or members
+    replicas = [tuple(member for member in row.replicas if member in ids) for row in state.rows]
+    hosts = {member.id: member.host for member in holding}
+    rows = [_kept(row.target, serving, hosts) for row, serving in zip(state.rows, replicas, strict=True)]
+    targets = placed(rows, replicas, hosts, state.backup_count)
+    lost = {
+        partition: row.replicas for partition, row in enumerate(state.rows) if row.replicas and not replicas[partition]
+    }
     return msgspec.structs.replace(
-        state, version=state.version + 1, members=members, largest=max(state.largest, len(members)), rows=tuple(rows)
+        state,
+        version=state.version + 1,
+        members=members,
+        largest=max(state.largest, len(members)),
+        # A partition that nobody holds any more goes on empty, at all its members at once.
+        rows=tuple(
+            _row(row, new or target, target) for row, new, target in zip(state.rows, replicas, targets, strict=True)
+        ),
+        lost={**state.lost, **lost},
+        draining=draining,
     )
+
+
+def _kept(target: tuple[str, ...], replicas: tuple[str, ...], hosts: Mapping[str, str]) -> tuple[str, ...]:
+    # A primary that is gone before it had everything leaves the one that serves in its place.
+    if replicas and target[0] not in hosts and replicas[0] in hosts:
+        return (replicas[0], *(member for member in target if member != replicas[0]))
+    return target
+
+
+def _row(row: Row, replicas: tuple[str, ...], target: tuple[str, ...]) -> Row:
+    if set(target) <= set(replicas):
+        replicas = target
+    same = (replicas, target) == (row.replicas, row.target)
+    return row if same else Row(replicas, target, row.version + 1)

@@ -112,7 +112,7 @@ def _control(chosen: argparse.Namespace) -> Control:
 def _status(members: str, access: Access) -> int:
     from sparkjet.grid.client import GridClient  # noqa: PLC0415 - the extra is optional
 
-    client = GridClient(members.split(","), access, patience=10.0)
+    client = GridClient(members.split(","), access, patience=3.0)
     state = client.state()
     for line in report(state, client.status()):
         print(line)
@@ -131,11 +131,11 @@ def report(state: ClusterState, found: dict[str, Status | GridError]) -> list[st
     fewest = min((len(row.replicas) for row in state.rows), default=0)
     answers = [each for each in found.values() if not isinstance(each, GridError)]
     voters = answers[0].voters if answers else []
+    counts = f"{len(state.members)} members, {state.largest} at most; {len(state.rows)} partitions"
+    losses = f"every partition has {fewest} now, so {max(fewest - 1, 0)} more members may be lost at once"
     lines = [
-        f"cluster {state.cluster}: {len(state.members)} members, {state.largest} at most; {len(state.rows)} partitions "
-        f"with {state.backup_count} backups wanted",
-        f"{copying} replicas are being copied; every partition has {fewest} now, so {max(fewest - 1, 0)} more members "
-        "may be lost at once without loss of data",
+        f"cluster {state.cluster}: {counts} with {state.backup_count} backups wanted",
+        f"{copying} replicas are being copied; {losses} without loss of data",
         f"{len(voters)} voters, of which {max(len(voters) - 1, 0) // 2} may be lost",
     ]
     if state.lost:

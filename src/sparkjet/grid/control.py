@@ -5,15 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
+from sparkjet.errors import StorageError
+
 if TYPE_CHECKING:
     from sparkjet.grid.cluster_state import ClusterState, Member
+
+LONGEST_TOKEN = 64 * 1024
+"""Bytes: slots are in the memory of every voter, what they name is in that of the members."""
 
 
 class Control(Protocol):
     """The control plane as one member uses it. Thread-safe.
 
     Every method but :meth:`state` raises :class:`~sparkjet.grid.errors.QuorumLostError` if the member is cut off from
-    the majority: it must end then. No method waits for ever.
+    the majority, or is none. It must refuse what it is asked then; it has to end when ``ended`` is called. No method
+    waits for ever.
     """
 
     def join(self, member: Member, changed: Callable[[ClusterState], None], ended: Callable[[str], None]) -> None:
@@ -23,8 +29,9 @@ class Control(Protocol):
             member: This one.
             changed: Called with every state from now on, from a thread of the control plane, in ascending versions;
                 states between two may be left out.
-            ended: Called once, with the reason, when this member is no longer one: it was taken for dead, or is
-                cut off.
+            ended: Called once, with the reason, from a thread of the control plane, when this member is no longer one:
+                it was taken for dead, or has been cut off for so long that nobody waits for it. Not after
+                :meth:`leave`.
         """
         ...
 
@@ -34,6 +41,10 @@ class Control(Protocol):
 
     def state(self) -> ClusterState:
         """The newest state that this member has seen."""
+        ...
+
+    def contacts(self) -> list[str]:
+        """What another member must be told to join this cluster; empty if none can."""
         ...
 
     def propose(self, change: Callable[[ClusterState], ClusterState]) -> ClusterState:
@@ -49,11 +60,12 @@ class Control(Protocol):
         Args:
             log: Name of a log, any text.
             slot: Its number.
-            token: Less than 64 KB, and unlike anyone else's: where the answer was lost, the slot itself tells who won.
+            token: At most :data:`LONGEST_TOKEN` bytes, and unlike anyone else's: where the answer was lost, the slot
+                itself tells who won.
             version: Of the state whose replicas were found to hold what the token names.
 
         Raises:
-            StaleStateError: There is a newer state: look again whether its replicas hold it.
+            StaleStateError: The slot is free, but there is a newer state: look again whether its replicas hold it.
         """
         ...
 
@@ -66,13 +78,25 @@ class Control(Protocol):
         ...
 
     def remove_slots(self, log: str, below: int) -> None:
-        """Remove the slots below a number."""
+        """Remove the slots below a number; a log without slots is gone."""
         ...
 
     def logs(self) -> list[str]:
-        """Names of all logs."""
+        """Names of all logs, ascending."""
         ...
 
     def voters(self) -> list[str]:
         """Ids of the members that vote; more than half of them must stay."""
         ...
+
+
+def checked(token: bytes) -> bytes:
+    """A token that is not too long.
+
+    Raises:
+        StorageError: It is.
+    """
+    if len(token) > LONGEST_TOKEN:
+        message = f"A slot holds {LONGEST_TOKEN} bytes, not {len(token)}: the token names an entry with the content."
+        raise StorageError(message)
+    return token

@@ -8,12 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
+from sparkjet.errors import StorageError
 from sparkjet.grid.cluster_state import ClusterState, ready
 from sparkjet.grid.connections import Connections
 from sparkjet.grid.contents import Content, check_batch, check_schema
 from sparkjet.grid.control import Control
 from sparkjet.grid.entries import Entries, Key
-from sparkjet.grid.errors import GridError, GridFullError, MalformedError, QuorumLostError
+from sparkjet.grid.errors import GridFullError, MalformedError, QuorumLostError
 from sparkjet.grid.fetching import Fetched, fetched
 from sparkjet.grid.messages import Held, Listed, ListEntries
 from sparkjet.grid.view import View
@@ -106,7 +107,7 @@ class Copying:
             self._control.propose(lambda state: ready(state, self._view.me, rows))
         except GridFullError as error:
             logger.warning("Partitions of member %s cannot be copied to this one, and are tried again: %s", uri, error)
-        except GridError as error:
+        except StorageError as error:
             # The primary has changed, or left: the next state says from whom to copy.
             logger.info("Copying from member %s is tried again: %s", primary, error)
         finally:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing_extensions import Self
+
 from sparkjet.errors import StorageError
 
 
@@ -10,11 +12,16 @@ class GridError(StorageError):
 
 
 class QuorumLostError(GridError):
-    """This member is cut off from the majority, or was removed by it."""
+    """This member is cut off from the majority, was removed by it, or is no member."""
 
 
 class StaleStateError(GridError):
     """The cluster has changed since the state that a request was made with."""
+
+    @classmethod
+    def at(cls, version: int, newest: int) -> Self:
+        """The error of a request made with one version where there is another."""
+        return cls(f"The cluster's state {version} has been replaced by {newest}: ask again with that one.")
 
 
 class MovedError(GridError):
@@ -42,4 +49,4 @@ class ForbiddenError(GridError):
 
 
 class UnreachableError(GridError):
-    """A member does not answer, or not in time."""
+    """A member, or the control plane behind it, does not answer, or not in time."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 import time
 
+from sparkjet.errors import StorageError
 from sparkjet.grid.control import Control
-from sparkjet.grid.errors import GridError, QuorumLostError
+from sparkjet.grid.errors import QuorumLostError
 from sparkjet.grid.view import LEASE, View
 
 
@@ -39,7 +40,7 @@ class Lease:
             except QuorumLostError as error:
                 self._view.end(str(error))
                 return
-            except GridError:
+            except StorageError:
                 # It may answer the next time; until then the lease runs out, which says so to whoever asks.
                 continue
 

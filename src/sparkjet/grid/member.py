@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from sparkjet.errors import StorageError
 from sparkjet.grid.access import Access
 from sparkjet.grid.cluster_state import ClusterState, left
 from sparkjet.grid.cluster_state import Member as Address
@@ -20,11 +21,12 @@ from sparkjet.grid.contents import Content
 from sparkjet.grid.control import Control
 from sparkjet.grid.copying import Copying
 from sparkjet.grid.entries import Entries
-from sparkjet.grid.errors import GridError
+from sparkjet.grid.errors import MovedError
 from sparkjet.grid.lease import Lease
 from sparkjet.grid.messages import (
     MOST,
     Get,
+    GetContacts,
     GetLogs,
     GetSlot,
     GetSlots,
@@ -150,7 +152,7 @@ class Member:
         logger.warning("Nobody listens at %s any more: member %s is taken out of the grid.", gone.uri, gone.id)
         try:
             self._control.propose(lambda state: left(state, [gone.id]))
-        except GridError as error:
+        except StorageError as error:
             # The control plane finds out by itself, somewhat later.
             logger.warning("Member %s could not be taken out: %s", gone.id, error)
 
@@ -189,6 +191,7 @@ class Member:
             GetSlots: checked(lambda each: control.slots(each.log)),
             RemoveSlots: checked(self._removed_slots),
             GetLogs: checked(lambda _: control.logs()),
+            GetContacts: checked(lambda _: control.contacts()),
         }
 
     def _state(self, request: GetState) -> ClusterState:
@@ -204,10 +207,9 @@ class Member:
     def _listed(self, request: ListEntries) -> Iterator[Listed]:
         view = self.view
         with view.changes:
-            view.wait(
-                lambda: all(view.row(partition).version >= version for partition, version in request.rows.items()),
-                _NEWER_WITHIN,
-            )
+            rows = request.rows.items()
+            if not view.wait(lambda: all(view.row(each).version >= version for each, version in rows), _NEWER_WITHIN):
+                raise MovedError("this member has not heard of versions of rows that the caller knows.")
             view.check()
             for partition in request.rows:
                 view.primary_row(partition)
@@ -217,7 +219,8 @@ class Member:
             yield Listed(held[start : start + MOST])
 
     def _unheld(self, request: Verify) -> Unheld:
-        self.view.wait(lambda: self.view.state.version >= request.version, _NEWER_WITHIN)
+        if not self.view.wait(lambda: self.view.state.version >= request.version, _NEWER_WITHIN):
+            raise MovedError(f"this member has not heard of state {request.version}.")
         self.view.check()
         contents = ((held, self.entries.get(held.key)) for held in request.held)
         return Unheld([held.key for held, each in contents if each is None or each.digest != held.digest])

@@ -18,6 +18,7 @@ from sparkjet.grid.errors import (
     MovedError,
     QuorumLostError,
     StaleStateError,
+    UnreachableError,
 )
 
 T = TypeVar("T")
@@ -150,6 +151,10 @@ class Status(Message, frozen=True):
     put: int
 
 
+class GetContacts(Message, frozen=True):
+    """Asks what another member must know to join; the answer is a list of texts."""
+
+
 class Ping(Message, frozen=True):
     """Asks whether a member answers; the answer is its id."""
 
@@ -252,6 +257,7 @@ REQUESTS: dict[str, type[Message]] = {
         GetSlots,
         RemoveSlots,
         GetLogs,
+        GetContacts,
     )
 }
 """What a member is asked for in an action, by the name of the action."""
@@ -266,6 +272,7 @@ ERRORS: dict[str, type[GridError]] = {
         MovedError,
         QuorumLostError,
         StaleStateError,
+        UnreachableError,
     )
 }
 """Errors that a member answers with."""

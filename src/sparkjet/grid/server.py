@@ -10,10 +10,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.flight as fl
 
+from sparkjet.errors import StorageError
 from sparkjet.grid.access import Access
 from sparkjet.grid.connections import answered
 from sparkjet.grid.contents import Content
-from sparkjet.grid.errors import GridError, MalformedError
+from sparkjet.grid.errors import GridError, MalformedError, UnreachableError
 from sparkjet.grid.messages import REQUESTS, Get, HeldNow, Message, Part, Piece, Put, decoded, encoded
 from sparkjet.grid.receiving import Receiving
 
@@ -94,6 +95,9 @@ def _refusing() -> Iterator[None]:
         yield
     except GridError as error:
         raise answered(error) from None
+    except StorageError as error:
+        # Of the control plane, which may have done what it did not confirm.
+        raise answered(UnreachableError(str(error))) from None
     except pa.ArrowInvalid as error:
         raise answered(MalformedError(f"Arrow cannot read it: {str(error)[:200]}")) from None
     except (fl.FlightError, pa.ArrowException):
