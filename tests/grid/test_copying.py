@@ -132,3 +132,16 @@ def test_a_member_without_memory_copies_when_it_has_some(grid: Grid) -> None:
     new.entries.limit = 1 << 30
     grid.settle()
     assert holds(new) == share(grid, new, manifest)
+
+
+def test_who_leaves_orderly_hands_everything_on_before(tmp_path: Path) -> None:
+    with grid_of(tmp_path, 2, backup_count=0) as grid:
+        manifest = fill(grid)
+        going, staying = grid.members
+        assert holds(going)
+        going.leave(30.0)
+        grid.members.remove(going)
+        going.close()
+        assert [member.id for member in grid.cluster.now().members] == [staying.id]
+        assert holds(staying) == {held.key for held in manifest}
+        assert grid.cluster.now().lost == {}

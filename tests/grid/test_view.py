@@ -70,7 +70,7 @@ def test_after_its_end_a_member_does_nothing_and_nobody_waits() -> None:
         view.wait(lambda: False, 60)
 
 
-def test_a_lease_is_renewed_until_the_member_is_cut_off() -> None:
+def test_a_lease_is_renewed_while_the_member_is_not_cut_off() -> None:
     control = SharedControl(SharedCluster())
     view = View("a")
 
@@ -81,14 +81,17 @@ def test_a_lease_is_renewed_until_the_member_is_cut_off() -> None:
     lease = Lease(control, view)
     lease.start()
     view.check()
-    control.is_cut_off = True
 
-    def has_ended() -> bool:
+    def may_act() -> bool:
         try:
             view.check()
-        except QuorumLostError:
-            return True
-        return False
+        except MovedError:
+            return False
+        return True
 
-    until(has_ended, "the end", 30)
+    for attribute in ("is_cut_off", "is_silent"):
+        setattr(control, attribute, True)
+        until(lambda: not may_act(), "the end of the lease", 30)
+        setattr(control, attribute, False)
+        until(may_act, "another lease", 30)
     lease.stop()

@@ -37,9 +37,9 @@ class Lease:
         while not self._stopped.wait(LEASE / 4):
             try:
                 self._renew()
-            except QuorumLostError as error:
-                self._view.end(str(error))
-                return
+            except QuorumLostError:
+                # It may find the majority again; whether it must end is for the control plane to say.
+                self._view.revoke()
             except StorageError:
                 # It may answer the next time; until then the lease runs out, which says so to whoever asks.
                 continue

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from sparkjet.errors import StorageError
 from sparkjet.grid.access import Access
-from sparkjet.grid.cluster_state import ClusterState, left
+from sparkjet.grid.cluster_state import ClusterState, drained, is_drained, left
 from sparkjet.grid.cluster_state import Member as Address
 from sparkjet.grid.connections import Connections
 from sparkjet.grid.contents import Content
@@ -112,8 +112,13 @@ class Member:
         self._copying.start()
         self._pings.start()
 
-    def leave(self) -> None:
-        """Be no member any more; the others take over."""
+    def leave(self, drains_within: float = 0.0) -> None:
+        """Be no member any more, as soon as others have copied what this one holds.
+
+        Args:
+            drains_within: Seconds to wait for that; then only replicas that others have already are left.
+        """
+        self._drain(drains_within)
         self._control.leave()
         self.end("it was stopped.")
 
@@ -144,6 +149,16 @@ class Member:
         if self.id not in {member.id for member in state.members}:
             # Others have taken over, though the control plane still hears it: they could not reach it.
             self.end("the cluster goes on without it.")
+
+    def _drain(self, seconds: float) -> None:
+        if seconds == 0.0 or not self._others():
+            return
+        try:
+            self._control.propose(lambda state: drained(state, self.id))
+            if not self.view.wait(lambda: is_drained(self.view.state, self.id), seconds):
+                logger.warning("Member %s leaves, though others have not copied all in %.0f s.", self.id, seconds)
+        except StorageError as error:
+            logger.warning("Member %s leaves without having handed on what it holds: %s", self.id, error)
 
     def _others(self) -> list[Address]:
         return [member for member in self.view.state.members if member.id != self.id]

@@ -14,13 +14,15 @@ from sparkjet.grid.control import Control
 from sparkjet.grid.member import Member, MemberSettings
 
 _CLOSES_WITHIN = 5.0
+_DRAINS_WITHIN = 60.0
+"""Seconds in which others copy what a member holds that was asked to stop."""
 logger = logging.getLogger("sparkjet")
 
 
 def run(settings: MemberSettings, access: Access, control: Control) -> int:
     """Run a member in this process; returns the exit status.
 
-    SIGTERM and SIGINT let it leave: others take over before it ends.
+    SIGTERM and SIGINT let it leave: others copy what it holds before it ends.
 
     Args:
         settings: Of the member.
@@ -37,7 +39,7 @@ def run(settings: MemberSettings, access: Access, control: Control) -> int:
         if not stopped.is_set():
             stopped.set()
             # Not in the handler: it interrupts the main thread, perhaps while that holds a lock which leaving needs.
-            threading.Thread(target=member.leave, name="grid-leave", daemon=True).start()
+            threading.Thread(target=member.leave, args=(_DRAINS_WITHIN,), name="grid-leave", daemon=True).start()
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)

@@ -59,6 +59,11 @@ class View:
         with self.changes:
             self._until = max(self._until, asked + LEASE)
 
+    def revoke(self) -> None:
+        """The control plane has said that this member is cut off: do nothing for others until it says otherwise."""
+        with self.changes:
+            self._until = 0.0
+
     def end(self, reason: str) -> None:
         """Do nothing for others any more."""
         with self.changes:
