@@ -73,8 +73,12 @@ class GridClient:
         if partition is not None and partition not in range(count):
             message = f'partition {partition} of "{name}" does not exist: the grid has {count}, from 0.'
             raise GridError(message)
-        key = key_of(name, count) if partition is None else Key(partition, name)
+        key = self.key(name) if partition is None else Key(partition, name)
         return NewEntry(key, schema, batches)
+
+    def key(self, name: str) -> Key:
+        """Where an entry is whose partition follows from its name."""
+        return key_of(name, len(self._contact.state().rows))
 
     def put(self, entries: Sequence[NewEntry]) -> list[Held]:
         """Put entries onto all replicas of their partitions; returns how they are held, in the same order.
