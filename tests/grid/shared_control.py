@@ -113,7 +113,7 @@ class SharedControl:
 
     def logs(self) -> list[str]:
         self._check()
-        return sorted(self._cluster.slots)
+        return sorted(log for log, slots in self._cluster.slots.items() if slots)
 
     def voters(self) -> list[str]:
         self._check()

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import quote
 
 from sparkjet.api.launch import Launch
 from sparkjet.catalyst.plan_analysis import check_streaming
@@ -21,7 +22,7 @@ from sparkjet.plan.spark_sources import REPLAYABLE, acknowledging_source, check_
 from sparkjet.sinks.files import FilesSink
 from sparkjet.sinks.memory import MemorySink
 from sparkjet.sinks.protocol import Guarantee
-from sparkjet.storage.schemes import directory_at
+from sparkjet.storage.schemes import directory_at, scheme_of
 
 if TYPE_CHECKING:
     from sparkjet.api.output_settings import OutputSettings
@@ -201,8 +202,13 @@ def _partitions(plan: Plan, options: Options) -> int:
 
 
 def _home(plan: Plan, options: Options, name: str | None, *, needs_one: bool) -> str | None:
-    """The query's directory: as given, else below Spark's default, else None where losing it does no harm."""
-    given = options.get("checkpointLocation")
+    """The query's home: as given, else below Spark's default, else None where losing it does no harm."""
+    given, store = options.get("checkpointLocation"), options.get("snapshotStore")
+    if store is not None:
+        return _in_grid(store, options.get("queryId") or given or name)
+    if options.get("queryId") is not None:
+        message = "option: queryId names a query in a grid: set snapshotStore too, or leave it out."
+        raise AnalysisError(message)
     if given is not None:
         return given
     default = plan.source.sparkSession.conf.get("spark.sql.streaming.checkpointLocation", None)
@@ -212,6 +218,24 @@ def _home(plan: Plan, options: Options, name: str | None, *, needs_one: bool) ->
         message = 'start: this sink needs option("checkpointLocation", "…"), the home of the query\'s state.'
         raise AnalysisError(message)
     return None
+
+
+def _in_grid(store: str, identity: str | None) -> str:
+    """The location of a query in a grid, by what names it: an id, a path or URI, or the query's name."""
+    if identity is None:
+        message = (
+            'start: snapshotStore needs a name of the query in the grid: set option("queryId", "…"), or '
+            "checkpointLocation or queryName, which it takes otherwise."
+        )
+        raise AnalysisError(message)
+    if store != "grid" and scheme_of(store) != "grid":
+        message = (
+            f'option: snapshotStore="{store}" is neither grid nor grid://host:port,…; any other place for snapshots is '
+            "given as the checkpointLocation."
+        )
+        raise AnalysisError(message)
+    address = "grid://" if store == "grid" else store.rstrip("/")
+    return f"{address}/{quote(identity.strip('/'), safe='/')}"
 
 
 def _warn(plan: Plan, name: str | None, guarantee: Guarantee) -> None:

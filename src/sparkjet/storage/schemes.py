@@ -63,7 +63,7 @@ def _in_grid(location: str, option: str, session: Session) -> Directory:
     except ImportError as error:
         message = f'{option}: grid: needs {error.name}: pip install "sparkjet[grid]".'
         raise AnalysisError(message) from error
-    grid, name = grid_location(location, option, session().conf)
+    grid, name = grid_location(location, option, session())
     return GridDirectory(grid, name)
 
 
