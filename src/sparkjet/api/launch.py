@@ -34,6 +34,7 @@ from sparkjet.sinks.outbox import Outbox
 from sparkjet.sinks.protocol import Guarantee
 from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.record_log import RecordLog
+from sparkjet.storage.directory import HoldsRows
 from sparkjet.storage.full_disk import full_disks_named
 from sparkjet.storage.local_directory import local_directory
 from sparkjet.storage.sharing import check_reached, check_shared, is_local, slots
@@ -114,7 +115,8 @@ class Launch:
             committer.settle_what_expires(newest[1])
         for output in self.plan.outputs:
             output.check()
-        check_workers(self.plan.source.sparkSession, worker_packages(self.plan))
+        packages = self.home.packages if isinstance(self.home, HoldsRows) else {}
+        check_workers(self.plan.source.sparkSession, {**worker_packages(self.plan), **packages})
         self._check_shared()
         store.open("checkpointLocation")
         session = _own_session(self.plan.source.sparkSession)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Protocol, runtime_checkable
 
@@ -120,6 +120,11 @@ class Directory(Protocol):
 @runtime_checkable
 class HoldsRows(Protocol):
     """A directory that Spark's own writers and readers cannot use: tasks of its own carry rows there and back."""
+
+    @property
+    def packages(self) -> Mapping[str, str]:
+        """Packages that its tasks need on executors: the name to install, by the name that is imported."""
+        ...
 
     def write_rows(self, rows: DataFrame) -> list[str]:
         """Write one file for each partition with rows; returns those of the attempts that count.

@@ -7,7 +7,7 @@ import io
 import threading
 import uuid
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -188,6 +188,11 @@ class GridDirectory:
             # Nobody has won what a driver may be about to put.
             if winner is not None and winner.name != held.name:
                 client.remove([held.key])
+
+    @property
+    def packages(self) -> Mapping[str, str]:
+        """See :meth:`HoldsRows.packages`."""
+        return {name: name for name in ("msgspec", "pyarrow", "tenacity")}
 
     def write_rows(self, rows: DataFrame) -> list[str]:
         """See :meth:`HoldsRows.write_rows`."""
