@@ -26,9 +26,9 @@ _DESCRIPTION = "The token is read from --token-file, or from the environment as 
 
 def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command with its options to those of the command line."""
-    grid = commands.add_parser("grid", help="the in-memory grid of snapshots").add_subparsers(
-        dest="grid_command", required=True
-    )
+    parser = commands.add_parser("grid", help="the in-memory grid of snapshots")
+    parser.set_defaults(run=run)
+    grid = parser.add_subparsers(dest="grid_command", required=True)
     start = grid.add_parser("start", help="start a member, which runs until it is stopped", description=_DESCRIPTION)
     _add_access(start)
     start.add_argument("--join", metavar="HOST:PORT,…", default="", help="members of the cluster to join")
