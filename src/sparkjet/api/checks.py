@@ -12,6 +12,7 @@ from urllib.parse import quote
 from sparkjet.api.launch import Launch
 from sparkjet.catalyst.plan_analysis import check_streaming
 from sparkjet.clock import SystemClock
+from sparkjet.engine.backup import Backup
 from sparkjet.engine.parallelism import state_partitions
 from sparkjet.errors import AnalysisError
 from sparkjet.options import QUERY_OPTIONS, Options
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from sparkjet.api.output_settings import OutputSettings
     from sparkjet.engine.phases import EpochPhase
     from sparkjet.plan.stage import Stage
+    from sparkjet.storage.directory import Directory
 
 logger = logging.getLogger("sparkjet")
 
@@ -77,14 +79,16 @@ def checked(
     name = name if name is not None else results[0].name
     _warn(plan, name, guarantee)
     place = _home(plan, options, name, needs_one=any(output.is_durable for output in outputs))
+    directory = directory_at(
+        place if place is not None else tempfile.mkdtemp(prefix="sparkjet-"),
+        "checkpointLocation" if options.get("snapshotStore") is None else "snapshotStore",
+        lambda: plan.source.sparkSession,
+    )
     return Launch(
         plan=plan,
-        home=directory_at(
-            place if place is not None else tempfile.mkdtemp(prefix="sparkjet-"),
-            "checkpointLocation",
-            lambda: plan.source.sparkSession,
-        ),
+        home=directory,
         has_own_home=place is not None,
+        backup=_backup(plan, options, directory),
         guarantee=guarantee,
         partitions=_partitions(plan, options),
         overlap=overlap,
@@ -218,6 +222,18 @@ def _home(plan: Plan, options: Options, name: str | None, *, needs_one: bool) ->
         message = 'start: this sink needs option("checkpointLocation", "…"), the home of the query\'s state.'
         raise AnalysisError(message)
     return None
+
+
+def _backup(plan: Plan, options: Options, home: Directory) -> Backup | None:
+    """What copies snapshots elsewhere."""
+    location, every = options.get("snapshotBackup"), options.get("snapshotBackupEvery")
+    if location is None:
+        if every is not None:
+            message = "option: snapshotBackupEvery needs snapshotBackup, the home to copy to. Set both, or none."
+            raise AnalysisError(message)
+        return None
+    directory = directory_at(location, "snapshotBackup", lambda: plan.source.sparkSession)
+    return Backup(home, directory, options.number("snapshotBackupEvery", default=100))
 
 
 def _in_grid(store: str, identity: str | None) -> str:

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery as SparkQuery
 
     from sparkjet.clock import Clock
+    from sparkjet.engine.backup import Backup
     from sparkjet.engine.engine import Engine
     from sparkjet.engine.phases import PhaseListener
     from sparkjet.engine.progress_report import ProgressReport
@@ -75,6 +76,8 @@ class Launch:
     listener: PhaseListener
     has_own_home: bool = True
     """False where ``home`` is a new temporary directory, because none was given."""
+    backup: Backup | None = None
+    """Copies snapshots elsewhere."""
 
     @property
     def places(self) -> list[Path]:
@@ -129,6 +132,8 @@ class Launch:
         def on_progress(report: ProgressReport) -> None:
             reports.append(report)
             events.post(report)
+            if self.backup is not None:
+                self.backup.after_epoch()
 
         context = EngineContext(
             plan=self.plan,
@@ -176,6 +181,8 @@ class Launch:
         def release() -> None:
             receivers.stop()
             self._release_tables()
+            if self.backup is not None:
+                self.backup.finish()
 
         ending, lock = Ending(engine.fenced, self.places, release), threading.Lock()
         started: Future[SparkQuery] = Future()
