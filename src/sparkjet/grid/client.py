@@ -16,6 +16,7 @@ from sparkjet.grid.fetching import Fetched
 from sparkjet.grid.getting import Counters, Getting, missing_text
 from sparkjet.grid.messages import (
     MOST,
+    GetContacts,
     GetLogs,
     GetSlot,
     GetSlots,
@@ -186,6 +187,10 @@ class GridClient:
     def logs(self) -> list[str]:
         """Names of all logs."""
         return self._contact.ask(GetLogs(), list[str])
+
+    def contacts(self) -> list[str]:
+        """What another member must know to join; nothing if none can."""
+        return self._contact.ask(GetContacts(), list[str])
 
     def entries(self, prefix: str = "") -> list[Held]:
         """The entries whose names begin with a prefix, as the primaries hold them, in ascending order of names."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 import socket
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Sequence
 from typing import TypeVar
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
@@ -23,6 +24,8 @@ AWAY = MovedError, QuorumLostError, UnreachableError
 """Errors that may be over with a newer state, or at another member."""
 _ANSWERS_WITHIN = 3.0
 _LONGEST_PAUSE = 0.5
+_SUSPECTED = 10.0
+"""Seconds for which a member that did not answer is asked last."""
 
 
 class Contact:
@@ -45,6 +48,7 @@ class Contact:
         self._addresses = [_uri(address, access) for address in addresses]
         self._lock = threading.Lock()
         self._state: ClusterState | None = None
+        self._suspected: dict[str, float] = {}
 
     def state(self) -> ClusterState:
         """The newest state that is known; it is asked for if there is none."""
@@ -61,6 +65,7 @@ class Contact:
             try:
                 found = self.connections.ask(uri, GetState(than, seconds), ClusterState, seconds + _ANSWERS_WITHIN)
             except AWAY as error:
+                self._suspect(uri)
                 failures.append(str(error))
                 continue
             return self._take(found)
@@ -81,6 +86,7 @@ class Contact:
             try:
                 return self.connections.ask(uri, request, answer)
             except AWAY as error:
+                self._suspect(uri)
                 failures.append(error)
         raise failures[-1]
 
@@ -118,12 +124,18 @@ class Contact:
         member = self.member(id_)
         return member is not None and member.host == self.host
 
-    def _uris(self) -> Iterator[str]:
+    def _uris(self) -> list[str]:
         """Those on this host first, then in any order, so that not all clients ask the same one."""
         members = list(self._state.members) if self._state is not None else []
         random.shuffle(members)
         members.sort(key=lambda member: member.host != self.host)
-        return iter(dict.fromkeys([*(member.uri for member in members), *self._addresses]))
+        uris = dict.fromkeys([*(member.uri for member in members), *self._addresses])
+        # Who is paused, or on a machine that is gone, would be waited for with every request.
+        since = time.monotonic() - _SUSPECTED
+        return sorted(uris, key=lambda uri: self._suspected.get(uri, since) > since)
+
+    def _suspect(self, uri: str) -> None:
+        self._suspected[uri] = time.monotonic()
 
     def _take(self, found: ClusterState) -> ClusterState:
         with self._lock:

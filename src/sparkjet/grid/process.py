@@ -14,6 +14,7 @@ from sparkjet.grid.control import Control
 from sparkjet.grid.member import Member, MemberSettings
 
 _CLOSES_WITHIN = 5.0
+_LEAVES_WITHIN = 30.0
 _DRAINS_WITHIN = 60.0
 """Seconds in which others copy what a member holds that was asked to stop."""
 logger = logging.getLogger("sparkjet")
@@ -33,13 +34,14 @@ def run(settings: MemberSettings, access: Access, control: Control) -> int:
         AnalysisError: Settings, token or certificates cannot be used.
     """
     member = Member(settings, access, control)
+    # Not in the handler: it interrupts the main thread, perhaps while that holds a lock which leaving needs.
+    leaving = threading.Thread(target=member.leave, args=(_DRAINS_WITHIN,), name="grid-leave", daemon=True)
     stopped = threading.Event()
 
     def stop(*_: Any) -> None:
         if not stopped.is_set():
             stopped.set()
-            # Not in the handler: it interrupts the main thread, perhaps while that holds a lock which leaving needs.
-            threading.Thread(target=member.leave, args=(_DRAINS_WITHIN,), name="grid-leave", daemon=True).start()
+            leaving.start()
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
@@ -48,7 +50,10 @@ def run(settings: MemberSettings, access: Access, control: Control) -> int:
     sys.stdout.write(f"member {member.id} listens at {member.address.uri}\n")
     sys.stdout.flush()
     reason = member.wait()
-    if not stopped.is_set():
+    if stopped.is_set():
+        # The others have seen it leave already, but another one may still have to vote in its place.
+        leaving.join(_LEAVES_WITHIN)
+    else:
         logger.error("Member %s has ended: %s", member.id, reason)
     closing = threading.Thread(target=member.close, daemon=True)
     closing.start()

@@ -47,7 +47,7 @@ class Receiving(AbstractContextManager["Receiving"]):
         self._part: Part | None = None
         self._batches: list[pa.RecordBatch] = []
         self._sendings: dict[str, Sending] = {}
-        self._sent: dict[str, set[int]] = {}
+        self._sent: dict[str, dict[int, int]] = {}
         self._held: list[Held] = []
 
     def take(self, batch: pa.RecordBatch, part: Part) -> None:
@@ -86,7 +86,7 @@ class Receiving(AbstractContextManager["Receiving"]):
             self._await(member, sending)
         # What nobody refused because it was for nobody else must not be acknowledged by a member that was replaced.
         self._view.check()
-        for partition in set().union(*self._sent.values()) if self._sent else ():
+        for partition in set().union(*self._sent.values()):
             self._view.primary_row(partition)
         return self._held
 
@@ -109,7 +109,7 @@ class Receiving(AbstractContextManager["Receiving"]):
         forwarded = Part(part.partition, part.name, part.batches, row.version, content.digest)
         for member, uri in members.items():
             self._to(member, uri).send(forwarded, content.batches)
-            self._sent.setdefault(member, set()).add(key.partition)
+            self._sent.setdefault(member, {})[key.partition] = row.version
 
     def _store_as_backup(self, part: Part, content: Content) -> None:
         if part.digest != content.digest:
@@ -142,11 +142,15 @@ class Receiving(AbstractContextManager["Receiving"]):
         def has_left() -> bool:
             return all(member not in view.holders(partition) for partition in self._sent[member])
 
+        def has_moved() -> bool:
+            return any(view.row(partition).version != version for partition, version in self._sent[member].items())
+
         view.wait(lambda: answer.done() or has_left(), self._call.seconds)
         if not answer.done() and not has_left():
             raise MovedError(f"member {member} has not answered within {self._call.seconds:.0f} s.")
         error = answer.exception() if answer.done() else None
         if isinstance(error, (GridFullError, DifferentContentError)):
             raise error
-        if error is not None and not view.wait(has_left, _GONE_WITHIN):
+        # Who refuses it knows a newer row, which will come here too; who is gone is in none before long.
+        if error is not None and not (view.wait(has_moved, _GONE_WITHIN) and has_left()):
             raise MovedError(f"member {member} has not stored what was handed on to it: {error}")
