@@ -139,6 +139,8 @@ def ready(state: ClusterState, member: str, versions: Mapping[int, int]) -> Clus
 
 def reformed(state: ClusterState, survivors: Collection[str], cluster: str) -> ClusterState:
     """The state of the survivors under another id: a cluster of its own, which is as large as it ever was."""
+    if state.cluster == cluster:
+        return state
     formed = left(state, [member.id for member in state.members if member.id not in survivors])
     return msgspec.structs.replace(formed, cluster=cluster, version=state.version + 1, largest=len(formed.members))
 

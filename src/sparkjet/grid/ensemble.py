@@ -1,0 +1,206 @@
+"""The ensemble: the servers that vote, and this member's own among them if it is to vote."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Sequence
+
+import msgspec
+from kazoo.exceptions import (
+    BadVersionError,
+    KazooException,
+    NewConfigNoQuorumError,
+    NoNodeError,
+    ReconfigInProcessError,
+)
+
+from sparkjet.grid.cluster_state import ClusterState
+from sparkjet.grid.voters import wanted_voters
+from sparkjet.grid.zookeeper_config import ServerAddress, Voting
+from sparkjet.grid.zookeeper_server import ZooKeeperServer, free_port
+from sparkjet.grid.zookeeper_session import ZooKeeperSession
+from sparkjet.grid.zookeeper_settings import ZooKeeperSettings
+
+ROOT = "/sparkjet"
+SERVERS = f"{ROOT}/servers"
+_CONFIG = "/zookeeper/config"
+
+
+class Ensemble:
+    """What one member knows of the servers, and does for them. Used by one thread at a time, but for what is read.
+
+    Args:
+        member: Id of this member.
+        settings: Of the control plane.
+    """
+
+    def __init__(self, member: str, settings: ZooKeeperSettings) -> None:
+        self._member, self._settings = member, settings
+        self._server: ZooKeeperServer | None = None
+        self._node: str | None = None
+        self._addresses: dict[int, ServerAddress] = {}
+        self._voting = Voting({}, -1)
+        self._lock = threading.Lock()
+
+    @property
+    def server(self) -> ZooKeeperServer | None:
+        """This member's server."""
+        return self._server
+
+    def contacts(self) -> list[str]:
+        """Where servers listen, this member's own first."""
+        with self._lock:
+            voting = [address for id_, address in sorted(self._addresses.items()) if id_ in self._voting.ids]
+        voting.sort(key=lambda address: address.member != self._member)
+        return [address.contact for address in voting]
+
+    def voters(self) -> list[str]:
+        """Ids of the members whose servers vote, as far as they are known; of one that is gone its number."""
+        with self._lock:
+            known, voting = self._addresses, self._voting.ids
+            return [known[id_].member if id_ in known else f"server {id_}" for id_ in sorted(voting)]
+
+    def found(self) -> str:
+        """Start the first server of a new cluster; returns where it listens."""
+        address = self._address(1)
+        self._start(address, [address.line], is_first=True)
+        self._addresses[1], self._voting = address, Voting({1: address.line}, 0)
+        return address.contact
+
+    def refresh(self, session: ZooKeeperSession, woken: Callable[..., None]) -> None:
+        """Look who votes, and where servers listen."""
+        names = session.ask(lambda client: client.get_children_async(SERVERS, watch=woken))
+        addresses = [address for name in names if (address := self._read(session, f"{SERVERS}/{name}")) is not None]
+        config, _ = session.ask(lambda client: client.get_async(_CONFIG, watch=woken))
+        with self._lock:
+            self._addresses = {address.id: address for address in addresses}
+            self._voting = Voting.parsed(config)
+        session.use(self.contacts())
+
+    def publish(self, session: ZooKeeperSession) -> None:
+        """Tell the others of the first server."""
+        if self._server is not None:
+            node = session.ask(
+                lambda client: client.create_async(f"{SERVERS}/s", ephemeral=True, sequence=True, makepath=True)
+            )
+            self._tell(session, node, self._server.address)
+
+    def tend(self) -> bool:
+        """Look after this member's server, without asking anybody; whether it runs or there is none."""
+        server = self._server
+        if server is None or server.runs:
+            return True
+        if self._voting.ids == {server.address.id}:
+            # Nobody else has what is in its directory, and nobody can have voted since.
+            server.start([server.address.line])
+            return True
+        return False
+
+    def adapt(self, session: ZooKeeperSession, state: ClusterState, *, coordinates: bool) -> bool:
+        """One step towards the voters that are wanted; whether there is nothing left to do.
+
+        Args:
+            session: Of this member.
+            state: Of the cluster.
+            coordinates: Whether this member is the one that changes who votes.
+        """
+        if self._server is not None and not self._server.runs:
+            self._discard(session)
+        voting = [self._addresses[id_].member for id_ in self._voting.ids if id_ in self._addresses]
+        wanted = wanted_voters(state, voting)
+        if self._member in wanted:
+            if self._server is None:
+                self._begin(session)
+                return False
+        elif self._server is not None and self._server.address.id not in self._voting.ids:
+            self._discard(session)
+        servers = {address.member: address for address in self._addresses.values()}
+        if any(member not in servers for member in wanted):
+            return False
+        ids = {servers[member].id for member in wanted}
+        if ids == self._voting.ids:
+            return True
+        if coordinates:
+            self._change(session, [servers[member] for member in wanted], ids)
+        return False
+
+    def votes(self) -> bool:
+        """Whether this member's server is one of those that vote."""
+        return self._server is not None and self._server.address.id in self._voting.ids
+
+    def stop(self) -> None:
+        """End this member's server, for ever."""
+        if self._server is not None:
+            self._server.stop()
+
+    def alone(self) -> str | None:
+        """Start this member's server anew as the only one that votes; where it listens, None if it has never voted."""
+        server = self._server
+        if server is None or not self.votes():
+            return None
+        server.halt()
+        with self._lock:
+            self._voting = Voting({server.address.id: server.address.line}, self._voting.version)
+        server.start([server.address.line])
+        return server.address.contact
+
+    def _change(self, session: ZooKeeperSession, wanted: Sequence[ServerAddress], ids: Collection[int]) -> None:
+        # In one step: a server that is gone and one that comes, or two that come, must not be halves of a majority.
+        joining = ",".join(address.line for address in wanted if address.id not in self._voting.ids)
+        leaving = ",".join(str(id_) for id_ in sorted(self._voting.ids) if id_ not in ids)
+        version = self._voting.version
+        try:
+            session.ask(lambda client: client.reconfig_async(joining or None, leaving or None, None, version))
+        except (BadVersionError, NewConfigNoQuorumError, ReconfigInProcessError):
+            # Another one came first, or those that come have not caught up yet: the next step looks again.
+            return
+
+    def _begin(self, session: ZooKeeperSession) -> None:
+        """Start a server, which joins the others when the coordinator says so."""
+        node = session.ask(lambda client: client.create_async(f"{SERVERS}/s", ephemeral=True, sequence=True))
+        # The first server of all is number 1, in the first of these nodes.
+        address = self._address(int(node[-10:]) + 1)
+        # Those that vote now, and of those that are to come only itself: two that come must not elect each other.
+        self._start(address, [*self._voting.lines.values(), address.line], is_first=False)
+        self._tell(session, node, address)
+
+    def _start(self, address: ServerAddress, voters: Sequence[str], *, is_first: bool) -> None:
+        server = ZooKeeperServer(address, self._settings)
+        self._server = server
+        server.start(voters, is_first=is_first)
+
+    def _tell(self, session: ZooKeeperSession, node: str, address: ServerAddress) -> None:
+        session.ask(lambda client: client.set_async(node, msgspec.msgpack.encode(address)))
+        self._node = node
+
+    def _discard(self, session: ZooKeeperSession) -> None:
+        if self._server is not None:
+            self._server.stop()
+            self._server = None
+        node, self._node = self._node, None
+        if node is not None:
+            try:
+                session.ask(lambda client: client.delete_async(node))
+            except NoNodeError:
+                # Removed by an attempt whose answer was lost.
+                return
+
+    def _address(self, id_: int) -> ServerAddress:
+        host = "127.0.0.1" if self._settings.host == "localhost" else self._settings.host
+        client, quorum, election, plain = self._settings.ports
+        client, quorum, election = (port or free_port(host) for port in (client, quorum, election))
+        plain = (plain or free_port("127.0.0.1")) if self._settings.is_encrypted else client
+        return ServerAddress(id_, self._member, host, client, quorum, election, plain)
+
+    @staticmethod
+    def _read(session: ZooKeeperSession, node: str) -> ServerAddress | None:
+        try:
+            content, _ = session.ask(lambda client: client.get_async(node))
+        except NoNodeError:
+            # Its member has ended since it was listed.
+            return None
+        try:
+            return msgspec.msgpack.decode(content, type=ServerAddress) if content else None
+        except msgspec.DecodeError as error:
+            message = f"{node} is not what members write there: {error}"
+            raise KazooException(message) from error
