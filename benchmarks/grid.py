@@ -204,7 +204,7 @@ def study() -> list[Ratio]:
     with tempfile.TemporaryDirectory() as folder, processes(Path(folder)) as (bare_uris, members, access):
         client = GridClient(members, access, host="elsewhere")
         settled(client)
-        ends = {"grid": Grid(client), "bare": Bare(bare_uris)}
+        ends: dict[str, Grid | Bare] = {"grid": Grid(client), "bare": Bare(bare_uris)}
 
         def measured(name: str, round_: int) -> float:
             end = ends[name]

@@ -14,6 +14,7 @@ from typing_extensions import Self
 
 from sparkjet.grid.access import Access, create_token
 from sparkjet.grid.client import GridClient
+from sparkjet.grid.messages import Status
 from tests.faults.waiting import until
 
 _LISTENS = re.compile(r"^member (\w+) listens at (\S+)$", re.MULTILINE)
@@ -131,16 +132,19 @@ class GridProcesses:
         return GridClient([member.address for member in self.members], access, **settings)
 
     def settle(self) -> None:
-        """Wait until every partition has all its replicas, on all members."""
+        """Wait until another member may be lost: every partition has all its replicas, and those vote who should."""
         client = self.client()
         ids = {member.id for member in self.members}
 
         def is_settled() -> bool:
             state = client.state()
             wanted = min(self.backup_count + 1, len(ids))
-            return {member.id for member in state.members} == ids and all(
-                len(row.replicas) == wanted and set(row.replicas) == set(row.target) for row in state.rows
-            )
+            if {member.id for member in state.members} != ids:
+                return False
+            if any(len(row.replicas) != wanted or set(row.replicas) != set(row.target) for row in state.rows):
+                return False
+            voters = [set(each.voters) for each in client.status().values() if isinstance(each, Status)]
+            return len(voters) == len(ids) and all(each <= ids and len(each) == min(3, len(ids)) for each in voters)
 
-        until(is_settled, "all replicas", 120)
+        until(is_settled, "all replicas and voters", 120)
         client.close()

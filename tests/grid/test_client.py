@@ -5,11 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from sparkjet.grid.client import GridClient
+from sparkjet.grid.cluster_state import left, reformed
 from sparkjet.grid.entries import Key
-from sparkjet.grid.errors import DifferentContentError, GridFullError, MissingEntriesError
+from sparkjet.grid.errors import (
+    DifferentContentError,
+    GridError,
+    GridFullError,
+    MissingEntriesError,
+    UnreachableError,
+)
+from sparkjet.grid.member import Member
 from sparkjet.grid.messages import Held
 from sparkjet.grid.putting import NewEntry
 from tests.faults.waiting import until
@@ -174,3 +183,91 @@ def test_a_grid_that_is_full_refuses_and_keeps_what_it_has(tmp_path: Path) -> No
         client.check(manifest)
         assert client.put_slot("log", 1, b"mine", manifest)
         assert all(member.entries.used < 200_000 for member in grid.members)
+
+
+@pytest.mark.parametrize("lost", [1, 5])
+def test_a_slot_whose_answer_was_lost_tells_who_has_won(grid: Grid, lost: int) -> None:
+    client = grid.client()
+    manifest = client.put(entries_of(client, 3))
+    for control in grid.controls.values():
+        control.loses_answers = lost
+    assert client.put_slot("log", 1, b"mine", manifest)
+    assert not client.put_slot("log", 1, b"theirs", manifest)
+    assert grid.cluster.slots == {"log": {1: b"mine"}}
+
+
+def test_a_slot_is_verified_again_when_the_cluster_has_changed(grid: Grid) -> None:
+    client = grid.client()
+    manifest = client.put(entries_of(client, 30))
+    asked: list[int] = []
+
+    def disturb() -> None:
+        # Between the look at the replicas and the slot.
+        asked.append(1)
+        if len(asked) == 1:
+            grid.cluster.change(lambda state: msgspec.structs.replace(state, version=state.version + 1))
+
+    grid.cluster.before_slot = disturb
+    assert client.put_slot("log", 1, b"mine", manifest)
+    assert len(asked) == 2
+
+
+def test_members_that_are_cut_off_are_passed_over(grid: Grid) -> None:
+    client = grid.client()
+    manifest = client.put(entries_of(client, 30))
+    cut_off = grid.controls[grid.members[0].id]
+    cut_off.is_cut_off = True
+    until(lambda: not is_served(grid.members[0]), "the end of its lease", 30)
+    # Its replicas are elsewhere too, and others take it out before long.
+    grid.cluster.change(lambda state: left(state, [grid.members[0].id]))
+    assert len(got(client, manifest)) == 30
+    more = client.put(entries_of(client, 30, "more"))
+    assert client.put_slot("log", 1, b"token", [*manifest, *more])
+    assert client.slots("log") == [1]
+
+
+def is_served(member: Member) -> bool:
+    try:
+        member.view.check()
+    except GridError:
+        return False
+    return True
+
+
+def test_what_is_not_what_the_manifest_says_is_not_returned(grid: Grid) -> None:
+    client = grid.client()
+    manifest = client.put(entries_of(client, 3))
+    forged = [msgspec.structs.replace(manifest[0], digest=manifest[0].digest ^ 1), *manifest[1:]]
+    with pytest.raises(GridError, match=r'"home/state/0" of member .* has another content than the record says'):
+        got(client, forged)
+    assert list(client.unheld(forged)) == [manifest[0].key]
+    with pytest.raises(MissingEntriesError):
+        client.put_slot("log", 1, b"token", forged)
+
+
+def test_a_cluster_that_was_formed_anew_is_another_one(grid: Grid) -> None:
+    client = grid.client()
+    client.put(entries_of(client, 3))
+    survivors = [member.id for member in grid.members]
+    grid.cluster.change(lambda state: reformed(state, survivors, "another"))
+    with pytest.raises(GridError, match="formed anew: it is cluster another instead of cluster"):
+        client.state()
+    grid.client().put(entries_of(client, 3))
+
+
+def test_a_partition_that_does_not_exist_is_refused(grid: Grid) -> None:
+    with pytest.raises(GridError, match='partition 12 of "a" does not exist: the grid has 12, from 0'):
+        grid.client().entry("a", ROWS, [], partition=12)
+
+
+def test_a_grid_that_is_away_is_given_up(grid: Grid) -> None:
+    client = grid.client(patience=1.0)
+    manifest = client.put(entries_of(client, 3))
+    for member in [*grid.members]:
+        grid.kill(member)
+    with pytest.raises(UnreachableError):
+        client.put(entries_of(client, 3))
+    with pytest.raises(UnreachableError):
+        got(client, manifest)
+    with pytest.raises(UnreachableError):
+        client.slots("log")

@@ -71,9 +71,9 @@ def test_the_report_says_what_is_where_and_what_may_be_lost() -> None:
     for member in (b, c):
         state = ready(state, member.id, {number: row.version for number, row in enumerate(state.rows)})
     found: dict[str, Status | GridError] = {
-        "1": Status("1", 3 << 20, 1 << 30, 7, 0, ["1", "2", "3"], 0, 0),
+        "1": Status("1", 3 << 20, 1 << 30, 7, 0, ["1", "2", "3"], 0),
         "2": UnreachableError("no"),
-        "3": Status("3", 0, 1 << 30, 0, 2, ["1", "2", "3"], 0, 0),
+        "3": Status("3", 0, 1 << 30, 0, 2, ["1", "2", "3"], 0),
     }
     text = "\n".join(report(state, found))
     assert "cluster cluster: 3 members, 3 at most; 4 partitions with 1 backups wanted" in text

@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import Future, wait
 from typing import TypeVar
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
@@ -24,6 +25,8 @@ AWAY = MovedError, QuorumLostError, UnreachableError
 """Errors that may be over with a newer state, or at another member."""
 _ANSWERS_WITHIN = 3.0
 _LONGEST_PAUSE = 0.5
+_LOOK = 1.0
+"""Seconds after which a call that is not over is a reason to look whether the member is still there."""
 _SUSPECTED = 10.0
 """Seconds for which a member that did not answer is asked last."""
 
@@ -98,6 +101,22 @@ class Contact:
             retry=retry_if_exception_type(AWAY),
             reraise=True,
         )
+
+    def awaited(self, answer: Future[T], member: str, seconds: float) -> T:
+        """The result of a call to a member, which is abandoned when the member has left.
+
+        Raises:
+            GridError: It has failed, the member has left, or the time is up.
+        """
+        until = time.monotonic() + seconds
+        while not wait([answer], _LOOK).done:
+            # A call to a member that is paused, or whose machine is gone, would last until its deadline.
+            self.newer(self.state().version, 0.0)
+            if self.member(member) is None:
+                raise MovedError(f"member {member} has left.")
+            if time.monotonic() > until:
+                raise UnreachableError(f"member {member} has not answered within {seconds:.0f} s.")
+        return answer.result()
 
     def nearest(self, members: Sequence[str]) -> str:
         """Of some members, by id, one on this host, else the first."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 
+from sparkjet.grid.background import in_background
 from sparkjet.grid.contact import AWAY, Contact
 from sparkjet.grid.contents import Content
 from sparkjet.grid.entries import Key
@@ -70,7 +72,7 @@ class Getting:
             before, failure = len(left), None
             for member, group, answer in self._answers(self._groups(left.values(), lacking)):
                 try:
-                    found = answer.result()
+                    found = self._contact.awaited(answer, member, _CALL)
                 except AWAY as error:
                     failure = error
                     self._lack(lacking, group, member)
@@ -124,13 +126,12 @@ class Getting:
         self, groups: Iterator[tuple[str, list[Held]]]
     ) -> Iterator[tuple[str, list[Held], Future[list[Fetched]]]]:
         waiting: deque[tuple[str, list[Held], Future[list[Fetched]]]] = deque()
-        with ThreadPoolExecutor(_AHEAD, "grid-get") as pool:
-            for member, group in [*groups]:
-                waiting.append((member, group, pool.submit(self._fetch, member, group)))
-                if len(waiting) == _AHEAD:
-                    yield waiting.popleft()
-            while waiting:
+        for member, group in [*groups]:
+            work = functools.partial(self._fetch, member, group)
+            waiting.append((member, group, in_background(work, f"grid-from-{member}")))
+            if len(waiting) == _AHEAD:
                 yield waiting.popleft()
+        yield from waiting
 
     def _fetch(self, member: str, group: list[Held]) -> list[Fetched]:
         digests = {held.key: held.digest for held in group}

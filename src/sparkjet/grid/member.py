@@ -21,7 +21,7 @@ from sparkjet.grid.contents import Content
 from sparkjet.grid.control import Control
 from sparkjet.grid.copying import Copying
 from sparkjet.grid.entries import Entries
-from sparkjet.grid.errors import MovedError
+from sparkjet.grid.errors import GridError, MovedError
 from sparkjet.grid.lease import Lease
 from sparkjet.grid.messages import (
     MOST,
@@ -52,6 +52,7 @@ from sparkjet.grid.server import Answer, Server
 from sparkjet.grid.view import View
 
 _NEWER_WITHIN = 2.0
+_JOINS_WITHIN = 30.0
 logger = logging.getLogger("sparkjet")
 
 
@@ -95,12 +96,12 @@ class Member:
         self.view = View(self.id)
         self._control = control
         self._connections = Connections(access)
-        self._copying = Copying(self.entries, self.view, self._connections, control)
-        self._lease = Lease(control, self.view)
-        self._pings = Pings(self._others, self._report, settings.ping_period)
+        self._copying = Copying(self.entries, self.view, self._connections, control, self.end)
+        self._lease = Lease(control, self.view, self.end)
+        self._pings = Pings(self._others, self._report, self.end, settings.ping_period)
         self._over = threading.Event()
         self._reason = ""
-        self._got = self._put = 0
+        self._got = 0
         self._server = Server(settings.bind, settings.port, access, self._receive, self._find, self._answers())
         uri = access.uri(settings.advertise or settings.bind, self._server.port)
         self.address = Address(self.id, uri, settings.host)
@@ -108,6 +109,9 @@ class Member:
     def start(self) -> None:
         """Join the cluster."""
         self._control.join(self.address, self._changed, self.end)
+        # It comes from a thread of the control plane, and everything below acts on it.
+        if not self.view.wait(self.view.has_state, _JOINS_WITHIN):
+            raise GridError(f"the control plane has not told its state within {_JOINS_WITHIN:.0f} s.")
         self._lease.start()
         self._copying.start()
         self._pings.start()
@@ -173,15 +177,14 @@ class Member:
 
     def _receive(self, call: Put, schema: pa.Schema) -> Receiving:
         self.view.check()
-        if not call.sender:
-            self._put += 1
         return Receiving(call, schema, self.entries, self.view, self._connections)
 
     def _find(self, call: Get) -> list[Content | None]:
         self.view.check()
         found = [self.entries.get(key) for key in call.keys]
         if not call.sender:
-            self._got += sum(content is not None for content in found)
+            with self.view.changes:
+                self._got += sum(content is not None for content in found)
         return found
 
     def _answers(self) -> dict[type[Message], Answer]:
@@ -217,7 +220,7 @@ class Member:
         copying = sum(map(len, self._copying.wanted().values()))
         entries = self.entries
         voters = self._control.voters()
-        yield Status(self.id, entries.used, entries.limit, len(entries), copying, voters, self._got, self._put)
+        yield Status(self.id, entries.used, entries.limit, len(entries), copying, voters, self._got)
 
     def _listed(self, request: ListEntries) -> Iterator[Listed]:
         view = self.view

@@ -138,7 +138,6 @@ class Status(Message, frozen=True):
         copying: Number of partitions that it does not yet have whole.
         voters: Ids of the members that vote.
         got: Number of entries that clients got from it.
-        put: Number of entries that clients put to it, as their primary.
     """
 
     member: str
@@ -148,7 +147,6 @@ class Status(Message, frozen=True):
     copying: int
     voters: list[str]
     got: int
-    put: int
 
 
 class GetContacts(Message, frozen=True):

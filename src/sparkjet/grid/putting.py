@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Sequence
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from sparkjet.grid.contact import AWAY, Contact
 from sparkjet.grid.entries import Key
-from sparkjet.grid.errors import GridError, MovedError, UnreachableError
+from sparkjet.grid.errors import GridError, MovedError
 from sparkjet.grid.messages import SLOWEST, Held, Part, Put
 from sparkjet.grid.sending import Sending
 
@@ -19,8 +18,6 @@ _GROUP = 32 << 20
 """Bytes that one call puts: what is repeated if it fails."""
 _AT_ONCE = 2
 """Calls to each member at the same time: one is confirmed while the next is sent."""
-_LOOK = 1.0
-"""Seconds after which a call that is not over is a reason to look whether the member is still there."""
 _SLOW = 4 << 20
 """Bytes in a second that a connection must carry."""
 
@@ -108,15 +105,7 @@ class Putting:
             batches = entry.batches or [pa.RecordBatch.from_pylist([], entry.schema)]
             sending.send(Part(entry.key.partition, entry.key.name, len(batches)), batches)
         sending.finish()
-        until = time.monotonic() + seconds
-        while not wait([sending.answer], _LOOK, FIRST_COMPLETED).done:
-            # A call to a member that is paused, or whose machine is gone, would last until its deadline.
-            contact.newer(contact.state().version, 0.0)
-            if contact.member(member) is None:
-                raise MovedError(f"member {member} has left.")
-            if time.monotonic() > until:
-                raise UnreachableError(f"member {member} has not answered within {seconds:.0f} s.")
-        return sending.answer.result()
+        return contact.awaited(sending.answer, member, seconds)
 
     def _groups(self, entries: Iterable[NewEntry]) -> list[tuple[str, list[NewEntry]]]:
         """Entries of one primary and one schema, in groups of limited size, those of different primaries in turn."""
