@@ -10,6 +10,7 @@ import pytest
 
 from sparkjet.grid.client import GridClient
 from sparkjet.grid.cluster_state import left, reformed
+from sparkjet.grid.contents import Content
 from sparkjet.grid.entries import Key
 from sparkjet.grid.errors import (
     DifferentContentError,
@@ -271,3 +272,17 @@ def test_a_grid_that_is_away_is_given_up(grid: Grid) -> None:
         got(client, manifest)
     with pytest.raises(UnreachableError):
         client.slots("log")
+
+
+def test_a_replica_whose_memory_has_changed_is_not_believed(grid: Grid, caplog: pytest.LogCaptureFixture) -> None:
+    client = grid.client()
+    [held] = client.put(entries_of(client, 1))
+    broken = grid.member(grid.cluster.now().rows[held.partition].replicas[0])
+    broken.entries.remove([held.key])
+    other = Content.of(ROWS, [rows_of(7)])
+    with broken.entries.room() as room:
+        room.take(other.size)
+        room.store(held.key, other)
+    [entry] = client.get([held])
+    assert sum(batch.num_rows for batch in entry.batches) == 25
+    assert f"of member {broken.id} has another content" in caplog.text

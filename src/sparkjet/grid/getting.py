@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 import threading
 import time
 from collections import deque
@@ -24,6 +25,7 @@ _AHEAD = 3
 """Calls whose entries are fetched before the reader asks for them."""
 _CALL = 120.0
 _SHOWN = 10
+logger = logging.getLogger("sparkjet")
 
 
 @dataclass
@@ -57,6 +59,7 @@ class Getting:
 
     def __init__(self, contact: Contact, counters: Counters) -> None:
         self._contact, self._counters = contact, counters
+        self._wrong: dict[Key, str] = {}
 
     def get(self, manifest: Sequence[Held]) -> Iterator[Fetched]:
         """The entries of a manifest, in any order.
@@ -83,7 +86,9 @@ class Getting:
                     self._counters.count(is_here=self._contact.is_on_this_host(member), size=left[entry.key].size)
                     del left[entry.key]
                     yield entry
-            if left and len(left) == before:
+            if len(left) < before:
+                until = time.monotonic() + self._contact.patience
+            elif left:
                 lacking = self._again(left, lacking, failure, until)
 
     def _again(
@@ -94,9 +99,10 @@ class Getting:
         if any(set(rows[key.partition].replicas) - lacking.get(key, set()) for key in left):
             return lacking
         version = self._contact.state().version
-        newer = self._contact.newer(version)
+        newer = self._contact.attempts()(lambda: self._contact.newer(version))
         if failure is None and newer.version == version:
-            raise MissingEntriesError(missing_text(self._contact, list(left)))
+            wrong = next((text for key, text in self._wrong.items() if key in left), None)
+            raise MissingEntriesError(wrong or missing_text(self._contact, list(left)))
         if time.monotonic() > until:
             raise failure or MissingEntriesError(missing_text(self._contact, list(left)))
         return {}
@@ -135,12 +141,15 @@ class Getting:
 
     def _fetch(self, member: str, group: list[Held]) -> list[Fetched]:
         digests = {held.key: held.digest for held in group}
-        found = list(fetched(self._contact.connections, self._contact.uri(member), list(digests), _CALL))
-        for entry in found:
-            if Content.of(entry.schema, entry.batches).digest != digests[entry.key]:
-                raise GridError(
-                    f'entry "{entry.key.name}" of member {member} has another content than the record says.'
-                )
+        found = []
+        for entry in fetched(self._contact.connections, self._contact.uri(member), list(digests), _CALL):
+            if Content.of(entry.schema, entry.batches).digest == digests[entry.key]:
+                found.append(entry)
+            else:
+                # Another replica may have it as it was.
+                text = f'entry "{entry.key.name}" of member {member} has another content than the record says.'
+                logger.warning("The %s", text)
+                self._wrong[entry.key] = text
         return found
 
 

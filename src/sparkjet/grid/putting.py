@@ -66,14 +66,17 @@ class Putting:
         held: dict[Key, Held] = {}
 
         def once() -> None:
-            left = [entry for entry in entries if entry.key not in held]
+            before = len(held)
             try:
-                self._put_once(left, held)
+                self._put_once([entry for entry in entries if entry.key not in held], held)
             except AWAY:
                 self._contact.newer(self._contact.state().version)
-                raise
+                # As long as there is progress, the patience begins anew.
+                if len(held) == before:
+                    raise
 
-        self._contact.attempts()(once)
+        while any(entry.key not in held for entry in entries):
+            self._contact.attempts()(once)
         for entry in entries:
             if held[entry.key].rows != entry.rows:
                 message = f'entry "{entry.key.name}" has {held[entry.key].rows} rows instead of {entry.rows}.'
