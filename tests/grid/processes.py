@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import signal
 import subprocess
@@ -89,11 +90,13 @@ class GridProcesses:
         folder: Where their output goes.
         count: How many there are at first.
         backup_count: Backups of each partition.
+        tls: Certificate, key and authorities of all members and clients.
     """
 
     folder: Path
     count: int = 3
     backup_count: int = 1
+    tls: tuple[str, str, str] | None = None
     members: list[MemberProcess] = field(default_factory=list)
 
     def __enter__(self) -> Self:
@@ -111,7 +114,10 @@ class GridProcesses:
     def add(self) -> MemberProcess:
         """Start another member."""
         host = f"host-{len(list(self.folder.glob('member-*.log')))}"
-        common = "--host", host, "--max-memory", "256m"
+        common: tuple[str, ...] = ("--host", host, "--max-memory", "256m")
+        if self.tls is not None:
+            names = "--tls-certificate", "--tls-key", "--tls-authorities"
+            common += tuple(itertools.chain.from_iterable(zip(names, self.tls, strict=True)))
         alive = [member for member in self.members if member.process.poll() is None]
         if alive:
             own: tuple[str, ...] = ("--join", ",".join(member.address for member in alive))
@@ -128,7 +134,7 @@ class GridProcesses:
 
     def client(self, **settings: Any) -> GridClient:
         """A client that knows all members that there are now."""
-        access = Access(token_file=str(self.token))
+        access = Access(str(self.token), *(self.tls or ()))
         return GridClient([member.address for member in self.members], access, **settings)
 
     def settle(self) -> None:

@@ -16,7 +16,8 @@ from sparkjet.grid.command import report, size_of
 from sparkjet.grid.errors import GridError, UnreachableError
 from sparkjet.grid.messages import Status
 from tests.grid.batches import ROWS, rows_of
-from tests.grid.processes import MemberProcess
+from tests.grid.certificates import Authority
+from tests.grid.processes import GridProcesses, MemberProcess
 
 
 @pytest.fixture
@@ -107,3 +108,31 @@ def test_a_member_runs_until_it_is_stopped_and_shows_how_it_is(
         assert member.ended() == 0
     assert main(["grid", "status", member.address, "--token-file", str(token)]) == 1
     assert "no member of the grid answers" in capsys.readouterr().err
+
+
+@pytest.mark.crash
+def test_members_agree_and_copy_over_tls(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    certificate, key = authority.signed("member")
+    tls = str(certificate), str(key), str(authority.certificate)
+    with GridProcesses(tmp_path, 2, tls=tls) as grid:
+        assert all("grpc+tls://" in member.output for member in grid.members)
+        client = grid.client()
+        manifest = client.put([client.entry(f"a/{number}", ROWS, [rows_of(9, number)]) for number in range(20)])
+        assert client.put_slot("log", 1, b"token", manifest)
+        grid.end(grid.members[1])
+        client.check(manifest)
+        assert {entry.key for entry in client.get(manifest)} == {held.key for held in manifest}
+        client.close()
+
+
+@pytest.mark.crash
+def test_nobody_joins_who_is_alone_or_has_another_token(tmp_path: Path, token: Path) -> None:
+    with MemberProcess(tmp_path, token) as alone:
+        joining = MemberProcess(tmp_path, token, ("--join", alone.address)).begin()
+        assert joining.ended() == 1
+        assert "is a grid of one member for ever (--alone): none can join" in joining.output
+        create_token(tmp_path / "other")
+        stranger = MemberProcess(tmp_path, tmp_path / "other", ("--join", alone.address)).begin()
+        assert stranger.ended() == 1
+        assert "refuses the token" in stranger.output
