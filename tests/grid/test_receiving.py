@@ -159,15 +159,7 @@ def test_a_member_that_has_slept_does_nothing_until_it_has_asked(grid: Grid) -> 
     held = put(grid, member, [(Part(0, "a", 1), BATCH)])
     # As after SIGCONT, before its control plane has answered again.
     grid.controls[member.id].is_silent = True
-
-    def is_over() -> bool:
-        try:
-            member.view.check()
-        except MovedError:
-            return True
-        return False
-
-    until(is_over, "the end of the lease", 30)
+    until(lambda: not may_act(member), "the end of the lease", 30)
     connections = Connections(grid.access)
     uri = member.address.uri
     with pytest.raises(MovedError, match="not heard of its control plane"):
@@ -181,8 +173,32 @@ def test_a_member_that_has_slept_does_nothing_until_it_has_asked(grid: Grid) -> 
         list(connections.answers(uri, ListEntries("", {0: 0}), Listed))
     connections.close()
     grid.controls[member.id].is_silent = False
-    until(lambda: not is_over(), "another lease", 30)
+    until(lambda: may_act(member), "another lease", 30)
     put(grid, member, [(Part(0, "b", 1), BATCH)])
+
+
+def test_a_member_that_has_slept_in_the_middle_of_a_call_takes_no_more_of_it(grid: Grid) -> None:
+    member = primary(grid)
+    connections = Connections(grid.access)
+    sending = Sending(connections, member.address.uri, Put("", 60.0), ROWS)
+    sending.send(Part(0, "a", 1), [BATCH])
+    until(lambda: member.entries.get(Key(0, "a")) is not None, "the first entry", 30)
+    grid.controls[member.id].is_silent = True
+    until(lambda: not may_act(member), "the end of the lease", 30)
+    sending.send(Part(0, "b", 1), [BATCH])
+    sending.finish()
+    with pytest.raises(MovedError, match="not heard of its control plane"):
+        sending.answer.result(60)
+    assert member.entries.get(Key(0, "b")) is None
+    connections.close()
+
+
+def may_act(member: Member) -> bool:
+    try:
+        member.view.check()
+    except MovedError:
+        return False
+    return True
 
 
 def test_a_member_that_was_taken_out_ends(grid: Grid) -> None:

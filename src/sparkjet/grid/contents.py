@@ -66,7 +66,7 @@ def digest_of(batch: pa.RecordBatch, before: int = 0) -> int:
             lengths.append(-1 if buffer is None else buffer.size)
             if buffer is not None:
                 before = zlib.crc32(buffer, before)
-    # Otherwise bytes could move from a buffer to the next one unnoticed.
+    # Rows may have no byte at all, as those of the type null.
     return zlib.crc32(repr(lengths).encode(), before)
 
 
