@@ -22,7 +22,7 @@ class Cluster:
 
     def __init__(self, **settings: Any) -> None:
         self.members: list[MemberProcess] = []
-        self._settings = {"session": 4.0, **settings}
+        self._settings = {"session": 3.0, **settings}
         self._number = 0
 
     def join(self) -> MemberProcess:
@@ -62,7 +62,7 @@ def cluster(size: int, voters: int, **settings: Any) -> Iterator[Cluster]:
             member.kill()
 
 
-@pytest.mark.parametrize("whom", ["leader", "follower"])
+@pytest.mark.parametrize("whom", ["leader", pytest.param("follower", marks=pytest.mark.long)])
 def test_a_member_that_is_killed_is_noticed_and_nothing_is_lost(whom: str) -> None:
     with cluster(3, voters=3) as grid:
         led = leader(grid.members)
@@ -97,6 +97,7 @@ def test_a_member_that_was_paused_ends_and_decides_nothing() -> None:
         until(lambda: victim.call("server") is None, "its server to end")
 
 
+@pytest.mark.long
 def test_what_is_read_from_a_leader_that_was_paused_is_not_old() -> None:
     """Only its server is paused: the others vote for another one, and it does not know when it goes on."""
     with cluster(3, voters=3) as grid:
@@ -130,6 +131,7 @@ def _reader(member: MemberProcess) -> Any:
     return slots
 
 
+@pytest.mark.long
 def test_a_minority_is_frozen_and_goes_on_after_the_heal() -> None:
     """K02 and V08 of five: Jet's minority would find itself a cluster of two."""
     with cluster(5, voters=3, patience=2.0) as grid:
@@ -159,6 +161,7 @@ def _done(member: MemberProcess, name: str, *args: Any) -> bool:
     return True
 
 
+@pytest.mark.long
 def test_of_two_members_one_goes_on_if_the_other_did_not_vote() -> None:
     """Jet goes on with either; here the other one cannot know that it is alone: see docs/design/025."""
     with cluster(2, voters=1, patience=2.0) as grid:
@@ -221,6 +224,7 @@ def test_survivors_without_a_majority_are_formed_anew_by_the_operator() -> None:
         assert grid.members[0].call("put", "log", 10, "10")
 
 
+@pytest.mark.long
 def test_all_members_are_replaced_one_by_one() -> None:
     with cluster(3, voters=3) as grid:
         for slot, leaver in enumerate(list(grid.members)):
@@ -235,6 +239,7 @@ def test_all_members_are_replaced_one_by_one() -> None:
         assert grid.members[-1].call("slots", "log") == [0, 1, 2]
 
 
+@pytest.mark.long
 def test_of_five_members_three_vote_and_a_killed_voter_is_replaced() -> None:
     with cluster(5, voters=3) as grid:
         assert grid.members[0].call("put", "log", 1, "token")

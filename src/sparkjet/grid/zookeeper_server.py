@@ -129,6 +129,8 @@ class ZooKeeperServer:
             voters: What is told of the servers that vote, and of this one.
             is_first: Whether it is the first server of a cluster; others wait until a leader gives them its data.
         """
+        # Who watches the process before this one must not take its end for the member's.
+        self.halt()
         data = self._home / "data"
         data.mkdir(exist_ok=True)
         (data / "myid").write_text(f"{self.address.id}\n", encoding="ascii")
