@@ -1,4 +1,4 @@
-"""Measurements of sparkjet without peers: latency, snapshots, sessions, memory, growth, pipelines, stores, servers, the grid."""
+"""Measurements of sparkjet without peers: latency, snapshots, memory, growth, pipelines, stores, servers, grid."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ def test_a_member_runs_until_it_is_stopped_and_shows_how_it_is(
 
 @pytest.mark.crash
 def test_members_agree_and_copy_over_tls(tmp_path: Path) -> None:
-    authority = Authority(tmp_path)
+    authority = Authority(tmp_path / "authority")
     certificate, key = authority.signed("member")
     tls = str(certificate), str(key), str(authority.certificate)
     with GridProcesses(tmp_path, 2, tls=tls) as grid:

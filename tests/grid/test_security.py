@@ -200,7 +200,7 @@ def test_bytes_that_are_no_flight_do_not_end_a_member(grid: Grid, content: bytes
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("authority"))
+    return Authority(tmp_path_factory.mktemp("certificates") / "authority")
 
 
 @pytest.fixture(scope="module")
@@ -231,7 +231,7 @@ def refused(grid: Grid, access: Access) -> None:
 def test_a_stranger_without_a_certificate_of_the_authority_is_refused(
     encrypted: Grid, authority: Authority, tmp_path: Path
 ) -> None:
-    other = Authority(tmp_path)
+    other = Authority(tmp_path / "other")
     certificate, key = other.signed("stranger")
     trusted = str(authority.certificate)
     # With the right token, and a certificate of somebody else.

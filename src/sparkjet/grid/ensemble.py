@@ -15,6 +15,7 @@ from kazoo.exceptions import (
 )
 
 from sparkjet.grid.cluster_state import ClusterState
+from sparkjet.grid.errors import QuorumLostError
 from sparkjet.grid.voters import wanted_voters
 from sparkjet.grid.zookeeper_config import ServerAddress, Voting
 from sparkjet.grid.zookeeper_server import ZooKeeperServer, free_port
@@ -24,6 +25,8 @@ from sparkjet.grid.zookeeper_settings import ZooKeeperSettings
 ROOT = "/sparkjet"
 SERVERS = f"{ROOT}/servers"
 _CONFIG = "/zookeeper/config"
+_LOOK = 1.0
+"""Seconds to wait for a server that may not answer yet."""
 
 
 class Ensemble:
@@ -38,6 +41,7 @@ class Ensemble:
         self._member, self._settings = member, settings
         self._server: ZooKeeperServer | None = None
         self._node: str | None = None
+        self._is_told = False
         self._addresses: dict[int, ServerAddress] = {}
         self._voting = Voting({}, -1)
         self._lock = threading.Lock()
@@ -83,7 +87,8 @@ class Ensemble:
             node = session.ask(
                 lambda client: client.create_async(f"{SERVERS}/s", ephemeral=True, sequence=True, makepath=True)
             )
-            self._tell(session, node, self._server.address)
+            self._node = node
+            self._tell(session)
 
     def tend(self) -> bool:
         """Look after this member's server, without asking anybody; whether it runs or there is none."""
@@ -112,7 +117,12 @@ class Ensemble:
             if self._server is None:
                 self._begin(session)
                 return False
-        elif self._server is not None and self._server.address.id not in self._voting.ids:
+            if not self._is_told:
+                self._tell_when_ready(session)
+                return False
+        elif self._server is not None and not self.votes():
+            if self._is_told and not self._is_released():
+                return False
             self._discard(session)
         servers = {address.member: address for address in self._addresses.values()}
         if any(member not in servers for member in wanted):
@@ -162,21 +172,53 @@ class Ensemble:
         address = self._address(int(node[-10:]) + 1)
         # Those that vote now, and of those that are to come only itself: two that come must not elect each other.
         self._start(address, [*self._voting.lines.values(), address.line], is_first=False)
-        self._tell(session, node, address)
+        self._node = node
 
     def _start(self, address: ServerAddress, voters: Sequence[str], *, is_first: bool) -> None:
         server = ZooKeeperServer(address, self._settings)
         self._server = server
         server.start(voters, is_first=is_first)
 
-    def _tell(self, session: ZooKeeperSession, node: str, address: ServerAddress) -> None:
-        session.ask(lambda client: client.set_async(node, msgspec.msgpack.encode(address)))
-        self._node = node
+    def _tell_when_ready(self, session: ZooKeeperSession) -> None:
+        # A server that votes before it has a leader's data cannot elect one either: if the leader were lost then,
+        # nobody could go on. It answers as soon as it has.
+        if self._server is not None and self._look([self._server.address.contact]) is not None:
+            self._tell(session)
+
+    def _is_released(self) -> bool:
+        """Whether those that vote now go on without this member's server, which has been removed from them.
+
+        It may have led them, and have told them so last of all.
+        """
+        others = [
+            contact for contact in self.contacts() if self._server is None or contact != self._server.address.contact
+        ]
+        found = self._look(others) if others else None
+        return found is not None and self._server is not None and self._server.address.id not in found.ids
+
+    def _look(self, contacts: Sequence[str]) -> Voting | None:
+        """Which servers vote, as one of these says that has a leader; None if none answers at once."""
+        session = ZooKeeperSession(contacts, self._settings, lambda: None)
+        try:
+            session.start(_LOOK)
+            content, _ = session.ask(lambda client: client.get_async(_CONFIG), _LOOK)
+            return Voting.parsed(content)
+        except QuorumLostError:
+            return None
+        finally:
+            session.close("it was only a look")
+
+    def _tell(self, session: ZooKeeperSession) -> None:
+        if self._server is not None:
+            node, content = self._node, msgspec.msgpack.encode(self._server.address)
+            session.ask(lambda client: client.set_async(node, content))
+            self._is_told = True
 
     def _discard(self, session: ZooKeeperSession) -> None:
         if self._server is not None:
             self._server.stop()
             self._server = None
+        self._is_told = False
         node, self._node = self._node, None
         if node is not None:
             try:

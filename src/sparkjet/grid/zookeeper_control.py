@@ -105,7 +105,7 @@ class ZooKeeperControl:
                 self._wake.set()
                 # Who votes must not go before another one votes instead.
                 deadline = time.monotonic() + self._settings.patience
-                while self._ensemble.votes() and time.monotonic() < deadline:
+                while self._ensemble.server is not None and time.monotonic() < deadline:
                     threading.Event().wait(_SOON)
         except QuorumLostError as error:
             # Nobody is there to say goodbye to.

@@ -31,10 +31,17 @@ _TLS_JARS = tuple(
         "transport-native-unix-common",
     )
 )
-_TIED = 'umask 077; exec 3<&0 </dev/null; (read -r line <&3 || kill -KILL $$) & exec 3<&-; exec "$@"'
+_TIED = """
+umask 077
+home=$1; shift
+exec 3<&0 </dev/null
+(read -r line <&3 || { kill -KILL $$; rm -rf "$home" || rm -rf "$home"; }) &
+exec 3<&-
+exec "$@"
+"""
 """Kills the program when its standard input ends without a line: the member has died, which a JVM does not notice.
 
-Files are for its owner alone: ZooKeeper writes its configuration anew, secrets included."""
+Files are for their owner alone: ZooKeeper writes its configuration anew, secrets included."""
 _KEPT_SNAPSHOTS = 3
 _NUMBERED = re.compile(r"^(log|snapshot)\.([0-9a-f]+)(\..*)?$")
 
@@ -122,11 +129,14 @@ class ZooKeeperServer:
             voters: What is told of the servers that vote, and of this one.
             is_first: Whether it is the first server of a cluster; others wait until a leader gives them its data.
         """
+        # Who watches the process before this one must not take its end for the member's.
+        self.halt()
         data = self._home / "data"
         data.mkdir(exist_ok=True)
         (data / "myid").write_text(f"{self.address.id}\n", encoding="ascii")
         if is_first:
             (data / "initialize").touch()
+        # Before there is a process: what is wrong with a file is said by name.
         if self._settings.is_encrypted:
             self._write("member.pem", self._settings.pem("certificate") + self._settings.pem("key"))
             self._write("authorities.pem", self._settings.pem("authorities"))
@@ -140,7 +150,7 @@ class ZooKeeperServer:
         }
         with (self._home / "server.log").open("ab") as log:
             self._process = subprocess.Popen(  # noqa: S603 - our own program and arguments
-                ["/bin/sh", "-c", _TIED, "sparkjet-grid", *self._command, str(config)],
+                ["/bin/sh", "-c", _TIED, "sparkjet-grid", str(self._home), *self._command, str(config)],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
