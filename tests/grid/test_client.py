@@ -286,3 +286,15 @@ def test_a_replica_whose_memory_has_changed_is_not_believed(grid: Grid, caplog: 
     [entry] = client.get([held])
     assert sum(batch.num_rows for batch in entry.batches) == 25
     assert f"of member {broken.id} has another content" in caplog.text
+
+
+def test_who_alone_cannot_reach_another_member_does_not_take_it_out(grid: Grid) -> None:
+    one, other, witness = grid.members
+    # As behind a firewall of its own machine.
+    one._report(other.address)
+    assert len(grid.cluster.now().members) == 3
+    grid.kill(other)
+    until(lambda: len(grid.cluster.now().members) == 2, "the report of one, which the other confirms", 30)
+    # Nobody is left who could confirm it.
+    one._report(witness.address)
+    assert [member.id for member in grid.cluster.now().members] == [one.id]

@@ -33,7 +33,7 @@ MESSAGES = [
     Part(270, "home/ä/7", 3, 12, 0xFFFFFFFF),
     Get([Key(1, "a"), Key(2, "b/c")]),
     ListEntries("", {1: 2, 270: 0}),
-    Verify(7, [Held(1, "a", 2, 3, 4)]),
+    Verify([Held(1, "a", 2, 3, 4)]),
     Remove([], "home/"),
     PutSlot("log", 3, b"\x00token", 9),
 ]

@@ -115,7 +115,7 @@ class GridClient:
             if not replicas:
                 found[held.key] = set()
         calls = [
-            (member, Verify(state.version, group[start : start + MOST]))
+            (member, Verify(group[start : start + MOST]))
             for member, group in by_member.items()
             for start in range(0, len(group), MOST)
         ]

@@ -35,6 +35,7 @@ from sparkjet.grid.messages import (
     Held,
     Listed,
     ListEntries,
+    LooksGone,
     Message,
     Ping,
     Put,
@@ -46,13 +47,14 @@ from sparkjet.grid.messages import (
     Unheld,
     Verify,
 )
-from sparkjet.grid.pings import PERIOD, Pings
+from sparkjet.grid.pings import PERIOD, Pings, is_refused
 from sparkjet.grid.receiving import Receiving
 from sparkjet.grid.server import Answer, Server
 from sparkjet.grid.view import View
 
 _NEWER_WITHIN = 2.0
 _JOINS_WITHIN = 30.0
+_CONFIRMS_WITHIN = 1.0
 logger = logging.getLogger("sparkjet")
 
 
@@ -168,12 +170,25 @@ class Member:
         return [member for member in self.view.state.members if member.id != self.id]
 
     def _report(self, gone: Address) -> None:
+        witnesses = [member for member in self._others() if member.id != gone.id]
+        # A firewall of this machine alone would otherwise take out all the others.
+        if witnesses and not any(self._confirms(witness, gone) for witness in witnesses):
+            return
         logger.warning("Nobody listens at %s any more: member %s is taken out of the grid.", gone.uri, gone.id)
         try:
             self._control.propose(lambda state: left(state, [gone.id]))
         except StorageError as error:
             # The control plane finds out by itself, somewhat later.
             logger.warning("Member %s could not be taken out: %s", gone.id, error)
+
+    def _confirms(self, witness: Address, gone: Address) -> bool:
+        try:
+            return self._connections.ask(witness.uri, LooksGone(gone.id), bool, _CONFIRMS_WITHIN)
+        except GridError:
+            return False
+
+    def _looks_gone(self, request: LooksGone) -> bool:
+        return any(is_refused(member) for member in self._others() if member.id == request.member)
 
     def _receive(self, call: Put, schema: pa.Schema) -> Receiving:
         self.view.check()
@@ -201,6 +216,7 @@ class Member:
             GetState: checked(self._state),
             GetStatus: self._status,
             Ping: lambda _: iter([self.id]),
+            LooksGone: checked(self._looks_gone),
             ListEntries: self._listed,
             Verify: checked(self._unheld),
             Remove: checked(self._removed),
@@ -237,9 +253,6 @@ class Member:
             yield Listed(held[start : start + MOST])
 
     def _unheld(self, request: Verify) -> Unheld:
-        if not self.view.wait(lambda: self.view.state.version >= request.version, _NEWER_WITHIN):
-            raise MovedError(f"this member has not heard of state {request.version}.")
-        self.view.check()
         contents = ((held, self.entries.get(held.key)) for held in request.held)
         return Unheld([held.key for held, each in contents if each is None or each.digest != held.digest])
 

@@ -157,6 +157,12 @@ class Ping(Message, frozen=True):
     """Asks whether a member answers; the answer is its id."""
 
 
+class LooksGone(Message, frozen=True):
+    """Asks whether nobody listens at a member any more, as seen from another one."""
+
+    member: Text
+
+
 class ListEntries(Message, frozen=True):
     """Asks for entries by :class:`Listed`, of partitions of which the member must be the primary.
 
@@ -178,7 +184,6 @@ class Listed(Message, frozen=True):
 class Verify(Message, frozen=True):
     """Asks which of some entries a member does not hold with this digest; the answer is :class:`Unheld`."""
 
-    version: Count
     held: HeldList
 
 
@@ -247,6 +252,7 @@ REQUESTS: dict[str, type[Message]] = {
         GetState,
         GetStatus,
         Ping,
+        LooksGone,
         ListEntries,
         Verify,
         Remove,

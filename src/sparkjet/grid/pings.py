@@ -56,7 +56,7 @@ class Pings:
         if self._loop.is_stopped:
             return
         others = self._others()
-        answers = [(each, self._pool.submit(_is_refused, each)) for each in others]
+        answers = [(each, self._pool.submit(is_refused, each)) for each in others]
         refused = [each for each, answer in answers if answer.result()]
         self._refused = {each.id: self._refused.get(each.id, 0) + 1 for each in refused}
         for member in refused:
@@ -64,7 +64,8 @@ class Pings:
                 self._gone(member)
 
 
-def _is_refused(member: Member) -> bool:
+def is_refused(member: Member) -> bool:
+    """Whether nobody listens at a member."""
     address = urlsplit(member.uri)
     try:
         socket.create_connection((address.hostname or "", address.port or 0), _WITHIN).close()
