@@ -22,7 +22,7 @@ class SharedCluster:
     lock: threading.RLock = field(default_factory=threading.RLock)
     controls: dict[str, SharedControl] = field(default_factory=dict)
     before_proposal: Callable[[], None] = lambda: None
-    before_slot: Callable[[], None] = lambda: None
+    before_slot: Callable[[], object] = lambda: None
 
     def now(self) -> ClusterState:
         """The state."""

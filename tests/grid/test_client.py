@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
@@ -195,6 +196,33 @@ def test_a_slot_whose_answer_was_lost_tells_who_has_won(grid: Grid, lost: int) -
     assert client.put_slot("log", 1, b"mine", manifest)
     assert not client.put_slot("log", 1, b"theirs", manifest)
     assert grid.cluster.slots == {"log": {1: b"mine"}}
+
+
+def test_a_slot_that_is_written_stays_even_if_its_replicas_are_lost_before_the_answer(grid: Grid) -> None:
+    client = grid.client()
+    manifest = client.put(entries_of(client, 3))
+    for control in grid.controls.values():
+        control.loses_answers = 1
+    grid.cluster.before_slot = lambda: [member.entries.remove_below("home/") for member in grid.members]
+    assert client.put_slot("log", 1, b"mine", manifest)
+    assert grid.cluster.slots == {"log": {1: b"mine"}}
+
+
+def test_what_is_removed_while_a_member_joins_is_removed_there_too(grid: Grid) -> None:
+    client = grid.client(host="host-0")
+    [held] = client.put(entries_of(client, 1))
+    content = next(found for member in grid.members if (found := member.entries.get(held.key)) is not None)
+    with ThreadPoolExecutor(1) as pool:
+        with grid.members[1].view.changes:
+            # It waits for this member, and knows of no fourth one.
+            removal = pool.submit(client.remove, [held.key])
+            until(lambda: grid.members[0].entries.get(held.key) is None, "the first removal", 30)
+            new = grid.start("host-3")
+            with new.entries.room() as room:
+                room.take(content.size)
+                room.store(held.key, content)
+        removal.result(60)
+    assert new.entries.get(held.key) is None
 
 
 def test_a_slot_is_verified_again_when_the_cluster_has_changed(grid: Grid) -> None:

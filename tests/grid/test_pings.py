@@ -33,7 +33,8 @@ def test_only_who_is_gone_is_reported_and_once(listening: socket.socket) -> None
 
         def others() -> list[Member]:
             asked.append(1)
-            return [gone, paused]
+            # To the last one no connection can be made, which says nothing about it.
+            return [gone, paused, Member("elsewhere", "grpc://255.255.255.255:9", "host")]
 
         pings = Pings(others, reported.append, failures.append, period=0.01)
         pings.start()
