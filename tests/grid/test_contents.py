@@ -16,7 +16,7 @@ def test_a_batch_that_was_sent_has_the_digest_and_size_of_one_that_was_sent_on(b
     once = sent(batch)
     twice = sent(once)
     assert once.equals(batch)
-    assert digest_of(once) == digest_of(twice)
+    assert digest_of([once]) == digest_of([twice])
     assert size_of(once) == size_of(twice)
     check_batch(once)
 
@@ -25,11 +25,11 @@ def test_a_batch_that_was_sent_has_the_digest_and_size_of_one_that_was_sent_on(b
 def test_batches_with_other_values_have_another_digest(one: pa.RecordBatch, other: pa.RecordBatch) -> None:
     # As far as 32 bits tell, and but for values under a null, which Arrow keeps and equals() does not compare.
     if not one.equals(other):
-        assert digest_of(sent(one)) != digest_of(sent(other))
+        assert digest_of([sent(one)]) != digest_of([sent(other)])
 
 
 def digest(kind: pa.DataType, values: list[object]) -> int:
-    return digest_of(sent(pa.record_batch([pa.array(values, kind)], names=["a"])))
+    return digest_of([sent(pa.record_batch([pa.array(values, kind)], names=["a"]))])
 
 
 def test_nulls_and_rows_without_a_byte_are_in_the_digest() -> None:
@@ -43,6 +43,10 @@ def test_content_counts_its_rows_and_depends_on_the_order_of_its_batches() -> No
     content = Content.of(ROWS, [first, second])
     assert (content.rows, content.size) == (5, size_of(first) + size_of(second))
     assert content.digest != Content.of(ROWS, [second, first]).digest
+
+
+def test_a_digest_that_is_known_is_not_computed() -> None:
+    assert Content.of(ROWS, [rows_of(3)], 7).digest == 7
 
 
 def test_an_empty_batch_takes_memory_too() -> None:

@@ -30,7 +30,7 @@ from sparkjet.grid.messages import (
 MESSAGES = [
     Put("", 30.0),
     Put("member", 600.0),
-    Part(270, "home/ä/7", 3, 12, 0xFFFFFFFF),
+    Part(270, "home/ä/7", 3, 12, 7, 0xFFFFFFFF),
     Get([Key(1, "a"), Key(2, "b/c")]),
     ListEntries("", {1: 2, 270: 0}),
     Verify([Held(1, "a", 2, 3, 4)]),

@@ -71,8 +71,8 @@ def outsider(grid: Grid, partition: int = 0) -> Member:
     return next(member for member in grid.members if member.id not in row(grid, partition).replicas)
 
 
-def forwarded(grid: Grid, name: str = "a", digest: int = DIGEST, later: int = 0) -> Part:
-    return Part(0, name, 1, row(grid).version + later, digest)
+def forwarded(grid: Grid, name: str = "a", rows: int = 3, later: int = 0) -> Part:
+    return Part(0, name, 1, row(grid).version + later, rows, DIGEST)
 
 
 def test_only_the_primary_takes_what_a_client_puts(grid: Grid) -> None:
@@ -120,9 +120,10 @@ def test_a_backup_waits_for_the_state_that_its_primary_knows_already(grid: Grid)
     connections.close()
 
 
-def test_a_backup_refuses_what_does_not_have_the_digest_of_its_primary(grid: Grid) -> None:
-    with pytest.raises(MalformedError, match="another content than it was sent with"):
-        put(grid, backup(grid), [(forwarded(grid, digest=DIGEST + 1), BATCH)], sender=primary(grid).id)
+def test_a_backup_refuses_what_does_not_have_the_rows_of_its_primary(grid: Grid) -> None:
+    with pytest.raises(MalformedError, match='entry "a" has 3 rows here, and 4 at its primary'):
+        put(grid, backup(grid), [(forwarded(grid, rows=4), BATCH)], sender=primary(grid).id)
+    assert backup(grid).entries.used == 0
 
 
 def test_a_zombie_is_refused_by_the_backups_that_know_better(grid: Grid) -> None:

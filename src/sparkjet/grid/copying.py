@@ -132,15 +132,14 @@ class Copying:
         return content is not None and content.digest == held.digest
 
     def _pull(self, uri: str, group: Sequence[Held]) -> None:
-        digests = {held.key: held.digest for held in group}
+        expected = {held.key: held for held in group}
         with self._entries.room() as room:
-            for entry in fetched(self._connections, uri, list(digests), _CALL, self._view.me):
-                content = _checked(entry)
+            for entry in fetched(self._connections, uri, list(expected), _CALL, self._view.me):
+                held = expected[entry.key]
+                content = _checked(entry, held.digest)
                 room.take(content.size)
-                if content.digest != digests[entry.key]:
-                    raise MalformedError(
-                        f'entry "{entry.key.name}" has arrived with another content than it has there.'
-                    )
+                if content.rows != held.rows:
+                    raise MalformedError(f'entry "{held.name}" has {content.rows} rows here, and {held.rows} there.')
                 with self._view.changes:
                     if not self._is_removed(entry.key):
                         room.store(entry.key, content)
@@ -149,11 +148,11 @@ class Copying:
         return key in self._removed or any(key.name.startswith(prefix) for prefix in self._removed_below)
 
 
-def _checked(entry: Fetched) -> Content:
+def _checked(entry: Fetched, digest: int) -> Content:
     check_schema(entry.schema)
     for batch in entry.batches:
         check_batch(batch)
-    return Content.of(entry.schema, entry.batches)
+    return Content.of(entry.schema, entry.batches, digest)
 
 
 def _groups(held: Iterable[Held]) -> list[list[Held]]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from sparkjet.grid.background import in_background
 from sparkjet.grid.contact import AWAY, Contact
-from sparkjet.grid.contents import Content
+from sparkjet.grid.contents import digest_of
 from sparkjet.grid.entries import Key
 from sparkjet.grid.errors import GridError, MissingEntriesError
 from sparkjet.grid.fetching import Fetched, fetched
@@ -21,7 +21,7 @@ from sparkjet.grid.messages import MOST, Held
 
 _GROUP = 32 << 20
 """Bytes that one call gets."""
-_AHEAD = 3
+_AHEAD = 6
 """Calls whose entries are fetched before the reader asks for them."""
 _CALL = 120.0
 _SHOWN = 10
@@ -143,7 +143,7 @@ class Getting:
         digests = {held.key: held.digest for held in group}
         found = []
         for entry in fetched(self._contact.connections, self._contact.uri(member), list(digests), _CALL):
-            if Content.of(entry.schema, entry.batches).digest == digests[entry.key]:
+            if digest_of(entry.batches) == digests[entry.key]:
                 found.append(entry)
             else:
                 # Another replica may have it as it was.

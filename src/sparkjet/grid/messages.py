@@ -82,13 +82,15 @@ class Part(Message, frozen=True):
         name: Of the entry.
         batches: How many it has; they follow each other.
         version: Of the partition's row at its primary; 0 from a client.
-        digest: Of the entry, as its primary has it; 0 from a client.
+        rows: Of the entry, as its primary has it; 0 from a client.
+        digest: The same.
     """
 
     partition: Partition
     name: Name
     batches: Annotated[int, Meta(ge=1, le=1_000_000)]
     version: Count = 0
+    rows: Count = 0
     digest: Count = 0
 
 
