@@ -49,10 +49,12 @@ class Content:
     digest: int
 
     @classmethod
-    def of(cls, schema: pa.Schema, batches: Sequence[pa.RecordBatch], digest: int | None = None) -> Content:
-        """The content that some batches are, with a digest that is known or is computed now."""
+    def of(
+        cls, schema: pa.Schema, batches: Sequence[pa.RecordBatch], digest: int | None = None, size: int | None = None
+    ) -> Content:
+        """The content that some batches are; digest and size are computed now if they are not yet known."""
         rows = sum(batch.num_rows for batch in batches)
-        size = sum(map(size_of, batches))
+        size = sum(map(size_of, batches)) if size is None else size
         return cls(schema, tuple(batches), rows, size, digest_of(batches) if digest is None else digest)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -36,7 +37,7 @@ class NewEntry:
     schema: pa.Schema
     batches: Sequence[pa.RecordBatch]
 
-    @property
+    @functools.cached_property
     def size(self) -> int:
         """Bytes of its rows, about."""
         return sum(batch.nbytes for batch in self.batches)

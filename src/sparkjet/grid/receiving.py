@@ -46,6 +46,7 @@ class Receiving(AbstractContextManager["Receiving"]):
         self._entries = entries
         self._part: Part | None = None
         self._batches: list[pa.RecordBatch] = []
+        self._size = 0
         self._sendings: dict[str, Sending] = {}
         self._sent: dict[str, dict[int, int]] = {}
         self._held: list[Held] = []
@@ -60,13 +61,16 @@ class Receiving(AbstractContextManager["Receiving"]):
             self._part = part
         if part != self._part:
             raise MalformedError(f'entry "{self._part.name}" is not complete when "{part.name}" begins.')
-        self._room.take(size_of(batch))
+        size = size_of(batch)
+        self._room.take(size)
         check_batch(batch)
         self._batches.append(batch)
+        self._size += size
         if len(self._batches) == part.batches:
             # Its readers compare it, and pass over a replica on which it is another one: once is enough.
-            content = Content.of(self._schema, self._batches, part.digest if self._call.sender else None)
-            self._part, self._batches = None, []
+            digest = part.digest if self._call.sender else None
+            content = Content.of(self._schema, self._batches, digest, self._size)
+            self._part, self._batches, self._size = None, [], 0
             if self._call.sender:
                 self._store_as_backup(part, content)
             else:
@@ -87,8 +91,9 @@ class Receiving(AbstractContextManager["Receiving"]):
             self._await(member, sending)
         # What nobody refused because it was for nobody else must not be acknowledged by a member that was replaced.
         self._view.check()
-        for partition in set().union(*self._sent.values()):
-            self._view.primary_row(partition)
+        if not self._call.sender:
+            for partition in {held.partition for held in self._held}:
+                self._view.primary_row(partition)
         return self._held
 
     def __enter__(self) -> Self:
