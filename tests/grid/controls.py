@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from kazoo.client import KazooClient
 from typing_extensions import Self
 
-from sparkjet.grid.cluster_state import Member
+from sparkjet.grid.cluster_state import Member, left
 from sparkjet.grid.zookeeper_config import ServerAddress
 from sparkjet.grid.zookeeper_control import ZooKeeperControl
 from sparkjet.grid.zookeeper_session import ZooKeeperSession
@@ -46,7 +46,7 @@ class Controls:
     @property
     def members(self) -> list[Joined]:
         """Those that are still members, as far as they know."""
-        return [joined for joined in self._joined if joined.control._session.ended is None]
+        return [joined for joined in self._joined if joined.control._membership._over is None]
 
     @property
     def any(self) -> ZooKeeperControl:
@@ -81,27 +81,27 @@ class Controls:
         until(lambda: all(len(joined.control.voters()) == voters for joined in self.members), f"{voters} voters")
         until(lambda: set(self.any.voters()) <= set(ids), "dead voters to be replaced")
 
+    def end(self, joined: Joined) -> None:
+        """End a member from outside, as others do with one that is silent for too long."""
+        other = next(each for each in self.members if each is not joined)
+        other.control.propose(lambda state: left(state, {joined.member.id}))
+        self.expire(joined)
+        until(lambda: bool(joined.reasons), "the end of the member")
+
     def expire(self, joined: Joined) -> None:
-        """End a member's session from outside, as servers do with one that is silent."""
-        client = joined.control._session._client  # type: ignore[attr-defined]
-        other = KazooClient(self._another_contact(joined), client_id=client.client_id, timeout=4)
+        """End a member's session from outside; it may begin another one if it is quick."""
+        client = joined.control._membership._shared.session._client  # type: ignore[attr-defined]
+        other = KazooClient(joined.control.contacts()[-1], client_id=client.client_id, timeout=4)
         other.start(10)
         other.stop()
         other.close()
-        until(lambda: bool(joined.reasons), "the end of the member")
 
-    def _another_contact(self, joined: Joined) -> str:
-        contacts: list[str] = joined.control.contacts()
-        return contacts[-1]
-
-    def outsider(self, contacts: Sequence[str]) -> ZooKeeperControl:
-        """A control plane that is connected to the cluster, and not one of its members."""
-        control = ZooKeeperControl(self.settings, contacts)
-        control._session = ZooKeeperSession(contacts, self.settings, lambda: None)
-        control._session.start(10)
-        control._slots = ZooKeeperSlots(control._session, "outsider")
-        control._session.ask(lambda client: client.create_async(control._slots.node, ephemeral=True))
-        return control
+    def outsider(self, contacts: Sequence[str]) -> ZooKeeperSlots:
+        """A session with the cluster of somebody who is not one of its members."""
+        shared = ZooKeeperSlots(ZooKeeperSession(contacts, self.settings, lambda: None), "outsider")
+        shared.session.start(10)
+        shared.begin()
+        return shared
 
     def leader(self) -> Joined:
         """The member whose server leads: it is the only one that listens for followers."""
@@ -117,13 +117,13 @@ class Controls:
 
 def address(joined: Joined) -> ServerAddress | None:
     """Where a member's server listens, if it has one."""
-    server = joined.control._ensemble.server  # type: ignore[attr-defined]
+    server = joined.control._membership.ensemble.server  # type: ignore[attr-defined]
     return server.address if server is not None else None
 
 
 def pid(joined: Joined) -> int:
     """Process id of a member's server."""
-    process: int = joined.control._ensemble.server.pid  # type: ignore[attr-defined]
+    process: int = joined.control._membership.ensemble.server.pid  # type: ignore[attr-defined]
     return process
 
 

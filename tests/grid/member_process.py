@@ -165,13 +165,13 @@ class _Calls:
         return self._joined.reasons
 
     def server(self) -> int | None:
-        server = self._control._ensemble.server
+        server = self._control._membership.ensemble.server
         return server.pid if server is not None and server.runs else None
 
     def leads(self) -> bool:
         from tests.servers.programs import listens
 
-        server = self._control._ensemble.server
+        server = self._control._membership.ensemble.server
         return server is not None and listens(server.address.quorum)
 
     def reform(self, survivors: list[str]) -> list[str]:

@@ -15,7 +15,7 @@ from typing_extensions import Self
 
 from sparkjet.grid.access import Access, create_token
 from sparkjet.grid.client import GridClient
-from sparkjet.grid.messages import Status
+from sparkjet.grid.requests import Status
 from tests.faults.waiting import until
 
 _LISTENS = re.compile(r"^member (\w+) listens at (\S+)$", re.MULTILINE)

@@ -14,7 +14,7 @@ from sparkjet.grid.client import GridClient
 from sparkjet.grid.cluster_state import Member, first, joined, left, ready
 from sparkjet.grid.command import report, size_of
 from sparkjet.grid.errors import GridError, UnreachableError
-from sparkjet.grid.messages import Status
+from sparkjet.grid.requests import Status
 from tests.grid.batches import ROWS, rows_of
 from tests.grid.certificates import Authority
 from tests.grid.processes import GridProcesses, MemberProcess

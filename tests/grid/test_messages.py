@@ -11,21 +11,8 @@ from hypothesis import strategies as st
 
 from sparkjet.grid.entries import Key
 from sparkjet.grid.errors import MalformedError
-from sparkjet.grid.messages import (
-    LARGEST,
-    MOST,
-    REQUESTS,
-    Get,
-    Held,
-    ListEntries,
-    Part,
-    Put,
-    PutSlot,
-    Remove,
-    Verify,
-    decoded,
-    encoded,
-)
+from sparkjet.grid.messages import LARGEST, MOST, Get, Held, Part, Put, decoded, encoded
+from sparkjet.grid.requests import REQUESTS, ListEntries, PutSlot, Remove, Verify
 
 MESSAGES = [
     Put("", 30.0),

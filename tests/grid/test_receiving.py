@@ -24,7 +24,8 @@ from sparkjet.grid.errors import (
 )
 from sparkjet.grid.fetching import fetched
 from sparkjet.grid.member import Member
-from sparkjet.grid.messages import GetState, Held, Listed, ListEntries, Part, Put, PutSlot, Unheld, Verify
+from sparkjet.grid.messages import Held, Part, Put
+from sparkjet.grid.requests import GetState, Listed, ListEntries, PutSlot, Unheld, Verify
 from sparkjet.grid.sending import Sending
 from tests.faults.waiting import holds_within, until
 from tests.grid.batches import ROWS, rows_of, sent

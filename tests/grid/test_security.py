@@ -23,7 +23,8 @@ from sparkjet.grid.connections import Connections, refusals
 from sparkjet.grid.entries import Key
 from sparkjet.grid.errors import ForbiddenError, MalformedError, MovedError, UnreachableError
 from sparkjet.grid.member import Member, MemberSettings
-from sparkjet.grid.messages import ERRORS, REQUESTS, Get, Part, Ping, Put, encoded
+from sparkjet.grid.messages import ERRORS, Get, Part, Put, encoded
+from sparkjet.grid.requests import REQUESTS, Ping
 from tests.grid.batches import FILE, ROWS, file_of, rows_of
 from tests.grid.certificates import Authority
 from tests.grid.grids import Grid, grid_of

@@ -12,7 +12,7 @@ from kazoo.exceptions import NoAuthError
 
 from sparkjet.errors import AnalysisError, StorageError
 from sparkjet.grid.cluster_state import Member, left
-from sparkjet.grid.errors import QuorumLostError
+from sparkjet.grid.errors import QuorumLostError, RemovedError
 from sparkjet.grid.zookeeper_control import ZooKeeperControl
 from sparkjet.grid.zookeeper_settings import ZooKeeperSettings
 from tests.faults.waiting import until
@@ -33,7 +33,7 @@ class TestContract(ControlContract):
         zookeeper.fill(3)
         for log in zookeeper.any.logs():
             zookeeper.any.remove_slots(log, 10**6)
-        return ControlUnderTest(list(zookeeper.members), end=zookeeper.expire)
+        return ControlUnderTest(list(zookeeper.members), end=zookeeper.end)
 
 
 def test_answers_that_are_lost_do_not_change_who_wins(zookeeper: Controls) -> None:
@@ -51,12 +51,12 @@ def test_answers_that_are_lost_do_not_change_who_wins(zookeeper: Controls) -> No
         cutting.start()
         try:
             for slot in range(30):
-                assert writer.put_slot("cut", slot, b"mine", control.state().version)
+                assert writer.put("cut", slot, b"mine", control.state().version)
                 assert not control.put_slot("cut", slot, b"another's", control.state().version)
         finally:
             done.set()
             cutting.join()
-            writer._session.close("the test is over")
+            writer.session.close("the test is over")
     assert control.slots("cut") == list(range(30))
 
 
@@ -104,16 +104,32 @@ def test_a_control_plane_is_that_of_one_member(zookeeper: Controls) -> None:
         Joined.joined(zookeeper.any, Member("n9", "grpc://127.0.0.1:1", "h1"))
 
 
-def test_a_lost_session_ends_its_member_for_ever(zookeeper: Controls) -> None:
+def test_a_member_that_was_silent_ends_once_the_others_have_gone_on_without_it(zookeeper: Controls) -> None:
     """kazoo begins another session by itself, in which an unconditional write would succeed."""
     zookeeper.fill(3)
     victim, other, _ = zookeeper.members
-    zookeeper.expire(victim)
-    until(lambda: victim.reasons == ["the others have taken it for dead, as it was silent for too long"], "its end")
-    with pytest.raises(QuorumLostError):
-        victim.control.put_slot("log", 1, b"late", other.control.state().version)
+    zookeeper.end(victim)
+    with pytest.raises(RemovedError):
+        victim.control.put_slot("silent", 1, b"late", other.control.state().version)
     until(lambda: victim.member not in other.control.state().members, "the others to notice")
-    assert other.control.slot("log", 1) is None
+    assert other.control.slot("silent", 1) is None
+    assert len(victim.reasons) == 1
+
+
+def test_a_member_whose_session_ends_goes_on_in_another_one_if_nobody_has_missed_it(zookeeper: Controls) -> None:
+    """A majority that sleeps and wakes ends the sessions of all members at once: that must not be their end."""
+    zookeeper.fill(1)
+    alone = zookeeper.members[0]
+    before = alone.control.state()
+    assert put(alone.control, "sessions", 1, b"before")
+    for slot in range(2, 5):
+        zookeeper.expire(alone)
+        assert alone.control.put_slot("sessions", slot, b"after", before.version)
+    assert alone.control.slots("sessions") == [1, 2, 3, 4]
+    assert alone.control.state() == before
+    assert not alone.reasons
+    # And it still votes, by what others can see.
+    until(lambda: alone.control.voters() == [alone.member.id], "its server to be known")
 
 
 def test_a_member_that_others_have_removed_ends(zookeeper: Controls) -> None:
@@ -122,4 +138,4 @@ def test_a_member_that_others_have_removed_ends(zookeeper: Controls) -> None:
     victim, other, _ = zookeeper.members
     other.control.propose(lambda state: left(state, {victim.member.id}))
     until(lambda: victim.reasons == ["the others have removed it"], "its end")
-    assert put(other.control, "log", 2, b"token")
+    assert put(other.control, "removed", 2, b"token")

@@ -159,7 +159,9 @@ class TestProcess:
         assert list(tmp_path.iterdir()) == []
         server.stop()
 
-    @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, None])
+    @pytest.mark.parametrize(
+        "how", [signal.SIGKILL, *(pytest.param(how, marks=pytest.mark.long) for how in (signal.SIGTERM, None))]
+    )
     def test_it_ends_with_its_member(self, how: signal.Signals | None, tmp_path: Path) -> None:
         command = [sys.executable, "-c", MEMBER, str(tmp_path)]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as member:

@@ -14,14 +14,14 @@ from sparkjet.grid.entries import Key, key_of
 from sparkjet.grid.errors import GridError, MissingEntriesError, MovedError, StaleStateError
 from sparkjet.grid.fetching import Fetched
 from sparkjet.grid.getting import Counters, Getting, missing_text
-from sparkjet.grid.messages import (
-    MOST,
+from sparkjet.grid.messages import MOST, Held
+from sparkjet.grid.putting import NewEntry, Putting
+from sparkjet.grid.requests import (
     GetContacts,
     GetLogs,
     GetSlot,
     GetSlots,
     GetStatus,
-    Held,
     Listed,
     ListEntries,
     PutSlot,
@@ -32,7 +32,6 @@ from sparkjet.grid.messages import (
     Unheld,
     Verify,
 )
-from sparkjet.grid.putting import NewEntry, Putting
 
 PATIENCE = 60.0
 """Seconds until a grid is given up."""

@@ -17,7 +17,7 @@ from sparkjet.grid.partition_table import MOST_BACKUPS, PARTITIONS
 if TYPE_CHECKING:
     from sparkjet.grid.access import Access
     from sparkjet.grid.control import Control
-    from sparkjet.grid.messages import Status
+    from sparkjet.grid.requests import Status
 
 PORT = 5710
 _JOINS_WITHIN = 30.0

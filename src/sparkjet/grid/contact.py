@@ -17,7 +17,8 @@ from sparkjet.grid.access import Access
 from sparkjet.grid.cluster_state import ClusterState, Member
 from sparkjet.grid.connections import Connections
 from sparkjet.grid.errors import GridError, MovedError, QuorumLostError, UnreachableError
-from sparkjet.grid.messages import GetState, Message
+from sparkjet.grid.messages import Message
+from sparkjet.grid.requests import GetState
 
 T = TypeVar("T")
 

@@ -16,7 +16,8 @@ from sparkjet.grid.control import Control
 from sparkjet.grid.entries import Entries, Key
 from sparkjet.grid.errors import GridFullError, MalformedError, QuorumLostError
 from sparkjet.grid.fetching import Fetched, fetched
-from sparkjet.grid.messages import Held, Listed, ListEntries
+from sparkjet.grid.messages import Held
+from sparkjet.grid.requests import Listed, ListEntries
 from sparkjet.grid.view import View
 
 _GROUP = 32 << 20

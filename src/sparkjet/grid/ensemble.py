@@ -25,7 +25,7 @@ from sparkjet.grid.zookeeper_settings import ZooKeeperSettings
 ROOT = "/sparkjet"
 SERVERS = f"{ROOT}/servers"
 _CONFIG = "/zookeeper/config"
-_LOOK = 1.0
+_LOOK = 2.0
 """Seconds to wait for a server that may not answer yet."""
 
 
@@ -44,6 +44,7 @@ class Ensemble:
         self._is_told = False
         self._addresses: dict[int, ServerAddress] = {}
         self._voting = Voting({}, -1)
+        self._contacts: list[str] = []
         self._lock = threading.Lock()
 
     @property
@@ -52,11 +53,9 @@ class Ensemble:
         return self._server
 
     def contacts(self) -> list[str]:
-        """Where servers listen, this member's own first."""
+        """Where servers listen, this member's own first; the last that were known, where nobody says."""
         with self._lock:
-            voting = [address for id_, address in sorted(self._addresses.items()) if id_ in self._voting.ids]
-        voting.sort(key=lambda address: address.member != self._member)
-        return [address.contact for address in voting]
+            return list(self._contacts)
 
     def voters(self) -> list[str]:
         """Ids of the members whose servers vote, as far as they are known; of one that is gone its number."""
@@ -68,7 +67,8 @@ class Ensemble:
         """Start the first server of a new cluster; returns where it listens."""
         address = self._address(1)
         self._start(address, [address.line], is_first=True)
-        self._addresses[1], self._voting = address, Voting({1: address.line}, 0)
+        self._is_told = True
+        self._take([address], Voting({1: address.line}, 0))
         return address.contact
 
     def refresh(self, session: ZooKeeperSession, woken: Callable[..., None]) -> None:
@@ -76,30 +76,22 @@ class Ensemble:
         names = session.ask(lambda client: client.get_children_async(SERVERS, watch=woken))
         addresses = [address for name in names if (address := self._read(session, f"{SERVERS}/{name}")) is not None]
         config, _ = session.ask(lambda client: client.get_async(_CONFIG, watch=woken))
-        with self._lock:
-            self._addresses = {address.id: address for address in addresses}
-            self._voting = Voting.parsed(config)
+        self._take(addresses, Voting.parsed(config))
         session.use(self.contacts())
 
     def publish(self, session: ZooKeeperSession) -> None:
-        """Tell the others of the first server."""
+        """Tell the others of this member's server, if it has one that is ready, in a session that has just begun."""
         if self._server is not None:
-            node = session.ask(
-                lambda client: client.create_async(f"{SERVERS}/s", ephemeral=True, sequence=True, makepath=True)
-            )
-            self._node = node
-            self._tell(session)
+            self._node = self._new_node(session)
+            if self._is_told:
+                self._tell(session)
 
-    def tend(self) -> bool:
-        """Look after this member's server, without asking anybody; whether it runs or there is none."""
+    def tend(self) -> None:
+        """Look after this member's server, without asking anybody."""
         server = self._server
-        if server is None or server.runs:
-            return True
-        if self._voting.ids == {server.address.id}:
+        if server is not None and not server.runs and self._voting.ids == {server.address.id}:
             # Nobody else has what is in its directory, and nobody can have voted since.
             server.start([server.address.line])
-            return True
-        return False
 
     def adapt(self, session: ZooKeeperSession, state: ClusterState, *, coordinates: bool) -> bool:
         """One step towards the voters that are wanted; whether there is nothing left to do.
@@ -149,10 +141,21 @@ class Ensemble:
         if server is None or not self.votes():
             return None
         server.halt()
-        with self._lock:
-            self._voting = Voting({server.address.id: server.address.line}, self._voting.version)
+        self._take([server.address], Voting({server.address.id: server.address.line}, self._voting.version))
         server.start([server.address.line])
         return server.address.contact
+
+    def _take(self, addresses: Sequence[ServerAddress], voting: Voting) -> None:
+        listening = [address for address in addresses if address.id in voting.ids]
+        listening.sort(key=lambda address: (address.member != self._member, address.id))
+        with self._lock:
+            self._addresses = {address.id: address for address in addresses}
+            self._voting = voting
+            self._contacts = [address.contact for address in listening] or self._contacts
+
+    def _new_node(self, session: ZooKeeperSession) -> str:
+        node: str = session.ask(lambda client: client.create_async(f"{SERVERS}/s", ephemeral=True, sequence=True))
+        return node
 
     def _change(self, session: ZooKeeperSession, wanted: Sequence[ServerAddress], ids: Collection[int]) -> None:
         # In one step: a server that is gone and one that comes, or two that come, must not be halves of a majority.
@@ -167,7 +170,7 @@ class Ensemble:
 
     def _begin(self, session: ZooKeeperSession) -> None:
         """Start a server, which joins the others when the coordinator says so."""
-        node = session.ask(lambda client: client.create_async(f"{SERVERS}/s", ephemeral=True, sequence=True))
+        node = self._new_node(session)
         # The first server of all is number 1, in the first of these nodes.
         address = self._address(int(node[-10:]) + 1)
         # Those that vote now, and of those that are to come only itself: two that come must not elect each other.

@@ -23,22 +23,20 @@ from sparkjet.grid.copying import Copying
 from sparkjet.grid.entries import Entries
 from sparkjet.grid.errors import GridError, MovedError
 from sparkjet.grid.lease import Lease
-from sparkjet.grid.messages import (
-    MOST,
-    Get,
+from sparkjet.grid.messages import MOST, Get, Held, Message, Put
+from sparkjet.grid.pings import PERIOD, Pings, is_refused
+from sparkjet.grid.receiving import Receiving
+from sparkjet.grid.requests import (
     GetContacts,
     GetLogs,
     GetSlot,
     GetSlots,
     GetState,
     GetStatus,
-    Held,
     Listed,
     ListEntries,
     LooksGone,
-    Message,
     Ping,
-    Put,
     PutSlot,
     Remove,
     RemoveSlots,
@@ -47,8 +45,6 @@ from sparkjet.grid.messages import (
     Unheld,
     Verify,
 )
-from sparkjet.grid.pings import PERIOD, Pings, is_refused
-from sparkjet.grid.receiving import Receiving
 from sparkjet.grid.server import Answer, Server
 from sparkjet.grid.view import View
 

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import AuthFailedError, ConnectionLoss, NoAuthError, SessionExpiredError
+from kazoo.exceptions import (
+    AuthFailedError,
+    ConnectionLoss,
+    NoAuthError,
+    OperationTimeoutError,
+    SessionExpiredError,
+    SessionMovedError,
+)
 from kazoo.protocol.states import KazooState
 from kazoo.security import make_digest_acl
 
@@ -16,6 +24,14 @@ from sparkjet.errors import AnalysisError
 from sparkjet.grid.errors import QuorumLostError
 from sparkjet.grid.zookeeper_config import USER
 from sparkjet.grid.zookeeper_settings import ZooKeeperSettings
+
+_AGAIN = ConnectionLoss, OperationTimeoutError, SessionMovedError
+"""Errors of a connection or a server, after which another attempt may find another one."""
+_PAUSE = 0.02
+
+
+class SessionEndedError(QuorumLostError):
+    """The session has ended; its member is one as long as the cluster's state names it, and may begin another one."""
 
 
 class ZooKeeperSession:
@@ -30,8 +46,8 @@ class ZooKeeperSession:
     def __init__(self, contacts: Sequence[str], settings: ZooKeeperSettings, woken: Callable[[], None]) -> None:
         self._settings, self._woken = settings, woken
         self._ended: str | None = None
-        self._connected = threading.Event()
-        self._silent_since = time.monotonic()
+        self._connected_since: float | None = None
+        self._was_connected = False
         self.acl = [make_digest_acl(USER, settings.password, all=True)]
         self._client = KazooClient(
             hosts=",".join(contacts),
@@ -54,9 +70,16 @@ class ZooKeeperSession:
         return self._ended
 
     @property
-    def silence(self) -> float:
-        """Seconds since the servers could not be reached; 0 if they can."""
-        return 0.0 if self._connected.is_set() else time.monotonic() - self._silent_since
+    def id(self) -> int:
+        """What servers know it by."""
+        number: int = self._client.client_id[0]
+        return number
+
+    @property
+    def steady(self) -> float:
+        """Seconds since the connection was last interrupted; 0 if it is, and infinite if it never was."""
+        since = self._connected_since
+        return 0.0 if since is None else time.monotonic() - since
 
     def start(self, seconds: float) -> None:
         """Connect.
@@ -92,19 +115,18 @@ class ZooKeeperSession:
             seconds: To wait; the patience of the settings by default.
 
         Raises:
-            QuorumLostError: The session has ended, or nobody has answered in time. It may still have been done.
+            QuorumLostError: Nobody has answered in time, or the session has ended. It may still have been done.
         """
         deadline = time.monotonic() + (self._settings.patience if seconds is None else seconds)
         while True:
-            if self._ended is not None:
-                raise QuorumLostError(f"this member is none any more: {self._ended}.")
+            self.check()
             try:
                 return request(self._client).get(timeout=max(deadline - time.monotonic(), 0.001))
-            except ConnectionLoss:
+            except _AGAIN:
                 # Also closed by ourselves, which the next round finds out.
-                if time.monotonic() < deadline:
-                    continue
-                raise self._silent() from None
+                if time.monotonic() > deadline:
+                    raise self._silent() from None
+                threading.Event().wait(_PAUSE)
             except self._client.handler.timeout_exception:
                 raise self._silent() from None
             except SessionExpiredError:
@@ -112,6 +134,15 @@ class ZooKeeperSession:
             except (AuthFailedError, NoAuthError) as error:
                 message = f"token: the grid at {self._hosts()} has another one. All members of a grid have the same."
                 raise AnalysisError(message) from error
+
+    def check(self) -> None:
+        """Raise an error if the session has ended.
+
+        Raises:
+            SessionEndedError: It has.
+        """
+        if self._ended is not None:
+            raise SessionEndedError(f"this member is cut off: {self._ended}.")
 
     def _silent(self) -> QuorumLostError:
         patience = self._settings.patience
@@ -124,11 +155,10 @@ class ZooKeeperSession:
 
     def _heard(self, state: str) -> None:
         if state == KazooState.CONNECTED:
-            self._connected.set()
+            self._connected_since = time.monotonic() if self._was_connected else -math.inf
+            self._was_connected = True
         else:
-            if self._connected.is_set():
-                self._silent_since = time.monotonic()
-            self._connected.clear()
-            if state == KazooState.LOST and self._ended is None:
-                self._ended = "the others have taken it for dead, as it was silent for too long"
+            self._connected_since = None
+        if state == KazooState.LOST and self._ended is None:
+            self._ended = "its session has ended, as it was silent for too long"
         self._woken()
