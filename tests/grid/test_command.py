@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import signal
 from pathlib import Path
 
@@ -136,3 +137,26 @@ def test_nobody_joins_who_is_alone_or_has_another_token(tmp_path: Path, token: P
         stranger = MemberProcess(tmp_path, tmp_path / "other", ("--join", alone.address)).begin()
         assert stranger.ended() == 1
         assert "refuses the token" in stranger.output
+
+
+@pytest.mark.crash
+def test_a_member_does_not_grow_while_snapshots_come_and_go(tmp_path: Path, token: Path) -> None:
+    with MemberProcess(tmp_path, token) as member:
+        client = GridClient([member.address], Access(str(token)))
+        idle = resident(member)
+        for snapshot in range(16):
+            rows = [rows_of(5000, number, 100) for number in range(100)]
+            client.put([client.entry(f"{snapshot}/{number}", ROWS, [each]) for number, each in enumerate(rows)])
+            client.remove(prefix=f"{snapshot - 1}/" if snapshot else "none/")
+        [status] = client.status().values()
+        assert isinstance(status, Status)
+        # Two snapshots were there at the same time, and as much again is left for what arrives.
+        assert status.used > 50_000_000
+        assert resident(member) - idle < 4 * status.used
+        client.close()
+
+
+def resident(member: MemberProcess) -> int:
+    """Bytes of the process that are in memory."""
+    pages = int(Path(f"/proc/{member.process.pid}/statm").read_text().split()[1])
+    return pages * resource.getpagesize()

@@ -88,11 +88,14 @@ def _add_access(parser: argparse.ArgumentParser) -> None:
 def _start(chosen: argparse.Namespace, access: Access) -> int:
     from sparkjet.grid.member import MemberSettings  # noqa: PLC0415 - the extra is optional
     from sparkjet.grid.process import run as run_member  # noqa: PLC0415 - as above
+    from sparkjet.grid.process import with_one_arena  # noqa: PLC0415 - as above
 
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("sparkjet").setLevel(logging.INFO)
     if not 0 <= chosen.backup_count <= MOST_BACKUPS:
         raise AnalysisError(f"--backup-count: {chosen.backup_count} is not from 0 to {MOST_BACKUPS}; 1 is usual.")
+    if chosen.alone and chosen.join:
+        raise AnalysisError("--alone: a member that joins others is not alone. Leave out --alone or --join.")
     if chosen.port not in range(65536):
         raise AnalysisError(f"--port: {chosen.port} is not from 0 to 65535.")
     settings = MemberSettings(
@@ -100,6 +103,7 @@ def _start(chosen: argparse.Namespace, access: Access) -> int:
     )
     access.check_bind(chosen.bind)
     access.token()
+    with_one_arena()
     return run_member(settings, access, _control(chosen, access))
 
 
@@ -108,8 +112,6 @@ def _control(chosen: argparse.Namespace, access: Access) -> Control:
     from sparkjet.grid.zookeeper_control import ZooKeeperControl  # noqa: PLC0415 - as above
     from sparkjet.grid.zookeeper_settings import ZooKeeperSettings  # noqa: PLC0415 - as above
 
-    if chosen.alone and chosen.join:
-        raise AnalysisError("--alone: a member that joins others is not alone. Leave out --alone or --join.")
     if chosen.alone:
         return InProcessControl(partitions=chosen.partitions, backup_count=chosen.backup_count)
     settings = ZooKeeperSettings(
