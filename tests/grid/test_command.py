@@ -144,15 +144,15 @@ def test_a_member_does_not_grow_while_snapshots_come_and_go(tmp_path: Path, toke
     with MemberProcess(tmp_path, token) as member:
         client = GridClient([member.address], Access(str(token)))
         idle = resident(member)
-        for snapshot in range(16):
-            rows = [rows_of(5000, number, 100) for number in range(100)]
+        rows = [rows_of(1000, number, 100) for number in range(400)]
+        for snapshot in range(30):
+            client.remove(prefix=f"{snapshot - 1}/")
             client.put([client.entry(f"{snapshot}/{number}", ROWS, [each]) for number, each in enumerate(rows)])
-            client.remove(prefix=f"{snapshot - 1}/" if snapshot else "none/")
         [status] = client.status().values()
         assert isinstance(status, Status)
-        # Two snapshots were there at the same time, and as much again is left for what arrives.
-        assert status.used > 50_000_000
-        assert resident(member) - idle < 4 * status.used
+        assert status.used > 40_000_000
+        # With an arena for each thread it is more than twice as much.
+        assert resident(member) - idle < 1.7 * status.used
         client.close()
 
 
