@@ -2,8 +2,8 @@
 
 ``python -m benchmarks.grid``. 200 MB in 542 batches of rows over 271 partitions, to and from three processes on this
 machine, each batch on two of them. The bare servers take a batch, hand it on to the next one and keep it; the grid also
-decides who gets it, checks it, computes its digest twice, keeps count of its memory, and compares the digest when it is
-read. Time runs from the first batch in memory to the last answer, and they take turns.
+decides who gets it, checks it, computes its digest, keeps count of its memory, and compares the digest when it is read.
+Time runs from the first batch in memory to the last answer, and they take turns.
 """
 
 from __future__ import annotations
@@ -174,7 +174,9 @@ def processes(folder: Path) -> Iterator[tuple[list[str], list[str], Access]]:
 
 
 def _address(stack: contextlib.ExitStack, command: Sequence[str]) -> str:
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    # A member allocates like this on its own account; then the bare servers may as well.
+    environment = {**os.environ, "MALLOC_ARENA_MAX": "1"}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment)
     stack.callback(process.wait)
     stack.callback(process.send_signal, signal.SIGKILL)
     for line in process.stdout or ():
