@@ -20,7 +20,7 @@ SUITES = ("acknowledging", "directory", "policy", "sink", "source", "store", "th
 pytest.register_assert_rewrite(*(f"sparkjet.testing.{suite}_contract" for suite in SUITES))
 pytest_plugins = ["scripts.doc_examples", "tests.servers.fixtures", "pytester"]
 
-MACHINES = {"artemis", "hdfs", "kafka", "kafka_old", "kafka_secure", "rabbitmq", "spark"}
+MACHINES = {"artemis", "hdfs", "kafka", "kafka_old", "kafka_secure", "rabbitmq", "spark", "zookeeper"}
 """Fixtures that start a virtual machine, Java's or Erlang's: `make test-unit` does without."""
 
 BUILT = {"s3"}

@@ -1,39 +1,39 @@
-"""Certificates for tests: of an authority, and of members and clients that it trusts."""
+"""Certificates for tests, made by the command line of OpenSSL."""
 
 from __future__ import annotations
 
 import subprocess
-from dataclasses import dataclass
 from pathlib import Path
 
 
-@dataclass(frozen=True)
 class Authority:
-    """Signs certificates; all its files are below one folder.
+    """Signs certificates.
 
-    Attributes:
-        folder: The folder, which exists.
+    Args:
+        folder: For its files; it must not exist.
     """
 
-    folder: Path
-
-    @property
-    def certificate(self) -> Path:
-        """Its own certificate."""
-        if not (self.folder / "ca.pem").exists():
-            self._openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
-                          "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=authority", "-days", "2")  # fmt: skip
-        return self.folder / "ca.pem"
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir()
+        self._folder = folder
+        self.certificate = folder / "authority.pem"
+        self._key = folder / "authority.key"
+        subject = ["-subj", f"/CN={folder.name}", "-addext", "basicConstraints=critical,CA:TRUE"]
+        _openssl("req", "-x509", *_NEW, "-days", "2", *subject, "-keyout", self._key, "-out", self.certificate)
 
     def signed(self, name: str) -> tuple[Path, Path]:
-        """A certificate for 127.0.0.1, and its key."""
-        assert self.certificate.exists()
-        self._openssl("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
-                      "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")  # fmt: skip
-        (self.folder / "extensions").write_text("subjectAltName=IP:127.0.0.1,DNS:localhost\n")
-        self._openssl("x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial",
-                      "-out", f"{name}.pem", "-days", "2", "-extfile", "extensions")  # fmt: skip
-        return self.folder / f"{name}.pem", self.folder / f"{name}.key"
+        """A certificate for the loopback address, and its key."""
+        certificate, key, request = (self._folder / f"{name}.{kind}" for kind in ("pem", "key", "csr"))
+        _openssl("req", *_NEW, "-subj", f"/CN={name}", "-keyout", key, "-out", request)
+        extensions = self._folder / "extensions"
+        extensions.write_text("subjectAltName=IP:127.0.0.1,DNS:localhost\n", encoding="ascii")
+        signer = ["-CA", self.certificate, "-CAkey", self._key, "-CAcreateserial"]
+        _openssl("x509", "-req", "-in", request, *signer, "-days", "2", "-extfile", extensions, "-out", certificate)
+        return certificate, key
 
-    def _openssl(self, *arguments: str) -> None:
-        subprocess.run(["openssl", *arguments], cwd=self.folder, check=True, capture_output=True)
+
+_NEW = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
+
+
+def _openssl(*args: str | Path) -> None:
+    subprocess.run(["openssl", *args], check=True, capture_output=True)

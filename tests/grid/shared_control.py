@@ -22,6 +22,7 @@ class SharedCluster:
     lock: threading.RLock = field(default_factory=threading.RLock)
     controls: dict[str, SharedControl] = field(default_factory=dict)
     before_proposal: Callable[[], None] = lambda: None
+    before_slot: Callable[[], object] = lambda: None
 
     def now(self) -> ClusterState:
         """The state."""
@@ -49,6 +50,7 @@ class SharedControl:
         self.is_cut_off = False
         self.is_behind = False
         self.is_silent = False
+        self.loses_answers = 0
         self._changed: Callable[[ClusterState], None] = lambda _: None
 
     def join(self, member: Member, changed: Callable[[ClusterState], None], ended: Callable[[str], None]) -> None:
@@ -92,10 +94,15 @@ class SharedControl:
 
     def put_slot(self, log: str, slot: int, token: bytes, version: int) -> bool:
         self._check()
+        self._cluster.before_slot()
         with self._cluster.lock:
             if version != self._cluster.now().version:
                 raise StaleStateError(f"{version} is not {self._cluster.now().version}")
-            return self._cluster.slots.setdefault(log, {}).setdefault(slot, token) == token
+            is_ours = self._cluster.slots.setdefault(log, {}).setdefault(slot, token) == token
+        if self.loses_answers:
+            self.loses_answers -= 1
+            raise StorageError("the answer was lost")
+        return is_ours
 
     def slots(self, log: str) -> list[int]:
         self._check()

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from sparkjet.grid.client import GridClient
+from sparkjet.grid.cluster_state import left, reformed
+from sparkjet.grid.contents import Content
 from sparkjet.grid.entries import Key
-from sparkjet.grid.errors import DifferentContentError, GridFullError, MissingEntriesError
+from sparkjet.grid.errors import (
+    DifferentContentError,
+    GridError,
+    GridFullError,
+    MissingEntriesError,
+    UnreachableError,
+)
+from sparkjet.grid.member import Member
 from sparkjet.grid.messages import Held
 from sparkjet.grid.putting import NewEntry
 from tests.faults.waiting import until
@@ -174,3 +185,144 @@ def test_a_grid_that_is_full_refuses_and_keeps_what_it_has(tmp_path: Path) -> No
         client.check(manifest)
         assert client.put_slot("log", 1, b"mine", manifest)
         assert all(member.entries.used < 200_000 for member in grid.members)
+
+
+@pytest.mark.parametrize("lost", [1, 5])
+def test_a_slot_whose_answer_was_lost_tells_who_has_won(grid: Grid, lost: int) -> None:
+    client = grid.client()
+    manifest = client.put(entries_of(client, 3))
+    for control in grid.controls.values():
+        control.loses_answers = lost
+    assert client.put_slot("log", 1, b"mine", manifest)
+    assert not client.put_slot("log", 1, b"theirs", manifest)
+    assert grid.cluster.slots == {"log": {1: b"mine"}}
+
+
+def test_a_slot_that_is_written_stays_even_if_its_replicas_are_lost_before_the_answer(grid: Grid) -> None:
+    client = grid.client()
+    manifest = client.put(entries_of(client, 3))
+    for control in grid.controls.values():
+        control.loses_answers = 1
+    grid.cluster.before_slot = lambda: [member.entries.remove_below("home/") for member in grid.members]
+    assert client.put_slot("log", 1, b"mine", manifest)
+    assert grid.cluster.slots == {"log": {1: b"mine"}}
+
+
+def test_what_is_removed_while_a_member_joins_is_removed_there_too(grid: Grid) -> None:
+    client = grid.client(host="host-0")
+    [held] = client.put(entries_of(client, 1))
+    content = next(found for member in grid.members if (found := member.entries.get(held.key)) is not None)
+    with ThreadPoolExecutor(1) as pool:
+        with grid.members[1].view.changes:
+            # It waits for this member, and knows of no fourth one.
+            removal = pool.submit(client.remove, [held.key])
+            until(lambda: grid.members[0].entries.get(held.key) is None, "the first removal", 30)
+            new = grid.start("host-3")
+            with new.entries.room() as room:
+                room.take(content.size)
+                room.store(held.key, content)
+        removal.result(60)
+    assert new.entries.get(held.key) is None
+
+
+def test_a_slot_is_verified_again_when_the_cluster_has_changed(grid: Grid) -> None:
+    client = grid.client()
+    manifest = client.put(entries_of(client, 30))
+    asked: list[int] = []
+
+    def disturb() -> None:
+        # Between the look at the replicas and the slot.
+        asked.append(1)
+        if len(asked) == 1:
+            grid.cluster.change(lambda state: msgspec.structs.replace(state, version=state.version + 1))
+
+    grid.cluster.before_slot = disturb
+    assert client.put_slot("log", 1, b"mine", manifest)
+    assert len(asked) == 2
+
+
+def test_members_that_are_cut_off_are_passed_over(grid: Grid) -> None:
+    client = grid.client()
+    manifest = client.put(entries_of(client, 30))
+    cut_off = grid.controls[grid.members[0].id]
+    cut_off.is_cut_off = True
+    until(lambda: not is_served(grid.members[0]), "the end of its lease", 30)
+    # Its replicas are elsewhere too, and others take it out before long.
+    grid.cluster.change(lambda state: left(state, [grid.members[0].id]))
+    assert len(got(client, manifest)) == 30
+    more = client.put(entries_of(client, 30, "more"))
+    assert client.put_slot("log", 1, b"token", [*manifest, *more])
+    assert client.slots("log") == [1]
+
+
+def is_served(member: Member) -> bool:
+    try:
+        member.view.check()
+    except GridError:
+        return False
+    return True
+
+
+def test_what_is_not_what_the_manifest_says_is_not_returned(grid: Grid) -> None:
+    client = grid.client()
+    manifest = client.put(entries_of(client, 3))
+    forged = [msgspec.structs.replace(manifest[0], digest=manifest[0].digest ^ 1), *manifest[1:]]
+    with pytest.raises(GridError, match=r'"home/state/0" of member .* has another content than the record says'):
+        got(client, forged)
+    assert list(client.unheld(forged)) == [manifest[0].key]
+    with pytest.raises(MissingEntriesError):
+        client.put_slot("log", 1, b"token", forged)
+
+
+def test_a_cluster_that_was_formed_anew_is_another_one(grid: Grid) -> None:
+    client = grid.client()
+    client.put(entries_of(client, 3))
+    survivors = [member.id for member in grid.members]
+    grid.cluster.change(lambda state: reformed(state, survivors, "another"))
+    with pytest.raises(GridError, match="formed anew: it is cluster another instead of cluster"):
+        client.state()
+    grid.client().put(entries_of(client, 3))
+
+
+def test_a_partition_that_does_not_exist_is_refused(grid: Grid) -> None:
+    with pytest.raises(GridError, match='partition 12 of "a" does not exist: the grid has 12, from 0'):
+        grid.client().entry("a", ROWS, [], partition=12)
+
+
+def test_a_grid_that_is_away_is_given_up(grid: Grid) -> None:
+    client = grid.client(patience=1.0)
+    manifest = client.put(entries_of(client, 3))
+    for member in [*grid.members]:
+        grid.kill(member)
+    with pytest.raises(UnreachableError):
+        client.put(entries_of(client, 3))
+    with pytest.raises(UnreachableError):
+        got(client, manifest)
+    with pytest.raises(UnreachableError):
+        client.slots("log")
+
+
+def test_a_replica_whose_memory_has_changed_is_not_believed(grid: Grid, caplog: pytest.LogCaptureFixture) -> None:
+    client = grid.client()
+    [held] = client.put(entries_of(client, 1))
+    broken = grid.member(grid.cluster.now().rows[held.partition].replicas[0])
+    broken.entries.remove([held.key])
+    other = Content.of(ROWS, [rows_of(7)])
+    with broken.entries.room() as room:
+        room.take(other.size)
+        room.store(held.key, other)
+    [entry] = client.get([held])
+    assert sum(batch.num_rows for batch in entry.batches) == 25
+    assert f"of member {broken.id} has another content" in caplog.text
+
+
+def test_who_alone_cannot_reach_another_member_does_not_take_it_out(grid: Grid) -> None:
+    one, other, witness = grid.members
+    # As behind a firewall of its own machine.
+    one._report(other.address)
+    assert len(grid.cluster.now().members) == 3
+    grid.kill(other)
+    until(lambda: len(grid.cluster.now().members) == 2, "the report of one, which the other confirms", 30)
+    # Nobody is left who could confirm it.
+    one._report(witness.address)
+    assert [member.id for member in grid.cluster.now().members] == [one.id]

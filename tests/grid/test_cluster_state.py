@@ -79,9 +79,20 @@ def test_v11_three_members_have_two_effective_backups_of_six() -> None:
     assert {len(row.replicas) for row in grown(3, backup_count=6).rows} == {3}
 
 
-def test_there_is_at_least_one_partition() -> None:
-    with pytest.raises(AnalysisError, match="partitions is 0"):
-        first("c", member(1), partitions=0)
+@pytest.mark.parametrize("wrong", [0, 1001])
+def test_there_are_1_to_1000_partitions(wrong: int) -> None:
+    with pytest.raises(AnalysisError, match=f"partitions is {wrong}: there are 1 to 1000"):
+        first("c", member(1), partitions=wrong)
+
+
+def test_the_largest_state_is_no_more_than_a_node_of_zookeepers_holds() -> None:
+    ids = [f"{number:032x}" for number in range(12)]
+    state = first(
+        "c", Member(ids[0], "grpc+tls://a.long.name.of.a.machine:65535", "h"), partitions=1000, backup_count=6
+    )
+    for number in ids[1:]:
+        state = settled(joined(state, Member(number, "grpc+tls://a.long.name.of.a.machine:65535", number)))
+    assert len(msgspec.msgpack.encode(state)) < 700_000
 
 
 def test_v06_backups_are_promoted_at_once_and_made_anew_by_and_by() -> None:

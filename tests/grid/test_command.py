@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import signal
 from pathlib import Path
 
@@ -14,9 +15,10 @@ from sparkjet.grid.client import GridClient
 from sparkjet.grid.cluster_state import Member, first, joined, left, ready
 from sparkjet.grid.command import report, size_of
 from sparkjet.grid.errors import GridError, UnreachableError
-from sparkjet.grid.messages import Status
+from sparkjet.grid.requests import Status
 from tests.grid.batches import ROWS, rows_of
-from tests.grid.processes import MemberProcess
+from tests.grid.certificates import Authority
+from tests.grid.processes import GridProcesses, MemberProcess
 
 
 @pytest.fixture
@@ -71,9 +73,9 @@ def test_the_report_says_what_is_where_and_what_may_be_lost() -> None:
     for member in (b, c):
         state = ready(state, member.id, {number: row.version for number, row in enumerate(state.rows)})
     found: dict[str, Status | GridError] = {
-        "1": Status("1", 3 << 20, 1 << 30, 7, 0, ["1", "2", "3"], 0, 0),
+        "1": Status("1", 3 << 20, 1 << 30, 7, 0, ["1", "2", "3"], 0),
         "2": UnreachableError("no"),
-        "3": Status("3", 0, 1 << 30, 0, 2, ["1", "2", "3"], 0, 0),
+        "3": Status("3", 0, 1 << 30, 0, 2, ["1", "2", "3"], 0),
     }
     text = "\n".join(report(state, found))
     assert "cluster cluster: 3 members, 3 at most; 4 partitions with 1 backups wanted" in text
@@ -107,3 +109,54 @@ def test_a_member_runs_until_it_is_stopped_and_shows_how_it_is(
         assert member.ended() == 0
     assert main(["grid", "status", member.address, "--token-file", str(token)]) == 1
     assert "no member of the grid answers" in capsys.readouterr().err
+
+
+@pytest.mark.crash
+def test_members_agree_and_copy_over_tls(tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "authority")
+    certificate, key = authority.signed("member")
+    tls = str(certificate), str(key), str(authority.certificate)
+    with GridProcesses(tmp_path, 2, tls=tls) as grid:
+        assert all("grpc+tls://" in member.output for member in grid.members)
+        client = grid.client()
+        manifest = client.put([client.entry(f"a/{number}", ROWS, [rows_of(9, number)]) for number in range(20)])
+        assert client.put_slot("log", 1, b"token", manifest)
+        grid.end(grid.members[1])
+        client.check(manifest)
+        assert {entry.key for entry in client.get(manifest)} == {held.key for held in manifest}
+        client.close()
+
+
+@pytest.mark.crash
+def test_nobody_joins_who_is_alone_or_has_another_token(tmp_path: Path, token: Path) -> None:
+    with MemberProcess(tmp_path, token) as alone:
+        joining = MemberProcess(tmp_path, token, ("--join", alone.address)).begin()
+        assert joining.ended() == 1
+        assert "is a grid of one member for ever (--alone): none can join" in joining.output
+        create_token(tmp_path / "other")
+        stranger = MemberProcess(tmp_path, tmp_path / "other", ("--join", alone.address)).begin()
+        assert stranger.ended() == 1
+        assert "refuses the token" in stranger.output
+
+
+@pytest.mark.crash
+def test_a_member_does_not_grow_while_snapshots_come_and_go(tmp_path: Path, token: Path) -> None:
+    with MemberProcess(tmp_path, token) as member:
+        client = GridClient([member.address], Access(str(token)))
+        idle = resident(member)
+        rows = [rows_of(1000, number, 100) for number in range(400)]
+        for snapshot in range(30):
+            client.remove(prefix=f"{snapshot - 1}/")
+            client.put([client.entry(f"{snapshot}/{number}", ROWS, [each]) for number, each in enumerate(rows)])
+        [status] = client.status().values()
+        assert isinstance(status, Status)
+        assert status.used > 40_000_000
+        # With an arena for each thread it is more than twice as much.
+        assert resident(member) - idle < 1.7 * status.used
+        client.close()
+
+
+def resident(member: MemberProcess) -> int:
+    """Bytes of the process that are in memory."""
+    pages = int(Path(f"/proc/{member.process.pid}/statm").read_text().split()[1])
+    return pages * resource.getpagesize()

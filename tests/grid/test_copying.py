@@ -13,7 +13,8 @@ from sparkjet.grid.connections import Connections
 from sparkjet.grid.entries import Key
 from sparkjet.grid.errors import MovedError
 from sparkjet.grid.member import Member
-from sparkjet.grid.messages import Held, Listed, ListEntries
+from sparkjet.grid.messages import Held
+from sparkjet.grid.requests import Listed, ListEntries
 from tests.faults.waiting import until
 from tests.grid.batches import FILE, ROWS, file_of, rows_of
 from tests.grid.grids import Grid, grid_of

@@ -11,29 +11,16 @@ from hypothesis import strategies as st
 
 from sparkjet.grid.entries import Key
 from sparkjet.grid.errors import MalformedError
-from sparkjet.grid.messages import (
-    LARGEST,
-    MOST,
-    REQUESTS,
-    Get,
-    Held,
-    ListEntries,
-    Part,
-    Put,
-    PutSlot,
-    Remove,
-    Verify,
-    decoded,
-    encoded,
-)
+from sparkjet.grid.messages import LARGEST, MOST, Get, Held, Part, Put, decoded, encoded
+from sparkjet.grid.requests import REQUESTS, ListEntries, PutSlot, Remove, Verify
 
 MESSAGES = [
     Put("", 30.0),
     Put("member", 600.0),
-    Part(270, "home/ä/7", 3, 12, 0xFFFFFFFF),
+    Part(270, "home/ä/7", 3, 12, 7, 0xFFFFFFFF),
     Get([Key(1, "a"), Key(2, "b/c")]),
     ListEntries("", {1: 2, 270: 0}),
-    Verify(7, [Held(1, "a", 2, 3, 4)]),
+    Verify([Held(1, "a", 2, 3, 4)]),
     Remove([], "home/"),
     PutSlot("log", 3, b"\x00token", 9),
 ]

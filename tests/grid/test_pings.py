@@ -29,12 +29,14 @@ def test_only_who_is_gone_is_reported_and_once(listening: socket.socket) -> None
         paused = member("paused", listening.getsockname()[1])
         reported: list[Member] = []
         asked: list[int] = []
+        failures: list[str] = []
 
         def others() -> list[Member]:
             asked.append(1)
-            return [gone, paused]
+            # To the last one no connection can be made, which says nothing about it.
+            return [gone, paused, Member("elsewhere", "grpc://255.255.255.255:9", "host")]
 
-        pings = Pings(others, reported.append, period=0.01)
+        pings = Pings(others, reported.append, failures.append, period=0.01)
         pings.start()
         until(lambda: len(asked) > 10, "some pings", 30)
         assert reported == []
@@ -42,4 +44,5 @@ def test_only_who_is_gone_is_reported_and_once(listening: socket.socket) -> None
     seen = len(asked)
     until(lambda: len(asked) > seen + 10, "more pings", 30)
     assert reported == [gone]
+    assert failures == []
     pings.stop()

@@ -23,7 +23,8 @@ from sparkjet.grid.connections import Connections, refusals
 from sparkjet.grid.entries import Key
 from sparkjet.grid.errors import ForbiddenError, MalformedError, MovedError, UnreachableError
 from sparkjet.grid.member import Member, MemberSettings
-from sparkjet.grid.messages import ERRORS, REQUESTS, Get, Part, Ping, Put, encoded
+from sparkjet.grid.messages import ERRORS, Get, Part, Put, encoded
+from sparkjet.grid.requests import REQUESTS, Ping
 from tests.grid.batches import FILE, ROWS, file_of, rows_of
 from tests.grid.certificates import Authority
 from tests.grid.grids import Grid, grid_of
@@ -200,7 +201,7 @@ def test_bytes_that_are_no_flight_do_not_end_a_member(grid: Grid, content: bytes
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("authority"))
+    return Authority(tmp_path_factory.mktemp("certificates") / "authority")
 
 
 @pytest.fixture(scope="module")
@@ -231,7 +232,7 @@ def refused(grid: Grid, access: Access) -> None:
 def test_a_stranger_without_a_certificate_of_the_authority_is_refused(
     encrypted: Grid, authority: Authority, tmp_path: Path
 ) -> None:
-    other = Authority(tmp_path)
+    other = Authority(tmp_path / "other")
     certificate, key = other.signed("stranger")
     trusted = str(authority.certificate)
     # With the right token, and a certificate of somebody else.

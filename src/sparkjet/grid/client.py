@@ -14,13 +14,14 @@ from sparkjet.grid.entries import Key, key_of
 from sparkjet.grid.errors import GridError, MissingEntriesError, MovedError, StaleStateError
 from sparkjet.grid.fetching import Fetched
 from sparkjet.grid.getting import Counters, Getting, missing_text
-from sparkjet.grid.messages import (
-    MOST,
+from sparkjet.grid.messages import MOST, Held
+from sparkjet.grid.putting import NewEntry, Putting
+from sparkjet.grid.requests import (
+    GetContacts,
     GetLogs,
     GetSlot,
     GetSlots,
     GetStatus,
-    Held,
     Listed,
     ListEntries,
     PutSlot,
@@ -31,7 +32,6 @@ from sparkjet.grid.messages import (
     Unheld,
     Verify,
 )
-from sparkjet.grid.putting import NewEntry, Putting
 
 PATIENCE = 60.0
 """Seconds until a grid is given up."""
@@ -118,7 +118,7 @@ class GridClient:
             if not replicas:
                 found[held.key] = set()
         calls = [
-            (member, Verify(state.version, group[start : start + MOST]))
+            (member, Verify(group[start : start + MOST]))
             for member, group in by_member.items()
             for start in range(0, len(group), MOST)
         ]
@@ -190,6 +190,10 @@ class GridClient:
     def logs(self) -> list[str]:
         """Names of all logs."""
         return self._contact.ask(GetLogs(), list[str])
+
+    def contacts(self) -> list[str]:
+        """What another member must know to join; nothing if none can."""
+        return self._contact.ask(GetContacts(), list[str])
 
     def entries(self, prefix: str = "") -> list[Held]:
         """The entries whose names begin with a prefix, as the primaries hold them, in ascending order of names."""

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 import msgspec
 
 from sparkjet.errors import AnalysisError, StorageError
-from sparkjet.grid.partition_table import MOST_BACKUPS, PARTITIONS, placed
+from sparkjet.grid.partition_table import MOST_BACKUPS, MOST_PARTITIONS, PARTITIONS, placed
 
 
 class Member(msgspec.Struct, frozen=True):
@@ -76,8 +76,8 @@ def first(cluster: str, member: Member, *, partitions: int = PARTITIONS, backup_
     if not 0 <= backup_count <= MOST_BACKUPS:
         message = f"backup_count is {backup_count}: a partition has 0 to {MOST_BACKUPS} backups; 1 is the default."
         raise AnalysisError(message)
-    if partitions < 1:
-        message = f"partitions is {partitions}: there must be at least one; {PARTITIONS} is the default."
+    if not 1 <= partitions <= MOST_PARTITIONS:
+        message = f"partitions is {partitions}: there are 1 to {MOST_PARTITIONS}; {PARTITIONS} is the default."
         raise AnalysisError(message)
     nobody = Row((), (), 0)
     return _changed(ClusterState(cluster, 0, (), 0, backup_count, (nobody,) * partitions), (member,))
@@ -139,6 +139,8 @@ def ready(state: ClusterState, member: str, versions: Mapping[int, int]) -> Clus
 
 def reformed(state: ClusterState, survivors: Collection[str], cluster: str) -> ClusterState:
     """The state of the survivors under another id: a cluster of its own, which is as large as it ever was."""
+    if state.cluster == cluster:
+        return state
     formed = left(state, [member.id for member in state.members if member.id not in survivors])
     return msgspec.structs.replace(formed, cluster=cluster, version=state.version + 1, largest=len(formed.members))
 

@@ -17,9 +17,10 @@ from sparkjet.grid.partition_table import MOST_BACKUPS, PARTITIONS
 if TYPE_CHECKING:
     from sparkjet.grid.access import Access
     from sparkjet.grid.control import Control
-    from sparkjet.grid.messages import Status
+    from sparkjet.grid.requests import Status
 
 PORT = 5710
+_JOINS_WITHIN = 30.0
 _UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 _DESCRIPTION = "The token is read from --token-file, or from the environment as SPARKJET_GRID_TOKEN."
 
@@ -87,10 +88,14 @@ def _add_access(parser: argparse.ArgumentParser) -> None:
 def _start(chosen: argparse.Namespace, access: Access) -> int:
     from sparkjet.grid.member import MemberSettings  # noqa: PLC0415 - the extra is optional
     from sparkjet.grid.process import run as run_member  # noqa: PLC0415 - as above
+    from sparkjet.grid.process import with_one_arena  # noqa: PLC0415 - as above
 
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
+    logging.getLogger("sparkjet").setLevel(logging.INFO)
     if not 0 <= chosen.backup_count <= MOST_BACKUPS:
         raise AnalysisError(f"--backup-count: {chosen.backup_count} is not from 0 to {MOST_BACKUPS}; 1 is usual.")
+    if chosen.alone and chosen.join:
+        raise AnalysisError("--alone: a member that joins others is not alone. Leave out --alone or --join.")
     if chosen.port not in range(65536):
         raise AnalysisError(f"--port: {chosen.port} is not from 0 to 65535.")
     settings = MemberSettings(
@@ -98,15 +103,39 @@ def _start(chosen: argparse.Namespace, access: Access) -> int:
     )
     access.check_bind(chosen.bind)
     access.token()
-    return run_member(settings, access, _control(chosen))
+    with_one_arena()
+    return run_member(settings, access, _control(chosen, access))
 
 
-def _control(chosen: argparse.Namespace) -> Control:
+def _control(chosen: argparse.Namespace, access: Access) -> Control:
     from sparkjet.grid.in_process_control import InProcessControl  # noqa: PLC0415 - the extra is optional
+    from sparkjet.grid.zookeeper_control import ZooKeeperControl  # noqa: PLC0415 - as above
+    from sparkjet.grid.zookeeper_settings import ZooKeeperSettings  # noqa: PLC0415 - as above
 
-    if chosen.alone and chosen.join:
-        raise AnalysisError("--alone: a member that joins others is not alone. Leave out --alone or --join.")
-    return InProcessControl(partitions=chosen.partitions, backup_count=chosen.backup_count)
+    if chosen.alone:
+        return InProcessControl(partitions=chosen.partitions, backup_count=chosen.backup_count)
+    settings = ZooKeeperSettings(
+        access.token(),
+        chosen.advertise or chosen.bind,
+        certificate=access.certificate,
+        key=access.key,
+        authorities=access.authorities,
+    )
+    contacts = _contacts(chosen.join.split(","), access) if chosen.join else []
+    return ZooKeeperControl(settings, contacts, partitions=chosen.partitions, backup_count=chosen.backup_count)
+
+
+def _contacts(members: Sequence[str], access: Access) -> list[str]:
+    from sparkjet.grid.client import GridClient  # noqa: PLC0415 - the extra is optional
+
+    client = GridClient(members, access, patience=_JOINS_WITHIN)
+    try:
+        contacts = client.contacts()
+    finally:
+        client.close()
+    if not contacts:
+        raise AnalysisError(f"--join: {','.join(members)} is a grid of one member for ever (--alone): none can join.")
+    return contacts
 
 
 def _status(members: str, access: Access) -> int:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import random
 import socket
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future, wait
 from typing import TypeVar
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
@@ -15,7 +17,8 @@ from sparkjet.grid.access import Access
 from sparkjet.grid.cluster_state import ClusterState, Member
 from sparkjet.grid.connections import Connections
 from sparkjet.grid.errors import GridError, MovedError, QuorumLostError, UnreachableError
-from sparkjet.grid.messages import GetState, Message
+from sparkjet.grid.messages import Message
+from sparkjet.grid.requests import GetState
 
 T = TypeVar("T")
 
@@ -23,6 +26,10 @@ AWAY = MovedError, QuorumLostError, UnreachableError
 """Errors that may be over with a newer state, or at another member."""
 _ANSWERS_WITHIN = 3.0
 _LONGEST_PAUSE = 0.5
+_LOOK = 1.0
+"""Seconds after which a call that is not over is a reason to look whether the member is still there."""
+_SUSPECTED = 10.0
+"""Seconds for which a member that did not answer is asked last."""
 
 
 class Contact:
@@ -45,6 +52,7 @@ class Contact:
         self._addresses = [_uri(address, access) for address in addresses]
         self._lock = threading.Lock()
         self._state: ClusterState | None = None
+        self._suspected: dict[str, float] = {}
 
     def state(self) -> ClusterState:
         """The newest state that is known; it is asked for if there is none."""
@@ -61,6 +69,7 @@ class Contact:
             try:
                 found = self.connections.ask(uri, GetState(than, seconds), ClusterState, seconds + _ANSWERS_WITHIN)
             except AWAY as error:
+                self._suspect(uri)
                 failures.append(str(error))
                 continue
             return self._take(found)
@@ -81,6 +90,7 @@ class Contact:
             try:
                 return self.connections.ask(uri, request, answer)
             except AWAY as error:
+                self._suspect(uri)
                 failures.append(error)
         raise failures[-1]
 
@@ -92,6 +102,22 @@ class Contact:
             retry=retry_if_exception_type(AWAY),
             reraise=True,
         )
+
+    def awaited(self, answer: Future[T], member: str, seconds: float) -> T:
+        """The result of a call to a member, which is abandoned when the member has left.
+
+        Raises:
+            GridError: It has failed, the member has left, or the time is up.
+        """
+        until = time.monotonic() + seconds
+        while not wait([answer], _LOOK).done:
+            # A call to a member that is paused, or whose machine is gone, would last until its deadline.
+            self.newer(self.state().version, 0.0)
+            if self.member(member) is None:
+                raise MovedError(f"member {member} has left.")
+            if time.monotonic() > until:
+                raise UnreachableError(f"member {member} has not answered within {seconds:.0f} s.")
+        return answer.result()
 
     def nearest(self, members: Sequence[str]) -> str:
         """Of some members, by id, one on this host, else the first."""
@@ -118,12 +144,18 @@ class Contact:
         member = self.member(id_)
         return member is not None and member.host == self.host
 
-    def _uris(self) -> Iterator[str]:
+    def _uris(self) -> list[str]:
         """Those on this host first, then in any order, so that not all clients ask the same one."""
         members = list(self._state.members) if self._state is not None else []
         random.shuffle(members)
         members.sort(key=lambda member: member.host != self.host)
-        return iter(dict.fromkeys([*(member.uri for member in members), *self._addresses]))
+        uris = dict.fromkeys([*(member.uri for member in members), *self._addresses])
+        # Who is paused, or on a machine that is gone, would be waited for with every request.
+        since = time.monotonic() - _SUSPECTED
+        return sorted(uris, key=lambda uri: self._suspected.get(uri, since) > since)
+
+    def _suspect(self, uri: str) -> None:
+        self._suspected[uri] = time.monotonic()
 
     def _take(self, found: ClusterState) -> ClusterState:
         with self._lock:

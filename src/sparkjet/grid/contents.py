@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -39,7 +39,7 @@ class Content:
         batches: At least one, which may be empty.
         rows: Their number of rows.
         size: Bytes that they take of a member's memory.
-        digest: CRC-32 of the batches; the same on every member, as all have them from Arrow's IPC format.
+        digest: CRC-32 of the batches, as the first member that got them has computed it.
     """
 
     schema: pa.Schema
@@ -49,24 +49,31 @@ class Content:
     digest: int
 
     @classmethod
-    def of(cls, schema: pa.Schema, batches: Sequence[pa.RecordBatch]) -> Content:
-        """The content that some batches are."""
-        digest = 0
-        for batch in batches:
-            digest = digest_of(batch, digest)
+    def of(
+        cls, schema: pa.Schema, batches: Sequence[pa.RecordBatch], digest: int | None = None, size: int | None = None
+    ) -> Content:
+        """The content that some batches are; digest and size are computed now if they are not yet known."""
         rows = sum(batch.num_rows for batch in batches)
-        return cls(schema, tuple(batches), rows, sum(map(size_of, batches)), digest)
+        size = sum(map(size_of, batches)) if size is None else size
+        return cls(schema, tuple(batches), rows, size, digest_of(batches) if digest is None else digest)
 
 
-def digest_of(batch: pa.RecordBatch, before: int = 0) -> int:
-    """The CRC-32 of a batch, continued from that of the batches before it."""
+def digest_of(batches: Iterable[pa.RecordBatch]) -> int:
+    """The CRC-32 of batches; the same for all who have got them, as all have them from Arrow's IPC format."""
+    digest = 0
+    for batch in batches:
+        digest = _continued(batch, digest)
+    return digest
+
+
+def _continued(batch: pa.RecordBatch, before: int) -> int:
     lengths = [batch.num_rows]
     for column in batch.columns:
         for buffer in column.buffers():
             lengths.append(-1 if buffer is None else buffer.size)
             if buffer is not None:
                 before = zlib.crc32(buffer, before)
-    # Otherwise bytes could move from a buffer to the next one unnoticed.
+    # Rows may have no byte at all, as those of the type null.
     return zlib.crc32(repr(lengths).encode(), before)
 
 

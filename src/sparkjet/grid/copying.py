@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 import logging
-import threading
-from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 
 from sparkjet.errors import StorageError
-from sparkjet.grid.cluster_state import ClusterState, ready
+from sparkjet.grid.background import Loop, in_background
+from sparkjet.grid.cluster_state import ready
 from sparkjet.grid.connections import Connections
 from sparkjet.grid.contents import Content, check_batch, check_schema
 from sparkjet.grid.control import Control
 from sparkjet.grid.entries import Entries, Key
 from sparkjet.grid.errors import GridFullError, MalformedError, QuorumLostError
 from sparkjet.grid.fetching import Fetched, fetched
-from sparkjet.grid.messages import Held, Listed, ListEntries
+from sparkjet.grid.messages import Held
+from sparkjet.grid.requests import Listed, ListEntries
 from sparkjet.grid.view import View
 
-_AT_ONCE = 4
-"""Primaries from which is copied at the same time."""
 _GROUP = 32 << 20
 """Bytes that one call fetches, so that it can be over in time."""
 _CALL = 60.0
@@ -37,24 +36,32 @@ class Copying:
         view: What it knows of the cluster.
         connections: To the other members.
         control: Where it says what it holds.
+        failed: Called with the reason if it cannot go on.
     """
 
-    def __init__(self, entries: Entries, view: View, connections: Connections, control: Control) -> None:
+    def __init__(
+        self,
+        entries: Entries,
+        view: View,
+        connections: Connections,
+        control: Control,
+        failed: Callable[[str], None],
+    ) -> None:
         self._entries, self._view, self._connections, self._control = entries, view, connections, control
-        self._stopped = False
+        self._loop = Loop("grid-copying", self._step, failed)
+        self._copies: dict[str, Future[None]] = {}
         self._under_way = 0
         self._removed: set[Key] = set()
         self._removed_below: set[str] = set()
-        self._thread = threading.Thread(target=self._run, name="grid-copying", daemon=True)
 
     def start(self) -> None:
         """Begin."""
-        self._thread.start()
+        self._loop.start()
 
     def stop(self) -> None:
         """Copy no more."""
+        self._loop.stop()
         with self._view.changes:
-            self._stopped = True
             self._view.changes.notify_all()
 
     def remove(self, keys: Sequence[Key], prefix: str | None) -> None:
@@ -85,16 +92,20 @@ class Copying:
                 found.setdefault(row.replicas[0], {})[partition] = row.version
         return found
 
-    def _run(self) -> None:
-        with ThreadPoolExecutor(_AT_ONCE, "grid-copy") as pool, suppress(QuorumLostError):
-            while not self._stopped:
-                seen = self._view.state
-                wanted = self.wanted()
-                list(pool.map(self._copy, wanted, wanted.values()))
-                self._wait(seen)
+    def _step(self) -> None:
+        seen = self._view.state
+        self._copies = {primary: copy for primary, copy in self._copies.items() if not copy.done()}
+        for primary, rows in self.wanted().items():
+            # From a primary that is paused a copy takes until its deadline; its successor need not wait for that.
+            if primary not in self._copies:
+                work = functools.partial(self._copy, primary, rows)
+                self._copies[primary] = in_background(work, f"grid-copy-{primary}")
 
-    def _wait(self, seen: ClusterState) -> None:
-        self._view.wait(lambda: self._stopped or self._view.state is not seen, _AGAIN)
+        try:
+            # What is ready is in another state; what has failed is tried again after a while.
+            self._view.wait(lambda: self._loop.is_stopped or self._view.state is not seen, _AGAIN)
+        except QuorumLostError:
+            self._loop.stop()
 
     def _copy(self, primary: str, rows: Mapping[int, int]) -> None:
         with self._view.changes:
@@ -122,15 +133,14 @@ class Copying:
         return content is not None and content.digest == held.digest
 
     def _pull(self, uri: str, group: Sequence[Held]) -> None:
-        digests = {held.key: held.digest for held in group}
+        expected = {held.key: held for held in group}
         with self._entries.room() as room:
-            for entry in fetched(self._connections, uri, list(digests), _CALL, self._view.me):
-                content = _checked(entry)
+            for entry in fetched(self._connections, uri, list(expected), _CALL, self._view.me):
+                held = expected[entry.key]
+                content = _checked(entry, held.digest)
                 room.take(content.size)
-                if content.digest != digests[entry.key]:
-                    raise MalformedError(
-                        f'entry "{entry.key.name}" has arrived with another content than it has there.'
-                    )
+                if content.rows != held.rows:
+                    raise MalformedError(f'entry "{held.name}" has {content.rows} rows here, and {held.rows} there.')
                 with self._view.changes:
                     if not self._is_removed(entry.key):
                         room.store(entry.key, content)
@@ -139,11 +149,11 @@ class Copying:
         return key in self._removed or any(key.name.startswith(prefix) for prefix in self._removed_below)
 
 
-def _checked(entry: Fetched) -> Content:
+def _checked(entry: Fetched, digest: int) -> Content:
     check_schema(entry.schema)
     for batch in entry.batches:
         check_batch(batch)
-    return Content.of(entry.schema, entry.batches)
+    return Content.of(entry.schema, entry.batches, digest)
 
 
 def _groups(held: Iterable[Held]) -> list[list[Held]]:

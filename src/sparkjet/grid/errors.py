@@ -15,6 +15,10 @@ class QuorumLostError(GridError):
     """This member is cut off from the majority, was removed by it, or is no member."""
 
 
+class RemovedError(QuorumLostError):
+    """The cluster's state does not name this member any more: nothing that it holds is the newest."""
+
+
 class StaleStateError(GridError):
     """The cluster has changed since the state that a request was made with."""
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import functools
+import logging
 import threading
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 
+from sparkjet.grid.background import in_background
 from sparkjet.grid.contact import AWAY, Contact
-from sparkjet.grid.contents import Content
+from sparkjet.grid.contents import digest_of
 from sparkjet.grid.entries import Key
 from sparkjet.grid.errors import GridError, MissingEntriesError
 from sparkjet.grid.fetching import Fetched, fetched
@@ -18,10 +21,11 @@ from sparkjet.grid.messages import MOST, Held
 
 _GROUP = 32 << 20
 """Bytes that one call gets."""
-_AHEAD = 3
+_AHEAD = 6
 """Calls whose entries are fetched before the reader asks for them."""
 _CALL = 120.0
 _SHOWN = 10
+logger = logging.getLogger("sparkjet")
 
 
 @dataclass
@@ -55,6 +59,7 @@ class Getting:
 
     def __init__(self, contact: Contact, counters: Counters) -> None:
         self._contact, self._counters = contact, counters
+        self._wrong: dict[Key, str] = {}
 
     def get(self, manifest: Sequence[Held]) -> Iterator[Fetched]:
         """The entries of a manifest, in any order.
@@ -70,7 +75,7 @@ class Getting:
             before, failure = len(left), None
             for member, group, answer in self._answers(self._groups(left.values(), lacking)):
                 try:
-                    found = answer.result()
+                    found = self._contact.awaited(answer, member, _CALL)
                 except AWAY as error:
                     failure = error
                     self._lack(lacking, group, member)
@@ -81,7 +86,9 @@ class Getting:
                     self._counters.count(is_here=self._contact.is_on_this_host(member), size=left[entry.key].size)
                     del left[entry.key]
                     yield entry
-            if left and len(left) == before:
+            if len(left) < before:
+                until = time.monotonic() + self._contact.patience
+            elif left:
                 lacking = self._again(left, lacking, failure, until)
 
     def _again(
@@ -92,9 +99,10 @@ class Getting:
         if any(set(rows[key.partition].replicas) - lacking.get(key, set()) for key in left):
             return lacking
         version = self._contact.state().version
-        newer = self._contact.newer(version)
+        newer = self._contact.attempts()(lambda: self._contact.newer(version))
         if failure is None and newer.version == version:
-            raise MissingEntriesError(missing_text(self._contact, list(left)))
+            wrong = next((text for key, text in self._wrong.items() if key in left), None)
+            raise MissingEntriesError(wrong or missing_text(self._contact, list(left)))
         if time.monotonic() > until:
             raise failure or MissingEntriesError(missing_text(self._contact, list(left)))
         return {}
@@ -124,22 +132,24 @@ class Getting:
         self, groups: Iterator[tuple[str, list[Held]]]
     ) -> Iterator[tuple[str, list[Held], Future[list[Fetched]]]]:
         waiting: deque[tuple[str, list[Held], Future[list[Fetched]]]] = deque()
-        with ThreadPoolExecutor(_AHEAD, "grid-get") as pool:
-            for member, group in [*groups]:
-                waiting.append((member, group, pool.submit(self._fetch, member, group)))
-                if len(waiting) == _AHEAD:
-                    yield waiting.popleft()
-            while waiting:
+        for member, group in [*groups]:
+            work = functools.partial(self._fetch, member, group)
+            waiting.append((member, group, in_background(work, f"grid-from-{member}")))
+            if len(waiting) == _AHEAD:
                 yield waiting.popleft()
+        yield from waiting
 
     def _fetch(self, member: str, group: list[Held]) -> list[Fetched]:
         digests = {held.key: held.digest for held in group}
-        found = list(fetched(self._contact.connections, self._contact.uri(member), list(digests), _CALL))
-        for entry in found:
-            if Content.of(entry.schema, entry.batches).digest != digests[entry.key]:
-                raise GridError(
-                    f'entry "{entry.key.name}" of member {member} has another content than the record says.'
-                )
+        found = []
+        for entry in fetched(self._contact.connections, self._contact.uri(member), list(digests), _CALL):
+            if digest_of(entry.batches) == digests[entry.key]:
+                found.append(entry)
+            else:
+                # Another replica may have it as it was.
+                text = f'entry "{entry.key.name}" of member {member} has another content than the record says.'
+                logger.warning("The %s", text)
+                self._wrong[entry.key] = text
         return found
 
 

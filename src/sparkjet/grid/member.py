@@ -21,23 +21,22 @@ from sparkjet.grid.contents import Content
 from sparkjet.grid.control import Control
 from sparkjet.grid.copying import Copying
 from sparkjet.grid.entries import Entries
-from sparkjet.grid.errors import MovedError
+from sparkjet.grid.errors import GridError, MovedError
 from sparkjet.grid.lease import Lease
-from sparkjet.grid.messages import (
-    MOST,
-    Get,
+from sparkjet.grid.messages import MOST, Get, Held, Message, Put
+from sparkjet.grid.pings import PERIOD, Pings, is_refused
+from sparkjet.grid.receiving import Receiving
+from sparkjet.grid.requests import (
     GetContacts,
     GetLogs,
     GetSlot,
     GetSlots,
     GetState,
     GetStatus,
-    Held,
     Listed,
     ListEntries,
-    Message,
+    LooksGone,
     Ping,
-    Put,
     PutSlot,
     Remove,
     RemoveSlots,
@@ -46,12 +45,12 @@ from sparkjet.grid.messages import (
     Unheld,
     Verify,
 )
-from sparkjet.grid.pings import PERIOD, Pings
-from sparkjet.grid.receiving import Receiving
 from sparkjet.grid.server import Answer, Server
 from sparkjet.grid.view import View
 
 _NEWER_WITHIN = 2.0
+_JOINS_WITHIN = 30.0
+_CONFIRMS_WITHIN = 1.0
 logger = logging.getLogger("sparkjet")
 
 
@@ -95,12 +94,12 @@ class Member:
         self.view = View(self.id)
         self._control = control
         self._connections = Connections(access)
-        self._copying = Copying(self.entries, self.view, self._connections, control)
-        self._lease = Lease(control, self.view)
-        self._pings = Pings(self._others, self._report, settings.ping_period)
+        self._copying = Copying(self.entries, self.view, self._connections, control, self.end)
+        self._lease = Lease(control, self.view, self.end)
+        self._pings = Pings(self._others, self._report, self.end, settings.ping_period)
         self._over = threading.Event()
         self._reason = ""
-        self._got = self._put = 0
+        self._got = 0
         self._server = Server(settings.bind, settings.port, access, self._receive, self._find, self._answers())
         uri = access.uri(settings.advertise or settings.bind, self._server.port)
         self.address = Address(self.id, uri, settings.host)
@@ -108,6 +107,9 @@ class Member:
     def start(self) -> None:
         """Join the cluster."""
         self._control.join(self.address, self._changed, self.end)
+        # It comes from a thread of the control plane, and everything below acts on it.
+        if not self.view.wait(self.view.has_state, _JOINS_WITHIN):
+            raise GridError(f"the control plane has not told its state within {_JOINS_WITHIN:.0f} s.")
         self._lease.start()
         self._copying.start()
         self._pings.start()
@@ -164,6 +166,10 @@ class Member:
         return [member for member in self.view.state.members if member.id != self.id]
 
     def _report(self, gone: Address) -> None:
+        witnesses = [member for member in self._others() if member.id != gone.id]
+        # A firewall of this machine alone would otherwise take out all the others.
+        if witnesses and not any(self._confirms(witness, gone) for witness in witnesses):
+            return
         logger.warning("Nobody listens at %s any more: member %s is taken out of the grid.", gone.uri, gone.id)
         try:
             self._control.propose(lambda state: left(state, [gone.id]))
@@ -171,17 +177,25 @@ class Member:
             # The control plane finds out by itself, somewhat later.
             logger.warning("Member %s could not be taken out: %s", gone.id, error)
 
+    def _confirms(self, witness: Address, gone: Address) -> bool:
+        try:
+            return self._connections.ask(witness.uri, LooksGone(gone.id), bool, _CONFIRMS_WITHIN)
+        except GridError:
+            return False
+
+    def _looks_gone(self, request: LooksGone) -> bool:
+        return any(is_refused(member) for member in self._others() if member.id == request.member)
+
     def _receive(self, call: Put, schema: pa.Schema) -> Receiving:
         self.view.check()
-        if not call.sender:
-            self._put += 1
         return Receiving(call, schema, self.entries, self.view, self._connections)
 
     def _find(self, call: Get) -> list[Content | None]:
         self.view.check()
         found = [self.entries.get(key) for key in call.keys]
         if not call.sender:
-            self._got += sum(content is not None for content in found)
+            with self.view.changes:
+                self._got += sum(content is not None for content in found)
         return found
 
     def _answers(self) -> dict[type[Message], Answer]:
@@ -198,6 +212,7 @@ class Member:
             GetState: checked(self._state),
             GetStatus: self._status,
             Ping: lambda _: iter([self.id]),
+            LooksGone: checked(self._looks_gone),
             ListEntries: self._listed,
             Verify: checked(self._unheld),
             Remove: checked(self._removed),
@@ -217,7 +232,7 @@ class Member:
         copying = sum(map(len, self._copying.wanted().values()))
         entries = self.entries
         voters = self._control.voters()
-        yield Status(self.id, entries.used, entries.limit, len(entries), copying, voters, self._got, self._put)
+        yield Status(self.id, entries.used, entries.limit, len(entries), copying, voters, self._got)
 
     def _listed(self, request: ListEntries) -> Iterator[Listed]:
         view = self.view
@@ -234,9 +249,6 @@ class Member:
             yield Listed(held[start : start + MOST])
 
     def _unheld(self, request: Verify) -> Unheld:
-        if not self.view.wait(lambda: self.view.state.version >= request.version, _NEWER_WITHIN):
-            raise MovedError(f"this member has not heard of state {request.version}.")
-        self.view.check()
         contents = ((held, self.entries.get(held.key)) for held in request.held)
         return Unheld([held.key for held, each in contents if each is None or each.digest != held.digest])
 

@@ -10,6 +10,8 @@ from operator import or_
 
 PARTITIONS = 271
 """How many there are unless the first member says otherwise."""
+MOST_PARTITIONS = 1000
+"""All members know all rows: with six backups these are half of what a node of ZooKeeper's holds."""
 MOST_BACKUPS = 6
 
 

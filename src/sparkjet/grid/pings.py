@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import socket
-import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
 
+from sparkjet.grid.background import Loop
 from sparkjet.grid.cluster_state import Member
 
 PERIOD = 0.25
 """Seconds between two pings of a member."""
 _WITHIN = 1.0
 _AT_ONCE = 16
+_IN_A_ROW = 2
 
 
 class Pings:
@@ -25,37 +26,46 @@ class Pings:
     Args:
         others: The other members, asked each time.
         gone: Called with a member that is gone.
+        failed: Called with the reason if it cannot go on.
         period: Seconds between two pings.
     """
 
     def __init__(
-        self, others: Callable[[], list[Member]], gone: Callable[[Member], None], period: float = PERIOD
+        self,
+        others: Callable[[], list[Member]],
+        gone: Callable[[Member], None],
+        failed: Callable[[str], None],
+        period: float = PERIOD,
     ) -> None:
         self._others, self._gone, self._period = others, gone, period
         self._refused: dict[str, int] = {}
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="grid-pings", daemon=True)
+        self._pool = ThreadPoolExecutor(_AT_ONCE, "grid-ping")
+        self._loop = Loop("grid-pings", self._step, failed)
 
     def start(self) -> None:
         """Begin."""
-        self._thread.start()
+        self._loop.start()
 
     def stop(self) -> None:
         """Ping no more."""
-        self._stopped.set()
+        self._loop.stop()
+        self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _run(self) -> None:
-        with ThreadPoolExecutor(_AT_ONCE, "grid-ping") as pool:
-            while not self._stopped.wait(self._period):
-                others = self._others()
-                refused = dict(zip((each.id for each in others), pool.map(_is_refused, others), strict=True))
-                self._refused = {each: self._refused.get(each, 0) + 1 for each, is_one in refused.items() if is_one}
-                for member in others:
-                    if self._refused.get(member.id) == 2:  # noqa: PLR2004 - twice in a row
-                        self._gone(member)
+    def _step(self) -> None:
+        self._loop.pause(self._period)
+        if self._loop.is_stopped:
+            return
+        others = self._others()
+        answers = [(each, self._pool.submit(is_refused, each)) for each in others]
+        refused = [each for each, answer in answers if answer.result()]
+        self._refused = {each.id: self._refused.get(each.id, 0) + 1 for each in refused}
+        for member in refused:
+            if self._refused[member.id] == _IN_A_ROW:
+                self._gone(member)
 
 
-def _is_refused(member: Member) -> bool:
+def is_refused(member: Member) -> bool:
+    """Whether nobody listens at a member."""
     address = urlsplit(member.uri)
     try:
         socket.create_connection((address.hostname or "", address.port or 0), _WITHIN).close()

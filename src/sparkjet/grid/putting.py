@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import time
+import functools
 from collections.abc import Iterable, Sequence
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from sparkjet.grid.contact import AWAY, Contact
 from sparkjet.grid.entries import Key
-from sparkjet.grid.errors import GridError, MovedError, UnreachableError
+from sparkjet.grid.errors import GridError, MovedError
 from sparkjet.grid.messages import SLOWEST, Held, Part, Put
 from sparkjet.grid.sending import Sending
 
@@ -19,8 +19,6 @@ _GROUP = 32 << 20
 """Bytes that one call puts: what is repeated if it fails."""
 _AT_ONCE = 2
 """Calls to each member at the same time: one is confirmed while the next is sent."""
-_LOOK = 1.0
-"""Seconds after which a call that is not over is a reason to look whether the member is still there."""
 _SLOW = 4 << 20
 """Bytes in a second that a connection must carry."""
 
@@ -39,7 +37,7 @@ class NewEntry:
     schema: pa.Schema
     batches: Sequence[pa.RecordBatch]
 
-    @property
+    @functools.cached_property
     def size(self) -> int:
         """Bytes of its rows, about."""
         return sum(batch.nbytes for batch in self.batches)
@@ -69,14 +67,17 @@ class Putting:
         held: dict[Key, Held] = {}
 
         def once() -> None:
-            left = [entry for entry in entries if entry.key not in held]
+            before = len(held)
             try:
-                self._put_once(left, held)
+                self._put_once([entry for entry in entries if entry.key not in held], held)
             except AWAY:
                 self._contact.newer(self._contact.state().version)
-                raise
+                # As long as there is progress, the patience begins anew.
+                if len(held) == before:
+                    raise
 
-        self._contact.attempts()(once)
+        while any(entry.key not in held for entry in entries):
+            self._contact.attempts()(once)
         for entry in entries:
             if held[entry.key].rows != entry.rows:
                 message = f'entry "{entry.key.name}" has {held[entry.key].rows} rows instead of {entry.rows}.'
@@ -108,15 +109,7 @@ class Putting:
             batches = entry.batches or [pa.RecordBatch.from_pylist([], entry.schema)]
             sending.send(Part(entry.key.partition, entry.key.name, len(batches)), batches)
         sending.finish()
-        until = time.monotonic() + seconds
-        while not wait([sending.answer], _LOOK, FIRST_COMPLETED).done:
-            # A call to a member that is paused, or whose machine is gone, would last until its deadline.
-            contact.newer(contact.state().version, 0.0)
-            if contact.member(member) is None:
-                raise MovedError(f"member {member} has left.")
-            if time.monotonic() > until:
-                raise UnreachableError(f"member {member} has not answered within {seconds:.0f} s.")
-        return sending.answer.result()
+        return contact.awaited(sending.answer, member, seconds)
 
     def _groups(self, entries: Iterable[NewEntry]) -> list[tuple[str, list[NewEntry]]]:
         """Entries of one primary and one schema, in groups of limited size, those of different primaries in turn."""

@@ -46,8 +46,9 @@ class Receiving(AbstractContextManager["Receiving"]):
         self._entries = entries
         self._part: Part | None = None
         self._batches: list[pa.RecordBatch] = []
+        self._size = 0
         self._sendings: dict[str, Sending] = {}
-        self._sent: dict[str, set[int]] = {}
+        self._sent: dict[str, dict[int, int]] = {}
         self._held: list[Held] = []
 
     def take(self, batch: pa.RecordBatch, part: Part) -> None:
@@ -60,12 +61,16 @@ class Receiving(AbstractContextManager["Receiving"]):
             self._part = part
         if part != self._part:
             raise MalformedError(f'entry "{self._part.name}" is not complete when "{part.name}" begins.')
-        self._room.take(size_of(batch))
+        size = size_of(batch)
+        self._room.take(size)
         check_batch(batch)
         self._batches.append(batch)
+        self._size += size
         if len(self._batches) == part.batches:
-            content = Content.of(self._schema, self._batches)
-            self._part, self._batches = None, []
+            # Its readers compare it, and pass over a replica on which it is another one: once is enough.
+            digest = part.digest if self._call.sender else None
+            content = Content.of(self._schema, self._batches, digest, self._size)
+            self._part, self._batches, self._size = None, [], 0
             if self._call.sender:
                 self._store_as_backup(part, content)
             else:
@@ -86,8 +91,9 @@ class Receiving(AbstractContextManager["Receiving"]):
             self._await(member, sending)
         # What nobody refused because it was for nobody else must not be acknowledged by a member that was replaced.
         self._view.check()
-        for partition in set().union(*self._sent.values()) if self._sent else ():
-            self._view.primary_row(partition)
+        if not self._call.sender:
+            for partition in {held.partition for held in self._held}:
+                self._view.primary_row(partition)
         return self._held
 
     def __enter__(self) -> Self:
@@ -106,14 +112,14 @@ class Receiving(AbstractContextManager["Receiving"]):
             row = view.primary_row(key.partition)
             self._room.store(key, content)
             members = {member: view.uri(member) for member in view.holders(key.partition)}
-        forwarded = Part(part.partition, part.name, part.batches, row.version, content.digest)
+        forwarded = Part(part.partition, part.name, part.batches, row.version, content.rows, content.digest)
         for member, uri in members.items():
             self._to(member, uri).send(forwarded, content.batches)
-            self._sent.setdefault(member, set()).add(key.partition)
+            self._sent.setdefault(member, {})[key.partition] = row.version
 
     def _store_as_backup(self, part: Part, content: Content) -> None:
-        if part.digest != content.digest:
-            raise MalformedError(f'entry "{part.name}" has arrived with another content than it was sent with.')
+        if part.rows != content.rows:
+            raise MalformedError(f'entry "{part.name}" has {content.rows} rows here, and {part.rows} at its primary.')
         view, key = self._view, Key(part.partition, part.name)
         with view.changes:
             view.wait(lambda: view.row(key.partition).version >= part.version, _NEWER_WITHIN)
@@ -142,11 +148,15 @@ class Receiving(AbstractContextManager["Receiving"]):
         def has_left() -> bool:
             return all(member not in view.holders(partition) for partition in self._sent[member])
 
+        def has_moved() -> bool:
+            return any(view.row(partition).version != version for partition, version in self._sent[member].items())
+
         view.wait(lambda: answer.done() or has_left(), self._call.seconds)
         if not answer.done() and not has_left():
             raise MovedError(f"member {member} has not answered within {self._call.seconds:.0f} s.")
         error = answer.exception() if answer.done() else None
         if isinstance(error, (GridFullError, DifferentContentError)):
             raise error
-        if error is not None and not view.wait(has_left, _GONE_WITHIN):
+        # Who refuses it knows a newer row, which will come here too; who is gone is in none before long.
+        if error is not None and not (view.wait(has_moved, _GONE_WITHIN) and has_left()):
             raise MovedError(f"member {member} has not stored what was handed on to it: {error}")

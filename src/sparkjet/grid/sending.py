@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import queue
-import threading
 from collections.abc import Sequence
-from concurrent.futures import Future
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.flight as fl
 
+from sparkjet.grid.background import in_background
 from sparkjet.grid.connections import Connections, refusals
-from sparkjet.grid.errors import GridError, UnreachableError
+from sparkjet.grid.errors import UnreachableError
 from sparkjet.grid.messages import Held, HeldNow, Part, Put, decoded, encoded
 
 
 class Sending:
     """One call that puts entries to a member.
 
-    In a thread of its own, so that whoever waits for the answer need not wait for a member that was found dead in the
-    meantime: Flight cannot end such a call before its deadline.
+    In the background, so that whoever waits for the answer need not wait for a member that has left meanwhile.
 
     Args:
         connections: To members.
@@ -30,12 +28,10 @@ class Sending:
     """
 
     def __init__(self, connections: Connections, uri: str, call: Put, schema: pa.Schema) -> None:
-        self.answer: Future[list[Held]] = Future()
-        """The entries as the member holds them now, or why it does not."""
         self._connections, self._uri, self._call, self._schema = connections, uri, call, schema
         self._entries: queue.SimpleQueue[tuple[Part, Sequence[pa.RecordBatch]] | None] = queue.SimpleQueue()
-        # Of no one's concern when the process ends: what was not acknowledged does not count.
-        threading.Thread(target=self._run, name=f"grid-to-{uri}", daemon=True).start()
+        self.answer = in_background(self._sent, f"grid-to-{uri}")
+        """The entries as the member holds them now, or why it does not."""
 
     def send(self, part: Part, batches: Sequence[pa.RecordBatch]) -> None:
         """Send one entry; returns at once."""
@@ -45,30 +41,19 @@ class Sending:
         """There are no more entries."""
         self._entries.put(None)
 
-    def _run(self) -> None:
-        try:
-            with refusals(self._uri):
-                held = self._sent()
-        except GridError as error:
-            self.answer.set_exception(error)
-        except BaseException as error:
-            self.answer.set_exception(error)
-            raise
-        else:
-            self.answer.set_result(held)
-
     def _sent(self) -> list[Held]:
-        descriptor = fl.FlightDescriptor.for_command(encoded(self._call))
-        client, options = self._connections.to(self._uri), self._connections.options(self._call.seconds)
-        writer, reader = client.do_put(descriptor, self._schema, options)
-        # Closing raises what the member has refused; what it says counts more than that writing has failed.
-        with writer:
-            self._write(writer)
-            writer.done_writing()
-            answer = reader.read()
-        if answer is None:
-            raise UnreachableError(f"{self._uri} has ended the call without an answer.")
-        return decoded(answer, HeldNow).held
+        with refusals(self._uri):
+            descriptor = fl.FlightDescriptor.for_command(encoded(self._call))
+            client, options = self._connections.to(self._uri), self._connections.options(self._call.seconds)
+            writer, reader = client.do_put(descriptor, self._schema, options)
+            # Closing raises what the member has refused; what it says counts more than that writing has failed.
+            with writer:
+                self._write(writer)
+                writer.done_writing()
+                answer = reader.read()
+            if answer is None:
+                raise UnreachableError(f"{self._uri} has ended the call without an answer.")
+            return decoded(answer, HeldNow).held
 
     def _write(self, writer: Any) -> None:
         while (entry := self._entries.get()) is not None:

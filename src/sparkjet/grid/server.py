@@ -15,8 +15,9 @@ from sparkjet.grid.access import Access
 from sparkjet.grid.connections import answered
 from sparkjet.grid.contents import Content
 from sparkjet.grid.errors import GridError, MalformedError, UnreachableError
-from sparkjet.grid.messages import REQUESTS, Get, HeldNow, Message, Part, Piece, Put, decoded, encoded
+from sparkjet.grid.messages import Get, HeldNow, Message, Part, Piece, Put, decoded, encoded
 from sparkjet.grid.receiving import Receiving
+from sparkjet.grid.requests import REQUESTS
 
 Answer = Callable[[Any], Iterator[Any]]
 logger = logging.getLogger("sparkjet")

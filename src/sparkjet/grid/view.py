@@ -45,6 +45,10 @@ class View:
             raise MovedError(message)
         return self._state
 
+    def has_state(self) -> bool:
+        """Whether there is a state."""
+        return self._state is not None
+
     def changed(self, state: ClusterState) -> bool:
         """Take a state, unless a newer one is known; whether it was taken."""
         with self.changes:
