@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
+import msgspec
 import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 
 from sparkjet.errors import AnalysisError, StorageError
-from sparkjet.grid.cluster_state import Member, left
-from sparkjet.grid.errors import QuorumLostError, RemovedError
+from sparkjet.grid.cluster_state import ClusterState, Member, left
+from sparkjet.grid.errors import QuorumLostError, RemovedError, StaleStateError
 from sparkjet.grid.zookeeper_control import ZooKeeperControl
 from sparkjet.grid.zookeeper_settings import ZooKeeperSettings
+from sparkjet.grid.zookeeper_slots import STATE, ZooKeeperSlots
 from tests.faults.waiting import until
-from tests.grid.control_contract import ControlContract, ControlUnderTest, Joined, put
+from tests.grid.control_contract import ControlContract, ControlUnderTest, Joined, newer, put
 from tests.grid.controls import Controls
 from tests.servers.tcp_proxy import TcpProxy
 
@@ -58,6 +60,46 @@ def test_answers_that_are_lost_do_not_change_who_wins(zookeeper: Controls) -> No
             cutting.join()
             writer.session.close("the test is over")
     assert control.slots("cut") == list(range(30))
+
+
+class Overtaken(ZooKeeperSlots):
+    """Somebody changes the state each time after it was read."""
+
+    def state(self, woken: Callable[..., None] | None = None) -> tuple[ClusterState, int]:
+        found = super().state(woken)
+        self.session.ask(lambda client: client.set_async(STATE, msgspec.msgpack.encode(newer(found[0]))))
+        return found
+
+
+def test_a_state_that_changes_between_a_look_and_the_put_is_noticed(zookeeper: Controls) -> None:
+    zookeeper.fill(1)
+    writer = zookeeper.outsider(zookeeper.any.contacts())
+    try:
+        overtaken = Overtaken(writer.session, "outsider")
+        with pytest.raises(StaleStateError):
+            overtaken.put("overtaken", 1, b"late", zookeeper.any.propose(lambda state: state).version)
+        assert writer.numbers("overtaken") == []
+    finally:
+        writer.session.close("the test is over")
+
+
+def test_a_writer_that_is_there_no_more_puts_nothing(zookeeper: Controls) -> None:
+    """As in a session that kazoo has begun by itself: the member of the one before is gone."""
+    zookeeper.fill(1)
+    writer = zookeeper.outsider(zookeeper.any.contacts())
+    try:
+        writer.dismiss("outsider")
+        with pytest.raises(RemovedError):
+            writer.put("gone", 1, b"late", zookeeper.any.propose(lambda state: state).version)
+        for call in (writer.fence, writer.logs, lambda: writer.numbers("gone"), lambda: writer.token("gone", 1)):
+            with pytest.raises(RemovedError):
+                call()
+        # Nor may it be there again: the state does not name it.
+        with pytest.raises(RemovedError):
+            writer.go_on()
+    finally:
+        writer.session.close("the test is over")
+    assert zookeeper.any.slots("gone") == []
 
 
 def test_another_token_is_refused(zookeeper: Controls) -> None:
