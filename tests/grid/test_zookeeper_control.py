@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import signal
 import threading
 from collections.abc import Callable, Iterator
 
@@ -19,7 +21,7 @@ from sparkjet.grid.zookeeper_settings import ZooKeeperSettings
 from sparkjet.grid.zookeeper_slots import STATE, ZooKeeperSlots
 from tests.faults.waiting import until
 from tests.grid.control_contract import ControlContract, ControlUnderTest, Joined, newer, put
-from tests.grid.controls import Controls
+from tests.grid.controls import Controls, pid
 from tests.servers.tcp_proxy import TcpProxy
 
 
@@ -174,6 +176,20 @@ def test_a_member_whose_session_ends_goes_on_in_another_one_if_nobody_has_missed
     assert not alone.reasons
     # And it still votes, by what others can see.
     until(lambda: alone.control.voters() == [alone.member.id], "its server to be known")
+
+
+@pytest.mark.crash
+def test_who_was_interrupted_itself_takes_nobody_for_dead(zookeeper: Controls) -> None:
+    """After a majority has slept the first member that is back would find itself alone, and remove all others."""
+    zookeeper.fill(2)
+    first, second = zookeeper.members
+    os.kill(pid(first), signal.SIGKILL)
+    assert put(second.control, "interrupted", 1, b"token")
+    for _ in range(3):
+        zookeeper.expire(second)
+        assert second.control.slots("interrupted") == [1]
+    assert second.member in first.control.state().members
+    assert not second.reasons
 
 
 def test_a_member_that_others_have_removed_ends(zookeeper: Controls) -> None:
