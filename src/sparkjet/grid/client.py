@@ -35,6 +35,7 @@ from sparkjet.grid.requests import (
 
 PATIENCE = 60.0
 """Seconds until a grid is given up."""
+LARGEST_BATCH = 512 << 20
 _AT_ONCE = 8
 _REPEATS = 100
 
@@ -72,6 +73,13 @@ class GridClient:
         count = len(self._contact.state().rows)
         if partition is not None and partition not in range(count):
             message = f'partition {partition} of "{name}" does not exist: the grid has {count}, from 0.'
+            raise GridError(message)
+        largest = max((batch.nbytes for batch in batches), default=0)
+        if largest > LARGEST_BATCH:
+            message = (
+                f'a batch of "{name}" has {largest} bytes: Flight sends each in one message, and {LARGEST_BATCH} are '
+                "the most for a grid. Split it into several."
+            )
             raise GridError(message)
         key = key_of(name, count) if partition is None else Key(partition, name)
         return NewEntry(key, schema, batches)
