@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
+import msgspec
 import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 
 from sparkjet.errors import AnalysisError, StorageError
-from sparkjet.grid.cluster_state import Member, left
-from sparkjet.grid.errors import QuorumLostError, RemovedError
+from sparkjet.grid.cluster_state import ClusterState, Member, left
+from sparkjet.grid.errors import QuorumLostError, RemovedError, StaleStateError
 from sparkjet.grid.zookeeper_control import ZooKeeperControl
 from sparkjet.grid.zookeeper_settings import ZooKeeperSettings
+from sparkjet.grid.zookeeper_slots import STATE, ZooKeeperSlots
 from tests.faults.waiting import until
-from tests.grid.control_contract import ControlContract, ControlUnderTest, Joined, put
-from tests.grid.controls import Controls
+from tests.grid.control_contract import ControlContract, ControlUnderTest, Joined, newer, put
+from tests.grid.controls import Controls, pid
 from tests.servers.tcp_proxy import TcpProxy
 
 
@@ -58,6 +62,48 @@ def test_answers_that_are_lost_do_not_change_who_wins(zookeeper: Controls) -> No
             cutting.join()
             writer.session.close("the test is over")
     assert control.slots("cut") == list(range(30))
+
+
+class Overtaken(ZooKeeperSlots):
+    """Somebody changes the state each time after it was read."""
+
+    def state(self, woken: Callable[..., None] | None = None) -> tuple[ClusterState, int]:
+        found = super().state(woken)
+        self.session.ask(lambda client: client.set_async(STATE, msgspec.msgpack.encode(newer(found[0]))))
+        return found
+
+
+def test_a_state_that_changes_between_a_look_and_the_put_is_noticed(zookeeper: Controls) -> None:
+    zookeeper.fill(1)
+    writer = zookeeper.outsider(zookeeper.any.contacts())
+    try:
+        overtaken = Overtaken(writer.session, "outsider")
+        assert put(zookeeper.any, "overtaken", 0, b"token")
+        with pytest.raises(StaleStateError):
+            overtaken.put("overtaken", 1, b"late", zookeeper.any.propose(lambda state: state).version)
+        assert writer.numbers("overtaken") == [0]
+    finally:
+        writer.session.close("the test is over")
+
+
+def test_a_writer_that_is_there_no_more_puts_nothing(zookeeper: Controls) -> None:
+    """As in a session that kazoo has begun by itself: the member of the one before is gone."""
+    zookeeper.fill(1)
+    writer = zookeeper.outsider(zookeeper.any.contacts())
+    try:
+        assert put(zookeeper.any, "gone", 0, b"token")
+        writer.dismiss("outsider")
+        with pytest.raises(RemovedError):
+            writer.put("gone", 1, b"late", zookeeper.any.propose(lambda state: state).version)
+        for call in (writer.fence, writer.logs, lambda: writer.numbers("gone"), lambda: writer.token("gone", 1)):
+            with pytest.raises(RemovedError):
+                call()
+        # Nor may it be there again: the state does not name it.
+        with pytest.raises(RemovedError):
+            writer.go_on()
+    finally:
+        writer.session.close("the test is over")
+    assert zookeeper.any.slots("gone") == [0]
 
 
 def test_another_token_is_refused(zookeeper: Controls) -> None:
@@ -130,6 +176,20 @@ def test_a_member_whose_session_ends_goes_on_in_another_one_if_nobody_has_missed
     assert not alone.reasons
     # And it still votes, by what others can see.
     until(lambda: alone.control.voters() == [alone.member.id], "its server to be known")
+
+
+@pytest.mark.crash
+def test_who_was_interrupted_itself_takes_nobody_for_dead(zookeeper: Controls) -> None:
+    """After a majority has slept the first member that is back would find itself alone, and remove all others."""
+    zookeeper.fill(2)
+    first, second = zookeeper.members
+    os.kill(pid(first), signal.SIGKILL)
+    assert put(second.control, "interrupted", 1, b"token")
+    for _ in range(3):
+        zookeeper.expire(second)
+        assert second.control.slots("interrupted") == [1]
+    assert second.member in first.control.state().members
+    assert not second.reasons
 
 
 def test_a_member_that_others_have_removed_ends(zookeeper: Controls) -> None:

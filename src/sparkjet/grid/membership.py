@@ -125,7 +125,7 @@ class Membership:
                         max(deadline - time.monotonic(), 0.0),
                     )
                 if self._over is not None:
-                    raise RemovedError(f"this member is none any more: {self._over}.") from error
+                    raise RemovedError(f"this member has ended: {self._over.rstrip('.')}.") from error
                 if self._shared is shared:
                     raise
 

@@ -234,4 +234,4 @@ def _path(log: str, slot: int) -> str:
 
 
 def _removed() -> RemovedError:
-    return RemovedError("this member is none any more: the others have taken it for dead, or it has left.")
+    return RemovedError("the others have taken this member for dead, or it has left.")
