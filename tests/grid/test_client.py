@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
+import pyarrow as pa
 import pytest
 
 from sparkjet.grid.client import GridClient
@@ -287,6 +288,18 @@ def test_a_cluster_that_was_formed_anew_is_another_one(grid: Grid) -> None:
 def test_a_partition_that_does_not_exist_is_refused(grid: Grid) -> None:
     with pytest.raises(GridError, match='partition 12 of "a" does not exist: the grid has 12, from 0'):
         grid.client().entry("a", ROWS, [], partition=12)
+
+
+def test_a_batch_that_is_too_large_for_a_message_is_refused_at_once(grid: Grid, tmp_path: Path) -> None:
+    size = (512 << 20) + 1
+    # Without a byte on the disk or in memory.
+    with (tmp_path / "sparse").open("wb") as file:
+        file.truncate(size)
+    with pa.memory_map(str(tmp_path / "sparse")) as mapped:
+        column = pa.Array.from_buffers(pa.int8(), size, [None, mapped.read_buffer(size)])
+        batch = pa.RecordBatch.from_arrays([column], names=["a"])
+        with pytest.raises(GridError, match='a batch of "large" has 536870913 bytes'):
+            grid.client().entry("large", batch.schema, [batch])
 
 
 def test_a_grid_that_is_away_is_given_up(grid: Grid) -> None:

@@ -47,6 +47,8 @@ REFUSED = {
     "--bind: 0.0.0.0 can be reached from other machines": ["--bind", "0.0.0.0"],  # noqa: S104 - is refused
     "belong together": ["--tls-key", "a.key"],
     '--max-memory: "much" is no size': ["--max-memory", "much"],
+    '--control-ports: "1,2,3" is not four ports': ["--control-ports", "1,2,3"],
+    '--control-ports: "1,2,x,4" is not four ports': ["--control-ports", "1,2,x,4"],
     "--alone: a member that joins": ["--alone", "--join", "127.0.0.1:5710"],
 }
 
@@ -79,11 +81,14 @@ def test_the_report_says_what_is_where_and_what_may_be_lost() -> None:
     }
     text = "\n".join(report(state, found))
     assert "cluster cluster: 3 members, 3 at most; 4 partitions with 1 backups wanted" in text
-    assert "3 voters, of which 1 may be lost" in text
-    assert "so 1 more members may be lost at once" in text or "so 0 more members may be lost at once" in text
+    assert "0 replicas are being copied; every partition has 2 or more" in text
+    assert "3 voters; 1 more members may be lost at once: of every partition one replica must stay" in text
     assert "3.0 MB of 1024.0 MB" in text
     assert "10.0.0.2:5710" in text
     assert "does not answer" in text
+    one_votes: dict[str, Status | GridError] = {id_: Status(id_, 0, 1, 0, 0, ["1"], 0) for id_ in "123"}
+    told = "1 voters; 0 more members may be lost at once, if they vote: the others must be more than half"
+    assert told in "\n".join(report(state, one_votes))
     emptied = left(left(state, ["1"]), ["2", "3"])
     assert "partitions that have lost everything once: 0, 1, 2, 3" in "\n".join(report(emptied, {}))
 

@@ -35,6 +35,7 @@ from sparkjet.grid.requests import (
 
 PATIENCE = 60.0
 """Seconds until a grid is given up."""
+LARGEST_BATCH = 512 << 20
 _AT_ONCE = 8
 _REPEATS = 100
 
@@ -73,7 +74,18 @@ class GridClient:
         if partition is not None and partition not in range(count):
             message = f'partition {partition} of "{name}" does not exist: the grid has {count}, from 0.'
             raise GridError(message)
+<<<<<<< HEAD
         key = self.key(name) if partition is None else Key(partition, name)
+=======
+        largest = max((batch.nbytes for batch in batches), default=0)
+        if largest > LARGEST_BATCH:
+            message = (
+                f'a batch of "{name}" has {largest} bytes: Flight sends each in one message, and {LARGEST_BATCH} are '
+                "the most for a grid. Split it into several."
+            )
+            raise GridError(message)
+        key = key_of(name, count) if partition is None else Key(partition, name)
+>>>>>>> grid-data
         return NewEntry(key, schema, batches)
 
     def key(self, name: str) -> Key:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from sparkjet.errors import AnalysisError
 from sparkjet.grid.cluster_state import ClusterState
-from sparkjet.grid.errors import GridError
+from sparkjet.grid.errors import GridError, UnreachableError
 from sparkjet.grid.partition_table import MOST_BACKUPS, PARTITIONS
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 PORT = 5710
 _JOINS_WITHIN = 30.0
+_PORTS = 4
 _UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 _DESCRIPTION = "The token is read from --token-file, or from the environment as SPARKJET_GRID_TOKEN."
 
@@ -38,6 +39,8 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     start.add_argument("--port", type=int, default=PORT, help=f"port to listen on ({PORT}); 0 for any that is free")
     start.add_argument("--advertise", metavar="HOST", help="name or address under which others reach it (--bind)")
     start.add_argument("--host", default=socket.gethostname(), help="name of the machine; replicas are on several")
+    ports = "ports of the control plane: for clients, the quorum, elections, and loopback alone; by default free ones"
+    start.add_argument("--control-ports", metavar="A,B,C,D", default="0,0,0,0", help=ports)
     start.add_argument("--max-memory", default="1g", help="what entries may take, such as 512m or 8g (1g)")
     start.add_argument("--backup-count", type=int, default=1, help=f"backups of a new cluster, 0 to {MOST_BACKUPS} (1)")
     start.add_argument("--partitions", type=int, default=PARTITIONS, help=f"of a new cluster ({PARTITIONS})")
@@ -103,6 +106,7 @@ def _start(chosen: argparse.Namespace, access: Access) -> int:
     )
     access.check_bind(chosen.bind)
     access.token()
+    _ports(chosen.control_ports)
     with_one_arena()
     return run_member(settings, access, _control(chosen, access))
 
@@ -117,12 +121,21 @@ def _control(chosen: argparse.Namespace, access: Access) -> Control:
     settings = ZooKeeperSettings(
         access.token(),
         chosen.advertise or chosen.bind,
+        _ports(chosen.control_ports),
         certificate=access.certificate,
         key=access.key,
         authorities=access.authorities,
     )
     contacts = _contacts(chosen.join.split(","), access) if chosen.join else []
     return ZooKeeperControl(settings, contacts, partitions=chosen.partitions, backup_count=chosen.backup_count)
+
+
+def _ports(text: str) -> tuple[int, int, int, int]:
+    numbers = [int(each) for each in text.split(",") if each.strip().isdecimal() and int(each) in range(65536)]
+    if len(numbers) != text.count(",") + 1 or len(numbers) != _PORTS:
+        raise AnalysisError(f'--control-ports: "{text}" is not four ports, as in 5711,5712,5713,5714; 0 is any.')
+    first, second, third, fourth = numbers
+    return first, second, third, fourth
 
 
 def _contacts(members: Sequence[str], access: Access) -> list[str]:
@@ -161,11 +174,10 @@ def report(state: ClusterState, found: dict[str, Status | GridError]) -> list[st
     answers = [each for each in found.values() if not isinstance(each, GridError)]
     voters = answers[0].voters if answers else []
     counts = f"{len(state.members)} members, {state.largest} at most; {len(state.rows)} partitions"
-    losses = f"every partition has {fewest} now, so {max(fewest - 1, 0)} more members may be lost at once"
     lines = [
         f"cluster {state.cluster}: {counts} with {state.backup_count} backups wanted",
-        f"{copying} replicas are being copied; {losses} without loss of data",
-        f"{len(voters)} voters, of which {max(len(voters) - 1, 0) // 2} may be lost",
+        f"{copying} replicas are being copied; every partition has {fewest} or more",
+        f"{len(voters)} voters; {_survives(fewest, len(voters))}",
     ]
     if state.lost:
         lines.append(f"partitions that have lost everything once: {_shown(sorted(state.lost))}")
@@ -175,7 +187,7 @@ def report(state: ClusterState, found: dict[str, Status | GridError]) -> list[st
         backup = sum(member.id in row.replicas[1:] for row in state.rows)
         status = found[member.id]
         told = (
-            ("?", "?", "?", "does not answer")
+            ("?", "?", "?", "does not answer" if isinstance(status, UnreachableError) else "is cut off")
             if isinstance(status, GridError)
             else (str(status.copying), str(status.entries), f"{_mb(status.used)} of {_mb(status.limit)}", "")
         )
@@ -184,6 +196,14 @@ def report(state: ClusterState, found: dict[str, Status | GridError]) -> list[st
         table.append((member.id, address, member.host, str(primary), str(backup), *told[:3], told[3] or role))
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     return lines + ["  ".join(map(str.ljust, row, widths)).rstrip() for row in table]
+
+
+def _survives(replicas: int, voters: int) -> str:
+    by_data, by_votes = max(replicas - 1, 0), max(voters - 1, 0) // 2
+    most = f"{min(by_data, by_votes)} more members may be lost at once"
+    if by_votes < by_data:
+        return f"{most}, if they vote: the others must be more than half of the voters"
+    return f"{most}: of every partition one replica must stay"
 
 
 def _mb(size: int) -> str:

@@ -16,7 +16,7 @@ from sparkjet.errors import StorageError
 from sparkjet.grid.access import Access, create_token
 from sparkjet.grid.connections import Connections
 from sparkjet.grid.errors import GridError
-from sparkjet.grid.messages import Ping
+from sparkjet.grid.requests import Ping
 
 _STARTS_WITHIN = 60.0
 _LISTENS = "listens at grpc://"

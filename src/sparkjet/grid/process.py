@@ -46,7 +46,11 @@ def run(settings: MemberSettings, access: Access, control: Control) -> int:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
-    member.start()
+    try:
+        member.start()
+    except BaseException:
+        member.close()
+        raise
     # For whoever has started it, and waits for its port.
     sys.stdout.write(f"member {member.id} listens at {member.address.uri}\n")
     sys.stdout.flush()
