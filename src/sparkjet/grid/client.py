@@ -74,9 +74,6 @@ class GridClient:
         if partition is not None and partition not in range(count):
             message = f'partition {partition} of "{name}" does not exist: the grid has {count}, from 0.'
             raise GridError(message)
-<<<<<<< HEAD
-        key = self.key(name) if partition is None else Key(partition, name)
-=======
         largest = max((batch.nbytes for batch in batches), default=0)
         if largest > LARGEST_BATCH:
             message = (
@@ -84,8 +81,7 @@ class GridClient:
                 "the most for a grid. Split it into several."
             )
             raise GridError(message)
-        key = key_of(name, count) if partition is None else Key(partition, name)
->>>>>>> grid-data
+        key = self.key(name) if partition is None else Key(partition, name)
         return NewEntry(key, schema, batches)
 
     def key(self, name: str) -> Key:
