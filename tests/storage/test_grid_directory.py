@@ -12,7 +12,7 @@ import pytest
 from sparkjet.errors import AnalysisError
 from sparkjet.grid.client import GridClient
 from sparkjet.grid.errors import MissingEntriesError, UnreachableError
-from sparkjet.grid.messages import PutSlot
+from sparkjet.grid.requests import PutSlot
 from sparkjet.storage.grid_directory import GridDirectory
 from sparkjet.testing.directory_contract import DirectoryContract, DirectoryUnderTest
 from tests.faults.waiting import until
