@@ -46,7 +46,7 @@ from sparkjet.grid.requests import (
     Verify,
 )
 from sparkjet.grid.server import Answer, Server
-from sparkjet.grid.view import View
+from sparkjet.grid.view import LEASE, View
 
 _NEWER_WITHIN = 2.0
 _JOINS_WITHIN = 30.0
@@ -65,6 +65,8 @@ class MemberSettings:
         advertise: Host name or address under which others reach it.
         host: Name of the machine, which replicas are spread over; that of this machine by default.
         ping_period: Seconds between two looks whether the others are there.
+        lease: Seconds after which it does nothing for others unless its control plane has answered; not more than that
+            keeps a silent member.
     """
 
     max_memory: int
@@ -73,6 +75,7 @@ class MemberSettings:
     advertise: str | None = None
     host: str = field(default_factory=socket.gethostname)
     ping_period: float = PERIOD
+    lease: float = LEASE
 
 
 class Member:
@@ -91,7 +94,7 @@ class Member:
         access.check_bind(settings.bind)
         self.id = os.urandom(8).hex()
         self.entries = Entries(settings.max_memory)
-        self.view = View(self.id)
+        self.view = View(self.id, settings.lease)
         self._control = control
         self._connections = Connections(access)
         self._copying = Copying(self.entries, self.view, self._connections, control, self.end)
