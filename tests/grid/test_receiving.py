@@ -128,6 +128,23 @@ def test_a_backup_waits_for_the_state_that_its_primary_knows_already(grid: Grid)
     connections.close()
 
 
+def test_a_backup_waits_for_its_control_plane_and_a_primary_does_not(restless: Grid) -> None:
+    one, other = primary(restless), backup(restless)
+    for member in (one, other):
+        restless.controls[member.id].is_silent = True
+    until(lambda: not (may_act(one) or may_act(other)), "the end of their leases", 30)
+    connections = Connections(restless.access)
+    sending = Sending(connections, other.address.uri, Put(one.id, 20.0), ROWS)
+    sending.send(forwarded(restless), [BATCH])
+    sending.finish()
+    with pytest.raises(MovedError, match="not heard of its control plane"):
+        put(restless, one, [(Part(0, "a", 1), BATCH)])
+    # As that of a member that has just joined.
+    restless.controls[other.id].is_silent = False
+    assert sending.answer.result(30)[0].key == Key(0, "a")
+    connections.close()
+
+
 def test_a_backup_refuses_what_does_not_have_the_rows_of_its_primary(grid: Grid) -> None:
     with pytest.raises(MalformedError, match='entry "a" has 3 rows here, and 4 at its primary'):
         put(grid, backup(grid), [(forwarded(grid, rows=4), BATCH)], sender=primary(grid).id)

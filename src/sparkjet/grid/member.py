@@ -48,7 +48,7 @@ from sparkjet.grid.requests import (
 from sparkjet.grid.server import Answer, Server
 from sparkjet.grid.view import LEASE, View
 
-_NEWER_WITHIN = 2.0
+_NEWER_WITHIN = 5.0
 _JOINS_WITHIN = 30.0
 _CONFIRMS_WITHIN = 1.0
 logger = logging.getLogger("sparkjet")
@@ -190,6 +190,9 @@ class Member:
         return any(is_refused(member) for member in self._others() if member.id == request.member)
 
     def _receive(self, call: Put, schema: pa.Schema) -> Receiving:
+        if call.sender:
+            # Who has just joined gets what is handed on at once, before it has asked for the first time.
+            self.view.wait(self.view.is_confirmed, _NEWER_WITHIN)
         self.view.check()
         return Receiving(call, schema, self.entries, self.view, self._connections)
 

@@ -64,6 +64,7 @@ class View:
         """The control plane has answered what it was asked at some time."""
         with self.changes:
             self._until = max(self._until, asked + self.lease)
+            self.changes.notify_all()
 
     def revoke(self) -> None:
         """The control plane has said that this member is cut off: do nothing for others until it says otherwise."""
@@ -76,6 +77,10 @@ class View:
             self._ended = self._ended or reason
             self.changes.notify_all()
 
+    def is_confirmed(self) -> bool:
+        """Whether the control plane has answered recently enough."""
+        return self._now() <= self._until
+
     def check(self) -> None:
         """Whether this member may act.
 
@@ -86,7 +91,7 @@ class View:
         if self._ended is not None:
             message = f"this member has ended: {self._ended}"
             raise QuorumLostError(message)
-        if self._now() > self._until:
+        if not self.is_confirmed():
             message = f"this member has not heard of its control plane for {self.lease:.0f} s."
             raise MovedError(message)
 
