@@ -91,8 +91,11 @@ class Controls:
     def expire(self, joined: Joined) -> None:
         """End a member's session from outside; it may begin another one if it is quick."""
         client = joined.control._membership._shared.session._client  # type: ignore[attr-defined]
-        other = KazooClient(joined.control.contacts()[-1], client_id=client.client_id, timeout=4)
-        other.start(10)
+        # The member's own server last: it may be ending.
+        other = KazooClient(
+            ",".join(reversed(joined.control.contacts())), randomize_hosts=False, client_id=client.client_id, timeout=4
+        )
+        other.start(30)
         other.stop()
         other.close()
 

@@ -14,6 +14,8 @@ from tests.faults.waiting import until
 from tests.grid.shared_control import SharedCluster, SharedControl
 
 MEMORY = 1 << 30
+PATIENT = 20.0
+"""Seconds of a lease that does not end because the machine is busy."""
 
 
 @dataclass
@@ -23,11 +25,13 @@ class Grid:
     Attributes:
         access: Their token.
         cluster: What they have in common.
+        lease: How long they believe in what they know.
         members: Those that run, in the order of their start.
     """
 
     access: Access
     cluster: SharedCluster
+    lease: float = PATIENT
     members: list[Member] = field(default_factory=list)
     controls: dict[str, SharedControl] = field(default_factory=dict)
     clients: list[GridClient] = field(default_factory=list)
@@ -35,7 +39,7 @@ class Grid:
     def start(self, host: str = "a", memory: int = MEMORY) -> Member:
         """Start another member."""
         control = SharedControl(self.cluster)
-        member = Member(MemberSettings(memory, host=host), self.access, control)
+        member = Member(MemberSettings(memory, host=host, lease=self.lease), self.access, control)
         member.start()
         self.controls[member.id] = control
         self.members.append(member)
@@ -74,11 +78,12 @@ def grid_of(
     partitions: int = 12,
     memory: int = MEMORY,
     access: Access | None = None,
+    lease: float = PATIENT,
 ) -> Iterator[Grid]:
     """A grid with a token of its own."""
     token = folder / "token"
     create_token(token)
-    grid = Grid(access or Access(token_file=str(token)), SharedCluster(partitions, backup_count))
+    grid = Grid(access or Access(token_file=str(token)), SharedCluster(partitions, backup_count), lease)
     try:
         for number in range(count):
             grid.start(f"host-{number}", memory)

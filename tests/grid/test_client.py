@@ -242,18 +242,19 @@ def test_a_slot_is_verified_again_when_the_cluster_has_changed(grid: Grid) -> No
     assert len(asked) == 2
 
 
-def test_members_that_are_cut_off_are_passed_over(grid: Grid) -> None:
-    client = grid.client()
-    manifest = client.put(entries_of(client, 30))
-    cut_off = grid.controls[grid.members[0].id]
-    cut_off.is_cut_off = True
-    until(lambda: not is_served(grid.members[0]), "the end of its lease", 30)
-    # Its replicas are elsewhere too, and others take it out before long.
-    grid.cluster.change(lambda state: left(state, [grid.members[0].id]))
-    assert len(got(client, manifest)) == 30
-    more = client.put(entries_of(client, 30, "more"))
-    assert client.put_slot("log", 1, b"token", [*manifest, *more])
-    assert client.slots("log") == [1]
+def test_members_that_are_cut_off_are_passed_over(tmp_path: Path) -> None:
+    with grid_of(tmp_path, lease=2.0) as grid:
+        client = grid.client()
+        manifest = client.put(entries_of(client, 30))
+        cut_off = grid.controls[grid.members[0].id]
+        cut_off.is_cut_off = True
+        until(lambda: not is_served(grid.members[0]), "its knowledge of that", 60)
+        # Its replicas are elsewhere too, and others take it out before long.
+        grid.cluster.change(lambda state: left(state, [grid.members[0].id]))
+        assert len(got(client, manifest)) == 30
+        more = client.put(entries_of(client, 30, "more"))
+        assert client.put_slot("log", 1, b"token", [*manifest, *more])
+        assert client.slots("log") == [1]
 
 
 def is_served(member: Member) -> bool:

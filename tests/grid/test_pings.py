@@ -1,4 +1,4 @@
-"""A member whose process is gone is reported once; one that is slow, or whose machine is silent, is not."""
+"""A member whose process is gone is reported; one that is slow, or whose machine is silent, is not."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def member(id_: str, port: int) -> Member:
     return Member(id_, f"grpc://127.0.0.1:{port}", "host")
 
 
-def test_only_who_is_gone_is_reported_and_once(listening: socket.socket) -> None:
+def test_only_who_is_gone_is_reported_until_it_has_left(listening: socket.socket) -> None:
     with socket.create_server(("127.0.0.1", 0)) as closing:
         gone = member("gone", closing.getsockname()[1])
         paused = member("paused", listening.getsockname()[1])
@@ -40,9 +40,7 @@ def test_only_who_is_gone_is_reported_and_once(listening: socket.socket) -> None
         pings.start()
         until(lambda: len(asked) > 10, "some pings", 30)
         assert reported == []
-    until(lambda: reported == [gone], "the report", 30)
-    seen = len(asked)
-    until(lambda: len(asked) > seen + 10, "more pings", 30)
-    assert reported == [gone]
+    until(lambda: len(reported) > 1, "the reports", 30)
+    assert set(reported) == {gone}
     assert failures == []
     pings.stop()

@@ -41,6 +41,13 @@ def grid(tmp_path: Path) -> Iterator[Grid]:
         yield grid
 
 
+@pytest.fixture
+def restless(tmp_path: Path) -> Iterator[Grid]:
+    """A grid whose members do not believe long in what they know."""
+    with grid_of(tmp_path, lease=2.0) as grid:
+        yield grid
+
+
 def put(
     grid: Grid, member: Member, parts: Sequence[tuple[Part, pa.RecordBatch]], *, sender: str = "", seconds: float = 20.0
 ) -> list[Held]:
@@ -121,6 +128,23 @@ def test_a_backup_waits_for_the_state_that_its_primary_knows_already(grid: Grid)
     connections.close()
 
 
+def test_a_backup_waits_for_its_control_plane_and_a_primary_does_not(restless: Grid) -> None:
+    one, other = primary(restless), backup(restless)
+    for member in (one, other):
+        restless.controls[member.id].is_silent = True
+    until(lambda: not (may_act(one) or may_act(other)), "the end of their leases", 30)
+    connections = Connections(restless.access)
+    sending = Sending(connections, other.address.uri, Put(one.id, 20.0), ROWS)
+    sending.send(forwarded(restless), [BATCH])
+    sending.finish()
+    with pytest.raises(MovedError, match="not heard of its control plane"):
+        put(restless, one, [(Part(0, "a", 1), BATCH)])
+    # As that of a member that has just joined.
+    restless.controls[other.id].is_silent = False
+    assert sending.answer.result(30)[0].key == Key(0, "a")
+    connections.close()
+
+
 def test_a_backup_refuses_what_does_not_have_the_rows_of_its_primary(grid: Grid) -> None:
     with pytest.raises(MalformedError, match='entry "a" has 3 rows here, and 4 at its primary'):
         put(grid, backup(grid), [(forwarded(grid, rows=4), BATCH)], sender=primary(grid).id)
@@ -156,16 +180,16 @@ def test_what_a_zombie_alone_has_taken_gets_no_slot(tmp_path: Path) -> None:
         connections.close()
 
 
-def test_a_member_that_has_slept_does_nothing_until_it_has_asked(grid: Grid) -> None:
-    member = primary(grid)
-    held = put(grid, member, [(Part(0, "a", 1), BATCH)])
+def test_a_member_that_has_slept_does_nothing_until_it_has_asked(restless: Grid) -> None:
+    member = primary(restless)
+    held = put(restless, member, [(Part(0, "a", 1), BATCH)])
     # As after SIGCONT, before its control plane has answered again.
-    grid.controls[member.id].is_silent = True
+    restless.controls[member.id].is_silent = True
     until(lambda: not may_act(member), "the end of the lease", 30)
-    connections = Connections(grid.access)
+    connections = Connections(restless.access)
     uri = member.address.uri
     with pytest.raises(MovedError, match="not heard of its control plane"):
-        put(grid, member, [(Part(0, "b", 1), BATCH)])
+        put(restless, member, [(Part(0, "b", 1), BATCH)])
     with pytest.raises(MovedError, match="not heard"):
         list(fetched(connections, uri, [held[0].key], 10))
     for request in (GetState(), Verify(held), PutSlot("log", 1, b"token", 1)):
@@ -174,18 +198,18 @@ def test_a_member_that_has_slept_does_nothing_until_it_has_asked(grid: Grid) -> 
     with pytest.raises(MovedError, match="not heard"):
         list(connections.answers(uri, ListEntries("", {0: 0}), Listed))
     connections.close()
-    grid.controls[member.id].is_silent = False
+    restless.controls[member.id].is_silent = False
     until(lambda: may_act(member), "another lease", 30)
-    put(grid, member, [(Part(0, "b", 1), BATCH)])
+    put(restless, member, [(Part(0, "b", 1), BATCH)])
 
 
-def test_a_member_that_has_slept_in_the_middle_of_a_call_takes_no_more_of_it(grid: Grid) -> None:
-    member = primary(grid)
-    connections = Connections(grid.access)
+def test_a_member_that_has_slept_in_the_middle_of_a_call_takes_no_more_of_it(restless: Grid) -> None:
+    member = primary(restless)
+    connections = Connections(restless.access)
     sending = Sending(connections, member.address.uri, Put("", 60.0), ROWS)
     sending.send(Part(0, "a", 1), [BATCH])
     until(lambda: member.entries.get(Key(0, "a")) is not None, "the first entry", 30)
-    grid.controls[member.id].is_silent = True
+    restless.controls[member.id].is_silent = True
     until(lambda: not may_act(member), "the end of the lease", 30)
     sending.send(Part(0, "b", 1), [BATCH])
     sending.finish()

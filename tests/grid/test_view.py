@@ -41,7 +41,7 @@ def test_a_member_is_the_primary_of_its_partitions_only() -> None:
 
 def test_the_lease_ends_while_the_process_stands_still() -> None:
     now = [100.0]
-    view = View("a", lambda: now[0])
+    view = View("a", now=lambda: now[0])
     view.changed(ALONE)
     with pytest.raises(MovedError, match="not heard of its control plane"):
         view.check()
@@ -72,7 +72,7 @@ def test_after_its_end_a_member_does_nothing_and_nobody_waits() -> None:
 
 def test_a_lease_is_renewed_while_the_member_is_not_cut_off() -> None:
     control = SharedControl(SharedCluster())
-    view = View("a")
+    view = View("a", lease=0.5)
 
     def changed(state: ClusterState) -> None:
         view.changed(state)

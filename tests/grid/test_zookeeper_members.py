@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.faults.waiting import holds_within, until
+from tests.faults.waiting import holds_within, let_pass, until
 from tests.grid.member_process import MemberProcess, RefusedError, leader
 
 pytestmark = pytest.mark.crash
@@ -205,6 +205,21 @@ def test_a_server_that_dies_alone_is_started_again_or_replaced() -> None:
         assert not follower.call("reasons")
 
 
+@pytest.mark.long
+def test_servers_that_have_died_begin_again_where_they_were_though_nobody_can_answer() -> None:
+    with cluster(3, voters=3) as grid:
+        for slot in range(10):
+            assert grid.members[0].call("put", "log", slot, "token")
+        # Those that die at once are replaced, which needs a majority.
+        let_pass(10)
+        servers = [member.call("server") for member in grid.members]
+        for server in servers:
+            os.kill(server, signal.SIGKILL)
+        until(lambda: all(_done(member, "slots", "log") for member in grid.members), "a majority")
+        assert all(member.call("slots", "log") == list(range(10)) for member in grid.members)
+        assert not any(member.call("reasons") for member in grid.members)
+
+
 def test_survivors_without_a_majority_are_formed_anew_by_the_operator() -> None:
     with cluster(5, voters=3, patience=2.0) as grid:
         voters = set(grid.members[0].call("voters"))
@@ -275,8 +290,9 @@ def test_no_slot_is_lost_or_won_twice_while_members_come_and_go(seed: int) -> No
         for _ in range(20):
             event = chance.choice(["kill", "leave", "pause", "server"])
             victim = chance.choice(grid.members)
+            server = victim.call("server")
             if event == "server":
-                os.kill(victim.call("server"), signal.SIGKILL)
+                os.kill(server, signal.SIGKILL)
             else:
                 if event == "pause":
                     victim.pause()
@@ -292,6 +308,8 @@ def test_no_slot_is_lost_or_won_twice_while_members_come_and_go(seed: int) -> No
                 assert not two.call("put", "log", slot, two.id)
                 assert two.call("slot", "log", slot) == one.id
                 slot += 1
+            if event == "server":
+                until(lambda: victim.call("server") not in {None, server}, "another server")  # noqa: B023 - it is over then
             if event == "pause":
                 victim.resume()
                 until(lambda victim=victim: bool(victim.call("reasons")), "its end")  # type: ignore[misc]

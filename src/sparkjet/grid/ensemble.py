@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Collection, Sequence
 
 import msgspec
@@ -25,12 +26,14 @@ from sparkjet.grid.zookeeper_settings import ZooKeeperSettings
 ROOT = "/sparkjet"
 SERVERS = f"{ROOT}/servers"
 _CONFIG = "/zookeeper/config"
+_STAYED = 10.0
+"""Seconds that a server has to run so that it is started again on its directory."""
 _LOOK = 2.0
 """Seconds to wait for a server that may not answer yet."""
 
 
 class Ensemble:
-    """What one member knows of the servers, and does for them. Used by one thread at a time, but for what is read.
+    """What one member knows of the servers, and does for them. One thread uses it, beside those that read and tend.
 
     Args:
         member: Id of this member.
@@ -41,11 +44,11 @@ class Ensemble:
         self._member, self._settings = member, settings
         self._server: ZooKeeperServer | None = None
         self._node: str | None = None
-        self._is_told = False
+        self._is_told, self._started = False, 0.0
         self._addresses: dict[int, ServerAddress] = {}
         self._voting = Voting({}, -1)
         self._contacts: list[str] = []
-        self._lock = threading.Lock()
+        self._lock, self._processes = threading.Lock(), threading.Lock()
 
     @property
     def server(self) -> ZooKeeperServer | None:
@@ -87,11 +90,15 @@ class Ensemble:
                 self._tell(session)
 
     def tend(self) -> None:
-        """Look after this member's server, without asking anybody."""
-        server = self._server
-        if server is not None and not server.runs and self._voting.ids == {server.address.id}:
-            # Nobody else has what is in its directory, and nobody can have voted since.
-            server.start([server.address.line])
+        """Look after this member's server, without asking anybody: if two are down, nobody could answer."""
+        with self._processes:
+            server, voting = self._server, self._voting
+            if server is None or server.runs or not self.votes():
+                return
+            if voting.ids == {server.address.id} or time.monotonic() > self._started + _STAYED:
+                # Its directory has all that it has acknowledged: as long as it is there it may vote again.
+                self._started = time.monotonic()
+                server.start(voting.lines.values())
 
     def adapt(self, session: ZooKeeperSession, state: ClusterState, *, coordinates: bool) -> bool:
         """One step towards the voters that are wanted; whether there is nothing left to do.
@@ -102,6 +109,7 @@ class Ensemble:
             coordinates: Whether this member is the one that changes who votes.
         """
         if self._server is not None and not self._server.runs:
+            # It did not stay: another one begins with nothing, under another id.
             self._discard(session)
         voting = [self._addresses[id_].member for id_ in self._voting.ids if id_ in self._addresses]
         wanted = wanted_voters(state, voting)
@@ -132,17 +140,21 @@ class Ensemble:
 
     def stop(self) -> None:
         """End this member's server, for ever."""
-        if self._server is not None:
-            self._server.stop()
+        with self._processes:
+            if self._server is not None:
+                self._server.stop()
+            # Nobody is to start it again.
+            self._take([], Voting({}, -1))
 
     def alone(self) -> str | None:
         """Start this member's server anew as the only one that votes; where it listens, None if it has never voted."""
         server = self._server
         if server is None or not self.votes():
             return None
-        server.halt()
-        self._take([server.address], Voting({server.address.id: server.address.line}, self._voting.version))
-        server.start([server.address.line])
+        with self._processes:
+            server.halt()
+            self._take([server.address], Voting({server.address.id: server.address.line}, self._voting.version))
+            server.start([server.address.line])
         return server.address.contact
 
     def _take(self, addresses: Sequence[ServerAddress], voting: Voting) -> None:
@@ -179,8 +191,9 @@ class Ensemble:
 
     def _start(self, address: ServerAddress, voters: Sequence[str], *, is_first: bool) -> None:
         server = ZooKeeperServer(address, self._settings)
-        self._server = server
-        server.start(voters, is_first=is_first)
+        with self._processes:
+            self._server, self._started = server, time.monotonic()
+            server.start(voters, is_first=is_first)
 
     def _tell_when_ready(self, session: ZooKeeperSession) -> None:
         # A server that votes before it has a leader's data cannot elect one either: if the leader were lost then,
@@ -218,8 +231,9 @@ class Ensemble:
             self._is_told = True
 
     def _discard(self, session: ZooKeeperSession) -> None:
-        if self._server is not None:
-            self._server.stop()
+        with self._processes:
+            if self._server is not None:
+                self._server.stop()
             self._server = None
         self._is_told = False
         node, self._node = self._node, None

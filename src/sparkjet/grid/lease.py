@@ -9,7 +9,7 @@ from sparkjet.errors import StorageError
 from sparkjet.grid.background import Loop
 from sparkjet.grid.control import Control
 from sparkjet.grid.errors import QuorumLostError
-from sparkjet.grid.view import LEASE, View
+from sparkjet.grid.view import View
 
 
 class Lease:
@@ -35,7 +35,7 @@ class Lease:
         self._loop.stop()
 
     def _step(self) -> None:
-        self._loop.pause(LEASE / 4)
+        self._loop.pause(self._view.lease / 4)
         try:
             self._renew()
         except QuorumLostError:

@@ -46,9 +46,9 @@ from sparkjet.grid.requests import (
     Verify,
 )
 from sparkjet.grid.server import Answer, Server
-from sparkjet.grid.view import View
+from sparkjet.grid.view import LEASE, View
 
-_NEWER_WITHIN = 2.0
+_NEWER_WITHIN = 5.0
 _JOINS_WITHIN = 30.0
 _CONFIRMS_WITHIN = 1.0
 logger = logging.getLogger("sparkjet")
@@ -65,6 +65,8 @@ class MemberSettings:
         advertise: Host name or address under which others reach it.
         host: Name of the machine, which replicas are spread over; that of this machine by default.
         ping_period: Seconds between two looks whether the others are there.
+        lease: Seconds after which it does nothing for others unless its control plane has answered; not more than that
+            keeps a silent member.
     """
 
     max_memory: int
@@ -73,6 +75,7 @@ class MemberSettings:
     advertise: str | None = None
     host: str = field(default_factory=socket.gethostname)
     ping_period: float = PERIOD
+    lease: float = LEASE
 
 
 class Member:
@@ -91,7 +94,7 @@ class Member:
         access.check_bind(settings.bind)
         self.id = os.urandom(8).hex()
         self.entries = Entries(settings.max_memory)
-        self.view = View(self.id)
+        self.view = View(self.id, settings.lease)
         self._control = control
         self._connections = Connections(access)
         self._copying = Copying(self.entries, self.view, self._connections, control, self.end)
@@ -187,6 +190,9 @@ class Member:
         return any(is_refused(member) for member in self._others() if member.id == request.member)
 
     def _receive(self, call: Put, schema: pa.Schema) -> Receiving:
+        if call.sender:
+            # Who has just joined gets what is handed on at once, before it has asked for the first time.
+            self.view.wait(self.view.is_confirmed, _NEWER_WITHIN)
         self.view.check()
         return Receiving(call, schema, self.entries, self.view, self._connections)
 

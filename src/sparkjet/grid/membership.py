@@ -86,6 +86,7 @@ class Membership:
             raise
         self._entered = float("-inf")
         threading.Thread(target=self._run, name="sparkjet-grid-membership", daemon=True).start()
+        threading.Thread(target=self._tend, name="sparkjet-grid-server", daemon=True).start()
 
     def leave(self) -> None:
         """Be none any more; a second call does nothing."""
@@ -176,13 +177,22 @@ class Membership:
                 result.set_result(self._reform(survivors, uuid4().hex))
             except StorageError as error:
                 result.set_exception(error)
-        self.ensemble.tend()
-        if self.ensemble.server is not None and time.monotonic() > self._purged + _PURGE:
-            self.ensemble.server.purge()
+        server = self.ensemble.server
+        if server is not None and time.monotonic() > self._purged + _PURGE:
+            server.purge()
             self._purged = time.monotonic()
         if self._shared.session.ended is not None:
             self._go_on(self.ensemble.contacts())
         return self._step(self._shared)
+
+    def _tend(self) -> None:
+        # Not in the thread of the rounds: those wait for servers, of which this may be the only one.
+        while self._over is None:
+            try:
+                self.ensemble.tend()
+            except (OSError, StorageError) as error:
+                self._end(f"its server cannot be started: {error}")
+            threading.Event().wait(_SOON)
 
     def _step(self, shared: ZooKeeperSlots) -> bool:
         state, _ = shared.state(self._woken)

@@ -25,7 +25,7 @@ class Pings:
 
     Args:
         others: The other members, asked each time.
-        gone: Called with a member that is gone.
+        gone: Called with a member that is gone, again with each ping until it is no other member any more.
         failed: Called with the reason if it cannot go on.
         period: Seconds between two pings.
     """
@@ -60,7 +60,7 @@ class Pings:
         refused = [each for each, answer in answers if answer.result()]
         self._refused = {each.id: self._refused.get(each.id, 0) + 1 for each in refused}
         for member in refused:
-            if self._refused[member.id] == _IN_A_ROW:
+            if self._refused[member.id] >= _IN_A_ROW:
                 self._gone(member)
 
 

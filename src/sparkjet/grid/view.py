@@ -10,7 +10,7 @@ from sparkjet.grid.cluster_state import ClusterState, Row
 from sparkjet.grid.errors import MovedError, QuorumLostError
 
 LEASE = 2.0
-"""Seconds after the control plane was last heard: as long as it keeps a silent member."""
+"""As long as the control plane keeps a silent member."""
 
 
 class View:
@@ -21,11 +21,13 @@ class View:
 
     Args:
         me: Id of the member.
+        lease: Seconds after which it does nothing unless the control plane has answered again.
         now: Seconds that count while the process is paused too.
     """
 
-    def __init__(self, me: str, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, me: str, lease: float = LEASE, now: Callable[[], float] = time.monotonic) -> None:
         self.me = me
+        self.lease = lease
         self.changes = threading.Condition(threading.RLock())
         """Held by whoever must see one state while it acts; notified when anything changes."""
         self._now = now
@@ -61,7 +63,8 @@ class View:
     def confirmed(self, asked: float) -> None:
         """The control plane has answered what it was asked at some time."""
         with self.changes:
-            self._until = max(self._until, asked + LEASE)
+            self._until = max(self._until, asked + self.lease)
+            self.changes.notify_all()
 
     def revoke(self) -> None:
         """The control plane has said that this member is cut off: do nothing for others until it says otherwise."""
@@ -74,6 +77,10 @@ class View:
             self._ended = self._ended or reason
             self.changes.notify_all()
 
+    def is_confirmed(self) -> bool:
+        """Whether the control plane has answered recently enough."""
+        return self._now() <= self._until
+
     def check(self) -> None:
         """Whether this member may act.
 
@@ -84,8 +91,8 @@ class View:
         if self._ended is not None:
             message = f"this member has ended: {self._ended}"
             raise QuorumLostError(message)
-        if self._now() > self._until:
-            message = f"this member has not heard of its control plane for {LEASE:.0f} s."
+        if not self.is_confirmed():
+            message = f"this member has not heard of its control plane for {self.lease:.0f} s."
             raise MovedError(message)
 
     def row(self, partition: int) -> Row:
