@@ -311,6 +311,8 @@ def test_no_slot_is_lost_or_won_twice_while_members_come_and_go(seed: int) -> No
             if event == "server":
                 until(lambda: victim.call("server") not in {None, server}, "another server")  # noqa: B023 - it is over then
             if event == "pause":
+                # Before that nobody has missed it, and it would go on.
+                until(lambda victim=victim: victim.id not in grid.members[0].members, "the others to notice")  # type: ignore[misc]
                 victim.resume()
                 until(lambda victim=victim: bool(victim.call("reasons")), "its end")  # type: ignore[misc]
                 victim.kill()
