@@ -109,6 +109,7 @@ def made(tmp_path: Path) -> Callable[[], ZooKeeperServer]:
     return lambda: ZooKeeperServer(address(), ZooKeeperSettings("a token for tests", directory=str(tmp_path)))
 
 
+@pytest.mark.spark  # Java at least
 def test_snapshots_and_logs_that_nobody_needs_are_removed(made: Callable[[], ZooKeeperServer], tmp_path: Path) -> None:
     server = made()
     data = next(tmp_path.iterdir()) / "data" / "version-2"
