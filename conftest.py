@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +21,11 @@ SUITES = ("acknowledging", "directory", "policy", "sink", "source", "store", "th
 pytest.register_assert_rewrite(*(f"sparkjet.testing.{suite}_contract" for suite in SUITES))
 pytest_plugins = ["scripts.doc_examples", "tests.servers.fixtures", "tests.servers.scheduling", "pytester"]
 
-MACHINES = {"artemis", "hdfs", "kafka", "kafka_old", "kafka_secure", "rabbitmq", "spark"}
+# A busy machine is no fault of a test's.
+settings.register_profile("sparkjet", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("sparkjet")
+
+MACHINES = {"artemis", "hdfs", "kafka", "kafka_old", "kafka_secure", "rabbitmq", "spark", "zookeeper"}
 """Fixtures that start a virtual machine, Java's or Erlang's: `make test-unit` does without."""
 
 BUILT = {"s3"}

@@ -1,4 +1,4 @@
-"""Measurements of sparkjet without peers: latency, snapshots, sessions, memory, growth, pipelines, stores, servers."""
+"""Measurements of sparkjet without peers: latency, snapshots, memory, growth, pipelines, stores, servers, grid."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ STUDIES = {
     "RQ": "rabbitmq",
     "AQ": "artemis",
     "RW": "rabbitmq_sink",
+    "GR": "grid",
 }
 """Modules by id, in the order in which they run; each is a separate program."""
 LONGEST = 1800

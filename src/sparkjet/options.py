@@ -15,6 +15,10 @@ _UNITS["min"] = _UNITS["m"]
 
 QUERY_OPTIONS: Mapping[str, str] = {
     "checkpointLocation": "Directory of the query's snapshots and of Spark's derived checkpoint.",
+    "snapshotStore": "grid, or grid://host:port,…: snapshots in the memory of a grid, not in a directory.",
+    "queryId": "With snapshotStore: the query's name in the grid, if there is no checkpointLocation.",
+    "snapshotBackup": "Another home, to which snapshots are copied in the background; a grid's copy in a directory.",
+    "snapshotBackupEvery": "Number of epochs from one copy to the next (100).",
     "processingGuarantee": "exactly-once (default), at-least-once or none.",
     "closeWindowsAtEnd": "With trigger(availableNow=True): also emit the windows that are still open at the end.",
     "overlapEpochs": "Whether the next batch is read while the results of this one are still being written (false).",

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 import sparkjet as sj
 from sparkjet import functions as J
-from sparkjet.cli import _record
+from sparkjet.cli.transactions import _record
 from sparkjet.errors import AnalysisError
 from sparkjet.storage.local_directory import local_directory
 from tests.feed import START, Feed, rows

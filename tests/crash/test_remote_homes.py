@@ -16,15 +16,18 @@ import pytest
 from pyspark.sql import functions as F
 
 import sparkjet as sj
+from sparkjet.grid.access import create_token
 from tests.crash.drivers import ROOT
 from tests.feed import START, Feed, rows
+from tests.grid.processes import MemberProcess
 from tests.servers.s3 import BUCKET, client
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tests.grid.processes import MemberProcess
     from tests.servers.hdfs import HdfsServer
-    from tests.servers.s3 import S3Server
+from tests.servers.s3 import S3Server
 
 TIMES = [0, 3, 7, 12, 14, 21, 26, 40, 60]
 
@@ -54,8 +57,16 @@ def driver(place: Path, job: dict[str, Any], killed_at: tuple[str, int] | None) 
     return done.returncode
 
 
-def check(spark: SparkSession, place: Path, feed: Feed, home: str, settings: dict[str, str], last: str) -> None:
-    out = f"{home}/out"
+def check(
+    spark: SparkSession,
+    place: Path,
+    feed: Feed,
+    home: str,
+    settings: dict[str, str],
+    last: str,
+    out: str | None = None,
+) -> None:
+    out = out or f"{home}/out"
     job = {"feed": str(feed.directory), "out": out, "home": f"{home}/home", "settings": settings}
     for phase, epoch in (("save", 2), (last, 4)):
         assert driver(place, job, (phase, epoch)) == -signal.SIGKILL
@@ -76,3 +87,11 @@ def test_from_s3(s3_spark: SparkSession, s3: S3Server, feed: Feed, tmp_path: Pat
     # A file is published, and the manifest does not have it.
     jars = {"spark.jars": ",".join(map(str, client()))}
     check(s3_spark, tmp_path, feed, f"s3a://{BUCKET}/{uuid4().hex}", settings | jars, "committing")
+
+
+def test_from_a_grid(spark: SparkSession, feed: Feed, tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    create_token(token)
+    settings = {"spark.sparkjet.grid.tokenFile": str(token)}
+    with MemberProcess(tmp_path, token) as member:
+        check(spark, tmp_path, feed, f"grid://{member.address}/x", settings, "decide", str(tmp_path / "out"))

@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
+from sparkjet.grid.access import create_token
+from tests.grid.processes import MemberProcess
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -198,3 +201,24 @@ def s3_spark(spark: SparkSession, s3: S3Server, s3_classes: Any) -> Iterator[Spa
     for name in s3.settings():
         hadoop.unset(name)
     hadoop.setClassLoader(before)
+
+
+@pytest.fixture(scope="session")
+def grid_member(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MemberProcess]:
+    """A grid of one member, in a process of its own."""
+    place = tmp_path_factory.mktemp("grid")
+    create_token(place / "token")
+    with MemberProcess(place, place / "token") as member:
+        yield member
+
+
+@pytest.fixture
+def grid_address(grid_member: MemberProcess) -> str:
+    """Its address, under the name that pages use."""
+    return grid_member.address
+
+
+@pytest.fixture
+def grid_token(grid_member: MemberProcess) -> str:
+    """The file with its token, under the name that pages use."""
+    return str(grid_member.token)

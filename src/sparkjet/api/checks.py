@@ -7,10 +7,12 @@ import tempfile
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import quote
 
 from sparkjet.api.launch import Launch
 from sparkjet.catalyst.plan_analysis import check_streaming
 from sparkjet.clock import SystemClock
+from sparkjet.engine.backup import Backup
 from sparkjet.engine.parallelism import state_partitions
 from sparkjet.errors import AnalysisError
 from sparkjet.options import QUERY_OPTIONS, Options
@@ -21,12 +23,13 @@ from sparkjet.plan.spark_sources import REPLAYABLE, acknowledging_source, check_
 from sparkjet.sinks.files import FilesSink
 from sparkjet.sinks.memory import MemorySink
 from sparkjet.sinks.protocol import Guarantee
-from sparkjet.storage.schemes import directory_at
+from sparkjet.storage.schemes import directory_at, scheme_of
 
 if TYPE_CHECKING:
     from sparkjet.api.output_settings import OutputSettings
     from sparkjet.engine.phases import EpochPhase
     from sparkjet.plan.stage import Stage
+    from sparkjet.storage.directory import Directory
 
 logger = logging.getLogger("sparkjet")
 
@@ -76,14 +79,16 @@ def checked(
     name = name if name is not None else results[0].name
     _warn(plan, name, guarantee)
     place = _home(plan, options, name, needs_one=any(output.is_durable for output in outputs))
+    directory = directory_at(
+        place if place is not None else tempfile.mkdtemp(prefix="sparkjet-"),
+        "checkpointLocation" if options.get("snapshotStore") is None else "snapshotStore",
+        lambda: plan.source.sparkSession,
+    )
     return Launch(
         plan=plan,
-        home=directory_at(
-            place if place is not None else tempfile.mkdtemp(prefix="sparkjet-"),
-            "checkpointLocation",
-            lambda: plan.source.sparkSession,
-        ),
+        home=directory,
         has_own_home=place is not None,
+        backup=_backup(plan, options, directory),
         guarantee=guarantee,
         partitions=_partitions(plan, options),
         overlap=overlap,
@@ -201,8 +206,13 @@ def _partitions(plan: Plan, options: Options) -> int:
 
 
 def _home(plan: Plan, options: Options, name: str | None, *, needs_one: bool) -> str | None:
-    """The query's directory: as given, else below Spark's default, else None where losing it does no harm."""
-    given = options.get("checkpointLocation")
+    """The query's home: as given, else below Spark's default, else None where losing it does no harm."""
+    given, store = options.get("checkpointLocation"), options.get("snapshotStore")
+    if store is not None:
+        return _in_grid(store, options.get("queryId") or given or name)
+    if options.get("queryId") is not None:
+        message = "option: queryId names a query in a grid: set snapshotStore too, or leave it out."
+        raise AnalysisError(message)
     if given is not None:
         return given
     default = plan.source.sparkSession.conf.get("spark.sql.streaming.checkpointLocation", None)
@@ -212,6 +222,36 @@ def _home(plan: Plan, options: Options, name: str | None, *, needs_one: bool) ->
         message = 'start: this sink needs option("checkpointLocation", "…"), the home of the query\'s state.'
         raise AnalysisError(message)
     return None
+
+
+def _backup(plan: Plan, options: Options, home: Directory) -> Backup | None:
+    """What copies snapshots elsewhere."""
+    location, every = options.get("snapshotBackup"), options.get("snapshotBackupEvery")
+    if location is None:
+        if every is not None:
+            message = "option: snapshotBackupEvery needs snapshotBackup, the home to copy to. Set both, or none."
+            raise AnalysisError(message)
+        return None
+    directory = directory_at(location, "snapshotBackup", lambda: plan.source.sparkSession)
+    return Backup(home, directory, options.number("snapshotBackupEvery", default=100))
+
+
+def _in_grid(store: str, identity: str | None) -> str:
+    """The location of a query in a grid, by what names it: an id, a path or URI, or the query's name."""
+    if identity is None:
+        message = (
+            'start: snapshotStore needs a name of the query in the grid: set option("queryId", "…"), or '
+            "checkpointLocation or queryName, which it takes otherwise."
+        )
+        raise AnalysisError(message)
+    if store != "grid" and scheme_of(store) != "grid":
+        message = (
+            f'option: snapshotStore="{store}" is neither grid nor grid://host:port,…; any other place for snapshots is '
+            "given as the checkpointLocation."
+        )
+        raise AnalysisError(message)
+    address = "grid://" if store == "grid" else store.rstrip("/")
+    return f"{address}/{quote(identity.strip('/'), safe='/')}"
 
 
 def _warn(plan: Plan, name: str | None, guarantee: Guarantee) -> None:

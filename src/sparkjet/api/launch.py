@@ -34,6 +34,7 @@ from sparkjet.sinks.outbox import Outbox
 from sparkjet.sinks.protocol import Guarantee
 from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.record_log import RecordLog
+from sparkjet.storage.directory import HoldsRows
 from sparkjet.storage.full_disk import full_disks_named
 from sparkjet.storage.local_directory import local_directory
 from sparkjet.storage.sharing import check_reached, check_shared, is_local, slots
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery as SparkQuery
 
     from sparkjet.clock import Clock
+    from sparkjet.engine.backup import Backup
     from sparkjet.engine.engine import Engine
     from sparkjet.engine.phases import PhaseListener
     from sparkjet.engine.progress_report import ProgressReport
@@ -74,6 +76,8 @@ class Launch:
     listener: PhaseListener
     has_own_home: bool = True
     """False where ``home`` is a new temporary directory, because none was given."""
+    backup: Backup | None = None
+    """Copies snapshots elsewhere."""
 
     @property
     def places(self) -> list[Path]:
@@ -114,7 +118,8 @@ class Launch:
             committer.settle_what_expires(newest[1])
         for output in self.plan.outputs:
             output.check()
-        check_workers(self.plan.source.sparkSession, worker_packages(self.plan))
+        packages = self.home.packages if isinstance(self.home, HoldsRows) else {}
+        check_workers(self.plan.source.sparkSession, {**worker_packages(self.plan), **packages})
         self._check_shared()
         store.open("checkpointLocation")
         session = _own_session(self.plan.source.sparkSession)
@@ -127,6 +132,8 @@ class Launch:
         def on_progress(report: ProgressReport) -> None:
             reports.append(report)
             events.post(report)
+            if self.backup is not None:
+                self.backup.after_epoch()
 
         context = EngineContext(
             plan=self.plan,
@@ -174,6 +181,8 @@ class Launch:
         def release() -> None:
             receivers.stop()
             self._release_tables()
+            if self.backup is not None:
+                self.backup.finish()
 
         ending, lock = Ending(engine.fenced, self.places, release), threading.Lock()
         started: Future[SparkQuery] = Future()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sparkjet.sinks.outbox import Outbox
 from sparkjet.sinks.outbox_entries import files_of
-from sparkjet.storage.paths import CHECKING
+from sparkjet.storage.file_reader import read
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -43,5 +43,4 @@ class OutboxSink(Outbox):
     def deliver(self, entry: Directory, handle: Handle) -> None:
         """See :meth:`Outbox.deliver`."""
         assert self._session is not None  # noqa: S101 - attach() comes first
-        files = map(entry.uri, files_of(entry, handle))
-        self.publish(self._session.read.options(**CHECKING).parquet(*files), handle["epoch"])
+        self.publish(read(self._session, entry, files_of(entry, handle)), handle["epoch"])

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sparkjet.errors import RecoveryError, StorageError
+from sparkjet.storage.file_reader import read
 from sparkjet.storage.file_writer import FileWriter
-from sparkjet.storage.paths import CHECKING
 from sparkjet.storage.posix_directory import as_directory
 from sparkjet.storage.written import write
 
@@ -90,7 +90,7 @@ class DirectoryStore:
             )
             raise RecoveryError(message)
         self._places[delta.name] = self._state
-        return session.read.options(**CHECKING).parquet(*map(directory.uri, delta.files))
+        return read(session, directory, delta.files)
 
     def put_blob(self, name: str, content: bytes) -> None:
         """See :meth:`SnapshotStore.put_blob`."""

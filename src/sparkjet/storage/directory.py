@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import TYPE_CHECKING, BinaryIO, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 
 class Directory(Protocol):
@@ -111,4 +114,25 @@ class Directory(Protocol):
 
     def sweep(self) -> None:
         """Remove files in this directory that crashes have left in the middle of a :meth:`put`."""
+        ...
+
+
+@runtime_checkable
+class HoldsRows(Protocol):
+    """A directory that Spark's own writers and readers cannot use: tasks of its own carry rows there and back."""
+
+    @property
+    def packages(self) -> Mapping[str, str]:
+        """Packages that its tasks need on executors: the name to install, by the name that is imported."""
+        ...
+
+    def write_rows(self, rows: DataFrame) -> list[str]:
+        """Write one file for each partition with rows; returns those of the attempts that count.
+
+        Their names contain the number of the partition, as those of Spark's files do: ``part-00003-…``.
+        """
+        ...
+
+    def read_rows(self, session: SparkSession, names: Sequence[str]) -> DataFrame:
+        """The rows of files that :meth:`write_rows` has written."""
         ...

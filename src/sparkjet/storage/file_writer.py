@@ -11,6 +11,7 @@ from urllib.parse import unquote
 
 from pyspark.java_gateway import ensure_callback_server_started
 
+from sparkjet.storage.directory import HoldsRows
 from sparkjet.storage.hadoop_file_system import JAVA_ERRORS, os_error
 from sparkjet.storage.paths import WRITING
 from sparkjet.storage.patience import Patience
@@ -51,8 +52,17 @@ class FileWriter:
     options: Mapping[str, str] = field(default_factory=dict)
     partition_by: Sequence[str] = ()
 
-    def save(self, rows: DataFrame) -> None:
-        """Write the rows; what has been written when it fails does not count."""
+    def save(self, rows: DataFrame) -> list[str]:
+        """Write the rows; returns the files of the task attempts that count, relative to the directory.
+
+        What has been written when it fails does not count.
+        """
+        if isinstance(self.directory, HoldsRows):
+            return self.directory.write_rows(rows)
+        self._save(rows)
+        return self._files()
+
+    def _save(self, rows: DataFrame) -> None:
         if self.directory.path is None:
             self._add_batch(rows)
             return
@@ -61,8 +71,7 @@ class FileWriter:
             writer = writer.partitionBy(*self.partition_by)
         writer.save(self.directory.uri())
 
-    def files(self) -> list[str]:
-        """The files of the task attempts that count, relative to the directory."""
+    def _files(self) -> list[str]:
         if self.directory.path is None:
             _, *entries = self.directory.read(_MANIFEST).decode().splitlines()
             # Of each a URI, whose path Hadoop has encoded.

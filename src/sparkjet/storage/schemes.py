@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from sparkjet.errors import AnalysisError
 from sparkjet.storage.hadoop_directory import HadoopDirectory
 from sparkjet.storage.hadoop_file_system import open_file_system
 from sparkjet.storage.paths import local_path
@@ -55,5 +56,16 @@ def _in_hadoop(location: str, option: str, session: Session) -> Directory:
     return HadoopDirectory(system, system.qualified(location))
 
 
-SCHEMES: dict[str, Callable[[str, str, Session], Directory]] = {"file": _on_posix}
+def _in_grid(location: str, option: str, session: Session) -> Directory:
+    try:
+        from sparkjet.storage.grid_directory import GridDirectory  # noqa: PLC0415 - the extra is optional
+        from sparkjet.storage.grid_location import grid_location  # noqa: PLC0415 - as above
+    except ModuleNotFoundError as error:
+        message = f'{option}: grid: needs {error.name}: pip install "sparkjet[grid]".'
+        raise AnalysisError(message) from error
+    grid, name = grid_location(location, option, session())
+    return GridDirectory(grid, name)
+
+
+SCHEMES: dict[str, Callable[[str, str, Session], Directory]] = {"file": _on_posix, "grid": _in_grid}
 """How a directory is made, by scheme; Hadoop has all others."""

@@ -61,11 +61,10 @@ def write(rows: DataFrame, writer: FileWriter, refuse: Refuse) -> Written:
     tag = f"sparkjet-{os.urandom(8).hex()}"
     context.addJobTag(tag)
     try:
-        writer.save(observed)
+        files = writer.save(observed)
     finally:
         context.removeJobTag(tag)
     found = metrics(observation, f"{writer.directory}", refuse)
-    files = writer.files()
     seen = {int(PurePosixPath(file).name.split("-")[1]) for file in files}
     unseen = sorted(set(found[_PARTITIONS]) - seen)
     if unseen:

@@ -1,24 +1,19 @@
-"""The command line: lists the transactions a query has left in PostgreSQL and Kafka, and settles them by its record."""
+"""``txns``: lists the transactions a query has left in PostgreSQL and Kafka, and settles them by its record."""
 
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sparkjet.errors import AnalysisError, RecoveryError, SparkjetError
+from sparkjet.cli.homes import add_settings, home_at, newest_record
+from sparkjet.errors import AnalysisError
 from sparkjet.sinks.naming import ListedTransaction, prefix_of
-from sparkjet.snapshots import DirectoryStore
-from sparkjet.snapshots.record_log import RecordLog
-from sparkjet.storage.schemes import directory_at
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from sparkjet.sinks.kafka.access import Access
     from sparkjet.snapshots.record import Record
 
@@ -35,14 +30,11 @@ _DESCRIPTION = (
 )
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m sparkjet")
-    commands = parser.add_subparsers(dest="command", required=True)
+def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command with its options to those of the command line."""
     txns = commands.add_parser("txns", help="prepared transactions of a query", description=_DESCRIPTION)
     txns.add_argument("checkpoint", help="the query's checkpointLocation")
-    conf = "a setting of Spark's, for a checkpoint on HDFS or in an object store; may be repeated"
-    txns.add_argument("--conf", metavar="NAME=VALUE", action="append", default=[], help=conf)
+    add_settings(txns)
     # One of them, explicitly: a query may write to both, and the other would silently be left unsettled.
     where = txns.add_mutually_exclusive_group()
     where.add_argument("--dsn", default="", help="libpq's connection string: host=… dbname=… user=…")
@@ -50,15 +42,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--kafka", metavar="FILE", help="librdkafka's properties, one per line: bootstrap.servers=host:port"
     )
     txns.add_argument("--settle", action="store_true", help="commit or abort what the record decides, and nothing else")
-    chosen = parser.parse_args(arguments)
-    try:
-        access = None if chosen.kafka is None else _access(chosen.kafka)
-        if access is not None:
-            return in_kafka(lambda: _record(chosen.checkpoint, chosen.conf), access, settle=chosen.settle)
-        return in_postgres(_record(chosen.checkpoint, chosen.conf), chosen.dsn, settle=chosen.settle)
-    except SparkjetError as error:
-        print(f"sparkjet: {error}", file=sys.stderr)
-        return 1
+    txns.set_defaults(run=_run)
+
+
+def _run(chosen: argparse.Namespace) -> int:
+    if chosen.kafka is not None:
+        return in_kafka(lambda: _record(chosen.checkpoint, chosen.conf), _access(chosen.kafka), settle=chosen.settle)
+    return in_postgres(_record(chosen.checkpoint, chosen.conf), chosen.dsn, settle=chosen.settle)
 
 
 def in_postgres(record: Record, dsn: str, *, settle: bool) -> int:
@@ -163,30 +153,7 @@ def verdict(found: ListedTransaction, record: Record) -> str:
 
 
 def _record(checkpoint: str, settings: Sequence[str]) -> Record:
-    home = directory_at(checkpoint, "checkpoint", lambda: _session(settings))
-    try:
-        newest = RecordLog(DirectoryStore(home.below("snapshots"))).newest()
-    except OSError as error:
-        message = f'txns: "{checkpoint}" cannot be read: {error.strerror or error}'
-        raise AnalysisError(message) from error
-    if newest is None:
-        message = f'txns: "{checkpoint}" contains no record of a query. Pass its checkpointLocation.'
-        raise RecoveryError(message)
-    return newest[1]
-
-
-def _session(settings: Sequence[str]) -> SparkSession:
-    """A session for the file systems that only Hadoop reads; a local checkpoint needs none."""
-    from pyspark.sql import SparkSession  # noqa: PLC0415 - starts a JVM, which most calls do without
-
-    builder = SparkSession.builder.master("local[1]").appName("sparkjet").config("spark.ui.enabled", "false")
-    for setting in settings:
-        name, found, value = setting.partition("=")
-        if not found:
-            message = f'--conf: "{setting}" is not NAME=VALUE, as in --conf spark.hadoop.fs.s3a.endpoint=….'
-            raise AnalysisError(message)
-        builder = builder.config(name, value)
-    return builder.getOrCreate()
+    return newest_record(home_at(checkpoint, "checkpoint", settings), "txns")[1]
 
 
 def _access(file: str) -> Access:

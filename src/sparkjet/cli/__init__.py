@@ -1,0 +1,5 @@
+"""The command line: ``python -m sparkjet``."""
+
+from sparkjet.cli.main import main
+
+__all__ = ["main"]

@@ -1,0 +1,65 @@
+"""Homes of queries, as arguments of commands name them."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from sparkjet.errors import AnalysisError, RecoveryError
+from sparkjet.snapshots import DirectoryStore
+from sparkjet.snapshots.record_log import RecordLog
+from sparkjet.storage.schemes import directory_at
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from sparkjet.snapshots.record import Record
+    from sparkjet.storage.directory import Directory
+
+
+def add_settings(parser: argparse.ArgumentParser) -> None:
+    """Add the option for what a location needs to be reached."""
+    told = "a setting of Spark's, for a location on HDFS, in an object store or a grid; may be repeated"
+    parser.add_argument("--conf", metavar="NAME=VALUE", action="append", default=[], help=told)
+
+
+def home_at(location: str, argument: str, settings: Sequence[str]) -> Directory:
+    """The home of a query: what its option ``checkpointLocation`` names, or its place in a grid.
+
+    Raises:
+        AnalysisError: Naming the argument, if the location cannot be used.
+    """
+    return directory_at(location, argument, lambda: _session(settings))
+
+
+def newest_record(home: Directory, command: str) -> tuple[int, Record]:
+    """The newest slot of a home, and its record.
+
+    Raises:
+        AnalysisError: The home cannot be read.
+        RecoveryError: It has no record.
+    """
+    try:
+        newest = RecordLog(DirectoryStore(home.below("snapshots"))).newest()
+    except OSError as error:
+        message = f'{command}: "{home}" cannot be read: {error.strerror or error}'
+        raise AnalysisError(message) from error
+    if newest is None:
+        message = f'{command}: "{home}" contains no record of a query. Pass its checkpointLocation.'
+        raise RecoveryError(message)
+    return newest
+
+
+def _session(settings: Sequence[str]) -> SparkSession:
+    """A session for the file systems that only Hadoop reads; a local checkpoint needs none."""
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - starts a JVM, which most calls do without
+
+    builder = SparkSession.builder.master("local[1]").appName("sparkjet").config("spark.ui.enabled", "false")
+    for setting in settings:
+        name, found, value = setting.partition("=")
+        if not found:
+            message = f'--conf: "{setting}" is not NAME=VALUE, as in --conf spark.hadoop.fs.s3a.endpoint=….'
+            raise AnalysisError(message)
+        builder = builder.config(name, value)
+    return builder.getOrCreate()

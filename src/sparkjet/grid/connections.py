@@ -1,0 +1,120 @@
+"""Connections to members: calls with the token and a deadline, whose refusals are raised as what they are."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import pyarrow as pa
+import pyarrow.flight as fl
+
+from sparkjet.errors import AnalysisError
+from sparkjet.grid.access import Access
+from sparkjet.grid.errors import ForbiddenError, GridError, MalformedError, UnreachableError
+from sparkjet.grid.messages import ERRORS, Message, Refusal, decoded, encoded
+
+T = TypeVar("T")
+
+ANSWERS_WITHIN = 10.0
+"""Seconds for a call without record batches."""
+_CHANNEL = [
+    # The proxy of the environment is for the world outside.
+    ("grpc.enable_http_proxy", 0),
+    # A member that has just started would otherwise be found after seconds.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+]
+
+
+class Connections:
+    """Connections to members by their addresses, made when they are needed. Thread-safe.
+
+    Args:
+        access: Token and certificates.
+    """
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+        self._lock = threading.Lock()
+        self._clients: dict[str, Any] = {}
+
+    def to(self, uri: str) -> Any:
+        """The Flight client of a member."""
+        with self._lock:
+            if uri not in self._clients:
+                options = self._access.client_options()
+                try:
+                    self._clients[uri] = fl.FlightClient(uri, generic_options=_CHANNEL, **options)
+                except (pa.ArrowException, fl.FlightError, ValueError) as error:
+                    message = f'grid: "{uri}" is not an address of a member: {_short(error)}'
+                    raise AnalysisError(message) from error
+            return self._clients[uri]
+
+    def options(self, seconds: float = ANSWERS_WITHIN) -> Any:
+        """Options of a call."""
+        return fl.FlightCallOptions(timeout=seconds, headers=self._access.headers())
+
+    def ask(self, uri: str, request: Message, answer: type[T], seconds: float = ANSWERS_WITHIN) -> T:
+        """What a member answers.
+
+        Raises:
+            GridError: It refuses, or does not answer.
+        """
+        answers = list(self.answers(uri, request, answer, seconds))
+        if len(answers) != 1:
+            message = f"{uri} has answered {len(answers)} times instead of once."
+            raise UnreachableError(message)
+        return answers[0]
+
+    def answers(self, uri: str, request: Message, answer: type[T], seconds: float = ANSWERS_WITHIN) -> Iterator[T]:
+        """Like :meth:`ask`, for an answer in several pieces."""
+        with refusals(uri):
+            action = fl.Action(type(request).__name__, encoded(request))
+            for result in self.to(uri).do_action(action, self.options(seconds)):
+                yield decoded(result.body, answer)
+
+    def close(self) -> None:
+        """Close all; a call after that opens new ones."""
+        with self._lock:
+            clients, self._clients = self._clients, {}
+        for client in clients.values():
+            client.close()
+
+
+@contextmanager
+def refusals(uri: str) -> Iterator[None]:
+    """Raises what a member has refused, or why it cannot be reached, as an error of this package."""
+    try:
+        yield
+    except fl.FlightUnauthenticatedError as error:
+        message = (
+            f"{uri} refuses the token, or its absence. Members and clients need the same one: --token-file, or the "
+            "environment."
+        )
+        raise ForbiddenError(message) from error
+    except (fl.FlightError, pa.ArrowException, OSError) as error:
+        raise _refused(uri, error) from error
+
+
+def _refused(uri: str, error: BaseException) -> GridError:
+    told = getattr(error, "extra_info", b"")
+    if told:
+        try:
+            refusal = decoded(told, Refusal)
+        except MalformedError:
+            return UnreachableError(f"{uri} does not answer like a member of a grid: {_short(error)}")
+        return ERRORS.get(refusal.kind, GridError)(f"{uri}: {refusal.text}")
+    return UnreachableError(f"{uri} does not answer: {_short(error)}")
+
+
+def answered(error: GridError) -> Any:
+    """An error as a member answers with it."""
+    kind = next((name for name, known in ERRORS.items() if isinstance(error, known)), GridError.__name__)
+    return fl.FlightServerError(str(error)[:500], extra_info=encoded(Refusal(kind, str(error)[:2000])))
+
+
+def _short(error: BaseException) -> str:
+    """The first sentence: what follows repeats it with gRPC's own words."""
+    return str(error).partition(". Detail:")[0].partition(". gRPC client")[0][:300].rstrip(".") + "."

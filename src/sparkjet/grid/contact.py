@@ -1,0 +1,178 @@
+"""Contact with a cluster: the newest state that a client knows, and requests that any member can answer."""
+
+from __future__ import annotations
+
+import random
+import socket
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future, wait
+from typing import TypeVar
+
+from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
+
+from sparkjet.errors import AnalysisError
+from sparkjet.grid.access import Access
+from sparkjet.grid.cluster_state import ClusterState, Member
+from sparkjet.grid.connections import Connections
+from sparkjet.grid.errors import GridError, MovedError, QuorumLostError, UnreachableError
+from sparkjet.grid.messages import Message
+from sparkjet.grid.requests import GetState
+
+T = TypeVar("T")
+
+AWAY = MovedError, QuorumLostError, UnreachableError
+"""Errors that may be over with a newer state, or at another member."""
+_ANSWERS_WITHIN = 3.0
+_LONGEST_PAUSE = 0.5
+_LOOK = 1.0
+"""Seconds after which a call that is not over is a reason to look whether the member is still there."""
+_SUSPECTED = 10.0
+"""Seconds for which a member that did not answer is asked last."""
+
+
+class Contact:
+    """What a client knows of a cluster. Thread-safe.
+
+    Args:
+        addresses: Of some members, as ``host:port``; the others are found by them.
+        access: Token and certificates.
+        host: The machine of the client; replicas there are read first.
+        patience: Seconds after which what has not succeeded is given up.
+
+    Raises:
+        AnalysisError: An address is not one.
+    """
+
+    def __init__(self, addresses: Sequence[str], access: Access, host: str | None, patience: float) -> None:
+        self.host = host or socket.gethostname()
+        self.patience = patience
+        self.connections = Connections(access)
+        self._addresses = [_uri(address, access) for address in addresses]
+        self._lock = threading.Lock()
+        self._state: ClusterState | None = None
+        self._suspected: dict[str, float] = {}
+
+    def state(self) -> ClusterState:
+        """The newest state that is known; it is asked for if there is none."""
+        return self._state or self.newer(-1)
+
+    def newer(self, than: int, seconds: float = 1.0) -> ClusterState:
+        """Ask the members for a newer state, and wait some time for one; returns the newest.
+
+        Raises:
+            GridError: No member answers, or they are of another cluster than before.
+        """
+        failures: list[str] = []
+        for uri in self._uris():
+            try:
+                found = self.connections.ask(uri, GetState(than, seconds), ClusterState, seconds + _ANSWERS_WITHIN)
+            except AWAY as error:
+                self._suspect(uri)
+                failures.append(str(error))
+                continue
+            return self._take(found)
+        raise UnreachableError(f"no member of the grid answers: {' '.join(failures)}")
+
+    def ask(self, request: Message, answer: type[T]) -> T:
+        """What a member answers, no matter which; tried until the patience is at its end.
+
+        Raises:
+            GridError: All refuse, or none answers.
+        """
+        return self.attempts()(lambda: self.ask_once(request, answer))
+
+    def ask_once(self, request: Message, answer: type[T]) -> T:
+        """Like :meth:`ask`, in one attempt: each member is asked until one answers."""
+        failures: list[GridError] = []
+        for uri in self._uris():
+            try:
+                return self.connections.ask(uri, request, answer)
+            except AWAY as error:
+                self._suspect(uri)
+                failures.append(error)
+        raise failures[-1]
+
+    def attempts(self) -> Retrying:
+        """Runs again what may succeed with a newer state, with pauses, until the patience is at its end."""
+        return Retrying(
+            stop=stop_after_delay(self.patience),
+            wait=wait_random_exponential(0.05, max=_LONGEST_PAUSE),
+            retry=retry_if_exception_type(AWAY),
+            reraise=True,
+        )
+
+    def awaited(self, answer: Future[T], member: str, seconds: float) -> T:
+        """The result of a call to a member, which is abandoned when the member has left.
+
+        Raises:
+            GridError: It has failed, the member has left, or the time is up.
+        """
+        until = time.monotonic() + seconds
+        while not wait([answer], _LOOK).done:
+            # A call to a member that is paused, or whose machine is gone, would last until its deadline.
+            self.newer(self.state().version, 0.0)
+            if self.member(member) is None:
+                raise MovedError(f"member {member} has left.")
+            if time.monotonic() > until:
+                raise UnreachableError(f"member {member} has not answered within {seconds:.0f} s.")
+        return answer.result()
+
+    def nearest(self, members: Sequence[str]) -> str:
+        """Of some members, by id, one on this host, else the first."""
+        hosts = {member.id: member.host for member in self.state().members}
+        return next((each for each in members if hosts.get(each) == self.host), members[0])
+
+    def member(self, id_: str) -> Member | None:
+        """A member by its id; None if it has left."""
+        return next((member for member in self.state().members if member.id == id_), None)
+
+    def uri(self, id_: str) -> str:
+        """The address of a member.
+
+        Raises:
+            MovedError: It has left.
+        """
+        member = self.member(id_)
+        if member is None:
+            raise MovedError(f"member {id_} has left.")
+        return member.uri
+
+    def is_on_this_host(self, id_: str) -> bool:
+        """Whether a member is on the machine of the client."""
+        member = self.member(id_)
+        return member is not None and member.host == self.host
+
+    def _uris(self) -> list[str]:
+        """Those on this host first, then in any order, so that not all clients ask the same one."""
+        members = list(self._state.members) if self._state is not None else []
+        random.shuffle(members)
+        members.sort(key=lambda member: member.host != self.host)
+        uris = dict.fromkeys([*(member.uri for member in members), *self._addresses])
+        # Who is paused, or on a machine that is gone, would be waited for with every request.
+        since = time.monotonic() - _SUSPECTED
+        return sorted(uris, key=lambda uri: self._suspected.get(uri, since) > since)
+
+    def _suspect(self, uri: str) -> None:
+        self._suspected[uri] = time.monotonic()
+
+    def _take(self, found: ClusterState) -> ClusterState:
+        with self._lock:
+            known = self._state
+            if known is not None and known.cluster != found.cluster:
+                raise GridError(
+                    f"the grid was formed anew: it is cluster {found.cluster} instead of {known.cluster}. Start the "
+                    "query again; it goes on if what its newest record names is still there."
+                )
+            if known is None or found.version > known.version:
+                self._state = known = found
+            return known
+
+
+def _uri(address: str, access: Access) -> str:
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or int(port) not in range(1, 65536):
+        message = f'grid: "{address}" is not host:port of a member, as in grid://10.0.0.1:5710,10.0.0.2:5710.'
+        raise AnalysisError(message)
+    return access.uri(host.strip("[]"), int(port))

@@ -1,0 +1,121 @@
+"""The content of an entry: record batches of one schema, with their size in memory and a digest."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyarrow import types
+
+from sparkjet.grid.errors import MalformedError
+
+OVERHEAD = 1024
+"""Bytes counted for each batch beside its data, so that no number of empty ones is free."""
+_NESTED = types.is_list, types.is_large_list, types.is_fixed_size_list, types.is_map, types.is_struct
+_REFUSED = types.is_dictionary, types.is_union, types.is_run_end_encoded
+_PLAIN = (
+    types.is_null,
+    types.is_boolean,
+    types.is_integer,
+    types.is_floating,
+    types.is_decimal,
+    types.is_temporal,
+    types.is_binary,
+    types.is_large_binary,
+    types.is_string,
+    types.is_large_string,
+    types.is_fixed_size_binary,
+)
+
+
+@dataclass(frozen=True)
+class Content:
+    """The content of an entry as a member holds it.
+
+    Attributes:
+        schema: The schema of its batches.
+        batches: At least one, which may be empty.
+        rows: Their number of rows.
+        size: Bytes that they take of a member's memory.
+        digest: CRC-32 of the batches, as the first member that got them has computed it.
+    """
+
+    schema: pa.Schema
+    batches: tuple[pa.RecordBatch, ...]
+    rows: int
+    size: int
+    digest: int
+
+    @classmethod
+    def of(
+        cls, schema: pa.Schema, batches: Sequence[pa.RecordBatch], digest: int | None = None, size: int | None = None
+    ) -> Content:
+        """The content that some batches are; digest and size are computed now if they are not yet known."""
+        rows = sum(batch.num_rows for batch in batches)
+        size = sum(map(size_of, batches)) if size is None else size
+        return cls(schema, tuple(batches), rows, size, digest_of(batches) if digest is None else digest)
+
+
+def digest_of(batches: Iterable[pa.RecordBatch]) -> int:
+    """The CRC-32 of batches; the same for all who have got them, as all have them from Arrow's IPC format."""
+    digest = 0
+    for batch in batches:
+        digest = _continued(batch, digest)
+    return digest
+
+
+def _continued(batch: pa.RecordBatch, before: int) -> int:
+    lengths = [batch.num_rows]
+    for column in batch.columns:
+        for buffer in column.buffers():
+            lengths.append(-1 if buffer is None else buffer.size)
+            if buffer is not None:
+                before = zlib.crc32(buffer, before)
+    # Rows may have no byte at all, as those of the type null.
+    return zlib.crc32(repr(lengths).encode(), before)
+
+
+def size_of(batch: pa.RecordBatch) -> int:
+    """Bytes that a batch keeps in memory, with what of its message no column shows."""
+    held: dict[int, int] = {}
+    for column in batch.columns:
+        for buffer in column.buffers():
+            if buffer is not None:
+                # A message may be larger than the buffers that it declares, and stays whole as long as one is used.
+                while buffer.parent is not None:
+                    buffer = buffer.parent  # noqa: PLW2901 - walks up
+                held[buffer.address] = max(buffer.size, held.get(buffer.address, 0))
+    return sum(held.values()) + OVERHEAD
+
+
+def check_schema(schema: pa.Schema) -> None:
+    """Refuse types whose arrays a member cannot hand on without trusting every number in them.
+
+    Raises:
+        MalformedError: Naming the column.
+    """
+    for field in schema:
+        if not _is_held(field.type):
+            message = f"column {field.name[:100]!r} has the type {str(field.type)[:100]}, which a grid does not hold."
+            raise MalformedError(message)
+
+
+def check_batch(batch: pa.RecordBatch) -> None:
+    """Refuse a batch whose lengths and offsets lead out of its buffers: sending it on would read what is there.
+
+    Raises:
+        MalformedError: Saying what Arrow found.
+    """
+    try:
+        batch.validate()
+    except pa.ArrowInvalid as error:
+        message = f"a record batch is not valid: {str(error).partition('Detail')[0][:200]}"
+        raise MalformedError(message) from error
+
+
+def _is_held(kind: pa.DataType) -> bool:
+    if any(is_one(kind) for is_one in _NESTED):
+        return all(_is_held(kind.field(position).type) for position in range(kind.num_fields))
+    return any(is_one(kind) for is_one in _PLAIN) and not any(is_one(kind) for is_one in _REFUSED)

@@ -1,0 +1,102 @@
+"""The protocol of the control plane: what members agree on, and slots of which each has one winner."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from sparkjet.errors import StorageError
+
+if TYPE_CHECKING:
+    from sparkjet.grid.cluster_state import ClusterState, Member
+
+LONGEST_TOKEN = 64 * 1024
+"""Bytes: slots are in the memory of every voter, what they name is in that of the members."""
+
+
+class Control(Protocol):
+    """The control plane as one member uses it. Thread-safe.
+
+    Every method but :meth:`state` raises :class:`~sparkjet.grid.errors.QuorumLostError` if the member is cut off from
+    the majority, or is none. It must refuse what it is asked then; it has to end when ``ended`` is called. No method
+    waits for ever.
+    """
+
+    def join(self, member: Member, changed: Callable[[ClusterState], None], ended: Callable[[str], None]) -> None:
+        """Become a member, or the first one of a new cluster.
+
+        Args:
+            member: This one.
+            changed: Called with every state from now on, from a thread of the control plane, in ascending versions;
+                states between two may be left out.
+            ended: Called once, with the reason, from a thread of the control plane, when this member is no longer one:
+                it was taken for dead, or has been cut off for so long that nobody waits for it. Not after
+                :meth:`leave`.
+        """
+        ...
+
+    def leave(self) -> None:
+        """Be no member any more; the others take over. A second call does nothing."""
+        ...
+
+    def state(self) -> ClusterState:
+        """The newest state that this member has seen."""
+        ...
+
+    def contacts(self) -> list[str]:
+        """What another member must be told to join this cluster; empty if none can."""
+        ...
+
+    def propose(self, change: Callable[[ClusterState], ClusterState]) -> ClusterState:
+        """Replace the state by what a pure function makes of the newest one; it is called again if another came first.
+
+        Returns the state that holds then; the same one is no change.
+        """
+        ...
+
+    def put_slot(self, log: str, slot: int, token: bytes, version: int) -> bool:
+        """Write a slot if it is free and the state is still of a version; whether this token is the slot's.
+
+        Args:
+            log: Name of a log, any text.
+            slot: Its number.
+            token: At most :data:`LONGEST_TOKEN` bytes, and unlike anyone else's: where the answer was lost, the slot
+                itself tells who won.
+            version: Of the state whose replicas were found to hold what the token names.
+
+        Raises:
+            StaleStateError: The slot is free, but there is a newer state: look again whether its replicas hold it.
+        """
+        ...
+
+    def slots(self, log: str) -> list[int]:
+        """Numbers of the slots that exist, ascending; none that was written before the call is missing."""
+        ...
+
+    def slot(self, log: str, slot: int) -> bytes | None:
+        """The token of a slot; None if it is free."""
+        ...
+
+    def remove_slots(self, log: str, below: int) -> None:
+        """Remove the slots below a number; a log without slots is gone."""
+        ...
+
+    def logs(self) -> list[str]:
+        """Names of all logs, ascending."""
+        ...
+
+    def voters(self) -> list[str]:
+        """Ids of the members that vote; more than half of them must stay."""
+        ...
+
+
+def checked(token: bytes) -> bytes:
+    """A token that is not too long.
+
+    Raises:
+        StorageError: It is.
+    """
+    if len(token) > LONGEST_TOKEN:
+        message = f"A slot holds {LONGEST_TOKEN} bytes, not {len(token)}: the token names an entry with the content."
+        raise StorageError(message)
+    return token

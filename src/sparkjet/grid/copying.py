@@ -1,0 +1,168 @@
+"""Copying: a member pulls the partitions that it is to hold from their primaries, and drops what is not its own."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+
+from sparkjet.errors import StorageError
+from sparkjet.grid.background import Loop, in_background
+from sparkjet.grid.cluster_state import ready
+from sparkjet.grid.connections import Connections
+from sparkjet.grid.contents import Content, check_batch, check_schema
+from sparkjet.grid.control import Control
+from sparkjet.grid.entries import Entries, Key
+from sparkjet.grid.errors import GridFullError, MalformedError, QuorumLostError
+from sparkjet.grid.fetching import Fetched, fetched
+from sparkjet.grid.messages import Held
+from sparkjet.grid.requests import Listed, ListEntries
+from sparkjet.grid.view import View
+
+_GROUP = 32 << 20
+"""Bytes that one call fetches, so that it can be over in time."""
+_CALL = 60.0
+_AGAIN = 1.0
+"""Seconds until what failed is tried again, if the state does not change before."""
+logger = logging.getLogger("sparkjet")
+
+
+class Copying:
+    """Copies, in threads of its own, whenever the state says that this member is to hold what it does not hold yet.
+
+    Args:
+        entries: Of this member.
+        view: What it knows of the cluster.
+        connections: To the other members.
+        control: Where it says what it holds.
+        failed: Called with the reason if it cannot go on.
+    """
+
+    def __init__(
+        self,
+        entries: Entries,
+        view: View,
+        connections: Connections,
+        control: Control,
+        failed: Callable[[str], None],
+    ) -> None:
+        self._entries, self._view, self._connections, self._control = entries, view, connections, control
+        self._loop = Loop("grid-copying", self._step, failed)
+        self._copies: dict[str, Future[None]] = {}
+        self._under_way = 0
+        self._removed: set[Key] = set()
+        self._removed_below: set[str] = set()
+
+    def start(self) -> None:
+        """Begin."""
+        self._loop.start()
+
+    def stop(self) -> None:
+        """Copy no more."""
+        self._loop.stop()
+        with self._view.changes:
+            self._view.changes.notify_all()
+
+    def remove(self, keys: Sequence[Key], prefix: str | None) -> None:
+        """Remove entries, also those that are just being copied from a member that has not removed them yet."""
+        with self._view.changes:
+            self._entries.remove(keys)
+            if prefix is not None:
+                self._entries.remove_below(prefix)
+            if self._under_way:
+                self._removed.update(keys)
+                self._removed_below.update(() if prefix is None else (prefix,))
+
+    def drop_others(self) -> None:
+        """Drop the partitions that this member is not to hold any more; to be called with every new state."""
+        view = self._view
+        with view.changes:
+            for partition in self._entries.partitions():
+                row = view.row(partition)
+                if view.me not in {*row.replicas, *row.target}:
+                    self._entries.drop(partition)
+
+    def wanted(self) -> dict[str, dict[int, int]]:
+        """Partitions that are to be copied, with the versions of their rows, by their primaries."""
+        me = self._view.me
+        found: dict[str, dict[int, int]] = {}
+        for partition, row in enumerate(self._view.state.rows):
+            if row.replicas and me in row.target and me not in row.replicas:
+                found.setdefault(row.replicas[0], {})[partition] = row.version
+        return found
+
+    def _step(self) -> None:
+        seen = self._view.state
+        self._copies = {primary: copy for primary, copy in self._copies.items() if not copy.done()}
+        for primary, rows in self.wanted().items():
+            # From a primary that is paused a copy takes until its deadline; its successor need not wait for that.
+            if primary not in self._copies:
+                work = functools.partial(self._copy, primary, rows)
+                self._copies[primary] = in_background(work, f"grid-copy-{primary}")
+
+        try:
+            # What is ready is in another state; what has failed is tried again after a while.
+            self._view.wait(lambda: self._loop.is_stopped or self._view.state is not seen, _AGAIN)
+        except QuorumLostError:
+            self._loop.stop()
+
+    def _copy(self, primary: str, rows: Mapping[int, int]) -> None:
+        with self._view.changes:
+            self._under_way += 1
+        try:
+            uri = self._view.uri(primary)
+            for held in self._connections.answers(uri, ListEntries("", dict(rows)), Listed, _CALL):
+                for group in _groups(each for each in held.held if not self._holds(each)):
+                    self._pull(uri, group)
+            self._control.propose(lambda state: ready(state, self._view.me, rows))
+        except GridFullError as error:
+            logger.warning("Partitions of member %s cannot be copied to this one, and are tried again: %s", uri, error)
+        except StorageError as error:
+            # The primary has changed, or left: the next state says from whom to copy.
+            logger.info("Copying from member %s is tried again: %s", primary, error)
+        finally:
+            with self._view.changes:
+                self._under_way -= 1
+                if not self._under_way:
+                    self._removed.clear()
+                    self._removed_below.clear()
+
+    def _holds(self, held: Held) -> bool:
+        content = self._entries.get(held.key)
+        return content is not None and content.digest == held.digest
+
+    def _pull(self, uri: str, group: Sequence[Held]) -> None:
+        expected = {held.key: held for held in group}
+        with self._entries.room() as room:
+            for entry in fetched(self._connections, uri, list(expected), _CALL, self._view.me):
+                held = expected[entry.key]
+                content = _checked(entry, held.digest)
+                room.take(content.size)
+                if content.rows != held.rows:
+                    raise MalformedError(f'entry "{held.name}" has {content.rows} rows here, and {held.rows} there.')
+                with self._view.changes:
+                    if not self._is_removed(entry.key):
+                        room.store(entry.key, content)
+
+    def _is_removed(self, key: Key) -> bool:
+        return key in self._removed or any(key.name.startswith(prefix) for prefix in self._removed_below)
+
+
+def _checked(entry: Fetched, digest: int) -> Content:
+    check_schema(entry.schema)
+    for batch in entry.batches:
+        check_batch(batch)
+    return Content.of(entry.schema, entry.batches, digest)
+
+
+def _groups(held: Iterable[Held]) -> list[list[Held]]:
+    groups: list[list[Held]] = []
+    size = _GROUP
+    for each in held:
+        if size + each.size > _GROUP:
+            groups.append([])
+            size = 0
+        groups[-1].append(each)
+        size += each.size
+    return groups

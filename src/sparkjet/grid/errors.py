@@ -1,0 +1,56 @@
+"""What members of a grid tell each other, and clients, in errors."""
+
+from __future__ import annotations
+
+from typing_extensions import Self
+
+from sparkjet.errors import StorageError
+
+
+class GridError(StorageError):
+    """A grid cannot do what it was asked for."""
+
+
+class QuorumLostError(GridError):
+    """This member is cut off from the majority, was removed by it, or is no member."""
+
+
+class RemovedError(QuorumLostError):
+    """The cluster's state does not name this member any more: nothing that it holds is the newest."""
+
+
+class StaleStateError(GridError):
+    """The cluster has changed since the state that a request was made with."""
+
+    @classmethod
+    def at(cls, version: int, newest: int) -> Self:
+        """The error of a request made with one version where there is another."""
+        return cls(f"The cluster's state {version} has been replaced by {newest}: ask again with that one.")
+
+
+class MovedError(GridError):
+    """This member does not do that for this partition, or not yet: ask again with a newer state."""
+
+
+class GridFullError(GridError):
+    """A member would need more memory than its --max-memory; nothing of the entry was stored."""
+
+
+class DifferentContentError(GridError):
+    """There is an entry of this name with another content, which stays."""
+
+
+class MissingEntriesError(GridError):
+    """Entries are on none of the members that should have them."""
+
+
+class MalformedError(GridError):
+    """A request that no client of this version sends; nothing was done."""
+
+
+class ForbiddenError(GridError):
+    """The token is missing or wrong."""
+
+
+class UnreachableError(GridError):
+    """A member, or the control plane behind it, does not answer, or not in time."""

@@ -1,0 +1,273 @@
+"""A membership: what a member does to be one, from its first session to its end, in a thread of its own."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import Future
+from typing import Any, TypeVar
+from uuid import uuid4
+
+from kazoo.exceptions import KazooException, NoNodeError
+
+from sparkjet.errors import AnalysisError, StorageError
+from sparkjet.grid.announcements import Announcements
+from sparkjet.grid.cluster_state import ClusterState, Member, joined, left, reformed
+from sparkjet.grid.ensemble import Ensemble
+from sparkjet.grid.errors import QuorumLostError, RemovedError
+from sparkjet.grid.zookeeper_session import SessionEndedError, ZooKeeperSession
+from sparkjet.grid.zookeeper_settings import ZooKeeperSettings
+from sparkjet.grid.zookeeper_slots import ZooKeeperSlots
+
+T = TypeVar("T")
+
+_TICK = 1.0
+"""Seconds after which a member looks even if nothing has woken it."""
+_SOON = 0.1
+"""The same while there is something left to do."""
+_START = 60.0
+"""Seconds that a server may take to start on a busy machine."""
+_PURGE = 5.0
+"""Seconds after which files that nobody needs are removed."""
+_STEADY = 2
+"""Sessions' lengths after an interruption in which nobody is taken for dead: the others were interrupted as well."""
+logger = logging.getLogger("sparkjet")
+
+
+class Membership:
+    """One member's. Sessions may end and be followed by others, as long as the cluster's state names the member.
+
+    Its thread takes over states, runs a server if the member is to vote, and, at the first member that is there,
+    removes those that are gone and changes who votes.
+
+    Args:
+        member: This one.
+        settings: Of the control plane.
+        announcements: What the member is told.
+    """
+
+    def __init__(self, member: Member, settings: ZooKeeperSettings, announcements: Announcements) -> None:
+        self._member, self._settings, self._announcements = member, settings, announcements
+        self.ensemble = Ensemble(member.id, settings)
+        self._wake = threading.Event()
+        self._changed = threading.Condition()
+        self._over: str | None = None
+        self._leaving = False
+        self._reforming: tuple[frozenset[str], Future[ClusterState]] | None = None
+        self._newest: ClusterState | None = None
+        self._entered = self._reached = time.monotonic()
+        self._purged = 0.0
+
+    def begin(self, seeds: Sequence[str], new: ClusterState | None) -> None:
+        """Become a member, and stay one.
+
+        Args:
+            seeds: Where servers of the cluster listen.
+            new: The first state of a new cluster.
+        """
+        contacts = seeds if new is None else [self.ensemble.found()]
+        self._shared = ZooKeeperSlots(ZooKeeperSession(contacts, self._settings, self._wake.set), self._member.id)
+        try:
+            self._shared.session.start(self._settings.patience if new is None else _START)
+            if new is not None:
+                self._shared.found(new)
+                self.ensemble.publish(self._shared.session)
+            self._shared.begin()
+            self.seen(self._shared.propose(lambda state: joined(state, self._member)))
+            self.ensemble.refresh(self._shared.session, self._woken)
+        except NoNodeError:
+            self._close("it could not join")
+            message = f"There is no grid at {', '.join(contacts)}."
+            raise AnalysisError(message) from None
+        except BaseException:
+            self._close("it could not join")
+            raise
+        self._entered = float("-inf")
+        threading.Thread(target=self._run, name="sparkjet-grid-membership", daemon=True).start()
+        threading.Thread(target=self._tend, name="sparkjet-grid-server", daemon=True).start()
+
+    def leave(self) -> None:
+        """Be none any more; a second call does nothing."""
+        if self._leaving:
+            return
+        self._leaving = True
+        try:
+            if self.call(lambda shared: shared.propose(lambda state: left(state, {self._member.id}))).members:
+                self.call(lambda shared: shared.dismiss(self._member.id))
+                self._wake.set()
+                # Who votes must not go before another one votes instead.
+                deadline = time.monotonic() + self._settings.patience
+                while self.ensemble.server is not None and self._over is None and time.monotonic() < deadline:
+                    threading.Event().wait(_SOON)
+        except QuorumLostError as error:
+            # Nobody is there to say goodbye to.
+            logger.info("Member %s leaves without the others: %s", self._member.id, error)
+        finally:
+            self._announcements.close()
+            self._close("it has left")
+
+    def call(self, request: Callable[[ZooKeeperSlots], T]) -> T:
+        """What a request answers, in whichever session; it must be harmless when repeated.
+
+        Raises:
+            QuorumLostError: The member is cut off, or none any more.
+        """
+        deadline = time.monotonic() + self._settings.patience
+        while True:
+            shared = self._shared
+            try:
+                return request(shared)
+            except SessionEndedError as error:
+                with self._changed:
+                    self._changed.wait_for(
+                        lambda shared=shared: self._over is not None or self._shared is not shared,  # type: ignore[misc]
+                        max(deadline - time.monotonic(), 0.0),
+                    )
+                if self._over is not None:
+                    raise RemovedError(f"this member has ended: {self._over.rstrip('.')}.") from error
+                if self._shared is shared:
+                    raise
+
+    def seen(self, state: ClusterState) -> ClusterState:
+        """A state that may be newer than those before."""
+        with self._changed:
+            if self._newest is None or state.version > self._newest.version:
+                self._newest = state
+                self._announcements.publish(state)
+        return state
+
+    def state(self) -> ClusterState:
+        """The newest state."""
+        if self._newest is None:
+            raise QuorumLostError("this member has not joined a cluster.")
+        return self._newest
+
+    def reform(self, survivors: Collection[str]) -> ClusterState:
+        """See :meth:`sparkjet.grid.zookeeper_control.ZooKeeperControl.reform`."""
+        result: Future[ClusterState] = Future()
+        self._reforming = frozenset(survivors), result
+        self._wake.set()
+        return result.result(2 * _START)
+
+    def _run(self) -> None:
+        pause = 0.0
+        while self._over is None:
+            self._wake.wait(pause)
+            self._wake.clear()
+            try:
+                pause = _TICK if self._round() else _SOON
+                self._reached = time.monotonic()
+            except RemovedError as error:
+                self._end(str(error))
+            except QuorumLostError as error:
+                pause = _SOON
+                if time.monotonic() > self._reached + self._settings.cut_off:
+                    self._end(str(error))
+            except (KazooException, OSError, StorageError) as error:
+                logger.exception("A member of the grid ends: its control plane has failed")
+                self._end(f"its control plane has failed: {error}")
+
+    def _round(self) -> bool:
+        """Look what is new, and do what this member has to do about it; whether nothing is left to do."""
+        if self._reforming is not None:
+            (survivors, result), self._reforming = self._reforming, None
+            try:
+                result.set_result(self._reform(survivors, uuid4().hex))
+            except StorageError as error:
+                result.set_exception(error)
+        server = self.ensemble.server
+        if server is not None and time.monotonic() > self._purged + _PURGE:
+            server.purge()
+            self._purged = time.monotonic()
+        if self._shared.session.ended is not None:
+            self._go_on(self.ensemble.contacts())
+        return self._step(self._shared)
+
+    def _tend(self) -> None:
+        # Not in the thread of the rounds: those wait for servers, of which this may be the only one.
+        while self._over is None:
+            try:
+                self.ensemble.tend()
+            except (OSError, StorageError) as error:
+                self._end(f"its server cannot be started: {error}")
+            threading.Event().wait(_SOON)
+
+    def _step(self, shared: ZooKeeperSlots) -> bool:
+        state, _ = shared.state(self._woken)
+        self.seen(state)
+        present = shared.members(self._woken)
+        self.ensemble.refresh(shared.session, self._woken)
+        ids = [member.id for member in state.members]
+        if self._member.id not in ids and not self._leaving:
+            raise RemovedError("the others have removed it")
+        if min(shared.session.steady, time.monotonic() - self._entered) < self._quiet():
+            return False
+        # A member that is in this state was there before it: who is not there now is gone.
+        there = [id_ for id_ in ids if id_ in present]
+        coordinates = bool(there) and there[0] == self._member.id
+        if coordinates and len(there) < len(ids):
+            gone = set(ids) - set(there)
+            state = self.seen(shared.propose(lambda newest: left(newest, gone)))
+        return self.ensemble.adapt(shared.session, state, coordinates=coordinates)
+
+    def _go_on(self, contacts: Sequence[str]) -> None:
+        """Begin another session, as the same member."""
+        session = ZooKeeperSession(contacts, self._settings, self._wake.set)
+        shared = ZooKeeperSlots(session, self._member.id)
+        try:
+            session.start(self._settings.patience)
+            while not shared.go_on():
+                threading.Event().wait(_SOON)
+            self.ensemble.publish(session)
+        except BaseException:
+            session.close("it could not go on")
+            raise
+        logger.warning("Member %s goes on in another session, as nobody has missed it", self._member.id)
+        self._shared.session.close("another one has begun")
+        with self._changed:
+            self._shared, self._entered = shared, time.monotonic()
+            self._changed.notify_all()
+
+    def _reform(self, survivors: Collection[str], cluster: str) -> ClusterState:
+        contact = self.ensemble.alone() if self._member.id in survivors else None
+        if contact is None:
+            message = (
+                f"Member {self._member.id} cannot form the survivors anew, as it does not know what was decided: its "
+                f"server did not vote. Those that did: {', '.join(self.ensemble.voters())}."
+            )
+            raise StorageError(message)
+        self._shared.session.use([contact])
+        deadline = time.monotonic() + _START
+        while True:
+            try:
+                if self._shared.session.ended is not None:
+                    self._go_on([contact])
+                state = self._shared.propose(lambda state: reformed(state, survivors, cluster))
+            except QuorumLostError:
+                if time.monotonic() > deadline:
+                    raise
+            else:
+                for member in self._shared.members():
+                    if member not in survivors:
+                        self._shared.dismiss(member)
+                return self.seen(state)
+
+    def _quiet(self) -> float:
+        return _STEADY * self._settings.session
+
+    def _woken(self, *_: Any) -> None:
+        self._wake.set()
+
+    def _end(self, reason: str) -> None:
+        if not self._leaving:
+            self._announcements.end(reason)
+        self._close(reason)
+
+    def _close(self, reason: str) -> None:
+        with self._changed:
+            self._over = self._over or reason
+            self._changed.notify_all()
+        self._shared.session.close(reason)
+        self.ensemble.stop()

@@ -1,0 +1,130 @@
+"""Putting: entries go to the primaries of their partitions, again where the cluster has changed meanwhile."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from sparkjet.grid.contact import AWAY, Contact
+from sparkjet.grid.entries import Key
+from sparkjet.grid.errors import GridError, MovedError
+from sparkjet.grid.messages import SLOWEST, Held, Part, Put
+from sparkjet.grid.sending import Sending
+
+_GROUP = 32 << 20
+"""Bytes that one call puts: what is repeated if it fails."""
+_AT_ONCE = 2
+"""Calls to each member at the same time: one is confirmed while the next is sent."""
+_SLOW = 4 << 20
+"""Bytes in a second that a connection must carry."""
+
+
+@dataclass(frozen=True)
+class NewEntry:
+    """What is to become an entry.
+
+    Attributes:
+        key: Where it is to be.
+        schema: Of its batches.
+        batches: Its rows.
+    """
+
+    key: Key
+    schema: pa.Schema
+    batches: Sequence[pa.RecordBatch]
+
+    @functools.cached_property
+    def size(self) -> int:
+        """Bytes of its rows, about."""
+        return sum(batch.nbytes for batch in self.batches)
+
+    @property
+    def rows(self) -> int:
+        """Number of its rows."""
+        return sum(batch.num_rows for batch in self.batches)
+
+
+class Putting:
+    """Puts entries; each is on every replica when it is done.
+
+    Args:
+        contact: With the cluster.
+    """
+
+    def __init__(self, contact: Contact) -> None:
+        self._contact = contact
+
+    def put(self, entries: Sequence[NewEntry]) -> list[Held]:
+        """Put entries, and return how they are held, in the same order.
+
+        Raises:
+            GridError: One is refused, or the grid did not take it within the patience.
+        """
+        held: dict[Key, Held] = {}
+
+        def once() -> None:
+            before = len(held)
+            try:
+                self._put_once([entry for entry in entries if entry.key not in held], held)
+            except AWAY:
+                self._contact.newer(self._contact.state().version)
+                # As long as there is progress, the patience begins anew.
+                if len(held) == before:
+                    raise
+
+        while any(entry.key not in held for entry in entries):
+            self._contact.attempts()(once)
+        for entry in entries:
+            if held[entry.key].rows != entry.rows:
+                message = f'entry "{entry.key.name}" has {held[entry.key].rows} rows instead of {entry.rows}.'
+                raise GridError(message)
+        return [held[entry.key] for entry in entries]
+
+    def _put_once(self, entries: Sequence[NewEntry], held: dict[Key, Held]) -> None:
+        """One attempt for each; all that can be put is, before the first failure is raised."""
+        groups = self._groups(entries)
+        failures: list[GridError] = []
+        members = len({member for member, _ in groups})
+        with ThreadPoolExecutor(max(1, _AT_ONCE * members), "grid-put") as pool:
+            futures = [pool.submit(self._put_group, member, group) for member, group in groups]
+            for future in futures:
+                try:
+                    held.update((each.key, each) for each in future.result())
+                except GridError as error:
+                    failures.append(error)
+        # What will not be over with a newer state first.
+        failures.sort(key=lambda error: isinstance(error, AWAY))
+        if failures:
+            raise failures[0]
+
+    def _put_group(self, member: str, group: Sequence[NewEntry]) -> list[Held]:
+        contact = self._contact
+        seconds = min(30.0 + sum(entry.size for entry in group) / _SLOW, SLOWEST)
+        sending = Sending(contact.connections, contact.uri(member), Put("", seconds), group[0].schema)
+        for entry in group:
+            batches = entry.batches or [pa.RecordBatch.from_pylist([], entry.schema)]
+            sending.send(Part(entry.key.partition, entry.key.name, len(batches)), batches)
+        sending.finish()
+        return contact.awaited(sending.answer, member, seconds)
+
+    def _groups(self, entries: Iterable[NewEntry]) -> list[tuple[str, list[NewEntry]]]:
+        """Entries of one primary and one schema, in groups of limited size, those of different primaries in turn."""
+        rows = self._contact.state().rows
+        groups: dict[tuple[str, pa.Schema], list[list[NewEntry]]] = {}
+        sizes: dict[tuple[str, pa.Schema], int] = {}
+        for entry in entries:
+            replicas = rows[entry.key.partition].replicas
+            if not replicas:
+                raise MovedError(f"partition {entry.key.partition} has no members yet.")
+            to = replicas[0], entry.schema
+            if to not in groups or sizes[to] + entry.size > _GROUP:
+                groups.setdefault(to, []).append([])
+                sizes[to] = 0
+            groups[to][-1].append(entry)
+            sizes[to] += entry.size
+        numbered = [(number, to[0], group) for to, found in groups.items() for number, group in enumerate(found)]
+        return [(member, group) for _, member, group in sorted(numbered, key=lambda each: each[0])]

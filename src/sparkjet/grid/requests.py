@@ -1,0 +1,155 @@
+"""Requests: what members are asked for in one message, and what they answer."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from sparkjet.grid.messages import MOST_PARTITIONS, Count, HeldList, Keys, Message, Name, Partition, Text
+
+LARGEST_TOKEN = (64 << 10) - 1
+
+
+class GetState(Message, frozen=True):
+    """Asks for the newest state that a member knows, once it is newer than this one or has waited in vain."""
+
+    newer_than: Annotated[int, Meta(ge=-1)] = -1
+    seconds: Annotated[float, Meta(ge=0, le=60)] = 0.0
+
+
+class GetStatus(Message, frozen=True):
+    """Asks how a member is; the answer is :class:`Status`."""
+
+
+class Status(Message, frozen=True):
+    """How a member is.
+
+    Attributes:
+        member: Its id.
+        used: Bytes that its entries take.
+        limit: How many they may take.
+        entries: Their number.
+        copying: Number of partitions that it does not yet have whole.
+        voters: Ids of the members that vote.
+        got: Number of entries that clients got from it.
+    """
+
+    member: str
+    used: int
+    limit: int
+    entries: int
+    copying: int
+    voters: list[str]
+    got: int
+
+
+class GetContacts(Message, frozen=True):
+    """Asks what another member must know to join; the answer is a list of texts."""
+
+
+class Ping(Message, frozen=True):
+    """Asks whether a member answers; the answer is its id."""
+
+
+class LooksGone(Message, frozen=True):
+    """Asks whether nobody listens at a member any more, as seen from another one."""
+
+    member: Text
+
+
+class ListEntries(Message, frozen=True):
+    """Asks for entries by :class:`Listed`, of partitions of which the member must be the primary.
+
+    Attributes:
+        prefix: That their names begin with.
+        rows: Partitions, and the least versions of their rows that the member must know.
+    """
+
+    prefix: Text
+    rows: Annotated[dict[Partition, Count], Meta(max_length=MOST_PARTITIONS)]
+
+
+class Listed(Message, frozen=True):
+    """Some of the entries that were asked for."""
+
+    held: HeldList
+
+
+class Verify(Message, frozen=True):
+    """Asks which of some entries a member does not hold with this digest; the answer is :class:`Unheld`."""
+
+    held: HeldList
+
+
+class Unheld(Message, frozen=True):
+    """Entries that a member does not hold."""
+
+    keys: Keys
+
+
+class Remove(Message, frozen=True):
+    """Asks to remove entries by their names, and those below a prefix; the answer is the version of the state."""
+
+    keys: Keys
+    prefix: Name | None = None
+
+
+class PutSlot(Message, frozen=True):
+    """Asks to write a slot, see :class:`~sparkjet.grid.control.Control`; the answer is whether it is the token's."""
+
+    log: Name
+    slot: Count
+    token: Annotated[bytes, Meta(max_length=LARGEST_TOKEN)]
+    version: Count
+
+
+class GetSlot(Message, frozen=True):
+    """Asks for the token of a slot; the answer is :class:`SlotToken`."""
+
+    log: Name
+    slot: Count
+
+
+class SlotToken(Message, frozen=True):
+    """The token of a slot; None if it is free."""
+
+    token: Annotated[bytes, Meta(max_length=LARGEST_TOKEN)] | None
+
+
+class GetSlots(Message, frozen=True):
+    """Asks for the numbers of the slots of a log."""
+
+    log: Name
+
+
+class RemoveSlots(Message, frozen=True):
+    """Asks to remove the slots of a log below a number; the answer is that number."""
+
+    log: Name
+    below: Count
+
+
+class GetLogs(Message, frozen=True):
+    """Asks for the names of all logs."""
+
+
+REQUESTS: dict[str, type[Message]] = {
+    kind.__name__: kind
+    for kind in (
+        GetState,
+        GetStatus,
+        Ping,
+        LooksGone,
+        ListEntries,
+        Verify,
+        Remove,
+        PutSlot,
+        GetSlot,
+        GetSlots,
+        RemoveSlots,
+        GetLogs,
+        GetContacts,
+    )
+}
+"""What a member is asked for in an action, by the name of the action."""

@@ -1,0 +1,138 @@
+"""The configuration of a ZooKeeper server: what is in its files, and which servers vote."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from sparkjet.grid.zookeeper_settings import ZooKeeperSettings
+
+USER = "super"
+"""The only user there is; only this one may change which servers vote."""
+_VOTER = re.compile(r"^(server\.(\d+)=.*)$", re.MULTILINE)
+_VERSION = re.compile(r"^version=([0-9a-f]+)$", re.MULTILINE)
+
+
+class ServerAddress(msgspec.Struct, frozen=True):
+    """Where a server listens.
+
+    Attributes:
+        id: Unlike that of any other server that the cluster ever had.
+        member: Id of the member whose child it is.
+        host: For other members.
+        client: The port for members.
+        quorum: The port for the leader's followers.
+        election: The port for votes.
+        plain: The port on the loopback address, which nobody can use where there is TLS: ZooKeeper's reconfiguration
+            demands that there is one.
+    """
+
+    id: int
+    member: str
+    host: str
+    client: int
+    quorum: int
+    election: int
+    plain: int
+
+    @property
+    def line(self) -> str:
+        """What other servers are told of it."""
+        host = bracketed(self.host)
+        return f"server.{self.id}={host}:{self.quorum}:{self.election}:participant;127.0.0.1:{self.plain}"
+
+    @property
+    def contact(self) -> str:
+        """What members connect to."""
+        return f"{bracketed(self.host)}:{self.client}"
+
+
+class Voting(msgspec.Struct, frozen=True):
+    """Which servers vote, with what they are told of each other; a change names the version that it replaces."""
+
+    lines: dict[int, str]
+    version: int
+
+    @property
+    def ids(self) -> set[int]:
+        """Ids of the servers."""
+        return set(self.lines)
+
+    @classmethod
+    def parsed(cls, config: bytes) -> Voting:
+        """From the node in which ZooKeeper keeps its configuration."""
+        text = config.decode("ascii")
+        version = _VERSION.search(text)
+        return cls({int(id_): line for line, id_ in _VOTER.findall(text)}, int(version[1], 16) if version else -1)
+
+
+def bracketed(host: str) -> str:
+    """A host as it stands before a port."""
+    return f"[{host}]" if ":" in host else host
+
+
+def dynamic(servers: Iterable[str]) -> str:
+    """The part of the configuration that servers change themselves."""
+    return "".join(f"{line}\n" for line in servers)
+
+
+def static(settings: ZooKeeperSettings, address: ServerAddress, home: Path, voters: Path) -> str:
+    """The part that is fixed; it contains secrets, so it is no business of the command line."""
+    digest = base64.b64encode(hashlib.sha1(f"{USER}:{settings.password}".encode()).digest()).decode()  # noqa: S324 - ZooKeeper's own
+    tick = max(int(settings.session * 1000 / 4), 50)
+    options: dict[str, object] = {
+        "dataDir": home / "data",
+        "dynamicConfigFile": voters,
+        "tickTime": tick,
+        # Ticks: a server that starts, and one that follows, may be so late.
+        "initLimit": 40,
+        "syncLimit": 5,
+        "cnxTimeout": 1000,
+        "maxClientCnxns": 0,
+        "standaloneEnabled": "false",
+        "reconfigEnabled": "true",
+        # An empty directory under an old id would vote away what others have acknowledged: only the first server of a
+        # cluster begins with nothing.
+        "db.autocreate": "false",
+        "admin.enableServer": "false",
+        "4lw.commands.whitelist": "",
+        # Memory is what counts here, and a member that is started again is another one.
+        "forceSync": "no",
+        # Logs in memory must stay small: by default a file of 64 MB is begun at once, and goes on for 100,000 writes.
+        "preAllocSize": 1024,
+        "snapCount": 2000,
+        "snapSizeLimitInKb": 8192,
+        "DigestAuthenticationProvider.superDigest": f"{USER}:{digest}",
+    }
+    if settings.is_encrypted:
+        options |= _tls(address, home)
+    return "".join(f"{name}={value}\n" for name, value in options.items())
+
+
+def _tls(address: ServerAddress, home: Path) -> Mapping[str, object]:
+    stores = {
+        "keyStore.location": home / "member.pem",
+        "keyStore.type": "PEM",
+        "trustStore.location": home / "authorities.pem",
+        "trustStore.type": "PEM",
+        "protocol": "TLSv1.3",
+        "enabledProtocols": "TLSv1.3",
+        "clientAuth": "need",
+    }
+    return {
+        "secureClientPort": address.client,
+        "secureClientPortAddress": address.host,
+        "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
+        "sslQuorum": "true",
+        "authProvider.x509": "org.apache.zookeeper.server.auth.X509AuthenticationProvider",
+        # The plain port must be there, and this closes it. Not "digest", which any password of any user satisfies.
+        "enforce.auth.enabled": "true",
+        "enforce.auth.schemes": "x509",
+        **{f"ssl.{name}": value for name, value in stores.items()},
+        **{f"ssl.quorum.{name}": value for name, value in stores.items()},
+    }

@@ -1,0 +1,121 @@
+"""The control plane of several members: they agree through ZooKeeper servers that some of them run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from uuid import uuid4
+
+from sparkjet.errors import StorageError
+from sparkjet.grid.announcements import Announcements
+from sparkjet.grid.cluster_state import ClusterState, Member, first
+from sparkjet.grid.errors import QuorumLostError
+from sparkjet.grid.membership import Membership
+from sparkjet.grid.partition_table import PARTITIONS
+from sparkjet.grid.zookeeper_settings import ZooKeeperSettings
+
+
+class ZooKeeperControl:
+    """A :class:`~sparkjet.grid.control.Control` of any number of members.
+
+    Args:
+        settings: How members agree.
+        contacts: What :meth:`contacts` of a member says; empty for the first member of a new cluster.
+        partitions: Of a new cluster.
+        backup_count: Of a new cluster.
+    """
+
+    def __init__(
+        self,
+        settings: ZooKeeperSettings,
+        contacts: Sequence[str] = (),
+        *,
+        partitions: int = PARTITIONS,
+        backup_count: int = 1,
+    ) -> None:
+        self._settings, self._seeds = settings, list(contacts)
+        self._partitions, self._backup_count = partitions, backup_count
+        self._joined: Membership | None = None
+
+    def join(self, member: Member, changed: Callable[[ClusterState], None], ended: Callable[[str], None]) -> None:
+        """See :meth:`sparkjet.grid.control.Control.join`.
+
+        Raises:
+            QuorumLostError: There is no cluster at the contacts, or it has no majority.
+            AnalysisError: Settings are wrong, jars or Java are missing, or the cluster has another token.
+        """
+        if self._joined is not None:
+            message = f"Member {member.id} cannot join: this control plane is that of another one. Make a new one."
+            raise StorageError(message)
+        new = None
+        if not self._seeds:
+            new = first(uuid4().hex, member, partitions=self._partitions, backup_count=self._backup_count)
+        announcements = Announcements(changed, ended)
+        membership = Membership(member, self._settings, announcements)
+        try:
+            membership.begin(self._seeds, new)
+        except BaseException:
+            announcements.close()
+            raise
+        self._joined = membership
+
+    def leave(self) -> None:
+        """See :meth:`sparkjet.grid.control.Control.leave`."""
+        if self._joined is not None:
+            self._joined.leave()
+
+    def state(self) -> ClusterState:
+        """See :meth:`sparkjet.grid.control.Control.state`."""
+        return self._membership.state()
+
+    def contacts(self) -> list[str]:
+        """See :meth:`sparkjet.grid.control.Control.contacts`."""
+        return self._membership.ensemble.contacts()
+
+    def propose(self, change: Callable[[ClusterState], ClusterState]) -> ClusterState:
+        """See :meth:`sparkjet.grid.control.Control.propose`."""
+        return self._membership.seen(self._membership.call(lambda shared: shared.propose(change)))
+
+    def put_slot(self, log: str, slot: int, token: bytes, version: int) -> bool:
+        """See :meth:`sparkjet.grid.control.Control.put_slot`."""
+        return self._membership.call(lambda shared: shared.put(log, slot, token, version))
+
+    def slots(self, log: str) -> list[int]:
+        """See :meth:`sparkjet.grid.control.Control.slots`."""
+        return self._membership.call(lambda shared: shared.numbers(log))
+
+    def slot(self, log: str, slot: int) -> bytes | None:
+        """See :meth:`sparkjet.grid.control.Control.slot`."""
+        return self._membership.call(lambda shared: shared.token(log, slot))
+
+    def remove_slots(self, log: str, below: int) -> None:
+        """See :meth:`sparkjet.grid.control.Control.remove_slots`."""
+        self._membership.call(lambda shared: shared.remove(log, below))
+
+    def logs(self) -> list[str]:
+        """See :meth:`sparkjet.grid.control.Control.logs`."""
+        return self._membership.call(lambda shared: shared.logs())
+
+    def voters(self) -> list[str]:
+        """See :meth:`sparkjet.grid.control.Control.voters`."""
+        self._membership.call(lambda shared: shared.fence())
+        return self._membership.ensemble.voters()
+
+    def reform(self, survivors: Collection[str]) -> ClusterState:
+        """Go on without a majority, as another cluster: what an operator decides who knows that the others are dead.
+
+        To be called at one member whose server has voted. Survivors that can reach it stay members. What only the
+        others knew is lost, decided slots included; two clusters go on if the others are not dead.
+
+        Args:
+            survivors: Ids of the members that are left, this one among them.
+
+        Raises:
+            StorageError: This member has never voted: another survivor has to do it.
+        """
+        return self._membership.reform(survivors)
+
+    @property
+    def _membership(self) -> Membership:
+        if self._joined is None:
+            raise QuorumLostError("this member has not joined a cluster.")
+        return self._joined

@@ -1,0 +1,226 @@
+"""A ZooKeeper server as the child process of a member, from the jars that PySpark has."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from sparkjet.errors import AnalysisError
+from sparkjet.grid.zookeeper_config import ServerAddress, dynamic, static
+from sparkjet.grid.zookeeper_settings import ZooKeeperSettings
+
+_JARS = ("zookeeper", "zookeeper-jute", "slf4j-api", "metrics-core", "snappy-java")
+_TLS_JARS = tuple(
+    f"netty-{part}"
+    for part in (
+        "buffer",
+        "codec-base",
+        "common",
+        "handler",
+        "resolver",
+        "transport",
+        "transport-classes-epoll",
+        "transport-native-unix-common",
+    )
+)
+_TIED = """
+umask 077
+home=$1; shift
+exec 3<&0 </dev/null
+(read -r line <&3 || { kill -KILL $$; rm -rf "$home" || rm -rf "$home"; }) &
+exec 3<&-
+exec "$@"
+"""
+"""Kills the program when its standard input ends without a line: the member has died, which a JVM does not notice.
+
+Files are for their owner alone: ZooKeeper writes its configuration anew, secrets included."""
+_KEPT_SNAPSHOTS = 3
+_NUMBERED = re.compile(r"^(log|snapshot)\.([0-9a-f]+)(\..*)?$")
+
+
+def java() -> str:
+    """The Java that Spark would use.
+
+    Raises:
+        AnalysisError: There is none.
+    """
+    home = os.environ.get("JAVA_HOME")
+    found = shutil.which(f"{home}/bin/java" if home else "java")
+    if found is None:
+        where = f"JAVA_HOME is {home}, where there is no bin/java" if home else "there is no java on the PATH"
+        message = f"A grid of several members needs Java 17 or newer, as Spark does: {where}."
+        raise AnalysisError(message)
+    return found
+
+
+def jars(*, tls: bool, folder: Path | None = None) -> list[Path]:
+    """The jars of PySpark's that a server needs.
+
+    Args:
+        tls: Whether it uses TLS.
+        folder: Where they are; PySpark's own by default.
+
+    Raises:
+        AnalysisError: They are not there.
+    """
+    if folder is None:
+        # Not imported: a member has no use for it, and it would take a second and 50 MB.
+        spec = importlib.util.find_spec("pyspark")
+        folder = Path(spec.origin).with_name("jars") if spec is not None and spec.origin else Path("jars")
+    found = {name: next(iter(sorted(folder.glob(f"{name}-[0-9]*.jar"))), None) for name in _needed(tls=tls)}
+    missing = [name for name, path in found.items() if path is None]
+    if missing:
+        message = (
+            f"A grid of several members runs ZooKeeper from PySpark's jars, and {folder} has no {', no '.join(missing)}"
+            ". The package pyspark-client comes without jars: install pyspark on the machines of the members."
+        )
+        raise AnalysisError(message)
+    return [path for path in found.values() if path is not None]
+
+
+class ZooKeeperServer:
+    """One server with a directory of its own, from :meth:`start` to :meth:`stop`; its id is never used again.
+
+    Args:
+        address: Where it listens.
+        settings: Of the control plane.
+    """
+
+    def __init__(self, address: ServerAddress, settings: ZooKeeperSettings) -> None:
+        self.address = address
+        self._settings = settings
+        self._command = [
+            java(),
+            f"-Xmx{settings.heap}m",
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",
+            # A server that is out of memory would stay, and answer to nobody.
+            "-XX:+ExitOnOutOfMemoryError",
+            # Nothing of the member's own Java settings: they are for Spark.
+            "-cp",
+            ":".join(map(str, jars(tls=settings.is_encrypted))),
+            "org.apache.zookeeper.server.quorum.QuorumPeerMain",
+        ]
+        self._home = Path(tempfile.mkdtemp(prefix="sparkjet-grid-", dir=settings.directory))
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """Id of the process; None before the start."""
+        return self._process.pid if self._process is not None else None
+
+    @property
+    def runs(self) -> bool:
+        """Whether the process is there."""
+        return self._process is not None and self._process.poll() is None
+
+    def start(self, voters: Iterable[str], *, is_first: bool = False) -> None:
+        """Start it; it may take seconds until it answers.
+
+        Args:
+            voters: What is told of the servers that vote, and of this one.
+            is_first: Whether it is the first server of a cluster; others wait until a leader gives them its data.
+        """
+        # Who watches the process before this one must not take its end for the member's.
+        self.halt()
+        data = self._home / "data"
+        data.mkdir(exist_ok=True)
+        (data / "myid").write_text(f"{self.address.id}\n", encoding="ascii")
+        if is_first:
+            (data / "initialize").touch()
+        # Before there is a process: what is wrong with a file is said by name.
+        if self._settings.is_encrypted:
+            self._write("member.pem", self._settings.pem("certificate") + self._settings.pem("key"))
+            self._write("authorities.pem", self._settings.pem("authorities"))
+        # Named anew at every start: servers keep files of their own beside the last one.
+        for old in self._home.glob("voters*"):
+            old.unlink()
+        self._write("voters", dynamic(voters))
+        config = self._write("zoo.cfg", static(self._settings, self.address, self._home, self._home / "voters"))
+        environment = {
+            name: value for name, value in os.environ.items() if name not in {"JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS"}
+        }
+        with (self._home / "server.log").open("ab") as log:
+            self._process = subprocess.Popen(  # noqa: S603 - our own program and arguments
+                ["/bin/sh", "-c", _TIED, "sparkjet-grid", str(self._home), *self._command, str(config)],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                cwd=self._home,
+                env=environment,
+                # Who interrupts a member from a terminal gives it time to leave, for which it needs its server.
+                start_new_session=True,
+            )
+
+    def halt(self) -> None:
+        """End the process, and keep its directory: it can be started again."""
+        process = self._process
+        if process is not None:
+            if process.poll() is None:
+                process.send_signal(signal.SIGKILL)
+            self._release(process)
+            process.wait()
+
+    def stop(self) -> None:
+        """End the process, for ever; a second call does nothing."""
+        self.halt()
+        shutil.rmtree(self._home, ignore_errors=True)
+
+    def why(self) -> str:
+        """What the process has said, for messages."""
+        status = self._process.poll() if self._process is not None else None
+        said = (self._home / "server.log").read_text(errors="replace")[-1000:]
+        return f"its process ended with {status}: {said}"
+
+    def purge(self) -> None:
+        """Remove snapshots but the newest, and logs that no snapshot needs; ZooKeeper itself would do it hourly."""
+        numbered = [
+            (int(match[2], 16), match[1], path)
+            for path in (self._home / "data" / "version-2").glob("*")
+            if (match := _NUMBERED.match(path.name))
+        ]
+        snapshots = sorted(number for number, kind, _ in numbered if kind == "snapshot")[-_KEPT_SNAPSHOTS:]
+        if len(snapshots) < _KEPT_SNAPSHOTS:
+            return
+        # A log is named after its first transaction: the one before a snapshot may go on behind it.
+        needed = max((number for number, kind, _ in numbered if kind == "log" and number <= snapshots[0]), default=0)
+        for number, kind, path in numbered:
+            if number < (snapshots[0] if kind == "snapshot" else needed):
+                path.unlink(missing_ok=True)
+
+    def _write(self, name: str, content: str) -> Path:
+        path = self._home / name
+        # Before there is anything in it: nobody else has it open then.
+        path.touch(mode=0o600)
+        path.write_text(content, encoding="ascii")
+        return path
+
+    @staticmethod
+    def _release(process: subprocess.Popen[bytes]) -> None:
+        # Who watches must not kill whatever gets the id of this process next.
+        if process.stdin is not None and not process.stdin.closed:
+            try:
+                process.stdin.write(b"\n")
+                process.stdin.close()
+            except BrokenPipeError:
+                # It was killed as well.
+                return
+
+
+def free_port(host: str) -> int:
+    """A port of this machine that nobody listens on."""
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.bind((host, 0))
+        return int(probe.getsockname()[1])
+
+
+def _needed(*, tls: bool) -> tuple[str, ...]:
+    return _JARS + _TLS_JARS if tls else _JARS

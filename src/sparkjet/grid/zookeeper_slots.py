@@ -1,0 +1,237 @@
+"""Slots and the cluster's state in ZooKeeper: every write is one step that has to find what it expects."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import quote, unquote
+
+import msgspec
+from kazoo.exceptions import (
+    BadVersionError,
+    KazooException,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    RolledBackError,
+    RuntimeInconsistency,
+)
+
+from sparkjet.grid.cluster_state import ClusterState
+from sparkjet.grid.control import checked
+from sparkjet.grid.ensemble import ROOT, SERVERS
+from sparkjet.grid.errors import RemovedError, StaleStateError
+from sparkjet.grid.zookeeper_session import ZooKeeperSession
+
+MEMBERS = f"{ROOT}/members"
+STATE = f"{ROOT}/state"
+LOGS = f"{ROOT}/logs"
+_SLOT = re.compile(r"^\d{20}$")
+
+
+class ZooKeeperSlots:
+    """What members share, as one of them reads and writes it. Thread-safe.
+
+    Args:
+        session: Of the member.
+        member: Its id.
+    """
+
+    def __init__(self, session: ZooKeeperSession, member: str) -> None:
+        self.session = session
+        self.node = f"{MEMBERS}/{member}"
+        self._member = member
+
+    def found(self, state: ClusterState) -> None:
+        """Begin a cluster."""
+        # Anybody may write to the root until this.
+        self.session.ask(lambda client: client.set_acls_async("/", self.session.acl))
+        for path, content in ((ROOT, b""), (MEMBERS, b""), (SERVERS, b""), (LOGS, b"")):
+            self._create(path, content)
+        self._create(STATE, msgspec.msgpack.encode(state))
+
+    def begin(self) -> None:
+        """Be there, for the first time: a member is named by the state only after this."""
+        self._create(self.node, self._member.encode(), ephemeral=True)
+
+    def go_on(self) -> bool:
+        """Be there again, in another session, if the state still names this member: then nobody has acted without it.
+
+        False if that cannot be said yet: the session before has not ended for all servers.
+
+        Raises:
+            RemovedError: The others have gone on without it.
+        """
+        state, node_version = self.state()
+        if all(self._member != member.id for member in state.members):
+            raise _removed()
+
+        def request(client: Any) -> Any:
+            transaction = client.transaction()
+            transaction.check(STATE, node_version)
+            transaction.create(self.node, self._member.encode(), ephemeral=True)
+            return transaction.commit_async()
+
+        errors = [result for result in self.session.ask(request) if isinstance(result, KazooException)]
+        if not errors:
+            return True
+        stat = self.session.ask(lambda client: client.exists_async(self.node))
+        return stat is not None and stat.ephemeralOwner == self.session.id
+
+    def fence(self) -> None:
+        """Write, so that what is read next is not older than this call.
+
+        A sync would not do: a leader that was paused, and that nobody follows any more, answers it.
+
+        Raises:
+            QuorumLostError: This member is none any more.
+        """
+        try:
+            self.session.ask(lambda client: client.set_async(self.node, self._member.encode()))
+        except NoNodeError:
+            # Unless kazoo has begun another session in the middle of this.
+            self.session.check()
+            raise _removed() from None
+
+    def state(self, woken: Callable[..., None] | None = None) -> tuple[ClusterState, int]:
+        """The state as this member's server knows it, which may be behind, with the version of its node."""
+        content, stat = self.session.ask(lambda client: client.get_async(STATE, watch=woken))
+        return msgspec.msgpack.decode(content, type=ClusterState), stat.version
+
+    def propose(self, change: Callable[[ClusterState], ClusterState]) -> ClusterState:
+        """See :meth:`sparkjet.grid.control.Control.propose`."""
+        while True:
+            state, node_version = self.state()
+            changed = change(state)
+            if changed == state:
+                # What was read may be old; then there is something newer to change.
+                self.fence()
+                if self.state()[1] == node_version:
+                    return state
+            elif self._replaced(changed, node_version):
+                return changed
+
+    def members(self, woken: Callable[..., None] | None = None) -> list[str]:
+        """Ids of the members that are there."""
+        names: list[str] = self.session.ask(lambda client: client.get_children_async(MEMBERS, watch=woken))
+        return names
+
+    def dismiss(self, member: str) -> None:
+        """Let a member be there no more."""
+        self._remove(f"{MEMBERS}/{member}")
+
+    def put(self, log: str, slot: int, token: bytes, version: int) -> bool:
+        """See :meth:`sparkjet.grid.control.Control.put_slot`."""
+        checked(token)
+        path = _path(log, slot)
+        while True:
+            state, node_version = self.state()
+            if state.version < version:
+                # This member's server is behind the one that told the writer of it.
+                self.fence()
+                state, node_version = self.state()
+            if state.version == version and self._created(path, token, node_version):
+                return True
+            found = self.token(log, slot)
+            if found is not None:
+                return found == token
+            state, _ = self.state()
+            if state.version != version:
+                raise StaleStateError.at(version, state.version)
+
+    def token(self, log: str, slot: int) -> bytes | None:
+        """See :meth:`sparkjet.grid.control.Control.slot`."""
+        self.fence()
+        try:
+            content, _ = self.session.ask(lambda client: client.get_async(_path(log, slot)))
+        except NoNodeError:
+            return None
+        return bytes(content)
+
+    def numbers(self, log: str) -> list[int]:
+        """See :meth:`sparkjet.grid.control.Control.slots`."""
+        return sorted(int(name) for name in self._children(_log(log)) if _SLOT.match(name))
+
+    def logs(self) -> list[str]:
+        """See :meth:`sparkjet.grid.control.Control.logs`."""
+        names = [(name, unquote(name[1:])) for name in self._children(LOGS)]
+        # Who makes the first slot of a log makes the log before.
+        return sorted(log for name, log in names if self._children(f"{LOGS}/{name}"))
+
+    def remove(self, log: str, below: int) -> None:
+        """See :meth:`sparkjet.grid.control.Control.remove_slots`."""
+        numbers = self.numbers(log)
+        for number in numbers:
+            if number < below:
+                self._remove(_path(log, number))
+        if all(number < below for number in numbers):
+            self._remove(_log(log))
+
+    def _replaced(self, state: ClusterState, version: int) -> bool:
+        # Another one may be this as well, written by an attempt whose answer was lost: the change is made again then.
+        try:
+            self.session.ask(lambda client: client.set_async(STATE, msgspec.msgpack.encode(state), version=version))
+        except BadVersionError:
+            return False
+        return True
+
+    def _children(self, path: str) -> list[str]:
+        self.fence()
+        try:
+            names: list[str] = self.session.ask(lambda client: client.get_children_async(path))
+        except NoNodeError:
+            return []
+        return names
+
+    def _remove(self, path: str) -> None:
+        try:
+            self.session.ask(lambda client: client.delete_async(path))
+        except (NoNodeError, NotEmptyError):
+            # Removed by somebody else, or by an attempt whose answer was lost; or written meanwhile.
+            return
+
+    def _create(self, path: str, content: bytes, *, ephemeral: bool = False) -> None:
+        try:
+            self.session.ask(lambda client: client.create_async(path, content, ephemeral=ephemeral))
+        except NodeExistsError:
+            # By an attempt whose answer was lost, or by somebody else with the same content.
+            return
+
+    def _created(self, path: str, token: bytes, node_version: int) -> bool:
+        """Whether the slot was written now; if not, it may be by an attempt whose answer was lost."""
+
+        def request(client: Any) -> Any:
+            transaction = client.transaction()
+            transaction.check(STATE, node_version)
+            # A session that has ended is followed by another one before anybody notices: that one's member is gone.
+            transaction.check(self.node, -1)
+            transaction.create(path, token)
+            return transaction.commit_async()
+
+        results = self.session.ask(request)
+        errors = [result if isinstance(result, KazooException) else None for result in results]
+        causes = [error for error in errors if error and not isinstance(error, (RolledBackError, RuntimeInconsistency))]
+        if not any(errors):
+            return True
+        if isinstance(errors[1], NoNodeError):
+            self.session.check()
+            raise _removed()
+        if isinstance(errors[2], NoNodeError):
+            self._create(path.rpartition("/")[0], b"")
+        elif any(not isinstance(cause, (BadVersionError, NodeExistsError)) for cause in causes):
+            raise causes[0]
+        return False
+
+
+def _log(log: str) -> str:
+    # With a sign before it no text is one that a path must not have: empty, "." or "..".
+    return f"{LOGS}/={quote(log, safe='')}"
+
+
+def _path(log: str, slot: int) -> str:
+    return f"{_log(log)}/{slot:020d}"
+
+
+def _removed() -> RemovedError:
+    return RemovedError("the others have taken this member for dead, or it has left.")

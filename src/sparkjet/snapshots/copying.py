@@ -1,0 +1,95 @@
+"""Copying a snapshot: the newest record of a home and all that it names, to a home in another place."""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING
+
+from sparkjet.errors import RecoveryError
+from sparkjet.snapshots.directory import DirectoryStore
+from sparkjet.snapshots.record_log import RecordLog
+
+if TYPE_CHECKING:
+    from sparkjet.snapshots.record import Record
+    from sparkjet.storage.directory import Directory
+
+_ATTEMPTS = 10
+
+
+def copy_newest(source: Directory, target: Directory) -> tuple[int, Record, int]:
+    """Bring a home up to the newest record of another one; returns its slot, the record and the number of new files.
+
+    The query may go on: what a record names is removed when a later one does without, and then that one is copied. A
+    copy that is interrupted leaves the target as it was, beside files that the next one finds or removes.
+
+    Raises:
+        RecoveryError: The target has records that are not earlier ones of the query; the source has none, or lacks
+            files; or the query is faster than the copy.
+    """
+    there, here = RecordLog(DirectoryStore(source.below("snapshots"))), DirectoryStore(target.below("snapshots"))
+    here.open("to")
+    held = RecordLog(here).newest()
+    for _ in range(_ATTEMPTS):
+        newest = there.newest()
+        if newest is None:
+            message = f'copy: "{source}" contains no record of a query.'
+            raise RecoveryError(message)
+        slot, record = newest
+        if held is not None and (held[1].query != record.query or held[0] > slot):
+            message = (
+                f'copy: "{target}" has record {held[0]} of query {held[1].query}, which is not an earlier one of '
+                f"record {slot} of query {record.query}. Copy to a home without records."
+            )
+            raise RecoveryError(message)
+        named = files_of(record)
+        try:
+            copied = sum(_copy(source, target, place, names) for place, names in named.items())
+        except FileNotFoundError as error:
+            following = there.newest()
+            if following is None or following[0] == slot:
+                message = f"copy: record {slot} names {error.filename}, which is missing: {error.strerror}."
+                raise RecoveryError(message) from error
+            continue
+        # At last: a record is only where all is that it names.
+        here.put(slot, record.encode())
+        here.trim(slot)
+        _remove_others(target, named)
+        return slot, record, copied
+    message = f'copy: query {record.query} replaces its snapshots faster than they can be copied to "{target}".'
+    raise RecoveryError(message)
+
+
+def files_of(record: Record) -> dict[str, list[str]]:
+    """The files that a record names, by the directory that they are in."""
+    deltas = {delta.name: delta.files for stage in record.stages.values() for delta in stage.deltas}
+    boxes = [each.handle for each in record.transactions if "box" in each.handle]
+    return {
+        "state": sorted(f"{name}/{file}" for name, files in deltas.items() for file in files),
+        "blobs": sorted(record.names() - deltas.keys()),
+        "outbox": sorted(f"{box['sink']}/{box['box']}/{name}" for box in boxes for name, *_ in box.get("files", ())),
+    }
+
+
+def _copy(source: Directory, target: Directory, place: str, names: list[str]) -> int:
+    """Copy files that are not there, or not whole; returns their number."""
+    there, here = source.below(f"snapshots/{place}"), target.below(f"snapshots/{place}")
+    sizes, held, count = there.files(), here.files(), 0
+    for name in names:
+        if name not in sizes:
+            raise FileNotFoundError(errno.ENOENT, "no such file", there.uri(name))
+        if held.get(name) == sizes[name]:
+            continue
+        # A copy that was killed has left a part of it.
+        here.remove_files([name] if name in held else [])
+        parent, _, last = name.rpartition("/")
+        at = here.below(parent) if parent else here
+        at.create()
+        at.write(last, there.read(name))
+        count += 1
+    return count
+
+
+def _remove_others(target: Directory, named: dict[str, list[str]]) -> None:
+    for place, names in named.items():
+        here = target.below(f"snapshots/{place}")
+        here.remove_files(sorted(here.files().keys() - set(names)))

@@ -1,0 +1,250 @@
+"""Directories in a grid: a query's home in replicated memory, without a file system anywhere."""
+
+from __future__ import annotations
+
+import errno
+import io
+import threading
+import uuid
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+import msgspec
+
+from sparkjet.errors import AnalysisError, StorageError
+from sparkjet.grid.cluster_state import may_start
+from sparkjet.grid.messages import Held
+from sparkjet.storage.grid_files import read_files, write_files
+from sparkjet.storage.grid_location import GridLocation
+from sparkjet.storage.grid_rows import read_rows, write_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_PUT = ".put"
+"""Where the contents of files are that were put: each is an entry of its own, and the slot of its file names it."""
+_SLOT = 0
+"""Every file that is put is a log with one slot."""
+
+
+class Unverified:
+    """Files of a home that were written since a slot was; on all replicas or not when the next one is to be written."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._files: dict[str, Held] = {}
+
+    def add(self, files: Iterable[Held]) -> None:
+        """Note files that this process or its tasks have written."""
+        with self._lock:
+            self._files.update((each.name, each) for each in files)
+
+    def drop(self, files: Iterable[Held]) -> None:
+        """Forget files that were verified or removed."""
+        with self._lock:
+            for each in files:
+                self._files.pop(each.name, None)
+
+    def listed(self, prefix: str = "") -> list[Held]:
+        """The files whose names begin with a prefix."""
+        with self._lock:
+            return [each for name, each in self._files.items() if name.startswith(prefix)]
+
+
+class GridDirectory:
+    """A :class:`~sparkjet.storage.directory.Directory` of a grid.
+
+    Files are entries of its data plane, under their full names. A file that is *put* is decided by a slot of its
+    control plane. Before a slot is written, every replica is asked for all that this process has written since the last
+    one: what a record names is on as many members as it should be.
+
+    Args:
+        location: The grid.
+        name: The directory's full name.
+        unverified: Of the home that the directory belongs to.
+    """
+
+    def __init__(self, location: GridLocation, name: str, unverified: Unverified | None = None) -> None:
+        self.location = location
+        self._name = name
+        self.unverified = unverified or Unverified()
+
+    def __str__(self) -> str:
+        return self.uri()
+
+    def __repr__(self) -> str:
+        return f"GridDirectory({self.uri()!r})"
+
+    @property
+    def path(self) -> Path | None:
+        """See :meth:`Directory.path`."""
+        return None
+
+    def uri(self, name: str = "") -> str:
+        """See :meth:`Directory.uri`; for messages, as Spark's readers and writers do not take it."""
+        return f"{self.location}/{self.full(name)}"
+
+    def full(self, name: str = "") -> str:
+        """The full name of a file or directory in this one."""
+        return f"{self._name}/{name}" if name else self._name
+
+    def below(self, name: str) -> GridDirectory:
+        """See :meth:`Directory.below`."""
+        return GridDirectory(self.location, self.full(name), self.unverified)
+
+    def check(self, option: str, *, create: bool = True) -> None:
+        """See :meth:`Directory.check`: one winner is what a grid's slots are for; but it must be whole enough."""
+        del create  # there are no directories
+        try:
+            state = self.location.client.state()
+        except StorageError as error:
+            message = f'{option}: "{self}" cannot be used: {error}'
+            raise AnalysisError(message) from error
+        if not may_start(state):
+            message = (
+                f'{option}: "{self}" has {len(state.members)} members left of {state.largest}: the others may go on '
+                "elsewhere, or hold what is missing here. Start members until there are more than half, or form the "
+                "survivors anew: python -m sparkjet grid reform."
+            )
+            raise AnalysisError(message)
+
+    def create(self) -> None:
+        """See :meth:`Directory.create`: there is nothing to create."""
+
+    def put(self, name: str, content: bytes) -> bool:
+        """See :meth:`Directory.put`."""
+        client, path = self.location.client, self.full(name)
+        parent, _, last = path.rpartition("/")
+        [held] = write_files(client, {f"{parent}/{_PUT}/{last}.{uuid.uuid4().hex}": content})
+        others = self.unverified.listed()
+        if not client.put_slot(path, _SLOT, msgspec.msgpack.encode(held), [*others, held]):
+            client.remove([held.key])
+            return False
+        self.unverified.drop(others)
+        return True
+
+    def write(self, name: str, content: bytes) -> None:
+        """See :meth:`Directory.write`."""
+        self.unverified.add(write_files(self.location.client, {self.full(name): content}))
+
+    def read(self, name: str) -> bytes:
+        """See :meth:`Directory.read`."""
+        held = self._held(name)
+        return read_files(self.location.client, [held])[held.name]
+
+    def open(self, name: str) -> BinaryIO:
+        """See :meth:`Directory.open`: a copy in memory."""
+        return io.BytesIO(self.read(name))
+
+    def checksum(self, name: str) -> int:
+        """See :meth:`Directory.checksum`."""
+        return zlib.crc32(self.read(name))
+
+    def exists(self, name: str = "") -> bool:
+        """See :meth:`Directory.exists`: a directory without files is missing."""
+        path = self.full(name)
+        return any(each == path or each.startswith(f"{path}/") for each in (*self._written(name), *self._slots(name)))
+
+    def names(self) -> list[str]:
+        """See :meth:`Directory.names`."""
+        firsts = (each.partition("/")[0] for each in (*self._relative(self._written()), *self._relative(self._slots())))
+        return sorted({each for each in firsts if each != _PUT})
+
+    def files(self) -> dict[str, int]:
+        """See :meth:`Directory.files`."""
+        slots = {each: self._slot(each) for each in self._slots()}
+        sizes = {name: held.rows for name, held in self._written().items() if f"/{_PUT}/" not in name}
+        sizes.update((name, held.rows) for name, held in slots.items() if held is not None)
+        return {name.removeprefix(f"{self._name}/"): size for name, size in sizes.items()}
+
+    def rename(self, source: str, target: str) -> None:
+        """See :meth:`Directory.rename`: a copy, which another one after a crash finds done."""
+        content = self.read(source)
+        self.write(target, content)
+        self.remove_files([source])
+
+    def sync(self, names: Iterable[str], *, contents: bool = True) -> None:
+        """See :meth:`Directory.sync`: what was written is on all replicas."""
+
+    def remove(self, name: str = "") -> None:
+        """See :meth:`Directory.remove`."""
+        path = self.full(name)
+        self._remove([path, *self._slots(name)])
+        self.location.client.remove(prefix=f"{path}/")
+        self.unverified.drop(self.unverified.listed(f"{path}/"))
+
+    def remove_files(self, names: Iterable[str]) -> None:
+        """See :meth:`Directory.remove_files`."""
+        self._remove([self.full(name) for name in names])
+
+    def sweep(self) -> None:
+        """See :meth:`Directory.sweep`: contents whose slot another one has won."""
+        client = self.location.client
+        for held in client.entries(f"{self._name}/{_PUT}/"):
+            name = held.name.removeprefix(f"{self._name}/{_PUT}/").rpartition(".")[0]
+            winner = self._slot(self.full(name))
+            # Nobody has won what a driver may be about to put.
+            if winner is not None and winner.name != held.name:
+                client.remove([held.key])
+
+    @property
+    def packages(self) -> Mapping[str, str]:
+        """See :meth:`HoldsRows.packages`."""
+        return {name: name for name in ("msgspec", "pyarrow", "tenacity")}
+
+    def write_rows(self, rows: DataFrame) -> list[str]:
+        """See :meth:`HoldsRows.write_rows`."""
+        files = write_rows(rows, self.location, self.full())
+        self.unverified.add(files)
+        return sorted(self._relative(each.name for each in files))
+
+    def read_rows(self, session: SparkSession, names: Sequence[str]) -> DataFrame:
+        """See :meth:`HoldsRows.read_rows`.
+
+        Raises:
+            FileNotFoundError: A file is missing.
+        """
+        there = self._written()
+        for name in names:
+            if self.full(name) not in there:
+                raise FileNotFoundError(errno.ENOENT, "no such file", self.uri(name))
+        return read_rows(session, self.location, [there[self.full(name)] for name in names])
+
+    def _remove(self, paths: Sequence[str]) -> None:
+        """Remove files by their full names, put or written."""
+        client = self.location.client
+        contents = []
+        for path in paths:
+            slot = self._slot(path)
+            if slot is not None:
+                # First: who finds the slot must find its content.
+                client.remove_slots(path, _SLOT + 1)
+                contents.append(slot.key)
+        client.remove([*contents, *map(client.key, paths)])
+        for path in paths:
+            self.unverified.drop(self.unverified.listed(path))
+
+    def _held(self, name: str) -> Held:
+        path = self.full(name)
+        held = self._slot(path) or self._written(name).get(path)
+        if held is None:
+            raise FileNotFoundError(errno.ENOENT, "no such file", self.uri(name))
+        return held
+
+    def _slot(self, path: str) -> Held | None:
+        token = self.location.client.slot(path, _SLOT)
+        return None if token is None else msgspec.msgpack.decode(token, type=Held)
+
+    def _slots(self, name: str = "") -> list[str]:
+        path = self.full(name)
+        return [each for each in self.location.client.logs() if each == path or each.startswith(f"{path}/")]
+
+    def _written(self, name: str = "") -> dict[str, Held]:
+        path = self.full(name)
+        found = self.location.client.entries(path)
+        return {each.name: each for each in found if each.name == path or each.name.startswith(f"{path}/")}
+
+    def _relative(self, names: Iterable[str]) -> Iterable[str]:
+        return (each.removeprefix(f"{self._name}/") for each in names if each != self._name)

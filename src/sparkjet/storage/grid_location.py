@@ -1,0 +1,100 @@
+"""Where a grid is: the members, token and certificates behind a location as the user gives it."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import msgspec
+
+from sparkjet.errors import AnalysisError
+from sparkjet.grid.access import Access
+from sparkjet.grid.client import GridClient
+from sparkjet.grid.embedded import embedded_member
+from sparkjet.storage.local_directory import local_directory
+from sparkjet.storage.sharing import is_local
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_SETTINGS = {
+    "token_file": "spark.sparkjet.grid.tokenFile",
+    "certificate": "spark.sparkjet.grid.tlsCertificate",
+    "key": "spark.sparkjet.grid.tlsKey",
+    "authorities": "spark.sparkjet.grid.tlsAuthorities",
+}
+"""Names of the session's settings: each is a file, on the driver and on every executor."""
+_MEMORY = "spark.sparkjet.grid.maxMemory"
+"""What the embedded member may hold."""
+_NAME = re.compile(r"[^/\0]+(/[^/\0]+)*")
+
+
+class GridLocation(msgspec.Struct, frozen=True):
+    """Where a grid is, and how it is entered; it holds no secret, and travels with tasks.
+
+    Attributes:
+        members: Addresses of some members, as ``host:port``.
+        access: Where token and certificates are.
+    """
+
+    members: tuple[str, ...]
+    access: Access
+
+    def __str__(self) -> str:
+        return f"grid://{','.join(self.members)}"
+
+    @property
+    def client(self) -> GridClient:
+        """The client of this process."""
+        return _client(self)
+
+
+def grid_location(location: str, option: str, session: SparkSession) -> tuple[GridLocation, str]:
+    """The grid of a location such as ``grid://10.0.0.1:5710,10.0.0.2:5710/orders``, and the name in it.
+
+    Without members, as in ``grid:///orders``, it is the embedded member of this machine, which is started if needed.
+
+    Args:
+        location: The location.
+        option: Name of the user's option, for messages.
+        session: Its settings name the files with the token and the certificates.
+
+    Raises:
+        AnalysisError: It names no directory or no member, there is no token, or executors cannot reach the member.
+        StorageError: The embedded member does not start.
+    """
+    parts = urlsplit(location)
+    name = parts.path.strip("/")
+    if _NAME.fullmatch(name) is None:
+        message = (
+            f'{option}: "{location}" names no place in a grid. Give the addresses of some members and a name, as in '
+            "grid://10.0.0.1:5710,10.0.0.2:5710/orders; or grid:///orders for a member on this machine."
+        )
+        raise AnalysisError(message)
+    if not parts.netloc:
+        return _embedded(option, session), name
+    settings = session.conf
+    access = Access(**{field: settings.get(setting, None) for field, setting in _SETTINGS.items()})
+    found = GridLocation(tuple(parts.netloc.split(",")), access)
+    # Both complain of what is wrong with a token or an address.
+    access.token()
+    _client(found)
+    return found, name
+
+
+def _embedded(option: str, session: SparkSession) -> GridLocation:
+    if not is_local(session):
+        message = (
+            f"{option}: executors on other machines cannot reach a member that the driver starts on its own. Start one "
+            "on each machine with python -m sparkjet grid start, and name some: grid://10.0.0.1:5710,10.0.0.2:5710."
+        )
+        raise AnalysisError(message)
+    member = embedded_member(local_directory("grid:"), session.conf.get(_MEMORY, "1g") or "1g")
+    return GridLocation((member.address,), Access(member.token_file))
+
+
+@lru_cache(maxsize=8)
+def _client(location: GridLocation) -> GridClient:
+    return GridClient(location.members, location.access)

@@ -1,0 +1,96 @@
+"""Grids of several members in this process, on loopback."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sparkjet.grid.access import Access, create_token
+from sparkjet.grid.client import GridClient
+from sparkjet.grid.member import Member, MemberSettings
+from tests.faults.waiting import until
+from tests.grid.shared_control import SharedCluster, SharedControl
+
+MEMORY = 1 << 30
+PATIENT = 20.0
+"""Seconds of a lease that does not end because the machine is busy."""
+
+
+@dataclass
+class Grid:
+    """Members that share a control plane.
+
+    Attributes:
+        access: Their token.
+        cluster: What they have in common.
+        lease: How long they believe in what they know.
+        members: Those that run, in the order of their start.
+    """
+
+    access: Access
+    cluster: SharedCluster
+    lease: float = PATIENT
+    members: list[Member] = field(default_factory=list)
+    controls: dict[str, SharedControl] = field(default_factory=dict)
+    clients: list[GridClient] = field(default_factory=list)
+
+    def start(self, host: str = "a", memory: int = MEMORY) -> Member:
+        """Start another member."""
+        control = SharedControl(self.cluster)
+        member = Member(MemberSettings(memory, host=host, lease=self.lease), self.access, control)
+        member.start()
+        self.controls[member.id] = control
+        self.members.append(member)
+        return member
+
+    def kill(self, member: Member) -> None:
+        """End a member without a word; the others find out."""
+        self.members.remove(member)
+        self.controls[member.id].is_cut_off = True
+        self.cluster.controls.pop(member.id)
+        member.end("killed by the test")
+        member.close()
+
+    def client(self, host: str = "elsewhere", patience: float = 30.0) -> GridClient:
+        """A client that knows one member."""
+        address = self.members[0].address.uri.partition("//")[2]
+        client = GridClient([address], self.access, host=host, patience=patience)
+        self.clients.append(client)
+        return client
+
+    def settle(self) -> None:
+        """Wait until every partition is where it should be."""
+        until(lambda: all(set(row.replicas) == set(row.target) for row in self.cluster.now().rows), "copies", 60)
+
+    def member(self, id_: str) -> Member:
+        """A member by its id."""
+        return next(member for member in self.members if member.id == id_)
+
+
+@contextmanager
+def grid_of(
+    folder: Path,
+    count: int = 3,
+    *,
+    backup_count: int = 1,
+    partitions: int = 12,
+    memory: int = MEMORY,
+    access: Access | None = None,
+    lease: float = PATIENT,
+) -> Iterator[Grid]:
+    """A grid with a token of its own."""
+    token = folder / "token"
+    create_token(token)
+    grid = Grid(access or Access(token_file=str(token)), SharedCluster(partitions, backup_count), lease)
+    try:
+        for number in range(count):
+            grid.start(f"host-{number}", memory)
+        grid.settle()
+        yield grid
+    finally:
+        for client in grid.clients:
+            client.close()
+        for member in [*grid.members]:
+            grid.kill(member)

@@ -1,0 +1,209 @@
+"""A member's control plane in a process of its own, which can be killed and paused with its server.
+
+Run as a program it reads calls from its standard input, a line of JSON each, and answers in the same way.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from typing_extensions import Self
+
+from sparkjet.errors import SparkjetError
+from sparkjet.grid.cluster_state import Member
+from sparkjet.grid.zookeeper_control import ZooKeeperControl
+from sparkjet.grid.zookeeper_settings import ZooKeeperSettings
+from tests.faults.waiting import until
+from tests.grid.control_contract import Joined, newer, put
+
+
+class RefusedError(Exception):
+    """The member has answered with an error; its text begins with the error's name."""
+
+
+class MemberProcess:
+    """A member; a context manager that leaves no process behind.
+
+    Args:
+        id_: Of the member.
+        contacts: Of the cluster; empty for the first one.
+        settings: Beside the token.
+    """
+
+    def __init__(self, id_: str, contacts: Sequence[str], **settings: Any) -> None:
+        self.id = id_
+        self._lock = threading.Lock()
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.grid.member_process", json.dumps([id_, list(contacts), settings])],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self._stopped: list[int] = []
+        self._answer()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    def call(self, name: str, *args: Any) -> Any:
+        """What it answers."""
+        with self._lock:
+            assert self._process.stdin is not None
+            self._process.stdin.write(json.dumps([name, *args]) + "\n")
+            self._process.stdin.flush()
+            return self._answer()
+
+    def _answer(self) -> Any:
+        assert self._process.stdout is not None
+        answer = json.loads(self._process.stdout.readline() or '{"error": "it has ended"}')
+        if "error" in answer:
+            raise RefusedError(answer["error"])
+        return answer["found"]
+
+    def kill(self) -> None:
+        """End it as a power cut would, with its server."""
+        self.resume()
+        self._process.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            # What could not be written to a process that is gone is lost.
+            with contextlib.suppress(BrokenPipeError):
+                pipe.close()  # type: ignore[union-attr]
+
+    def pause(self, *, server_alone: bool = False) -> None:
+        """Stop it without ending it, as a machine that sleeps."""
+        server = self.call("server")
+        self._stopped = ([server] if server else []) + ([] if server_alone else [self._process.pid])
+        for process in self._stopped:
+            os.kill(process, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it go on."""
+        while self._stopped:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._stopped.pop(), signal.SIGCONT)
+
+    @property
+    def members(self) -> list[str]:
+        """Ids of the members that it knows."""
+        found: list[str] = self.call("members")
+        return found
+
+    def leads(self) -> bool:
+        """Whether its server leads the others."""
+        found: bool = self.call("leads")
+        return found
+
+
+def leader(members: Sequence[MemberProcess]) -> MemberProcess:
+    """The member whose server leads."""
+    found: list[MemberProcess] = []
+
+    def look() -> bool:
+        found[:] = [member for member in members if member.leads()]
+        return len(found) == 1
+
+    until(look, "one leader")
+    return found[0]
+
+
+class _Calls:
+    """What the other process answers."""
+
+    def __init__(self, joined: Joined, control: ZooKeeperControl) -> None:
+        self._joined, self._control = joined, control
+
+    def members(self) -> list[str]:
+        return [member.id for member in self._control.state().members]
+
+    def cluster(self) -> str:
+        return self._control.state().cluster
+
+    def version(self) -> int:
+        return self._control.state().version
+
+    def largest(self) -> int:
+        return self._control.state().largest
+
+    def touch(self) -> int:
+        return self._control.propose(newer).version
+
+    def put(self, log: str, slot: int, token: str) -> bool:
+        return put(self._control, log, slot, token.encode())
+
+    def put_at(self, log: str, slot: int, token: str, version: int) -> bool:
+        return self._control.put_slot(log, slot, token.encode(), version)
+
+    def slot(self, log: str, slot: int) -> str | None:
+        found = self._control.slot(log, slot)
+        return None if found is None else found.decode()
+
+    def slots(self, log: str) -> list[int]:
+        return self._control.slots(log)
+
+    def remove(self, log: str, below: int) -> None:
+        self._control.remove_slots(log, below)
+
+    def voters(self) -> list[str]:
+        return self._control.voters()
+
+    def contacts(self) -> list[str]:
+        return self._control.contacts()
+
+    def reasons(self) -> list[str]:
+        return self._joined.reasons
+
+    def server(self) -> int | None:
+        server = self._control._membership.ensemble.server
+        return server.pid if server is not None and server.runs else None
+
+    def leads(self) -> bool:
+        from tests.servers.programs import listens
+
+        server = self._control._membership.ensemble.server
+        return server is not None and listens(server.address.quorum)
+
+    def reform(self, survivors: list[str]) -> list[str]:
+        return [member.id for member in self._control.reform(survivors).members]
+
+    def leave(self) -> None:
+        self._control.leave()
+
+
+def main() -> None:
+    """Join, and answer until the standard input ends."""
+    id_, contacts, settings = json.loads(sys.argv[1])
+    backup_count = settings.pop("backup_count", 1)
+    control = ZooKeeperControl(
+        ZooKeeperSettings("a token for tests", **settings), contacts, backup_count=backup_count, partitions=31
+    )
+    joined = Joined.joined(control, Member(id_, f"grpc://127.0.0.1/{id_}", id_))
+    calls = _Calls(joined, control)
+    _say({"found": None})
+    for line in sys.stdin:
+        name, *args = json.loads(line)
+        try:
+            answer = {"found": getattr(calls, name)(*args)}
+        except SparkjetError as error:
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        _say(answer)
+
+
+def _say(answer: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(answer) + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,158 @@
+"""Members as processes of their own, to be killed and paused."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from typing_extensions import Self
+
+from sparkjet.grid.access import Access, create_token
+from sparkjet.grid.client import GridClient
+from sparkjet.grid.requests import Status
+from tests.faults.waiting import until
+
+_LISTENS = re.compile(r"^member (\w+) listens at (\S+)$", re.MULTILINE)
+
+
+@dataclass
+class MemberProcess:
+    """``python -m sparkjet grid start``, on any free port.
+
+    Attributes:
+        folder: Where its output goes.
+        token: File with the token.
+        arguments: Further ones.
+    """
+
+    folder: Path
+    token: Path
+    arguments: tuple[str, ...] = ("--alone",)
+    process: subprocess.Popen[bytes] = field(init=False)
+    id: str = field(init=False)
+    address: str = field(init=False)
+
+    def __enter__(self) -> Self:
+        self.begin()
+        return self.ready()
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    @property
+    def output(self) -> str:
+        """What it has said."""
+        return self._log.read_text()
+
+    def begin(self) -> Self:
+        """Start it, without waiting."""
+        number = len(list(self.folder.glob("member-*.log")))
+        self._log = self.folder / f"member-{number}.log"
+        command = [sys.executable, "-m", "sparkjet", "grid", "start", "--port", "0", "--token-file", str(self.token)]
+        with self._log.open("wb") as log:
+            self.process = subprocess.Popen([*command, *self.arguments], stdout=log, stderr=subprocess.STDOUT)
+        return self
+
+    def ready(self) -> Self:
+        """Wait until it is a member."""
+        until(lambda: _LISTENS.search(self.output) or self.process.poll() is not None, "the member to listen", 60)
+        found = _LISTENS.search(self.output)
+        assert found is not None, self.output
+        self.id, self.address = found[1], found[2].partition("//")[2]
+        return self
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send it a signal."""
+        self.process.send_signal(number)
+
+    def kill(self) -> None:
+        """End it without a word; does nothing if it has ended."""
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+
+    def ended(self) -> int:
+        """Wait for its end; returns its exit status."""
+        return self.process.wait(60)
+
+
+@dataclass
+class GridProcesses:
+    """A grid of processes that agree through ZooKeeper.
+
+    Attributes:
+        folder: Where their output goes.
+        count: How many there are at first.
+        backup_count: Backups of each partition.
+        tls: Certificate, key and authorities of all members and clients.
+    """
+
+    folder: Path
+    count: int = 3
+    backup_count: int = 1
+    tls: tuple[str, str, str] | None = None
+    members: list[MemberProcess] = field(default_factory=list)
+
+    def __enter__(self) -> Self:
+        self.token = self.folder / "token"
+        create_token(self.token)
+        for _ in range(self.count):
+            self.add()
+        self.settle()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for member in self.members:
+            member.kill()
+
+    def add(self) -> MemberProcess:
+        """Start another member."""
+        host = f"host-{len(list(self.folder.glob('member-*.log')))}"
+        common: tuple[str, ...] = ("--host", host, "--max-memory", "256m")
+        if self.tls is not None:
+            names = "--tls-certificate", "--tls-key", "--tls-authorities"
+            common += tuple(itertools.chain.from_iterable(zip(names, self.tls, strict=True)))
+        alive = [member for member in self.members if member.process.poll() is None]
+        if alive:
+            own: tuple[str, ...] = ("--join", ",".join(member.address for member in alive))
+        else:
+            own = "--backup-count", str(self.backup_count), "--partitions", "31"
+        member = MemberProcess(self.folder, self.token, (*common, *own)).begin()
+        self.members.append(member)
+        return member.ready()
+
+    def end(self, member: MemberProcess) -> None:
+        """Kill a member."""
+        self.members.remove(member)
+        member.kill()
+
+    def client(self, **settings: Any) -> GridClient:
+        """A client that knows all members that there are now."""
+        access = Access(str(self.token), *(self.tls or ()))
+        return GridClient([member.address for member in self.members], access, **settings)
+
+    def settle(self) -> None:
+        """Wait until another member may be lost: every partition has all its replicas, and those vote who should."""
+        client = self.client()
+        ids = {member.id for member in self.members}
+
+        def is_settled() -> bool:
+            state = client.state()
+            wanted = min(self.backup_count + 1, len(ids))
+            if {member.id for member in state.members} != ids:
+                return False
+            if any(len(row.replicas) != wanted or set(row.replicas) != set(row.target) for row in state.rows):
+                return False
+            voters = [set(each.voters) for each in client.status().values() if isinstance(each, Status)]
+            # Two would be lost with either of them.
+            votes = 3 if len(ids) > 2 else 1
+            return len(voters) == len(ids) and all(each <= ids and len(each) == votes for each in voters)
+
+        until(is_settled, "all replicas and voters", 120)
+        client.close()

@@ -1,0 +1,148 @@
+"""A member copies what it is to hold, says so only for what it has whole, and drops what is not its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from sparkjet.grid.cluster_state import ClusterState, Row
+from sparkjet.grid.connections import Connections
+from sparkjet.grid.entries import Key
+from sparkjet.grid.errors import MovedError
+from sparkjet.grid.member import Member
+from sparkjet.grid.messages import Held
+from sparkjet.grid.requests import Listed, ListEntries
+from tests.faults.waiting import until
+from tests.grid.batches import FILE, ROWS, file_of, rows_of
+from tests.grid.grids import Grid, grid_of
+
+
+@pytest.fixture
+def grid(tmp_path: Path) -> Iterator[Grid]:
+    with grid_of(tmp_path, 2) as grid:
+        yield grid
+
+
+def fill(grid: Grid, count: int = 40, name: str = "home") -> list[Held]:
+    client = grid.client()
+    rows = [client.entry(f"{name}/rows/{number}", ROWS, [rows_of(20, number), rows_of(3)]) for number in range(count)]
+    files = [client.entry(f"{name}/file/{number}", FILE, [file_of(b"%d" % number)]) for number in range(count)]
+    return client.put([*rows, *files])
+
+
+def holds(member: Member) -> set[Key]:
+    return set(member.entries)
+
+
+def share(grid: Grid, member: Member, manifest: list[Held]) -> set[Key]:
+    rows = grid.cluster.now().rows
+    return {held.key for held in manifest if member.id in rows[held.partition].replicas}
+
+
+def test_a_new_member_gets_its_share_and_the_others_drop_it(grid: Grid) -> None:
+    manifest = fill(grid)
+    new = grid.start("host-2")
+    grid.settle()
+    assert len(holds(new)) > len(manifest) / 3
+    for member in grid.members:
+        until(lambda member=member: holds(member) == share(grid, member, manifest), "what is not its own", 10)  # type: ignore[misc]
+    for held in manifest:
+        contents = [found for member in grid.members if (found := member.entries.get(held.key)) is not None]
+        assert [(each.digest, each.rows) for each in contents] == [(held.digest, held.rows)] * 2
+
+
+def test_what_the_primary_has_removed_while_it_was_copied_stays_removed(grid: Grid) -> None:
+    manifest = fill(grid)
+    new = grid.start("host-2")
+    grid.client().remove(prefix="home/rows/")
+    grid.client().remove([held.key for held in manifest if held.name.endswith("/7")])
+    grid.settle()
+    left = {held.key for held in manifest if "/file/" in held.name and not held.name.endswith("/7")}
+    assert holds(new) <= left
+    assert holds(new) == share(grid, new, [held for held in manifest if held.key in left])
+
+
+def test_what_is_removed_here_is_not_pulled_from_who_has_it_still(grid: Grid) -> None:
+    manifest = fill(grid, 5)
+    copying = grid.members[0]._copying
+    # As between the list of the primary and its entries.
+    copying._under_way += 1
+    copying.remove([manifest[0].key], "home/file/")
+    assert copying._is_removed(manifest[0].key)
+    assert copying._is_removed(Key(3, "home/file/9"))
+    assert not copying._is_removed(manifest[1].key)
+    grid.members[0].entries.remove_below("")
+    copying._pull(grid.members[1].address.uri, manifest)
+    assert holds(grid.members[0]) == {held.key for held in manifest[1:] if "/file/" not in held.name}
+    copying._under_way -= 1
+
+
+def test_who_has_copied_for_an_older_row_is_not_ready(grid: Grid) -> None:
+    manifest = fill(grid, 5)
+    proposals: list[int] = []
+
+    def disturb() -> None:
+        # Between the copy and the proposal the rows change, as when another member comes.
+        proposals.append(1)
+        if len(proposals) == 1:
+            grid.cluster.change(touched)
+
+    grid.cluster.before_proposal = disturb
+    new = grid.start("host-2")
+    grid.settle()
+    assert len(proposals) > 2
+    assert holds(new) == share(grid, new, manifest)
+
+
+def touched(state: ClusterState) -> ClusterState:
+    rows = tuple(Row(row.replicas, row.target, row.version + 1) for row in state.rows)
+    return msgspec.structs.replace(state, version=state.version + 1, rows=rows)
+
+
+def test_only_the_primary_lists_and_not_before_it_knows_the_row(grid: Grid) -> None:
+    manifest = fill(grid, 20)
+    connections = Connections(grid.access)
+    partition = manifest[0].partition
+    row = grid.cluster.now().rows[partition]
+    one, other = (grid.member(replica).address.uri for replica in row.replicas)
+    of_partition = sorted(held.name for held in manifest if held.partition == partition)
+
+    def listed(uri: str, version: int) -> list[str]:
+        answers = connections.answers(uri, ListEntries("", {partition: version}), Listed)
+        return [held.name for answer in answers for held in answer.held]
+
+    assert listed(one, row.version) == of_partition
+    with pytest.raises(MovedError, match="not the primary"):
+        listed(other, row.version)
+    with pytest.raises(MovedError, match="has not heard of versions"):
+        listed(one, row.version + 1)
+    connections.close()
+
+
+def test_a_member_without_memory_copies_when_it_has_some(grid: Grid) -> None:
+    manifest = fill(grid)
+    new = grid.start("host-2", memory=1000)
+    rows = grid.cluster.now().rows
+    assert any(new.id in row.target and new.id not in row.replicas for row in rows)
+    assert new.entries.used <= 1000
+    # It is not ready, so the others keep everything.
+    grid.client().check(manifest)
+    new.entries.limit = 1 << 30
+    grid.settle()
+    assert holds(new) == share(grid, new, manifest)
+
+
+def test_who_leaves_orderly_hands_everything_on_before(tmp_path: Path) -> None:
+    with grid_of(tmp_path, 2, backup_count=0) as grid:
+        manifest = fill(grid)
+        going, staying = grid.members
+        assert holds(going)
+        going.leave(30.0)
+        grid.members.remove(going)
+        going.close()
+        assert [member.id for member in grid.cluster.now().members] == [staying.id]
+        assert holds(staying) == {held.key for held in manifest}
+        assert grid.cluster.now().lost == {}

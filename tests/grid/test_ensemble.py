@@ -1,0 +1,109 @@
+"""Who votes changes in steps in which a majority can always be lost a member of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from sparkjet.grid.cluster_state import Member, first
+from sparkjet.grid.ensemble import Ensemble
+from sparkjet.grid.zookeeper_config import ServerAddress, Voting
+from sparkjet.grid.zookeeper_server import free_port
+from sparkjet.grid.zookeeper_session import ZooKeeperSession
+from tests.faults.waiting import until
+from tests.grid.controls import SETTINGS, Controls, address
+from tests.servers.programs import listens
+
+pytestmark = pytest.mark.crash
+
+OUTSIDER = first("c", Member("outsider", "grpc://127.0.0.1:1", "h"))
+"""A state by which the outsider is to vote, and nobody else."""
+OTHERS = first("c", Member("n1", "grpc://127.0.0.1:1", "h"))
+
+
+@pytest.fixture(scope="module")
+def zookeeper() -> Iterator[Controls]:
+    with Controls() as controls:
+        yield controls
+
+
+@pytest.fixture
+def session(zookeeper: Controls) -> Iterator[ZooKeeperSession]:
+    zookeeper.fill(1)
+    session = zookeeper.outsider(zookeeper.any.contacts()).session
+    yield session
+    session.close("the test is over")
+
+
+@pytest.fixture
+def ensemble(session: ZooKeeperSession) -> Iterator[Ensemble]:
+    ensemble = Ensemble("outsider", SETTINGS)
+    ensemble.refresh(session, lambda *_: None)
+    yield ensemble
+    ensemble.stop()
+
+
+def _offered(ensemble: Ensemble, session: ZooKeeperSession) -> Callable[[], bool]:
+    """Whether others are told of the outsider's server, after one step more."""
+
+    def step() -> bool:
+        ensemble.adapt(session, OUTSIDER, coordinates=False)
+        ensemble.refresh(session, lambda *_: None)
+        return any(each.member == "outsider" for each in ensemble._addresses.values())
+
+    return step
+
+
+def test_a_server_is_offered_as_soon_as_it_has_a_leaders_data(ensemble: Ensemble, session: ZooKeeperSession) -> None:
+    assert not _offered(ensemble, session)()
+    assert ensemble.server is not None
+    assert ensemble.server.runs
+    until(_offered(ensemble, session), "the server to be ready")
+    # Only the coordinator lets it vote.
+    assert not ensemble.votes()
+
+
+def test_a_server_without_a_leaders_data_is_not_offered(ensemble: Ensemble, session: ZooKeeperSession) -> None:
+    known = ensemble._voting
+    ensemble._take([], Voting({1: "server.1=127.0.0.1:1:2:participant;127.0.0.1:3"}, known.version))
+    ensemble.adapt(session, OUTSIDER, coordinates=False)
+    server = ensemble.server
+    assert server is not None
+    until(lambda: listens(server.address.client), "the server to listen")
+    for _ in range(2):
+        assert not _offered(ensemble, session)()
+    assert server.runs
+
+
+def test_a_removed_server_ends_when_those_that_stay_go_on_without_it(
+    ensemble: Ensemble, session: ZooKeeperSession
+) -> None:
+    until(_offered(ensemble, session), "the server to be ready")
+    server, known = ensemble.server, ensemble._voting
+    assert server is not None
+    dead = ServerAddress(1, "n1", "127.0.0.1", *(free_port("127.0.0.1") for _ in range(3)), 1)
+    ensemble._take([dead], known)
+    assert not ensemble.adapt(session, OTHERS, coordinates=False)
+    assert server.runs
+    ensemble.refresh(session, lambda *_: None)
+    ensemble.adapt(session, OTHERS, coordinates=False)
+    assert ensemble.server is None
+    assert not server.runs
+    ensemble.refresh(session, lambda *_: None)
+    assert all(each.member != "outsider" for each in ensemble._addresses.values())
+
+
+def test_there_are_never_two_voters_and_ids_are_not_used_again(zookeeper: Controls) -> None:
+    zookeeper.fill(1)
+    zookeeper.fill(3)
+    homes = [joined.control._membership.ensemble.server._home for joined in zookeeper.members]  # type: ignore[attr-defined]
+    ids = {server.id for joined in zookeeper.members if (server := address(joined))}
+    zookeeper.end(zookeeper.members[1])
+    zookeeper.settle(1)
+    zookeeper.fill(3)
+    # A file for each change, which the server that was there from the beginning has all.
+    files = [path.read_text(encoding="ascii") for path in homes[0].glob("zoo.cfg.dynamic.*")]
+    assert {len(text.splitlines()) for text in files} == {1, 3}
+    later = {server.id for joined in zookeeper.members if (server := address(joined))}
+    assert max(later - ids) > max(ids)

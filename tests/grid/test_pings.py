@@ -1,0 +1,46 @@
+"""A member whose process is gone is reported; one that is slow, or whose machine is silent, is not."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from sparkjet.grid.cluster_state import Member
+from sparkjet.grid.pings import Pings
+from tests.faults.waiting import until
+
+
+@pytest.fixture
+def listening() -> Iterator[socket.socket]:
+    """Listens, and never answers: as a process that is paused."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server
+
+
+def member(id_: str, port: int) -> Member:
+    return Member(id_, f"grpc://127.0.0.1:{port}", "host")
+
+
+def test_only_who_is_gone_is_reported_until_it_has_left(listening: socket.socket) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closing:
+        gone = member("gone", closing.getsockname()[1])
+        paused = member("paused", listening.getsockname()[1])
+        reported: list[Member] = []
+        asked: list[int] = []
+        failures: list[str] = []
+
+        def others() -> list[Member]:
+            asked.append(1)
+            # To the last one no connection can be made, which says nothing about it.
+            return [gone, paused, Member("elsewhere", "grpc://255.255.255.255:9", "host")]
+
+        pings = Pings(others, reported.append, failures.append, period=0.01)
+        pings.start()
+        until(lambda: len(asked) > 10, "some pings", 30)
+        assert reported == []
+    until(lambda: len(reported) > 1, "the reports", 30)
+    assert set(reported) == {gone}
+    assert failures == []
+    pings.stop()
