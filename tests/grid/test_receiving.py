@@ -31,6 +31,9 @@ from tests.faults.waiting import holds_within, until
 from tests.grid.batches import ROWS, rows_of, sent
 from tests.grid.grids import Grid, grid_of
 
+# They wait for what members must not do.
+pytestmark = pytest.mark.crash
+
 BATCH = rows_of(3)
 DIGEST = Content.of(ROWS, [sent(BATCH)]).digest
 

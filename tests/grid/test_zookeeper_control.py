@@ -24,6 +24,8 @@ from tests.grid.control_contract import ControlContract, ControlUnderTest, Joine
 from tests.grid.controls import Controls, pid
 from tests.servers.tcp_proxy import TcpProxy
 
+pytestmark = pytest.mark.crash
+
 
 @pytest.fixture(scope="module")
 def zookeeper() -> Iterator[Controls]:
@@ -178,7 +180,6 @@ def test_a_member_whose_session_ends_goes_on_in_another_one_if_nobody_has_missed
     until(lambda: alone.control.voters() == [alone.member.id], "its server to be known")
 
 
-@pytest.mark.crash
 def test_who_was_interrupted_itself_takes_nobody_for_dead(zookeeper: Controls) -> None:
     """After a majority has slept the first member that is back would find itself alone, and remove all others."""
     zookeeper.fill(2)

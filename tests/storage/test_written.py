@@ -47,8 +47,8 @@ def test_a_file_that_the_driver_does_not_see_is_an_error_that_names_task_and_hos
     spark: SparkSession, tmp_path: Path
 ) -> None:
     class Unseen(FileWriter):
-        def save(self, rows: DataFrame) -> None:
-            super().save(rows)
+        def _save(self, rows: DataFrame) -> None:
+            super()._save(rows)
             next((tmp_path / "out").glob("part-00002-*")).unlink()
 
     with pytest.raises(SinkError, match=r"1 of 4 tasks .*out \(partitions 2; hosts .*same path"):
@@ -60,8 +60,8 @@ def test_what_spark_does_not_report_does_not_count_as_no_rows(spark: SparkSessio
     class Optimized(FileWriter):
         """The optimizer removes the observation together with the rows."""
 
-        def save(self, rows: DataFrame) -> None:
-            super().save(rows.where("false"))
+        def save(self, rows: DataFrame) -> list[str]:
+            return super().save(rows.where("false"))
 
     with pytest.raises(SinkError, match="did not report how many rows"):
         write(spark.range(4), Optimized(PosixDirectory(tmp_path / "out")), SinkError)

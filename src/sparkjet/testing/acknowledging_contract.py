@@ -22,6 +22,8 @@ import pytest
 from sparkjet.sources.acknowledging.contract import AcknowledgingSource, ConnectionLostError, Message
 from sparkjet.sources.acknowledging.ledger import Ledger, LedgerState
 
+RESTARTS = 25
+"""More often than brokers deliver a message by default before they drop it or put it elsewhere."""
 WITHIN = 60.0
 """Seconds in which a broker must have delivered, or a lost connection be noticed."""
 SEEDS = 3
@@ -102,6 +104,19 @@ class AcknowledgingContract:
             assert ids(received(source, 3)) == names(1, 4)
             assert source.receive(1, 0.2) == []
             source.acknowledge(3)
+        with opened(target) as source:
+            assert source.receive(1, 0.2) == []
+
+    def test_a_message_that_nobody_can_handle_comes_again_and_is_never_given_up(self, target: QueuesUnderTest) -> None:
+        with opened(target) as source:
+            target.send(source.queues[0], names(0, 1))
+            received(source, 1)
+        for _ in range(RESTARTS):
+            with opened(target) as source:
+                assert ids(received(source, 1)) == names(0, 1)
+        with opened(target) as source:
+            received(source, 1)
+            source.acknowledge(1)
         with opened(target) as source:
             assert source.receive(1, 0.2) == []
 

@@ -14,7 +14,7 @@ from sparkjet.sources.rabbitmq.settings import RabbitSettings
 def test_queues_are_all_that_is_needed() -> None:
     found = RabbitSettings.of({"queues": "orders, returns,orders,"})
     assert found.queues == ("orders", "returns")
-    assert found.prefetch == 5000
+    assert found.prefetch == 25_000
     connection = found.connection
     assert (connection.host, connection.port, connection.virtual_host) == ("localhost", 5672, "/")
     assert connection.ssl_options is None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pika
 import pytest
-from pyspark.errors import AnalysisException, StreamingQueryException
+from pyspark.errors import AnalysisException, NumberFormatException, StreamingQueryException
 from pyspark.sql import functions as F
 
 import sparkjet as sj
@@ -156,3 +156,26 @@ def test_bad_options_are_refused_by_load(spark: SparkSession) -> None:
     reader = spark.readStream.format("sparkjet-rabbitmq")
     with pytest.raises(AnalysisException, match="needs option"):
         reader.load()
+
+
+@pytest.mark.crash
+def test_a_message_that_the_query_cannot_handle_holds_nothing_up_once_it_can(
+    spark: SparkSession, rabbitmq: RabbitServer, tmp_path: Path
+) -> None:
+    queue = rabbitmq.queue()
+    connection = rabbitmq.connection()
+    for number, body in enumerate([b"1", b"poison", b"3"]):
+        properties = pika.BasicProperties(message_id=f"m{number}", delivery_mode=2)
+        connection.channel().basic_publish("", queue, body, properties)
+    connection.close()
+    stream = sj.stream(table(spark, rabbitmq, queue))
+    text = F.col("body").cast("string")
+    strict = stream.select("message_id", text.cast("int").alias("number"))
+    for _ in range(2):
+        with pytest.raises(NumberFormatException, match="CAST_INVALID_INPUT"):
+            writer_into(tmp_path, strict).trigger(availableNow=True).start().awaitTermination()
+    lenient = stream.select("message_id", text.try_cast("int").alias("number"))
+    writer_into(tmp_path, lenient).trigger(availableNow=True).start().awaitTermination()
+    found = sj.read_files(str(tmp_path / "out")).select("message_id", "number").collect()
+    assert sorted(map(tuple, found)) == [("m0", 1), ("m1", None), ("m2", 3)]
+    assert ready(rabbitmq, queue) == [0]
