@@ -162,6 +162,6 @@ def missing_text(contact: Contact, keys: Sequence[Key]) -> str:
     by = f"Members {', '.join(holders)} held them last, and are gone. " if holders else ""
     return (
         f'{len(keys)} entries are missing, of {len(partitions)} partitions ({shown}), such as "{keys[0].name}". {by}'
-        "More members were lost at once than --backup-count covers. Restore the newest snapshot that was exported "
-        "(--backup-to, snapshots import), or start the query from its beginning with another checkpointLocation."
+        "More members were lost at once than --backup-count covers. Go on from a copy (option snapshotBackup, "
+        "python -m sparkjet snapshots import), or start the query from its beginning under another name."
     )
