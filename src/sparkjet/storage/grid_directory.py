@@ -105,8 +105,8 @@ class GridDirectory:
         if not may_start(state):
             message = (
                 f'{option}: "{self}" has {len(state.members)} members left of {state.largest}: the others may go on '
-                "elsewhere, or hold what is missing here. Start members until there are more than half, or go on from a "
-                "copy in a new grid: python -m sparkjet snapshots import."
+                "elsewhere, or hold what is missing here. Start members until there are more than half, or go on from "
+                "a copy in a new grid: python -m sparkjet snapshots import."
             )
             raise AnalysisError(message)
 
