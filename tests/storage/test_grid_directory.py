@@ -91,7 +91,11 @@ def test_nothing_is_decided_that_a_replica_lacks(made: Callable[..., GridDirecto
     with pytest.raises(MissingEntriesError, match="blob"):
         directory.put("slot", b"record")
     assert not directory.exists("slot")
-    # What was removed on purpose is not asked for.
+    # Only what was removed on purpose is not asked for.
+    directory.write("blo", b"its name begins like the other")
+    directory.remove_files(["blo"])
+    with pytest.raises(MissingEntriesError, match="blob"):
+        directory.put("slot", b"record")
     directory.remove_files(["blob"])
     assert directory.put("slot", b"record")
 

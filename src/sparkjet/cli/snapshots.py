@@ -49,7 +49,6 @@ def _inspect(chosen: argparse.Namespace) -> int:
 
 def _copy(chosen: argparse.Namespace) -> int:
     source, target = home_at(chosen.home, "home", chosen.conf), home_at(chosen.to, "to", chosen.conf)
-    target.check("to")
     slot, record, files = copy_newest(source, target)
     print(f"record {slot} of query {record.query}, epoch {record.epoch}, is in {target}: {files} files were copied")
     return 0

@@ -46,7 +46,7 @@ class Backup:
 
     def _copy(self) -> None:
         try:
-            slot, record, _ = copy_newest(self._home, self._target)
+            slot, record, _ = copy_newest(self._home, self._target, "snapshotBackup")
         except (OSError, SparkjetError) as error:
             # The query does not depend on it; its user does, one day.
             logger.warning("snapshotBackup: %s has not got the newest snapshot: %s", self._target, error)

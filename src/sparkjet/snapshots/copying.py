@@ -16,18 +16,24 @@ if TYPE_CHECKING:
 _ATTEMPTS = 10
 
 
-def copy_newest(source: Directory, target: Directory) -> tuple[int, Record, int]:
+def copy_newest(source: Directory, target: Directory, option: str = "to") -> tuple[int, Record, int]:
     """Bring a home up to the newest record of another one; returns its slot, the record and the number of new files.
 
     The query may go on: what a record names is removed when a later one does without, and then that one is copied. A
     copy that is interrupted leaves the target as it was, beside files that the next one finds or removes.
 
+    Args:
+        source: The home with the record.
+        target: The home to bring up to it; its place is tested first.
+        option: Name of the user's option or argument for the target, for messages.
+
     Raises:
+        AnalysisError: The target cannot hold decisions.
         RecoveryError: The target has records that are not earlier ones of the query; the source has none, or lacks
             files; or the query is faster than the copy.
     """
     there, here = RecordLog(DirectoryStore(source.below("snapshots"))), DirectoryStore(target.below("snapshots"))
-    here.open("to")
+    here.open(option)
     held = RecordLog(here).newest()
     for _ in range(_ATTEMPTS):
         newest = there.newest()

@@ -41,16 +41,18 @@ class Unverified:
         with self._lock:
             self._files.update((each.name, each) for each in files)
 
-    def drop(self, files: Iterable[Held]) -> None:
-        """Forget files that were verified or removed."""
+    def drop(self, names: Iterable[str]) -> None:
+        """Forget files that were verified or removed, and all below them."""
         with self._lock:
-            for each in files:
-                self._files.pop(each.name, None)
+            for name in names:
+                self._files.pop(name, None)
+                for below in [each for each in self._files if each.startswith(f"{name}/")]:
+                    del self._files[below]
 
-    def listed(self, prefix: str = "") -> list[Held]:
-        """The files whose names begin with a prefix."""
+    def listed(self) -> list[Held]:
+        """The files."""
         with self._lock:
-            return [each for name, each in self._files.items() if name.startswith(prefix)]
+            return list(self._files.values())
 
 
 class GridDirectory:
@@ -122,7 +124,7 @@ class GridDirectory:
         if not client.put_slot(path, _SLOT, msgspec.msgpack.encode(held), [*others, held]):
             client.remove([held.key])
             return False
-        self.unverified.drop(others)
+        self.unverified.drop(each.name for each in others)
         return True
 
     def write(self, name: str, content: bytes) -> None:
@@ -173,7 +175,6 @@ class GridDirectory:
         path = self.full(name)
         self._remove([path, *self._slots(name)])
         self.location.client.remove(prefix=f"{path}/")
-        self.unverified.drop(self.unverified.listed(f"{path}/"))
 
     def remove_files(self, names: Iterable[str]) -> None:
         """See :meth:`Directory.remove_files`."""
@@ -223,8 +224,7 @@ class GridDirectory:
                 client.remove_slots(path, _SLOT + 1)
                 contents.append(slot.key)
         client.remove([*contents, *map(client.key, paths)])
-        for path in paths:
-            self.unverified.drop(self.unverified.listed(path))
+        self.unverified.drop(paths)
 
     def _held(self, name: str) -> Held:
         path = self.full(name)
