@@ -9,19 +9,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import stomp
 
-import sparkjet as sj
-from benchmarks.beside import in_turns
-from benchmarks.local import local_session
-from benchmarks.queues import drained
+from benchmarks.queues import compared, drained
 from benchmarks.ratio import Ratio
 from benchmarks.studies import main
-from benchmarks.work import Goal
 from tests.servers.artemis import PASSWORD, USER, ArtemisServer
 
 if TYPE_CHECKING:
@@ -29,10 +25,6 @@ if TYPE_CHECKING:
 
 MESSAGES = 50_000
 ACKNOWLEDGED = 500
-QUEUES = 1, 4
-WARM_UP = 1
-ROUNDS = 3
-GOAL = Goal("bare client loop", 0.8)
 COLUMNS = pa.schema([("body", pa.string()), ("message_id", pa.string()), ("queue", pa.string())])
 
 
@@ -96,24 +88,14 @@ def through_spark(session: SparkSession, server: ArtemisServer, queues: Sequence
     return drained(reader.load(), MESSAGES)
 
 
-def ways(session: SparkSession, server: ArtemisServer, queues: Sequence[str]) -> dict[str, Callable[[int], float]]:
-    """Both, as they take turns."""
-    return {"source": lambda _: through_spark(session, server, queues), "bare": lambda _: bare(server, queues)}
-
-
 def study() -> list[Ratio]:
-    """One ratio for each number of queues, paired by round."""
-    session = local_session()
-    sj.register_sources(session)
-    ratios = []
+    """The ratios of both numbers of queues."""
     with ArtemisServer() as server:
-        for count in QUEUES:
-            queues = [server.queue() for _ in range(count)]
-            seconds = in_turns(ways(session, server, queues), ROUNDS, WARM_UP)
-            what = f"messages from Artemis, {count} queue{'s' if count > 1 else ''}"
-            ratios.append(Ratio.of_seconds(f"AQ-{count}", what, GOAL, seconds["source"], seconds["bare"], MESSAGES))
-    session.stop()
-    return ratios
+
+        def ours(session: SparkSession, queues: Sequence[str]) -> float:
+            return through_spark(session, server, queues)
+
+        return compared("AQ", "Artemis", MESSAGES, server.queue, ours, lambda queues: bare(server, queues))
 
 
 if __name__ == "__main__":
