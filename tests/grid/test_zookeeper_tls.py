@@ -18,12 +18,7 @@ from tests.grid.certificates import Authority
 from tests.grid.control_contract import put
 from tests.grid.controls import SETTINGS, Controls, address
 
-pytestmark = [
-    pytest.mark.crash,
-    # kazoo's: a socket that it could not connect with TLS, as no server listens there any more, it leaves to Python.
-    pytest.mark.filterwarnings("ignore:unclosed <ssl.SSLSocket:ResourceWarning"),
-    pytest.mark.filterwarnings("ignore:Exception ignored in. <ssl.SSLSocket:pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = pytest.mark.crash
 
 
 @pytest.fixture(scope="module")

@@ -24,6 +24,7 @@ from sparkjet.errors import AnalysisError
 from sparkjet.grid.errors import QuorumLostError
 from sparkjet.grid.zookeeper_config import USER
 from sparkjet.grid.zookeeper_settings import ZooKeeperSettings
+from sparkjet.grid.zookeeper_sockets import ClosingHandler
 
 _AGAIN = ConnectionLoss, OperationTimeoutError, SessionMovedError
 """Errors of a connection or a server, after which another attempt may find another one."""
@@ -61,6 +62,7 @@ class ZooKeeperSession:
             keyfile=settings.key,
             ca=settings.authorities,
             check_hostname=settings.is_encrypted,
+            handler=ClosingHandler(),
         )
         self._client.add_listener(self._heard)
 
