@@ -61,11 +61,11 @@ def newer(state: ClusterState) -> ClusterState:
     return msgspec.structs.replace(state, version=state.version + 1)
 
 
-def put(control: Control, log: str, slot: int, token: bytes) -> bool:
+def put(control: Control, name: str, token: bytes) -> bool:
     """What a client does: it verifies again when the state has changed."""
     while True:
         try:
-            return control.put_slot(log, slot, token, control.state().version)
+            return control.put_slot(name, token, control.state().version)
         except StaleStateError:
             continue
 
@@ -134,7 +134,7 @@ class ControlContract:
             won = []
             for slot in range(RACES):
                 start.wait(60)
-                won.append(put(writers[number], "raced", slot, b"%d of %d" % (slot, number)))
+                won.append(put(writers[number], f"raced/{slot}", b"%d of %d" % (slot, number)))
             return won
 
         with ThreadPoolExecutor(len(writers)) as threads:
@@ -142,18 +142,18 @@ class ControlContract:
         for slot in range(RACES):
             assert first[slot] != second[slot]
             expected = b"%d of %d" % (slot, int(second[slot]))
-            assert {writer.slot("raced", slot) for writer in writers} == {expected}
+            assert {writer.slot(f"raced/{slot}") for writer in writers} == {expected}
 
     def test_a_put_whose_answer_was_lost_is_met_by_its_own_retry(self, target: ControlUnderTest) -> None:
         control = target.members[0].control
         version = control.state().version
-        assert control.put_slot("log", 1, b"mine", version)
-        assert control.put_slot("log", 1, b"mine", version)
-        assert not control.put_slot("log", 1, b"another's", version)
+        assert control.put_slot("log/1", b"mine", version)
+        assert control.put_slot("log/1", b"mine", version)
+        assert not control.put_slot("log/1", b"another's", version)
         # Also if the state has changed meanwhile: what is written is written.
         control.propose(newer)
-        assert control.put_slot("log", 1, b"mine", version)
-        assert not control.put_slot("log", 1, b"another's", version)
+        assert control.put_slot("log/1", b"mine", version)
+        assert not control.put_slot("log/1", b"another's", version)
 
     def test_a_put_with_another_version_of_the_state_is_refused(self, target: ControlUnderTest) -> None:
         version = target.members[-1].control.state().version
@@ -161,47 +161,57 @@ class ControlContract:
         for joined in target.members:
             for wrong in (version, newest + 1):
                 with pytest.raises(StaleStateError, match=str(wrong)):
-                    joined.control.put_slot("log", 1, b"late", wrong)
+                    joined.control.put_slot("log/1", b"late", wrong)
         assert target.members[0].control.slots("log") == []
-        assert target.members[-1].control.put_slot("log", 1, b"in time", newest)
+        assert target.members[-1].control.put_slot("log/1", b"in time", newest)
 
     def test_slots_are_listed_as_soon_as_they_are_written(self, target: ControlUnderTest) -> None:
         writer, reader = target.members[0].control, target.members[-1].control
         for slot in range(RACES):
-            put(writer, "log", slot, b"%d" % slot)
-            assert reader.slots("log") == list(range(slot + 1))
-            assert reader.slot("log", slot) == b"%d" % slot
-        assert reader.slot("log", RACES) is None
+            put(writer, f"log/{slot:02}", b"%d" % slot)
+            assert reader.slots("log") == [f"log/{each:02}" for each in range(slot + 1)]
+            assert reader.slot(f"log/{slot:02}") == b"%d" % slot
+        assert reader.slot(f"log/{RACES}") is None
         assert reader.slots("other") == []
-        assert reader.slot("other", 0) is None
+        assert reader.slot("other/0") is None
 
-    @pytest.mark.parametrize("log", ["q", "home/state/7-1", ".", "..", "", "a b/ü?%2F", "x" * 200])
-    def test_any_text_names_a_log(self, target: ControlUnderTest, log: str) -> None:
+    @pytest.mark.parametrize("name", ["q", "home/state/7-1", ".", "..", "", "/", "a//b", "a b/ü?%2F", "x" * 200])
+    def test_any_text_names_a_slot(self, target: ControlUnderTest, name: str) -> None:
         control = target.members[0].control
-        put(control, log, 7, b"token")
-        put(control, "another", 8, b"token")
-        assert control.slots(log) == [7]
-        assert control.logs() == sorted([log, "another"])
+        put(control, name, b"token")
+        put(control, "another", b"token")
+        assert control.slot(name) == b"token"
+        assert control.slots("") == sorted([name, "another"])
 
-    def test_slots_below_a_number_are_removed_and_a_log_without_any_is_gone(self, target: ControlUnderTest) -> None:
+    def test_slots_are_listed_by_their_directory(self, target: ControlUnderTest) -> None:
         control = target.members[0].control
-        for slot in range(12):
-            put(control, "log", slot, b"token")
-        control.remove_slots("log", 10)
-        control.remove_slots("log", 10)
-        assert control.slots("log") == [10, 11]
-        control.remove_slots("log", 100)
-        assert control.logs() == []
-        control.remove_slots("log", 100)
-        assert put(control, "log", 12, b"token")
+        names = ["a", "a/1", "a/b/c/2", "a/b/3", "ab/4", "b/a/5"]
+        for name in names:
+            put(control, name, b"token")
+        assert control.slots("a") == ["a/1", "a/b/3", "a/b/c/2"]
+        assert control.slots("a/b") == ["a/b/3", "a/b/c/2"]
+        assert control.slots("a/b/c/2") == []
+        assert control.slots("") == sorted(names)
+
+    def test_slots_that_are_removed_are_free(self, target: ControlUnderTest) -> None:
+        control = target.members[0].control
+        for name in ("log/1", "log/2", "log/2/3"):
+            put(control, name, b"token")
+        for _ in range(2):
+            control.remove_slots(["log/1", "log/2", "log/4", "nowhere/5"])
+        assert control.slots("log") == ["log/2/3"]
+        control.remove_slots(["log/2/3"])
+        assert control.slots("") == []
+        assert put(control, "log/1", b"another")
+        assert control.slot("log/1") == b"another"
 
     def test_a_token_may_be_64_kb_long(self, target: ControlUnderTest) -> None:
         control = target.members[0].control
-        assert put(control, "log", 1, b"x" * LONGEST_TOKEN)
-        assert control.slot("log", 1) == b"x" * LONGEST_TOKEN
+        assert put(control, "log/1", b"x" * LONGEST_TOKEN)
+        assert control.slot("log/1") == b"x" * LONGEST_TOKEN
         with pytest.raises(StorageError, match="holds 65536 bytes, not 65537"):
-            put(control, "log", 2, b"x" * (LONGEST_TOKEN + 1))
-        assert control.slots("log") == [1]
+            put(control, "log/2", b"x" * (LONGEST_TOKEN + 1))
+        assert control.slots("log") == ["log/1"]
 
     def test_voters_are_members(self, target: ControlUnderTest) -> None:
         ids = {joined.member.id for joined in target.members}
@@ -229,17 +239,16 @@ class ControlContract:
                 "the state without it",
             )
             assert gone.member not in joined.states[-1].members
-            assert put(joined.control, "log", 99, b"token")
+            assert put(joined.control, "log/99", b"token")
 
     @staticmethod
     def _does_nothing(control: Control) -> None:
         calls: list[Callable[[], object]] = [
             lambda: control.propose(newer),
-            lambda: control.put_slot("log", 1, b"token", control.state().version),
+            lambda: control.put_slot("log/1", b"token", control.state().version),
             lambda: control.slots("log"),
-            lambda: control.slot("log", 1),
-            lambda: control.remove_slots("log", 1),
-            control.logs,
+            lambda: control.slot("log/1"),
+            lambda: control.remove_slots(["log/1"]),
             control.voters,
         ]
         for call in calls:

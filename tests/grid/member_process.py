@@ -140,20 +140,20 @@ class _Calls:
         return self._control.propose(newer).version
 
     def put(self, log: str, slot: int, token: str) -> bool:
-        return put(self._control, log, slot, token.encode())
+        return put(self._control, _name(log, slot), token.encode())
 
     def put_at(self, log: str, slot: int, token: str, version: int) -> bool:
-        return self._control.put_slot(log, slot, token.encode(), version)
+        return self._control.put_slot(_name(log, slot), token.encode(), version)
 
     def slot(self, log: str, slot: int) -> str | None:
-        found = self._control.slot(log, slot)
+        found = self._control.slot(_name(log, slot))
         return None if found is None else found.decode()
 
     def slots(self, log: str) -> list[int]:
-        return self._control.slots(log)
+        return [int(name.rpartition("/")[2]) for name in self._control.slots(log)]
 
     def remove(self, log: str, below: int) -> None:
-        self._control.remove_slots(log, below)
+        self._control.remove_slots([_name(log, slot) for slot in self.slots(log) if slot < below])
 
     def voters(self) -> list[str]:
         return self._control.voters()
@@ -179,6 +179,10 @@ class _Calls:
 
     def leave(self) -> None:
         self._control.leave()
+
+
+def _name(log: str, slot: int) -> str:
+    return f"{log}/{slot:06}"
 
 
 def main() -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from sparkjet.errors import StorageError
 from sparkjet.grid.cluster_state import ClusterState, Member, first, joined, left
+from sparkjet.grid.control import is_below
 from sparkjet.grid.errors import QuorumLostError, StaleStateError
 
 
@@ -18,7 +19,7 @@ class SharedCluster:
     partitions: int = 12
     backup_count: int = 1
     state: ClusterState | None = None
-    slots: dict[str, dict[int, bytes]] = field(default_factory=dict)
+    slots: dict[str, bytes] = field(default_factory=dict)
     lock: threading.RLock = field(default_factory=threading.RLock)
     controls: dict[str, SharedControl] = field(default_factory=dict)
     before_proposal: Callable[[], None] = lambda: None
@@ -92,35 +93,32 @@ class SharedControl:
         self._cluster.before_proposal()
         return self._cluster.change(change)
 
-    def put_slot(self, log: str, slot: int, token: bytes, version: int) -> bool:
+    def put_slot(self, name: str, token: bytes, version: int) -> bool:
         self._check()
         self._cluster.before_slot()
         with self._cluster.lock:
             if version != self._cluster.now().version:
                 raise StaleStateError(f"{version} is not {self._cluster.now().version}")
-            is_ours = self._cluster.slots.setdefault(log, {}).setdefault(slot, token) == token
+            is_ours = self._cluster.slots.setdefault(name, token) == token
         if self.loses_answers:
             self.loses_answers -= 1
             raise StorageError("the answer was lost")
         return is_ours
 
-    def slots(self, log: str) -> list[int]:
+    def slot(self, name: str) -> bytes | None:
         self._check()
-        return sorted(self._cluster.slots.get(log, {}))
+        return self._cluster.slots.get(name)
 
-    def slot(self, log: str, slot: int) -> bytes | None:
-        self._check()
-        return self._cluster.slots.get(log, {}).get(slot)
-
-    def remove_slots(self, log: str, below: int) -> None:
+    def slots(self, directory: str) -> list[str]:
         self._check()
         with self._cluster.lock:
-            of_log = self._cluster.slots.get(log, {})
-            self._cluster.slots[log] = {slot: token for slot, token in of_log.items() if slot >= below}
+            return sorted(name for name in self._cluster.slots if is_below(name, directory))
 
-    def logs(self) -> list[str]:
+    def remove_slots(self, names: Sequence[str]) -> None:
         self._check()
-        return sorted(log for log, slots in self._cluster.slots.items() if slots)
+        with self._cluster.lock:
+            for name in names:
+                self._cluster.slots.pop(name, None)
 
     def voters(self) -> list[str]:
         self._check()

@@ -117,17 +117,17 @@ def test_entries_are_listed_and_removed_by_prefix_and_by_name(grid: Grid) -> Non
 def test_a_slot_has_one_winner_and_is_written_only_with_all_entries(grid: Grid) -> None:
     client = grid.client()
     manifest = client.put(entries_of(client, 10))
-    assert client.put_slot("log", 1, b"mine", manifest)
-    assert client.put_slot("log", 1, b"mine", manifest)
-    assert not client.put_slot("log", 1, b"theirs", manifest)
+    assert client.put_slot("log/1", b"mine", manifest)
+    assert client.put_slot("log/1", b"mine", manifest)
+    assert not client.put_slot("log/1", b"theirs", manifest)
     grid.members[0].entries.remove([manifest[0].key, manifest[1].key, manifest[2].key])
     with pytest.raises(MissingEntriesError):
-        client.put_slot("log", 2, b"mine", manifest)
-    assert client.slots("log") == [1]
-    assert client.slot("log", 1) == b"mine"
-    assert client.slot("log", 2) is None
-    assert client.logs() == ["log"]
-    client.remove_slots("log", 2)
+        client.put_slot("log/2", b"mine", manifest)
+    assert client.slots("log") == ["log/1"]
+    assert client.slot("log/1") == b"mine"
+    assert client.slot("log/2") is None
+    assert client.slots() == ["log/1"]
+    client.remove_slots(["log/1", "log/2"])
     assert client.slots("log") == []
 
 
@@ -155,7 +155,7 @@ def test_what_is_put_while_members_come_and_go_is_on_all_replicas(grid: Grid) ->
     grid.kill(grid.members[1])
     manifest += client.put(entries_of(client, 40, "leaving"))
     grid.settle()
-    assert client.put_slot("log", 1, b"all", manifest)
+    assert client.put_slot("log/1", b"all", manifest)
     for held in manifest:
         assert copies(grid, held.key) == set(grid.cluster.now().rows[held.partition].replicas)
 
@@ -184,7 +184,7 @@ def test_a_grid_that_is_full_refuses_and_keeps_what_it_has(tmp_path: Path) -> No
         with pytest.raises(GridFullError, match="--max-memory"):
             client.put([client.entry("large", FILE, [file_of(bytes(300_000))])])
         client.check(manifest)
-        assert client.put_slot("log", 1, b"mine", manifest)
+        assert client.put_slot("log/1", b"mine", manifest)
         assert all(member.entries.used < 200_000 for member in grid.members)
 
 
@@ -194,9 +194,9 @@ def test_a_slot_whose_answer_was_lost_tells_who_has_won(grid: Grid, lost: int) -
     manifest = client.put(entries_of(client, 3))
     for control in grid.controls.values():
         control.loses_answers = lost
-    assert client.put_slot("log", 1, b"mine", manifest)
-    assert not client.put_slot("log", 1, b"theirs", manifest)
-    assert grid.cluster.slots == {"log": {1: b"mine"}}
+    assert client.put_slot("log/1", b"mine", manifest)
+    assert not client.put_slot("log/1", b"theirs", manifest)
+    assert grid.cluster.slots == {"log/1": b"mine"}
 
 
 def test_a_slot_that_is_written_stays_even_if_its_replicas_are_lost_before_the_answer(grid: Grid) -> None:
@@ -205,8 +205,8 @@ def test_a_slot_that_is_written_stays_even_if_its_replicas_are_lost_before_the_a
     for control in grid.controls.values():
         control.loses_answers = 1
     grid.cluster.before_slot = lambda: [member.entries.remove_below("home/") for member in grid.members]
-    assert client.put_slot("log", 1, b"mine", manifest)
-    assert grid.cluster.slots == {"log": {1: b"mine"}}
+    assert client.put_slot("log/1", b"mine", manifest)
+    assert grid.cluster.slots == {"log/1": b"mine"}
 
 
 def test_what_is_removed_while_a_member_joins_is_removed_there_too(grid: Grid) -> None:
@@ -238,7 +238,7 @@ def test_a_slot_is_verified_again_when_the_cluster_has_changed(grid: Grid) -> No
             grid.cluster.change(lambda state: msgspec.structs.replace(state, version=state.version + 1))
 
     grid.cluster.before_slot = disturb
-    assert client.put_slot("log", 1, b"mine", manifest)
+    assert client.put_slot("log/1", b"mine", manifest)
     assert len(asked) == 2
 
 
@@ -253,8 +253,8 @@ def test_members_that_are_cut_off_are_passed_over(tmp_path: Path) -> None:
         grid.cluster.change(lambda state: left(state, [grid.members[0].id]))
         assert len(got(client, manifest)) == 30
         more = client.put(entries_of(client, 30, "more"))
-        assert client.put_slot("log", 1, b"token", [*manifest, *more])
-        assert client.slots("log") == [1]
+        assert client.put_slot("log/1", b"token", [*manifest, *more])
+        assert client.slots("log") == ["log/1"]
 
 
 def is_served(member: Member) -> bool:
@@ -273,7 +273,7 @@ def test_what_is_not_what_the_manifest_says_is_not_returned(grid: Grid) -> None:
         got(client, forged)
     assert list(client.unheld(forged)) == [manifest[0].key]
     with pytest.raises(MissingEntriesError):
-        client.put_slot("log", 1, b"token", forged)
+        client.put_slot("log/1", b"token", forged)
 
 
 def test_a_cluster_that_was_formed_anew_is_another_one(grid: Grid) -> None:

@@ -43,18 +43,18 @@ class Writer:
             for number in range(ENTRIES)
         ]
         manifest = client.put(entries)
-        assert client.put_slot("home", slot, msgspec.msgpack.encode(manifest), manifest)
+        assert client.put_slot(f"home/{slot:03}", msgspec.msgpack.encode(manifest), manifest)
         self.slots.append(slot)
         for old in self.slots[:-KEPT]:
             client.remove(prefix=f"home/{old}/")
-        client.remove_slots("home", self.slots[-KEPT:][0])
+        client.remove_slots([f"home/{slot:03}" for slot in self.slots[:-KEPT]])
 
     def read(self) -> None:
         """Read all snapshots that there should be, and count."""
-        found = self.client.slots("home")
+        found = [int(name.rpartition("/")[2]) for name in self.client.slots("home")]
         assert found == self.slots[-KEPT:]
         for slot in found:
-            manifest = msgspec.msgpack.decode(self.client.slot("home", slot) or b"", type=list[Held])
+            manifest = msgspec.msgpack.decode(self.client.slot(f"home/{slot:03}") or b"", type=list[Held])
             self.client.check(manifest)
             entries = {entry.key: entry for entry in self.client.get(manifest)}
             assert len(entries) == ENTRIES

@@ -219,7 +219,7 @@ def test_members_and_clients_with_certificates_work_over_tls(encrypted: Grid) ->
     manifest = client.put([client.entry(f"a/{number}", ROWS, [rows_of(9, number)]) for number in range(20)])
     assert client.unheld(manifest) == {}
     assert {entry.key for entry in client.get(manifest)} == {held.key for held in manifest}
-    assert client.put_slot("log", 1, b"token", manifest)
+    assert client.put_slot("log/1", b"token", manifest)
 
 
 def refused(grid: Grid, access: Access) -> None:

@@ -37,8 +37,7 @@ class TestContract(ControlContract):
     @pytest.fixture
     def target(self, zookeeper: Controls) -> ControlUnderTest:
         zookeeper.fill(3)
-        for log in zookeeper.any.logs():
-            zookeeper.any.remove_slots(log, 10**6)
+        zookeeper.any.remove_slots(zookeeper.any.slots(""))
         return ControlUnderTest(list(zookeeper.members), end=zookeeper.end)
 
 
@@ -57,13 +56,13 @@ def test_answers_that_are_lost_do_not_change_who_wins(zookeeper: Controls) -> No
         cutting.start()
         try:
             for slot in range(30):
-                assert writer.put("cut", slot, b"mine", control.state().version)
-                assert not control.put_slot("cut", slot, b"another's", control.state().version)
+                assert writer.put(f"cut/{slot:02}", b"mine", control.state().version)
+                assert not control.put_slot(f"cut/{slot:02}", b"another's", control.state().version)
         finally:
             done.set()
             cutting.join()
             writer.session.close("the test is over")
-    assert control.slots("cut") == list(range(30))
+    assert control.slots("cut") == [f"cut/{slot:02}" for slot in range(30)]
 
 
 class Overtaken(ZooKeeperSlots):
@@ -80,10 +79,10 @@ def test_a_state_that_changes_between_a_look_and_the_put_is_noticed(zookeeper: C
     writer = zookeeper.outsider(zookeeper.any.contacts())
     try:
         overtaken = Overtaken(writer.session, "outsider")
-        assert put(zookeeper.any, "overtaken", 0, b"token")
+        assert put(zookeeper.any, "overtaken/0", b"token")
         with pytest.raises(StaleStateError):
-            overtaken.put("overtaken", 1, b"late", zookeeper.any.propose(lambda state: state).version)
-        assert writer.numbers("overtaken") == [0]
+            overtaken.put("overtaken/1", b"late", zookeeper.any.propose(lambda state: state).version)
+        assert writer.names("overtaken") == ["overtaken/0"]
     finally:
         writer.session.close("the test is over")
 
@@ -93,11 +92,11 @@ def test_a_writer_that_is_there_no_more_puts_nothing(zookeeper: Controls) -> Non
     zookeeper.fill(1)
     writer = zookeeper.outsider(zookeeper.any.contacts())
     try:
-        assert put(zookeeper.any, "gone", 0, b"token")
+        assert put(zookeeper.any, "gone/0", b"token")
         writer.dismiss("outsider")
         with pytest.raises(RemovedError):
-            writer.put("gone", 1, b"late", zookeeper.any.propose(lambda state: state).version)
-        for call in (writer.fence, writer.logs, lambda: writer.numbers("gone"), lambda: writer.token("gone", 1)):
+            writer.put("gone/1", b"late", zookeeper.any.propose(lambda state: state).version)
+        for call in (writer.fence, lambda: writer.names("gone"), lambda: writer.token("gone/1")):
             with pytest.raises(RemovedError):
                 call()
         # Nor may it be there again: the state does not name it.
@@ -105,7 +104,7 @@ def test_a_writer_that_is_there_no_more_puts_nothing(zookeeper: Controls) -> Non
             writer.go_on()
     finally:
         writer.session.close("the test is over")
-    assert zookeeper.any.slots("gone") == [0]
+    assert zookeeper.any.slots("gone") == ["gone/0"]
 
 
 def test_another_token_is_refused(zookeeper: Controls) -> None:
@@ -122,7 +121,7 @@ def test_who_has_no_token_can_neither_read_nor_write(zookeeper: Controls) -> Non
     try:
         for refused in (
             lambda: client.get("/sparkjet/state"),
-            lambda: client.get_children("/sparkjet/logs"),
+            lambda: client.get_children("/sparkjet/slots"),
             lambda: client.create("/sparkjet/members/n0", b""),
             lambda: client.create("/other", b""),
             lambda: client.delete("/sparkjet/state"),
@@ -158,9 +157,9 @@ def test_a_member_that_was_silent_ends_once_the_others_have_gone_on_without_it(z
     victim, other, _ = zookeeper.members
     zookeeper.end(victim)
     with pytest.raises(RemovedError):
-        victim.control.put_slot("silent", 1, b"late", other.control.state().version)
+        victim.control.put_slot("silent/1", b"late", other.control.state().version)
     until(lambda: victim.member not in other.control.state().members, "the others to notice")
-    assert other.control.slot("silent", 1) is None
+    assert other.control.slot("silent/1") is None
     assert len(victim.reasons) == 1
 
 
@@ -169,11 +168,11 @@ def test_a_member_whose_session_ends_goes_on_in_another_one_if_nobody_has_missed
     zookeeper.fill(1)
     alone = zookeeper.members[0]
     before = alone.control.state()
-    assert put(alone.control, "sessions", 1, b"before")
+    assert put(alone.control, "sessions/1", b"before")
     for slot in range(2, 5):
         zookeeper.expire(alone)
-        assert alone.control.put_slot("sessions", slot, b"after", before.version)
-    assert alone.control.slots("sessions") == [1, 2, 3, 4]
+        assert alone.control.put_slot(f"sessions/{slot}", b"after", before.version)
+    assert alone.control.slots("sessions") == [f"sessions/{slot}" for slot in range(1, 5)]
     assert alone.control.state() == before
     assert not alone.reasons
     # And it still votes, by what others can see.
@@ -185,10 +184,10 @@ def test_who_was_interrupted_itself_takes_nobody_for_dead(zookeeper: Controls) -
     zookeeper.fill(2)
     first, second = zookeeper.members
     os.kill(pid(first), signal.SIGKILL)
-    assert put(second.control, "interrupted", 1, b"token")
+    assert put(second.control, "interrupted/1", b"token")
     for _ in range(3):
         zookeeper.expire(second)
-        assert second.control.slots("interrupted") == [1]
+        assert second.control.slots("interrupted") == ["interrupted/1"]
     assert second.member in first.control.state().members
     assert not second.reasons
 
@@ -199,4 +198,4 @@ def test_a_member_that_others_have_removed_ends(zookeeper: Controls) -> None:
     victim, other, _ = zookeeper.members
     other.control.propose(lambda state: left(state, {victim.member.id}))
     until(lambda: victim.reasons == ["the others have removed it"], "its end")
-    assert put(other.control, "removed", 2, b"token")
+    assert put(other.control, "removed/2", b"token")

@@ -44,8 +44,8 @@ def zookeeper(authority: Authority) -> Iterator[Controls]:
 
 def test_members_agree_over_tls(zookeeper: Controls) -> None:
     for slot in range(10):
-        assert put(zookeeper.members[slot % 3].control, "log", slot, b"token")
-    assert zookeeper.members[2].control.slots("log") == list(range(10))
+        assert put(zookeeper.members[slot % 3].control, f"log/{slot}", b"token")
+    assert zookeeper.members[2].control.slots("log") == [f"log/{slot}" for slot in range(10)]
 
 
 def test_where_members_listen_nobody_else_gets_in(

@@ -18,7 +18,6 @@ from sparkjet.grid.messages import MOST, Held
 from sparkjet.grid.putting import NewEntry, Putting
 from sparkjet.grid.requests import (
     GetContacts,
-    GetLogs,
     GetSlot,
     GetSlots,
     GetStatus,
@@ -155,7 +154,7 @@ class GridClient:
 
         self._contact.attempts()(once)
 
-    def put_slot(self, log: str, slot: int, token: bytes, manifest: Sequence[Held]) -> bool:
+    def put_slot(self, name: str, token: bytes, manifest: Sequence[Held]) -> bool:
         """Write a slot if it is free, and all replicas hold the manifest; whether the token is the slot's.
 
         Tokens must be unlike anyone else's: where an answer was lost, the slot itself tells who has won.
@@ -168,7 +167,7 @@ class GridClient:
         def once() -> bool:
             nonlocal asked
             # An earlier attempt may have written it, though its answer was lost.
-            held = self.slot(log, slot) if asked else None
+            held = self.slot(name) if asked else None
             if held is not None:
                 return held == token
             state = self.state()
@@ -177,27 +176,24 @@ class GridClient:
                 raise MissingEntriesError(missing_text(self._contact, list(unheld)))
             asked = True
             try:
-                return self._contact.ask_once(PutSlot(log, slot, token, state.version), bool)
+                return self._contact.ask_once(PutSlot(name, token, state.version), bool)
             except StaleStateError as error:
                 raise MovedError(str(error)) from error
 
         return self._contact.attempts()(once)
 
-    def slots(self, log: str) -> list[int]:
-        """Numbers of the slots of a log, ascending."""
-        return self._contact.ask(GetSlots(log), list[int])
-
-    def slot(self, log: str, slot: int) -> bytes | None:
+    def slot(self, name: str) -> bytes | None:
         """The token of a slot; None if it is free."""
-        return self._contact.ask(GetSlot(log, slot), SlotToken).token
+        return self._contact.ask(GetSlot(name), SlotToken).token
 
-    def remove_slots(self, log: str, below: int) -> None:
-        """Remove the slots below a number."""
-        self._contact.ask(RemoveSlots(log, below), int)
+    def slots(self, directory: str = "") -> list[str]:
+        """Names of the slots below a directory, ascending."""
+        return self._contact.ask(GetSlots(directory), list[str])
 
-    def logs(self) -> list[str]:
-        """Names of all logs."""
-        return self._contact.ask(GetLogs(), list[str])
+    def remove_slots(self, names: Sequence[str]) -> None:
+        """Remove slots, of which some may be free."""
+        for start in range(0, len(names), MOST):
+            self._contact.ask(RemoveSlots(list(names[start : start + MOST])), int)
 
     def contacts(self) -> list[str]:
         """What another member must know to join; nothing if none can."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from sparkjet.errors import StorageError
@@ -54,12 +54,11 @@ class Control(Protocol):
         """
         ...
 
-    def put_slot(self, log: str, slot: int, token: bytes, version: int) -> bool:
+    def put_slot(self, name: str, token: bytes, version: int) -> bool:
         """Write a slot if it is free and the state is still of a version; whether this token is the slot's.
 
         Args:
-            log: Name of a log, any text.
-            slot: Its number.
+            name: Of the slot, any text; up to its last slash it is the name of a directory.
             token: At most :data:`LONGEST_TOKEN` bytes, and unlike anyone else's: where the answer was lost, the slot
                 itself tells who won.
             version: Of the state whose replicas were found to hold what the token names.
@@ -69,25 +68,26 @@ class Control(Protocol):
         """
         ...
 
-    def slots(self, log: str) -> list[int]:
-        """Numbers of the slots that exist, ascending; none that was written before the call is missing."""
-        ...
-
-    def slot(self, log: str, slot: int) -> bytes | None:
+    def slot(self, name: str) -> bytes | None:
         """The token of a slot; None if it is free."""
         ...
 
-    def remove_slots(self, log: str, below: int) -> None:
-        """Remove the slots below a number; a log without slots is gone."""
+    def slots(self, directory: str) -> list[str]:
+        """Names of the slots below a directory, ascending; none that was written before the call is missing."""
         ...
 
-    def logs(self) -> list[str]:
-        """Names of all logs, ascending."""
+    def remove_slots(self, names: Sequence[str]) -> None:
+        """Remove slots, of which some may be free."""
         ...
 
     def voters(self) -> list[str]:
         """Ids of the members that vote; more than half of them must stay."""
         ...
+
+
+def is_below(name: str, directory: str) -> bool:
+    """Whether a name is below a directory; everything is below the one without a name."""
+    return not directory or name.startswith(f"{directory}/")
 
 
 def checked(token: bytes) -> bytes:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from uuid import uuid4
 
 from sparkjet.errors import StorageError
 from sparkjet.grid.announcements import Announcements
 from sparkjet.grid.cluster_state import ClusterState, Member, first
-from sparkjet.grid.control import checked
+from sparkjet.grid.control import checked, is_below
 from sparkjet.grid.errors import QuorumLostError, StaleStateError
 from sparkjet.grid.partition_table import PARTITIONS
 
@@ -28,7 +28,7 @@ class InProcessControl:
         self._state: ClusterState | None = None
         self._announcements: Announcements | None = None
         self._left = False
-        self._logs: dict[str, dict[int, bytes]] = {}
+        self._slots: dict[str, bytes] = {}
 
     def join(self, member: Member, changed: Callable[[ClusterState], None], ended: Callable[[str], None]) -> None:
         """See :meth:`sparkjet.grid.control.Control.join`."""
@@ -66,42 +66,35 @@ class InProcessControl:
                 self._announcements.publish(self._state)
             return self._state
 
-    def put_slot(self, log: str, slot: int, token: bytes, version: int) -> bool:
+    def put_slot(self, name: str, token: bytes, version: int) -> bool:
         """See :meth:`sparkjet.grid.control.Control.put_slot`."""
         with self._lock:
             state = self._current()
-            found = self._logs.get(log, {}).get(slot)
+            found = self._slots.get(name)
             if found is None:
                 if version != state.version:
                     raise StaleStateError.at(version, state.version)
-                found = self._logs.setdefault(log, {})[slot] = checked(token)
+                found = self._slots[name] = checked(token)
             return found == token
 
-    def slots(self, log: str) -> list[int]:
-        """See :meth:`sparkjet.grid.control.Control.slots`."""
-        with self._lock:
-            self._current()
-            return sorted(self._logs.get(log, {}))
-
-    def slot(self, log: str, slot: int) -> bytes | None:
+    def slot(self, name: str) -> bytes | None:
         """See :meth:`sparkjet.grid.control.Control.slot`."""
         with self._lock:
             self._current()
-            return self._logs.get(log, {}).get(slot)
+            return self._slots.get(name)
 
-    def remove_slots(self, log: str, below: int) -> None:
+    def slots(self, directory: str) -> list[str]:
+        """See :meth:`sparkjet.grid.control.Control.slots`."""
+        with self._lock:
+            self._current()
+            return sorted(name for name in self._slots if is_below(name, directory))
+
+    def remove_slots(self, names: Sequence[str]) -> None:
         """See :meth:`sparkjet.grid.control.Control.remove_slots`."""
         with self._lock:
             self._current()
-            kept = {slot: token for slot, token in self._logs.pop(log, {}).items() if slot >= below}
-            if kept:
-                self._logs[log] = kept
-
-    def logs(self) -> list[str]:
-        """See :meth:`sparkjet.grid.control.Control.logs`."""
-        with self._lock:
-            self._current()
-            return sorted(self._logs)
+            for name in names:
+                self._slots.pop(name, None)
 
     def voters(self) -> list[str]:
         """The only member."""

@@ -28,7 +28,6 @@ from sparkjet.grid.pings import PERIOD, Pings, is_refused
 from sparkjet.grid.receiving import Receiving
 from sparkjet.grid.requests import (
     GetContacts,
-    GetLogs,
     GetSlot,
     GetSlots,
     GetState,
@@ -222,11 +221,10 @@ class Member:
             ListEntries: self._listed,
             Verify: checked(self._unheld),
             Remove: checked(self._removed),
-            PutSlot: checked(lambda each: control.put_slot(each.log, each.slot, each.token, each.version)),
-            GetSlot: checked(lambda each: SlotToken(control.slot(each.log, each.slot))),
-            GetSlots: checked(lambda each: control.slots(each.log)),
+            PutSlot: checked(lambda each: control.put_slot(each.name, each.token, each.version)),
+            GetSlot: checked(lambda each: SlotToken(control.slot(each.name))),
+            GetSlots: checked(lambda each: control.slots(each.directory)),
             RemoveSlots: checked(self._removed_slots),
-            GetLogs: checked(lambda _: control.logs()),
             GetContacts: checked(lambda _: control.contacts()),
         }
 
@@ -259,8 +257,8 @@ class Member:
         return Unheld([held.key for held, each in contents if each is None or each.digest != held.digest])
 
     def _removed_slots(self, request: RemoveSlots) -> int:
-        self._control.remove_slots(request.log, request.below)
-        return request.below
+        self._control.remove_slots(request.names)
+        return len(request.names)
 
     def _removed(self, request: Remove) -> int:
         self._copying.remove(request.keys, request.prefix)

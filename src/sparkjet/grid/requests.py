@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from sparkjet.grid.messages import MOST_PARTITIONS, Count, HeldList, Keys, Message, Name, Partition, Text
+from sparkjet.grid.messages import MOST, MOST_PARTITIONS, Count, HeldList, Keys, Message, Name, Partition, Text
 
 LARGEST_TOKEN = (64 << 10) - 1
 
@@ -98,8 +98,7 @@ class Remove(Message, frozen=True):
 class PutSlot(Message, frozen=True):
     """Asks to write a slot, see :class:`~sparkjet.grid.control.Control`; the answer is whether it is the token's."""
 
-    log: Name
-    slot: Count
+    name: Name
     token: Annotated[bytes, Meta(max_length=LARGEST_TOKEN)]
     version: Count
 
@@ -107,8 +106,7 @@ class PutSlot(Message, frozen=True):
 class GetSlot(Message, frozen=True):
     """Asks for the token of a slot; the answer is :class:`SlotToken`."""
 
-    log: Name
-    slot: Count
+    name: Name
 
 
 class SlotToken(Message, frozen=True):
@@ -118,20 +116,15 @@ class SlotToken(Message, frozen=True):
 
 
 class GetSlots(Message, frozen=True):
-    """Asks for the numbers of the slots of a log."""
+    """Asks for the names of the slots below a directory; the answer is a list of texts."""
 
-    log: Name
+    directory: Text
 
 
 class RemoveSlots(Message, frozen=True):
-    """Asks to remove the slots of a log below a number; the answer is that number."""
+    """Asks to remove slots; the answer is their number."""
 
-    log: Name
-    below: Count
-
-
-class GetLogs(Message, frozen=True):
-    """Asks for the names of all logs."""
+    names: Annotated[list[Name], Meta(max_length=MOST)]
 
 
 REQUESTS: dict[str, type[Message]] = {
@@ -148,7 +141,6 @@ REQUESTS: dict[str, type[Message]] = {
         GetSlot,
         GetSlots,
         RemoveSlots,
-        GetLogs,
         GetContacts,
     )
 }

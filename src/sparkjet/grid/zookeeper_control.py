@@ -75,25 +75,21 @@ class ZooKeeperControl:
         """See :meth:`sparkjet.grid.control.Control.propose`."""
         return self._membership.seen(self._membership.call(lambda shared: shared.propose(change)))
 
-    def put_slot(self, log: str, slot: int, token: bytes, version: int) -> bool:
+    def put_slot(self, name: str, token: bytes, version: int) -> bool:
         """See :meth:`sparkjet.grid.control.Control.put_slot`."""
-        return self._membership.call(lambda shared: shared.put(log, slot, token, version))
+        return self._membership.call(lambda shared: shared.put(name, token, version))
 
-    def slots(self, log: str) -> list[int]:
-        """See :meth:`sparkjet.grid.control.Control.slots`."""
-        return self._membership.call(lambda shared: shared.numbers(log))
-
-    def slot(self, log: str, slot: int) -> bytes | None:
+    def slot(self, name: str) -> bytes | None:
         """See :meth:`sparkjet.grid.control.Control.slot`."""
-        return self._membership.call(lambda shared: shared.token(log, slot))
+        return self._membership.call(lambda shared: shared.token(name))
 
-    def remove_slots(self, log: str, below: int) -> None:
+    def slots(self, directory: str) -> list[str]:
+        """See :meth:`sparkjet.grid.control.Control.slots`."""
+        return self._membership.call(lambda shared: shared.names(directory))
+
+    def remove_slots(self, names: Sequence[str]) -> None:
         """See :meth:`sparkjet.grid.control.Control.remove_slots`."""
-        self._membership.call(lambda shared: shared.remove(log, below))
-
-    def logs(self) -> list[str]:
-        """See :meth:`sparkjet.grid.control.Control.logs`."""
-        return self._membership.call(lambda shared: shared.logs())
+        self._membership.call(lambda shared: shared.remove(names))
 
     def voters(self) -> list[str]:
         """See :meth:`sparkjet.grid.control.Control.voters`."""

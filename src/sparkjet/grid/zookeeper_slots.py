@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -19,15 +18,15 @@ from kazoo.exceptions import (
 )
 
 from sparkjet.grid.cluster_state import ClusterState
-from sparkjet.grid.control import checked
+from sparkjet.grid.control import checked, is_below
 from sparkjet.grid.ensemble import ROOT, SERVERS
 from sparkjet.grid.errors import RemovedError, StaleStateError
 from sparkjet.grid.zookeeper_session import ZooKeeperSession
 
 MEMBERS = f"{ROOT}/members"
 STATE = f"{ROOT}/state"
-LOGS = f"{ROOT}/logs"
-_SLOT = re.compile(r"^\d{20}$")
+SLOTS = f"{ROOT}/slots"
+"""A node for each directory, and in it one for each slot."""
 
 
 class ZooKeeperSlots:
@@ -47,7 +46,7 @@ class ZooKeeperSlots:
         """Begin a cluster."""
         # Anybody may write to the root until this.
         self.session.ask(lambda client: client.set_acls_async("/", self.session.acl))
-        for path, content in ((ROOT, b""), (MEMBERS, b""), (SERVERS, b""), (LOGS, b"")):
+        for path, content in ((ROOT, b""), (MEMBERS, b""), (SERVERS, b""), (SLOTS, b"")):
             self._create(path, content)
         self._create(STATE, msgspec.msgpack.encode(state))
 
@@ -121,10 +120,10 @@ class ZooKeeperSlots:
         """Let a member be there no more."""
         self._remove(f"{MEMBERS}/{member}")
 
-    def put(self, log: str, slot: int, token: bytes, version: int) -> bool:
+    def put(self, name: str, token: bytes, version: int) -> bool:
         """See :meth:`sparkjet.grid.control.Control.put_slot`."""
         checked(token)
-        path = _path(log, slot)
+        path = _path(name)
         while True:
             state, node_version = self.state()
             if state.version < version:
@@ -133,40 +132,41 @@ class ZooKeeperSlots:
                 state, node_version = self.state()
             if state.version == version and self._created(path, token, node_version):
                 return True
-            found = self.token(log, slot)
+            found = self.token(name)
             if found is not None:
                 return found == token
             state, _ = self.state()
             if state.version != version:
                 raise StaleStateError.at(version, state.version)
 
-    def token(self, log: str, slot: int) -> bytes | None:
+    def token(self, name: str) -> bytes | None:
         """See :meth:`sparkjet.grid.control.Control.slot`."""
         self.fence()
         try:
-            content, _ = self.session.ask(lambda client: client.get_async(_path(log, slot)))
+            content, _ = self.session.ask(lambda client: client.get_async(_path(name)))
         except NoNodeError:
             return None
         return bytes(content)
 
-    def numbers(self, log: str) -> list[int]:
+    def names(self, directory: str) -> list[str]:
         """See :meth:`sparkjet.grid.control.Control.slots`."""
-        return sorted(int(name) for name in self._children(_log(log)) if _SLOT.match(name))
+        self.fence()
+        found: list[str] = []
+        for node in self._children(SLOTS):
+            parent = _text(node)
+            if is_below(parent, directory):
+                found += (parent + _text(child) for child in self._children(f"{SLOTS}/{node}"))
+        return sorted(found)
 
-    def logs(self) -> list[str]:
-        """See :meth:`sparkjet.grid.control.Control.logs`."""
-        names = [(name, unquote(name[1:])) for name in self._children(LOGS)]
-        # Who makes the first slot of a log makes the log before.
-        return sorted(log for name, log in names if self._children(f"{LOGS}/{name}"))
-
-    def remove(self, log: str, below: int) -> None:
+    def remove(self, names: Sequence[str]) -> None:
         """See :meth:`sparkjet.grid.control.Control.remove_slots`."""
-        numbers = self.numbers(log)
-        for number in numbers:
-            if number < below:
-                self._remove(_path(log, number))
-        if all(number < below for number in numbers):
-            self._remove(_log(log))
+        self.fence()
+        paths = [_path(name) for name in names]
+        for path in paths:
+            self._remove(path)
+        # Those that are empty now; the others refuse to be removed.
+        for parent in {path.rpartition("/")[0] for path in paths}:
+            self._remove(parent)
 
     def _replaced(self, state: ClusterState, version: int) -> bool:
         # Another one may be this as well, written by an attempt whose answer was lost: the change is made again then.
@@ -177,7 +177,6 @@ class ZooKeeperSlots:
         return True
 
     def _children(self, path: str) -> list[str]:
-        self.fence()
         try:
             names: list[str] = self.session.ask(lambda client: client.get_children_async(path))
         except NoNodeError:
@@ -224,13 +223,19 @@ class ZooKeeperSlots:
         return False
 
 
-def _log(log: str) -> str:
+def _path(name: str) -> str:
+    # The slash belongs to the directory: "/a" is not "a".
+    parent, slash, last = name.rpartition("/")
+    return f"{SLOTS}/{_node(parent + slash)}/{_node(last)}"
+
+
+def _node(text: str) -> str:
     # With a sign before it no text is one that a path must not have: empty, "." or "..".
-    return f"{LOGS}/={quote(log, safe='')}"
+    return f"={quote(text, safe='')}"
 
 
-def _path(log: str, slot: int) -> str:
-    return f"{_log(log)}/{slot:020d}"
+def _text(node: str) -> str:
+    return unquote(node[1:])
 
 
 def _removed() -> RemovedError:

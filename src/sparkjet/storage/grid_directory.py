@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 _PUT = ".put"
 """Where the contents of files are that were put: each is an entry of its own, and the slot of its file names it."""
-_SLOT = 0
-"""Every file that is put is a log with one slot."""
 
 
 class Unverified:
@@ -121,7 +119,7 @@ class GridDirectory:
         parent, _, last = path.rpartition("/")
         [held] = write_files(client, {f"{parent}/{_PUT}/{last}.{uuid.uuid4().hex}": content})
         others = self.unverified.listed()
-        if not client.put_slot(path, _SLOT, msgspec.msgpack.encode(held), [*others, held]):
+        if not client.put_slot(path, msgspec.msgpack.encode(held), [*others, held]):
             client.remove([held.key])
             return False
         self.unverified.drop(each.name for each in others)
@@ -147,11 +145,11 @@ class GridDirectory:
     def exists(self, name: str = "") -> bool:
         """See :meth:`Directory.exists`: a directory without files is missing."""
         path = self.full(name)
-        return any(each == path or each.startswith(f"{path}/") for each in (*self._written(name), *self._slots(name)))
+        return bool(self._slot(path) or self._written(name) or self.location.client.slots(path))
 
     def names(self) -> list[str]:
         """See :meth:`Directory.names`."""
-        firsts = (each.partition("/")[0] for each in (*self._relative(self._written()), *self._relative(self._slots())))
+        firsts = (each.partition("/")[0] for each in self._relative([*self._written(), *self._slots()]))
         return sorted({each for each in firsts if each != _PUT})
 
     def files(self) -> dict[str, int]:
@@ -173,7 +171,7 @@ class GridDirectory:
     def remove(self, name: str = "") -> None:
         """See :meth:`Directory.remove`."""
         path = self.full(name)
-        self._remove([path, *self._slots(name)])
+        self._remove([path, *self.location.client.slots(path)])
         self.location.client.remove(prefix=f"{path}/")
 
     def remove_files(self, names: Iterable[str]) -> None:
@@ -216,13 +214,14 @@ class GridDirectory:
     def _remove(self, paths: Sequence[str]) -> None:
         """Remove files by their full names, put or written."""
         client = self.location.client
-        contents = []
+        decided, contents = [], []
         for path in paths:
             slot = self._slot(path)
             if slot is not None:
-                # First: who finds the slot must find its content.
-                client.remove_slots(path, _SLOT + 1)
+                decided.append(path)
                 contents.append(slot.key)
+        # First: who finds a slot must find its content.
+        client.remove_slots(decided)
         client.remove([*contents, *map(client.key, paths)])
         self.unverified.drop(paths)
 
@@ -234,12 +233,11 @@ class GridDirectory:
         return held
 
     def _slot(self, path: str) -> Held | None:
-        token = self.location.client.slot(path, _SLOT)
+        token = self.location.client.slot(path)
         return None if token is None else msgspec.msgpack.decode(token, type=Held)
 
-    def _slots(self, name: str = "") -> list[str]:
-        path = self.full(name)
-        return [each for each in self.location.client.logs() if each == path or each.startswith(f"{path}/")]
+    def _slots(self) -> list[str]:
+        return self.location.client.slots(self._name)
 
     def _written(self, name: str = "") -> dict[str, Held]:
         path = self.full(name)
