@@ -99,7 +99,7 @@ def test_a_member_runs_until_it_is_stopped_and_shows_how_it_is(
     with MemberProcess(tmp_path, token) as member:
         client = GridClient([member.address], Access(str(token)))
         manifest = client.put([client.entry(f"a/{number}", ROWS, [rows_of(9, number)]) for number in range(20)])
-        assert client.put_slot("log", 1, b"token", manifest)
+        assert client.put_slot("log/1", b"token", manifest)
         assert main(["grid", "status", member.address, "--token-file", str(token)]) == 0
         shown = capsys.readouterr().out
         assert member.id in shown
@@ -125,7 +125,7 @@ def test_members_agree_and_copy_over_tls(tmp_path: Path) -> None:
         assert all("grpc+tls://" in member.output for member in grid.members)
         client = grid.client()
         manifest = client.put([client.entry(f"a/{number}", ROWS, [rows_of(9, number)]) for number in range(20)])
-        assert client.put_slot("log", 1, b"token", manifest)
+        assert client.put_slot("log/1", b"token", manifest)
         grid.end(grid.members[1])
         client.check(manifest)
         assert {entry.key for entry in client.get(manifest)} == {held.key for held in manifest}
