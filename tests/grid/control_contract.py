@@ -249,7 +249,7 @@ class ControlContract:
             lambda: control.slots("log"),
             lambda: control.slot("log/1"),
             lambda: control.remove_slots(["log/1"]),
-            control.voters,
+            control.confirm,
         ]
         for call in calls:
             with pytest.raises(QuorumLostError):

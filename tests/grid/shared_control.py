@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from sparkjet.errors import StorageError
-from sparkjet.grid.cluster_state import ClusterState, Member, first, joined, left
+from sparkjet.grid.cluster_state import ClusterState, Member, first, joined, left, reformed
 from sparkjet.grid.control import is_below
 from sparkjet.grid.errors import QuorumLostError, StaleStateError
 
@@ -120,9 +120,14 @@ class SharedControl:
             for name in names:
                 self._cluster.slots.pop(name, None)
 
-    def voters(self) -> list[str]:
+    def confirm(self) -> None:
         self._check()
+
+    def voters(self) -> list[str]:
         return [member.id for member in self._cluster.now().members]
+
+    def reform(self, survivors: Collection[str]) -> ClusterState:
+        return self._cluster.change(lambda state: reformed(state, survivors, "anew"))
 
     def _check(self) -> None:
         if self.is_cut_off:

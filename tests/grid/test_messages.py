@@ -22,7 +22,7 @@ MESSAGES = [
     ListEntries("", {1: 2, 270: 0}),
     Verify([Held(1, "a", 2, 3, 4)]),
     Remove([], "home/"),
-    PutSlot("log", 3, b"\x00token", 9),
+    PutSlot("log/3", b"\x00token", 9),
 ]
 
 
@@ -40,7 +40,7 @@ WRONG = {
     "no time": Put("", 0.0),
     "endless": Put("", 1e9),
     "too many": Get([Key(0, "a")] * (MOST + 1)),
-    "a large token": PutSlot("log", 1, bytes(1 << 16), 1),
+    "a large token": PutSlot("log/1", bytes(1 << 16), 1),
 }
 
 

@@ -6,9 +6,8 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from sparkjet.cli import snapshots, supervising, transactions
+from sparkjet.cli import grid, snapshots, supervising, transactions
 from sparkjet.errors import SparkjetError
-from sparkjet.grid import command as grid
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -54,6 +54,18 @@ class Access:
         shown = f"[{host}]" if ":" in host else host
         return f"{'grpc+tls' if self.is_encrypted else 'grpc'}://{shown}:{port}"
 
+    def uri_of(self, address: str) -> str:
+        """The same, of an address as users write it: ``host:port``.
+
+        Raises:
+            AnalysisError: It is not one.
+        """
+        host, _, port = address.rpartition(":")
+        if not host or not port.isdecimal() or int(port) not in range(1, 65536):
+            message = f'grid: "{address}" is not host:port of a member, as in grid://10.0.0.1:5710,10.0.0.2:5710.'
+            raise AnalysisError(message)
+        return self.uri(host.strip("[]"), int(port))
+
     def token(self) -> str:
         """The token, read anew: it may have been replaced.
 

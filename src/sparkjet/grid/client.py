@@ -212,8 +212,8 @@ class GridClient:
             self._contact.attempts()(self._remove_once, request)
 
     def status(self) -> dict[str, Status | GridError]:
-        """How the members are, by their ids, or why they do not answer."""
-        state = self.state()
+        """How the members are, by their ids, or why they do not answer; also in a grid that has lost its majority."""
+        state = self._contact.any_status().state
         found: dict[str, Status | GridError] = {}
         for member in state.members:
             try:

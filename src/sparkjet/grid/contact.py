@@ -12,13 +12,12 @@ from typing import TypeVar
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
-from sparkjet.errors import AnalysisError
 from sparkjet.grid.access import Access
 from sparkjet.grid.cluster_state import ClusterState, Member
 from sparkjet.grid.connections import Connections
 from sparkjet.grid.errors import GridError, MovedError, QuorumLostError, UnreachableError
 from sparkjet.grid.messages import Message
-from sparkjet.grid.requests import GetState
+from sparkjet.grid.requests import GetState, GetStatus, Status
 
 T = TypeVar("T")
 
@@ -49,7 +48,7 @@ class Contact:
         self.host = host or socket.gethostname()
         self.patience = patience
         self.connections = Connections(access)
-        self._addresses = [_uri(address, access) for address in addresses]
+        self._addresses = [access.uri_of(address) for address in addresses]
         self._lock = threading.Lock()
         self._state: ClusterState | None = None
         self._suspected: dict[str, float] = {}
@@ -74,6 +73,24 @@ class Contact:
                 continue
             return self._take(found)
         raise UnreachableError(f"no member of the grid answers: {' '.join(failures)}")
+
+    def any_status(self) -> Status:
+        """How a member is that answers, perhaps cut off from the others.
+
+        Raises:
+            GridError: None answers.
+        """
+        found: list[Status] = []
+        failures: list[str] = []
+        for uri in self._uris():
+            try:
+                found.append(self.connections.ask(uri, GetStatus(), Status, _ANSWERS_WITHIN))
+            except AWAY as error:
+                self._suspect(uri)
+                failures.append(str(error))
+        if not found:
+            raise UnreachableError(f"no member of the grid answers: {' '.join(failures)}")
+        return max(found, key=lambda status: status.state.version)
 
     def ask(self, request: Message, answer: type[T]) -> T:
         """What a member answers, no matter which; tried until the patience is at its end.
@@ -168,11 +185,3 @@ class Contact:
             if known is None or found.version > known.version:
                 self._state = known = found
             return known
-
-
-def _uri(address: str, access: Access) -> str:
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal() or int(port) not in range(1, 65536):
-        message = f'grid: "{address}" is not host:port of a member, as in grid://10.0.0.1:5710,10.0.0.2:5710.'
-        raise AnalysisError(message)
-    return access.uri(host.strip("[]"), int(port))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from sparkjet.errors import StorageError
@@ -17,9 +17,9 @@ LONGEST_TOKEN = 64 * 1024
 class Control(Protocol):
     """The control plane as one member uses it. Thread-safe.
 
-    Every method but :meth:`state` raises :class:`~sparkjet.grid.errors.QuorumLostError` if the member is cut off from
-    the majority, or is none. It must refuse what it is asked then; it has to end when ``ended`` is called. No method
-    waits for ever.
+    Every method but :meth:`state`, :meth:`voters` and :meth:`reform` raises
+    :class:`~sparkjet.grid.errors.QuorumLostError` if the member is cut off from the majority, or is none. It must
+    refuse what it is asked then; it has to end when ``ended`` is called. No method waits for ever.
     """
 
     def join(self, member: Member, changed: Callable[[ClusterState], None], ended: Callable[[str], None]) -> None:
@@ -80,8 +80,26 @@ class Control(Protocol):
         """Remove slots, of which some may be free."""
         ...
 
+    def confirm(self) -> None:
+        """Ask the majority, now, whether this member is still one; no answer is an error."""
+        ...
+
     def voters(self) -> list[str]:
-        """Ids of the members that vote; more than half of them must stay."""
+        """Ids of the members that vote, as far as they are known; more than half of them must stay."""
+        ...
+
+    def reform(self, survivors: Collection[str]) -> ClusterState:
+        """Go on without a majority, as another cluster: what an operator decides who knows that the others are dead.
+
+        To be called at one member that has voted. Survivors that can reach it stay members. What only the others knew
+        is lost, decided slots included; two clusters go on if the others are not dead.
+
+        Args:
+            survivors: Ids of the members that are left, this one among them.
+
+        Raises:
+            StorageError: This member has never voted: another survivor has to do it.
+        """
         ...
 
 

@@ -19,6 +19,7 @@ from sparkjet.grid.errors import GridError
 from sparkjet.grid.requests import Ping
 
 _STARTS_WITHIN = 60.0
+_NOTED = "member.json"
 _LISTENS = "listens at grpc://"
 _STARTED: list[subprocess.Popen[bytes]] = []
 """Python warns of a process that outlives the object for it."""
@@ -50,6 +51,13 @@ class EmbeddedMember(msgspec.Struct, frozen=True):
         return True
 
 
+def running_member(directory: Path) -> EmbeddedMember | None:
+    """The embedded member of a directory, if it runs."""
+    noted = directory / _NOTED
+    found = msgspec.json.decode(noted.read_bytes(), type=EmbeddedMember) if noted.exists() else None
+    return found if found is not None and found.answers else None
+
+
 def embedded_member(directory: Path, max_memory: str) -> EmbeddedMember:
     """The embedded member of a directory; it is started if it does not run.
 
@@ -62,13 +70,13 @@ def embedded_member(directory: Path, max_memory: str) -> EmbeddedMember:
     Raises:
         StorageError: It does not start; with its log.
     """
-    token, noted = directory / "token", directory / "member.json"
+    token = directory / "token"
     with _alone(directory / "lock"):
         create_token(token)
-        found = msgspec.json.decode(noted.read_bytes(), type=EmbeddedMember) if noted.exists() else None
-        if found is None or not found.answers:
+        found = running_member(directory)
+        if found is None:
             found = _started(directory / "member.log", token, max_memory)
-            noted.write_bytes(msgspec.json.encode(found))
+            (directory / _NOTED).write_bytes(msgspec.json.encode(found))
         return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from uuid import uuid4
 
 from sparkjet.errors import StorageError
@@ -96,10 +96,19 @@ class InProcessControl:
             for name in names:
                 self._slots.pop(name, None)
 
+    def confirm(self) -> None:
+        """See :meth:`sparkjet.grid.control.Control.confirm`."""
+        with self._lock:
+            self._current()
+
     def voters(self) -> list[str]:
         """The only member."""
-        with self._lock:
-            return [member.id for member in self._current().members]
+        return [member.id for member in self.state().members]
+
+    def reform(self, survivors: Collection[str]) -> ClusterState:
+        """Not needed: the only member is its own majority."""
+        message = f"{', '.join(survivors)} cannot be formed anew: this grid has one member for ever."
+        raise StorageError(message)
 
     def _current(self) -> ClusterState:
         if self._left:

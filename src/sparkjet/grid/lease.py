@@ -47,5 +47,5 @@ class Lease:
 
     def _renew(self) -> None:
         asked = time.monotonic()
-        self._control.voters()
+        self._control.confirm()
         self._view.confirmed(asked)

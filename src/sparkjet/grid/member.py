@@ -6,50 +6,33 @@ import logging
 import os
 import socket
 import threading
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 import pyarrow as pa
 
 from sparkjet.errors import StorageError
 from sparkjet.grid.access import Access
+from sparkjet.grid.answering import Answering
 from sparkjet.grid.cluster_state import ClusterState, drained, is_drained, left
 from sparkjet.grid.cluster_state import Member as Address
 from sparkjet.grid.connections import Connections
-from sparkjet.grid.contents import Content
 from sparkjet.grid.control import Control
 from sparkjet.grid.copying import Copying
 from sparkjet.grid.entries import Entries
-from sparkjet.grid.errors import GridError, MovedError
+from sparkjet.grid.errors import GridError
 from sparkjet.grid.lease import Lease
-from sparkjet.grid.messages import MOST, Get, Held, Message, Put
-from sparkjet.grid.pings import PERIOD, Pings, is_refused
+from sparkjet.grid.messages import Put
+from sparkjet.grid.pings import PERIOD, Pings
 from sparkjet.grid.receiving import Receiving
-from sparkjet.grid.requests import (
-    GetContacts,
-    GetSlot,
-    GetSlots,
-    GetState,
-    GetStatus,
-    Listed,
-    ListEntries,
-    LooksGone,
-    Ping,
-    PutSlot,
-    Remove,
-    RemoveSlots,
-    SlotToken,
-    Status,
-    Unheld,
-    Verify,
-)
-from sparkjet.grid.server import Answer, Server
+from sparkjet.grid.requests import LooksGone
+from sparkjet.grid.server import Server
 from sparkjet.grid.view import LEASE, View
 
 _NEWER_WITHIN = 5.0
 _JOINS_WITHIN = 30.0
 _CONFIRMS_WITHIN = 1.0
+_DRAINS_WITHIN = 60.0
+"""Seconds in which others copy what a member holds that was asked to stop."""
 logger = logging.getLogger("sparkjet")
 
 
@@ -101,8 +84,11 @@ class Member:
         self._pings = Pings(self._others, self._report, self.end, settings.ping_period)
         self._over = threading.Event()
         self._reason = ""
-        self._got = 0
-        self._server = Server(settings.bind, settings.port, access, self._receive, self._find, self._answers())
+        # A daemon: a call that hangs must not keep a process alive that is no member any more.
+        self._leaving = threading.Thread(target=self._leave, name="grid-leave", daemon=True)
+        self._begins_to_leave = threading.Lock()
+        answering = Answering(control, self.view, self.entries, self._copying, self.begin_to_leave)
+        self._server = Server(settings.bind, settings.port, access, self._receive, answering.find, answering.answers())
         uri = access.uri(settings.advertise or settings.bind, self._server.port)
         self.address = Address(self.id, uri, settings.host)
 
@@ -115,6 +101,18 @@ class Member:
         self._lease.start()
         self._copying.start()
         self._pings.start()
+
+    def begin_to_leave(self) -> None:
+        """Leave, in a thread of its own, once others have copied what this member holds; a second call does nothing."""
+        if self._begins_to_leave.acquire(blocking=False):
+            self._leaving.start()
+
+    def has_left(self, seconds: float) -> bool:
+        """Wait for the end of that, if it was begun; whether it was."""
+        if not self._begins_to_leave.locked():
+            return False
+        self._leaving.join(seconds)
+        return True
 
     def leave(self, drains_within: float = 0.0) -> None:
         """Be no member any more, as soon as others have copied what this one holds.
@@ -144,6 +142,9 @@ class Member:
         self._copying.stop()
         self._server.shutdown()
         self._connections.close()
+
+    def _leave(self) -> None:
+        self.leave(_DRAINS_WITHIN)
 
     def _changed(self, state: ClusterState) -> None:
         with self.view.changes:
@@ -185,81 +186,9 @@ class Member:
         except GridError:
             return False
 
-    def _looks_gone(self, request: LooksGone) -> bool:
-        return any(is_refused(member) for member in self._others() if member.id == request.member)
-
     def _receive(self, call: Put, schema: pa.Schema) -> Receiving:
         if call.sender:
             # Who has just joined gets what is handed on at once, before it has asked for the first time.
             self.view.wait(self.view.is_confirmed, _NEWER_WITHIN)
         self.view.check()
         return Receiving(call, schema, self.entries, self.view, self._connections)
-
-    def _find(self, call: Get) -> list[Content | None]:
-        self.view.check()
-        found = [self.entries.get(key) for key in call.keys]
-        if not call.sender:
-            with self.view.changes:
-                self._got += sum(content is not None for content in found)
-        return found
-
-    def _answers(self) -> dict[type[Message], Answer]:
-        control = self._control
-
-        def checked(answer: Callable[[Any], Any]) -> Answer:
-            def answered(request: Any) -> Iterator[Any]:
-                self.view.check()
-                yield answer(request)
-
-            return answered
-
-        return {
-            GetState: checked(self._state),
-            GetStatus: self._status,
-            Ping: lambda _: iter([self.id]),
-            LooksGone: checked(self._looks_gone),
-            ListEntries: self._listed,
-            Verify: checked(self._unheld),
-            Remove: checked(self._removed),
-            PutSlot: checked(lambda each: control.put_slot(each.name, each.token, each.version)),
-            GetSlot: checked(lambda each: SlotToken(control.slot(each.name))),
-            GetSlots: checked(lambda each: control.slots(each.directory)),
-            RemoveSlots: checked(self._removed_slots),
-            GetContacts: checked(lambda _: control.contacts()),
-        }
-
-    def _state(self, request: GetState) -> ClusterState:
-        self.view.wait(lambda: self.view.state.version > request.newer_than, request.seconds)
-        return self.view.state
-
-    def _status(self, _: GetStatus) -> Iterator[Status]:
-        copying = sum(map(len, self._copying.wanted().values()))
-        entries = self.entries
-        voters = self._control.voters()
-        yield Status(self.id, entries.used, entries.limit, len(entries), copying, voters, self._got)
-
-    def _listed(self, request: ListEntries) -> Iterator[Listed]:
-        view = self.view
-        with view.changes:
-            rows = request.rows.items()
-            if not view.wait(lambda: all(view.row(each).version >= version for each, version in rows), _NEWER_WITHIN):
-                raise MovedError("this member has not heard of versions of rows that the caller knows.")
-            view.check()
-            for partition in request.rows:
-                view.primary_row(partition)
-            found = self.entries.listed(request.rows, request.prefix)
-        held = [Held(key.partition, key.name, each.rows, each.size, each.digest) for key, each in found]
-        for start in range(0, len(held), MOST):
-            yield Listed(held[start : start + MOST])
-
-    def _unheld(self, request: Verify) -> Unheld:
-        contents = ((held, self.entries.get(held.key)) for held in request.held)
-        return Unheld([held.key for held, each in contents if each is None or each.digest != held.digest])
-
-    def _removed_slots(self, request: RemoveSlots) -> int:
-        self._control.remove_slots(request.names)
-        return len(request.names)
-
-    def _removed(self, request: Remove) -> int:
-        self._copying.remove(request.keys, request.prefix)
-        return self.view.state.version

@@ -7,7 +7,6 @@ import os
 import signal
 import sys
 import threading
-from typing import Any
 
 from sparkjet.grid.access import Access
 from sparkjet.grid.control import Control
@@ -16,8 +15,6 @@ from sparkjet.grid.member import Member, MemberSettings
 _ARENAS = "MALLOC_ARENA_MAX"
 _CLOSES_WITHIN = 5.0
 _LEAVES_WITHIN = 30.0
-_DRAINS_WITHIN = 60.0
-"""Seconds in which others copy what a member holds that was asked to stop."""
 logger = logging.getLogger("sparkjet")
 
 
@@ -35,17 +32,9 @@ def run(settings: MemberSettings, access: Access, control: Control) -> int:
         AnalysisError: Settings, token or certificates cannot be used.
     """
     member = Member(settings, access, control)
-    # Not in the handler: it interrupts the main thread, perhaps while that holds a lock which leaving needs.
-    leaving = threading.Thread(target=member.leave, args=(_DRAINS_WITHIN,), name="grid-leave", daemon=True)
-    stopped = threading.Event()
-
-    def stop(*_: Any) -> None:
-        if not stopped.is_set():
-            stopped.set()
-            leaving.start()
-
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, stop)
+        # Not in the handler itself: it interrupts the main thread, perhaps while that holds a lock which leaving needs.
+        signal.signal(number, lambda *_: member.begin_to_leave())
     try:
         member.start()
     except BaseException:
@@ -55,10 +44,9 @@ def run(settings: MemberSettings, access: Access, control: Control) -> int:
     sys.stdout.write(f"member {member.id} listens at {member.address.uri}\n")
     sys.stdout.flush()
     reason = member.wait()
-    if stopped.is_set():
-        # The others have seen it leave already, but another one may still have to vote in its place.
-        leaving.join(_LEAVES_WITHIN)
-    else:
+    # The others have seen it leave already, but another one may still have to vote in its place.
+    is_asked = member.has_left(_LEAVES_WITHIN)
+    if not is_asked:
         logger.error("Member %s has ended: %s", member.id, reason)
     closing = threading.Thread(target=member.close, daemon=True)
     closing.start()
@@ -66,7 +54,7 @@ def run(settings: MemberSettings, access: Access, control: Control) -> int:
     sys.stdout.flush()
     sys.stderr.flush()
     # A call that hangs must not keep a process alive that is no member any more.
-    os._exit(0 if stopped.is_set() else 1)
+    os._exit(0 if is_asked else 1)
 
 
 def with_one_arena() -> None:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from sparkjet.grid.cluster_state import ClusterState
 from sparkjet.grid.messages import MOST, MOST_PARTITIONS, Count, HeldList, Keys, Message, Name, Partition, Text
 
 LARGEST_TOKEN = (64 << 10) - 1
@@ -33,6 +34,8 @@ class Status(Message, frozen=True):
         copying: Number of partitions that it does not yet have whole.
         voters: Ids of the members that vote.
         got: Number of entries that clients got from it.
+        frozen: Whether it does nothing for others, as it is cut off from the majority.
+        state: Of the cluster, the newest that it has seen.
     """
 
     member: str
@@ -42,6 +45,8 @@ class Status(Message, frozen=True):
     copying: int
     voters: list[str]
     got: int
+    frozen: bool
+    state: ClusterState
 
 
 class GetContacts(Message, frozen=True):
@@ -127,6 +132,30 @@ class RemoveSlots(Message, frozen=True):
     names: Annotated[list[Name], Meta(max_length=MOST)]
 
 
+class Drain(Message, frozen=True):
+    """Asks a member to let others copy what it holds, and to hold nothing then; the answer is the state's version."""
+
+
+class Leave(Message, frozen=True):
+    """Asks a member that holds no replica any more to leave, and to end; the answer is its id.
+
+    Attributes:
+        discard: Also if it does hold some: what others have not copied is gone.
+    """
+
+    discard: bool = False
+
+
+class Reform(Message, frozen=True):
+    """Asks a member that has lost its majority to go on without it, as another cluster; the answer is its state.
+
+    Attributes:
+        survivors: Ids of the members that are left, the one that is asked among them.
+    """
+
+    survivors: Annotated[list[Text], Meta(min_length=1, max_length=1000)]
+
+
 REQUESTS: dict[str, type[Message]] = {
     kind.__name__: kind
     for kind in (
@@ -142,6 +171,9 @@ REQUESTS: dict[str, type[Message]] = {
         GetSlots,
         RemoveSlots,
         GetContacts,
+        Drain,
+        Leave,
+        Reform,
     )
 }
 """What a member is asked for in an action, by the name of the action."""

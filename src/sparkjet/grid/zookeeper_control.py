@@ -91,23 +91,16 @@ class ZooKeeperControl:
         """See :meth:`sparkjet.grid.control.Control.remove_slots`."""
         self._membership.call(lambda shared: shared.remove(names))
 
+    def confirm(self) -> None:
+        """See :meth:`sparkjet.grid.control.Control.confirm`."""
+        self._membership.call(lambda shared: shared.fence())
+
     def voters(self) -> list[str]:
         """See :meth:`sparkjet.grid.control.Control.voters`."""
-        self._membership.call(lambda shared: shared.fence())
         return self._membership.ensemble.voters()
 
     def reform(self, survivors: Collection[str]) -> ClusterState:
-        """Go on without a majority, as another cluster: what an operator decides who knows that the others are dead.
-
-        To be called at one member whose server has voted. Survivors that can reach it stay members. What only the
-        others knew is lost, decided slots included; two clusters go on if the others are not dead.
-
-        Args:
-            survivors: Ids of the members that are left, this one among them.
-
-        Raises:
-            StorageError: This member has never voted: another survivor has to do it.
-        """
+        """See :meth:`sparkjet.grid.control.Control.reform`."""
         return self._membership.reform(survivors)
 
     @property

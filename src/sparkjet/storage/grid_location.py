@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -84,6 +85,11 @@ def grid_location(location: str, option: str, session: SparkSession) -> tuple[Gr
     return found, name
 
 
+def embedded_directory() -> Path:
+    """Where the embedded member of this user and machine is noted, with its token."""
+    return local_directory("grid:")
+
+
 def _embedded(option: str, session: SparkSession) -> GridLocation:
     if not is_local(session):
         message = (
@@ -91,7 +97,7 @@ def _embedded(option: str, session: SparkSession) -> GridLocation:
             "on each machine with python -m sparkjet grid start, and name some: grid://10.0.0.1:5710,10.0.0.2:5710."
         )
         raise AnalysisError(message)
-    member = embedded_member(local_directory("grid:"), session.conf.get(_MEMORY, "1g") or "1g")
+    member = embedded_member(embedded_directory(), session.conf.get(_MEMORY, "1g") or "1g")
     return GridLocation((member.address,), Access(member.token_file))
 
 

@@ -9,12 +9,10 @@ from pathlib import Path
 import pytest
 
 from sparkjet.cli import main
+from sparkjet.cli.grid import size_of
 from sparkjet.errors import AnalysisError
 from sparkjet.grid.access import TOKEN_VARIABLE, Access, create_token
 from sparkjet.grid.client import GridClient
-from sparkjet.grid.cluster_state import Member, first, joined, left, ready
-from sparkjet.grid.command import report, size_of
-from sparkjet.grid.errors import GridError, UnreachableError
 from sparkjet.grid.requests import Status
 from tests.grid.batches import ROWS, rows_of
 from tests.grid.certificates import Authority
@@ -67,30 +65,6 @@ def test_without_a_token_nothing_starts(capsys: pytest.CaptureFixture[str], monk
     assert TOKEN_VARIABLE in capsys.readouterr().err
     assert main(["grid", "status"]) == 1
     assert TOKEN_VARIABLE in capsys.readouterr().err
-
-
-def test_the_report_says_what_is_where_and_what_may_be_lost() -> None:
-    a, b, c = (Member(id_, f"grpc://10.0.0.{id_}:5710", f"host-{id_}") for id_ in "123")
-    state = joined(joined(first("cluster", a, partitions=4, backup_count=1), b), c)
-    for member in (b, c):
-        state = ready(state, member.id, {number: row.version for number, row in enumerate(state.rows)})
-    found: dict[str, Status | GridError] = {
-        "1": Status("1", 3 << 20, 1 << 30, 7, 0, ["1", "2", "3"], 0),
-        "2": UnreachableError("no"),
-        "3": Status("3", 0, 1 << 30, 0, 2, ["1", "2", "3"], 0),
-    }
-    text = "\n".join(report(state, found))
-    assert "cluster cluster: 3 members, 3 at most; 4 partitions with 1 backups wanted" in text
-    assert "0 replicas are being copied; every partition has 2 or more" in text
-    assert "3 voters; 1 more members may be lost at once: of every partition one replica must stay" in text
-    assert "3.0 MB of 1024.0 MB" in text
-    assert "10.0.0.2:5710" in text
-    assert "does not answer" in text
-    one_votes: dict[str, Status | GridError] = {id_: Status(id_, 0, 1, 0, 0, ["1"], 0) for id_ in "123"}
-    told = "1 voters; 0 more members may be lost at once, if they vote: the others must be more than half"
-    assert told in "\n".join(report(state, one_votes))
-    emptied = left(left(state, ["1"]), ["2", "3"])
-    assert "partitions that have lost everything once: 0, 1, 2, 3" in "\n".join(report(emptied, {}))
 
 
 def test_a_member_runs_until_it_is_stopped_and_shows_how_it_is(
@@ -156,8 +130,8 @@ def test_a_member_does_not_grow_while_snapshots_come_and_go(tmp_path: Path, toke
         [status] = client.status().values()
         assert isinstance(status, Status)
         assert status.used > 40_000_000
-        # With an arena for each thread it is more than twice as much.
-        assert resident(member) - idle < 1.7 * status.used
+        # 1.1 to 1.8 times, by what was under way at once; with an arena for each thread 2.2 to 3.8 times.
+        assert resident(member) - idle < 2 * status.used
         client.close()
 
 

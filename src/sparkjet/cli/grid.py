@@ -1,4 +1,4 @@
-"""``python -m sparkjet grid``: starts a member of a grid, and shows how a grid is."""
+"""``grid``: starts a member of a grid, shows how a grid is, and takes members out of it."""
 
 from __future__ import annotations
 
@@ -6,18 +6,15 @@ import argparse
 import logging
 import re
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from sparkjet.errors import AnalysisError
-from sparkjet.grid.cluster_state import ClusterState
-from sparkjet.grid.errors import GridError, UnreachableError
 from sparkjet.grid.partition_table import MOST_BACKUPS, PARTITIONS
 
 if TYPE_CHECKING:
     from sparkjet.grid.access import Access
     from sparkjet.grid.control import Control
-    from sparkjet.grid.requests import Status
 
 PORT = 5710
 _JOINS_WITHIN = 30.0
@@ -46,7 +43,16 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     start.add_argument("--partitions", type=int, default=PARTITIONS, help=f"of a new cluster ({PARTITIONS})")
     status = grid.add_parser("status", help="members, partitions, memory, what moves", description=_DESCRIPTION)
     _add_access(status)
-    status.add_argument("member", nargs="?", default=f"127.0.0.1:{PORT}", help="HOST:PORT,… of some members")
+    _add_member(status, "HOST:PORT,… of some members")
+    drain = grid.add_parser("drain", help="let others copy what a member holds, then end it", description=_DESCRIPTION)
+    _add_access(drain)
+    _add_member(drain, "HOST:PORT of the member")
+    drain.add_argument("--discard", action="store_true", help="also the last member, with all that the grid holds")
+    reform = grid.add_parser("reform", help="let members go on that have lost their majority", description=_DESCRIPTION)
+    _add_access(reform)
+    reform.add_argument("member", nargs="+", help="HOST:PORT of each member that is left")
+    dead = "the others will not come back: they would go on as another grid, with what is decided here unknown to them"
+    reform.add_argument("--others-are-dead", action="store_true", required=True, help=dead)
 
 
 def run(chosen: argparse.Namespace) -> int:
@@ -59,10 +65,17 @@ def run(chosen: argparse.Namespace) -> int:
     try:
         from sparkjet.grid.access import Access  # noqa: PLC0415 - the extra is optional
     except ImportError as error:
-        message = f'grid needs {error.name}: pip install "sparkjet[grid]".'
-        raise AnalysisError(message) from error
+        raise _incomplete(error) from error
     access = Access(chosen.token_file, chosen.tls_certificate, chosen.tls_key, chosen.tls_authorities)
-    return _start(chosen, access) if chosen.grid_command == "start" else _status(chosen.member, access)
+    commands: dict[str, Callable[[argparse.Namespace, Access], None]] = {
+        "status": _status,
+        "drain": _drain,
+        "reform": _reform,
+    }
+    if chosen.grid_command == "start":
+        return _start(chosen, access)
+    commands[chosen.grid_command](chosen, access)
+    return 0
 
 
 def size_of(text: str, option: str) -> int:
@@ -81,11 +94,21 @@ def size_of(text: str, option: str) -> int:
     return int(found[1]) << _UNITS[found[2]]
 
 
+def _incomplete(error: ImportError) -> AnalysisError:
+    return AnalysisError(f'grid needs {error.name}: pip install "sparkjet[grid]".')
+
+
 def _add_access(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--token-file", metavar="FILE", help="contains the token that all members and clients share")
     parser.add_argument("--tls-certificate", metavar="FILE", help="PEM: the certificate of this side")
     parser.add_argument("--tls-key", metavar="FILE", help="PEM: its key")
     parser.add_argument("--tls-authorities", metavar="FILE", help="PEM: who signs the certificates of all")
+
+
+def _add_member(parser: argparse.ArgumentParser, told: str) -> None:
+    parser.add_argument("member", nargs="?", default=f"127.0.0.1:{PORT}", help=f"{told} (127.0.0.1:{PORT})")
+    embedded = "the member of this machine that drivers start for snapshotStore=grid"
+    parser.add_argument("--embedded", action="store_true", help=embedded)
 
 
 def _start(chosen: argparse.Namespace, access: Access) -> int:
@@ -113,11 +136,14 @@ def _start(chosen: argparse.Namespace, access: Access) -> int:
 
 def _control(chosen: argparse.Namespace, access: Access) -> Control:
     from sparkjet.grid.in_process_control import InProcessControl  # noqa: PLC0415 - the extra is optional
-    from sparkjet.grid.zookeeper_control import ZooKeeperControl  # noqa: PLC0415 - as above
     from sparkjet.grid.zookeeper_settings import ZooKeeperSettings  # noqa: PLC0415 - as above
 
     if chosen.alone:
         return InProcessControl(partitions=chosen.partitions, backup_count=chosen.backup_count)
+    try:
+        from sparkjet.grid.zookeeper_control import ZooKeeperControl  # noqa: PLC0415 - as above
+    except ImportError as error:
+        raise _incomplete(error) from error
     settings = ZooKeeperSettings(
         access.token(),
         chosen.advertise or chosen.bind,
@@ -151,64 +177,39 @@ def _contacts(members: Sequence[str], access: Access) -> list[str]:
     return contacts
 
 
-def _status(members: str, access: Access) -> int:
-    from sparkjet.grid.client import GridClient  # noqa: PLC0415 - the extra is optional
+def _status(chosen: argparse.Namespace, access: Access) -> None:
+    from sparkjet.cli.grid_report import report  # noqa: PLC0415 - the extra is optional
+    from sparkjet.grid.client import GridClient  # noqa: PLC0415 - as above
 
+    members, access = _member(chosen, access)
     client = GridClient(members.split(","), access, patience=3.0)
-    state = client.state()
-    for line in report(state, client.status()):
+    for line in report(client.status()):
         print(line)
     client.close()
-    return 0
 
 
-def report(state: ClusterState, found: dict[str, Status | GridError]) -> list[str]:
-    """What ``grid status`` prints.
+def _drain(chosen: argparse.Namespace, access: Access) -> None:
+    from sparkjet.cli.grid_operations import drain  # noqa: PLC0415 - the extra is optional
 
-    Args:
-        state: Of the cluster.
-        found: Of each member how it is, or why it does not answer.
-    """
-    copying = sum(member not in row.replicas for row in state.rows for member in row.target)
-    fewest = min((len(row.replicas) for row in state.rows), default=0)
-    answers = [each for each in found.values() if not isinstance(each, GridError)]
-    voters = answers[0].voters if answers else []
-    counts = f"{len(state.members)} members, {state.largest} at most; {len(state.rows)} partitions"
-    lines = [
-        f"cluster {state.cluster}: {counts} with {state.backup_count} backups wanted",
-        f"{copying} replicas are being copied; every partition has {fewest} or more",
-        f"{len(voters)} voters; {_survives(fewest, len(voters))}",
-    ]
+    drain(*_member(chosen, access), print, discard=chosen.discard)
+
+
+def _reform(chosen: argparse.Namespace, access: Access) -> None:
+    from sparkjet.cli.grid_operations import reform  # noqa: PLC0415 - the extra is optional
+
+    state, gone = reform(chosen.member, access)
+    print(f"cluster {state.cluster} goes on with {len(state.members)} members, without {len(gone)} that were there")
     if state.lost:
-        lines.append(f"partitions that have lost everything once: {_shown(sorted(state.lost))}")
-    table = [("member", "address", "host", "primary of", "backup of", "copying", "entries", "memory", "")]
-    for member in state.members:
-        primary = sum(row.replicas[:1] == (member.id,) for row in state.rows)
-        backup = sum(member.id in row.replicas[1:] for row in state.rows)
-        status = found[member.id]
-        told = (
-            ("?", "?", "?", "does not answer" if isinstance(status, UnreachableError) else "is cut off")
-            if isinstance(status, GridError)
-            else (str(status.copying), str(status.entries), f"{_mb(status.used)} of {_mb(status.limit)}", "")
-        )
-        role = "votes" if member.id in voters else ""
-        address = member.uri.partition("//")[2]
-        table.append((member.id, address, member.host, str(primary), str(backup), *told[:3], told[3] or role))
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    return lines + ["  ".join(map(str.ljust, row, widths)).rstrip() for row in table]
+        print(f"{len(state.lost)} partitions have lost everything: queries say at their start whether they need it")
 
 
-def _survives(replicas: int, voters: int) -> str:
-    by_data, by_votes = max(replicas - 1, 0), max(voters - 1, 0) // 2
-    most = f"{min(by_data, by_votes)} more members may be lost at once"
-    if by_votes < by_data:
-        return f"{most}, if they vote: the others must be more than half of the voters"
-    return f"{most}: of every partition one replica must stay"
+def _member(chosen: argparse.Namespace, access: Access) -> tuple[str, Access]:
+    from sparkjet.grid.embedded import running_member  # noqa: PLC0415 - the extra is optional
+    from sparkjet.storage.grid_location import embedded_directory  # noqa: PLC0415 - as above
 
-
-def _mb(size: int) -> str:
-    return f"{size / (1 << 20):.1f} MB"
-
-
-def _shown(partitions: Sequence[int], most: int = 20) -> str:
-    return ", ".join(map(str, partitions[:most])) + (", …" if len(partitions) > most else "")
+    if not chosen.embedded:
+        return chosen.member, access
+    found = running_member(embedded_directory())
+    if found is None:
+        raise AnalysisError("--embedded: no member runs that a driver of this user has started on this machine.")
+    return found.address, type(access)(found.token_file)

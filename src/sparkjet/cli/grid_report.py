@@ -1,0 +1,78 @@
+"""What ``grid status`` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from sparkjet.grid.cluster_state import ClusterState, may_start
+
+if TYPE_CHECKING:
+    from sparkjet.grid.errors import GridError
+    from sparkjet.grid.requests import Status
+
+_HEAD = "member", "address", "host", "primary of", "backup of", "copying", "entries", "memory", ""
+
+
+def report(found: Mapping[str, Status | GridError]) -> list[str]:
+    """Its lines.
+
+    Args:
+        found: Of each member, by its id, how it is, or why it does not answer. At least one does.
+    """
+    answers = [each for each in found.values() if not isinstance(each, Exception)]
+    newest = max(answers, key=lambda each: each.state.version)
+    state, voters = newest.state, newest.voters
+    copying = sum(member not in row.replicas for row in state.rows for member in row.target)
+    fewest = min((len(row.replicas) for row in state.rows), default=0)
+    counts = f"{len(state.members)} members, {state.largest} at most; {len(state.rows)} partitions"
+    lines = [
+        f"cluster {state.cluster}: {counts} with {state.backup_count} backups wanted",
+        f"{copying} replicas are being copied; every partition has {fewest} or more",
+        f"{len(voters)} voters; {_survives(state, fewest, len(voters))}",
+    ]
+    if all(each.frozen for each in answers):
+        lines.append(
+            "FROZEN: the majority is gone. If the others are dead for good, those that are left can go on without them:"
+            " python -m sparkjet grid reform"
+        )
+    if state.draining:
+        lines.append(f"to leave: {', '.join(state.draining)}")
+    if state.lost:
+        lines.append(f"partitions that have lost everything once: {_shown(sorted(state.lost))}")
+    table = [_HEAD, *(_row(state, member.id, found[member.id], voters) for member in state.members)]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    return lines + ["  ".join(map(str.ljust, row, widths)).rstrip() for row in table]
+
+
+def _row(state: ClusterState, id_: str, status: Status | GridError, voters: Sequence[str]) -> tuple[str, ...]:
+    [member] = [each for each in state.members if each.id == id_]
+    primary = sum(row.replicas[:1] == (id_,) for row in state.rows)
+    backup = sum(id_ in row.replicas[1:] for row in state.rows)
+    if isinstance(status, Exception):
+        told: tuple[str, ...] = "?", "?", "?", "does not answer"
+    else:
+        role = "is cut off" if status.frozen else "votes" if id_ in voters else ""
+        told = str(status.copying), str(status.entries), f"{_mb(status.used)} of {_mb(status.limit)}", role
+    return id_, member.uri.partition("//")[2], member.host, str(primary), str(backup), *told
+
+
+def _survives(state: ClusterState, replicas: int, voters: int) -> str:
+    """How many more members may be lost at once, and what does not allow more."""
+    if not may_start(state):
+        return f"no query starts here, on half of {state.largest} members or fewer: the others may go on elsewhere"
+    limits = {
+        "of every partition one replica must stay": max(replicas - 1, 0),
+        "more than half of the voters must stay, if it is they who are lost": max(voters - 1, 0) // 2,
+        "queries start on more than half of the most members there were": len(state.members) - state.largest // 2 - 1,
+    }
+    reason, most = min(limits.items(), key=lambda limit: limit[1])
+    return f"{most} more members may be lost at once: {reason}"
+
+
+def _mb(size: int) -> str:
+    return f"{size / (1 << 20):.1f} MB"
+
+
+def _shown(partitions: Sequence[int], most: int = 20) -> str:
+    return ", ".join(map(str, partitions[:most])) + (", …" if len(partitions) > most else "")
