@@ -178,7 +178,7 @@ def test_what_a_zombie_alone_has_taken_gets_no_slot(tmp_path: Path) -> None:
         uri = zombie.address.uri
         assert connections.ask(uri, Verify(held), Unheld).keys == []
         with pytest.raises(StaleStateError):
-            connections.ask(uri, PutSlot("log", 1, b"token", state.version), bool)
+            connections.ask(uri, PutSlot("log/1", b"token", state.version), bool)
         assert grid.cluster.slots == {}
         connections.close()
 
@@ -195,7 +195,7 @@ def test_a_member_that_has_slept_does_nothing_until_it_has_asked(restless: Grid)
         put(restless, member, [(Part(0, "b", 1), BATCH)])
     with pytest.raises(MovedError, match="not heard"):
         list(fetched(connections, uri, [held[0].key], 10))
-    for request in (GetState(), Verify(held), PutSlot("log", 1, b"token", 1)):
+    for request in (GetState(), Verify(held), PutSlot("log/1", b"token", 1)):
         with pytest.raises(MovedError, match="not heard"):
             connections.ask(uri, request, object)
     with pytest.raises(MovedError, match="not heard"):
