@@ -84,9 +84,15 @@ class NetworkedGrid:
     def restore(self) -> None:
         """Let it be whole again, with other members in place of those that have ended."""
         self.networks.heal()
-        for name, member in [*self.members.items()]:
-            if member.process.poll() is not None:
-                del self.members[name]
+
+        def is_known() -> bool:
+            # Who was removed may not know it yet; then it ends before long.
+            for name, member in [*self.members.items()]:
+                if member.process.poll() is not None:
+                    del self.members[name]
+            return set(self.north.members) == {member.id for member in self.members.values()}
+
+        until(is_known, "members to know who is one", 60)
         for name in self.names:
             if name not in self.members:
                 self.start(name)

@@ -71,8 +71,6 @@ def cut_off(grid: NetworkedGrid, home: str, away: Sequence[str]) -> None:
     for name in away:
         # Until then others may have taken over, or not; it does not know.
         until(lambda name=name: not south.asked(grid.uri(name), home), "the end of its lease")  # type: ignore[misc]
-    with pytest.raises(RefusedError, match="UnreachableError: no member of the grid answers"):
-        south.write(home, 4)
     until(lambda: north.members == grid.ids(*stay), "the end of their sessions")
     assert north.write(home, 4)
     # K02: queries may start where more than half of the members are.
@@ -104,6 +102,83 @@ def test_two_of_five_that_are_cut_off_serve_nobody_and_end_after_the_heal(
     with networked(tmp_path_factory, "abcde", backup_count=2) as grid:
         led = grid.leader()
         cut_off(grid, "five", [led, others(grid, led)[0]])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("backup_count", [2, 1])
+def test_of_an_even_split_the_side_with_more_voters_goes_on_and_no_query_starts(
+    tmp_path_factory: pytest.TempPathFactory, backup_count: int
+) -> None:
+    """K03 and K08: no query starts on either side. K04, on both sides, cannot be: three vote, so one side has two.
+
+    That side takes the two others for lost: with one backup they are more than it covers, and a restart is refused.
+    """
+    with networked(tmp_path_factory, "abcd", backup_count) as grid:
+        north, south, home = grid.north, grid.south, "even"
+        voters = north.call("voters")
+        assert len(voters) == 3
+        going = [name for name in grid.names if grid.members[name].id in voters][:2]
+        away = others(grid, *going)
+        assert all(north.write(home, slot) for slot in range(3))
+        assert south.read(home) == dict.fromkeys(range(3), north.id)
+
+        grid.networks.split([*going, "north"], [*away, "south"])
+        for name in away:
+            until(lambda name=name: not south.asked(grid.uri(name), home), "the end of its lease")  # type: ignore[misc]
+        until(lambda: north.members == grid.ids(*going), "the end of their sessions")
+        assert not north.call("may_start")
+        assert north.write(home, 3)
+        grid.networks.heal()
+        for name in away:
+            grid.removed(name)
+        if backup_count == 2:
+            whole(grid, home, dict.fromkeys(range(4), north.id))
+        else:
+            grid.restore()
+            assert north.call("slots", home) == [0, 1, 2, 3]
+            assert north.call("lost")
+            with pytest.raises(RefusedError, match=r"MissingEntriesError: .* of .* partitions .* held them last"):
+                north.read(home)
+        assert north.call("may_start")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("way", ["both directions", "one direction"])
+def test_two_that_cannot_talk_while_a_third_hears_both_lose_nothing(grid: NetworkedGrid, way: str) -> None:
+    """Nobody is taken for dead, and what both have to hold is not acknowledged before both do."""
+    north, home, led = grid.north, way, grid.leader()
+    follower = others(grid, led)[0]
+    assert north.write(home, 0)
+    if way == "one direction":
+        grid.networks.mute(led, to=follower)
+    else:
+        grid.networks.part(led, follower)
+    with ThreadPoolExecutor(1) as pool:
+        written = pool.submit(lambda: [north.write(home, slot) for slot in range(1, 4)])
+        let_pass(8.0)
+        grid.networks.heal()
+        assert all(written.result(300))
+    whole(grid, home, dict.fromkeys(range(4), north.id))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(2))
+def test_links_that_come_and_go_while_snapshots_are_written_lose_nothing(grid: NetworkedGrid, seed: int) -> None:
+    chance, north, home, slot = random.Random(seed), grid.north, f"links-{seed}", 0
+    for _ in range(10):
+        alone = chance.choice(grid.names)
+        with ThreadPoolExecutor(1) as pool:
+            written = pool.submit(north.write, home, slot)
+            let_pass(chance.random() * 0.2)
+            grid.networks.split([*others(grid, alone), "north", "south"], [alone])
+            # Shorter than a session, longer, and as long as it takes to be taken for dead.
+            let_pass(chance.choice([0.3, 1.5, 3.0, 6.0]))
+            grid.networks.heal()
+            assert written.result(300)
+        slot += 1
+        assert north.read(home) == dict.fromkeys(range(slot), north.id)
+        grid.restore()
+    whole(grid, home, dict.fromkeys(range(slot), north.id))
 
 
 @dataclass
@@ -162,6 +237,7 @@ def test_of_writers_on_both_sides_of_a_split_one_wins_each_slot(grid: NetworkedG
     whole(grid, "both", found)
 
 
+@pytest.mark.long
 def test_all_that_are_cut_from_each_other_are_frozen_and_go_on_after_the_heal(grid: NetworkedGrid) -> None:
     north, south, home = grid.north, grid.south, "apart"
     ids = grid.ids(*grid.names)

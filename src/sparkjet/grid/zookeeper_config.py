@@ -93,8 +93,8 @@ def static(settings: ZooKeeperSettings, address: ServerAddress, home: Path, vote
         "initLimit": 40,
         "syncLimit": 5,
         "cnxTimeout": 1000,
-        # Milliseconds after which a server that has found no leader asks the others again; by default twice as many each
-        # time, up to a minute: a network that was cut for 15 seconds had no leader for 35 more.
+        # Milliseconds after which a server that has found no leader asks the others again. By default it waits twice as
+        # long each time, up to a minute, and a network that was cut has no leader for as long again.
         "fastleader.maxNotificationInterval": 1000,
         "maxClientCnxns": 0,
         "standaloneEnabled": "false",
