@@ -94,7 +94,7 @@ def static(settings: ZooKeeperSettings, address: ServerAddress, home: Path, vote
         "syncLimit": 5,
         "cnxTimeout": 1000,
         # Milliseconds after which a server that has found no leader asks the others again. By default it waits twice as
-        # long each time, up to a minute, and a network that was cut has no leader for as long again.
+        # long each time, up to a minute: no leader would be found for so long though a network that was cut is healed.
         "fastleader.maxNotificationInterval": 1000,
         "maxClientCnxns": 0,
         "standaloneEnabled": "false",
