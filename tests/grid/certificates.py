@@ -21,12 +21,12 @@ class Authority:
         subject = ["-subj", f"/CN={folder.name}", "-addext", "basicConstraints=critical,CA:TRUE"]
         _openssl("req", "-x509", *_NEW, "-days", "2", *subject, "-keyout", self._key, "-out", self.certificate)
 
-    def signed(self, name: str) -> tuple[Path, Path]:
-        """A certificate for the loopback address, and its key."""
+    def signed(self, name: str, address: str = "127.0.0.1") -> tuple[Path, Path]:
+        """A certificate for an address, and its key."""
         certificate, key, request = (self._folder / f"{name}.{kind}" for kind in ("pem", "key", "csr"))
         _openssl("req", *_NEW, "-subj", f"/CN={name}", "-keyout", key, "-out", request)
         extensions = self._folder / "extensions"
-        extensions.write_text("subjectAltName=IP:127.0.0.1,DNS:localhost\n", encoding="ascii")
+        extensions.write_text(f"subjectAltName=IP:{address},DNS:localhost\n", encoding="ascii")
         signer = ["-CA", self.certificate, "-CAkey", self._key, "-CAcreateserial"]
         _openssl("x509", "-req", "-in", request, *signer, "-days", "2", "-extfile", extensions, "-out", certificate)
         return certificate, key

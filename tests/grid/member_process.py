@@ -1,7 +1,4 @@
-"""A member's control plane in a process of its own, which can be killed and paused with its server.
-
-Run as a program it reads calls from its standard input, a line of JSON each, and answers in the same way.
-"""
+"""A member's control plane in a process of its own, which can be killed and paused with its server."""
 
 from __future__ import annotations
 
@@ -9,27 +6,19 @@ import contextlib
 import json
 import os
 import signal
-import subprocess
 import sys
-import threading
 from collections.abc import Sequence
 from typing import Any
 
-from typing_extensions import Self
-
-from sparkjet.errors import SparkjetError
 from sparkjet.grid.cluster_state import Member
 from sparkjet.grid.zookeeper_control import ZooKeeperControl
 from sparkjet.grid.zookeeper_settings import ZooKeeperSettings
 from tests.faults.waiting import until
+from tests.grid.calls import CalledProcess, answer
 from tests.grid.control_contract import Joined, newer, put
 
 
-class RefusedError(Exception):
-    """The member has answered with an error; its text begins with the error's name."""
-
-
-class MemberProcess:
+class MemberProcess(CalledProcess):
     """A member; a context manager that leaves no process behind.
 
     Args:
@@ -40,46 +29,13 @@ class MemberProcess:
 
     def __init__(self, id_: str, contacts: Sequence[str], **settings: Any) -> None:
         self.id = id_
-        self._lock = threading.Lock()
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.grid.member_process", json.dumps([id_, list(contacts), settings])],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
         self._stopped: list[int] = []
-        self._answer()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.kill()
-
-    def call(self, name: str, *args: Any) -> Any:
-        """What it answers."""
-        with self._lock:
-            assert self._process.stdin is not None
-            self._process.stdin.write(json.dumps([name, *args]) + "\n")
-            self._process.stdin.flush()
-            return self._answer()
-
-    def _answer(self) -> Any:
-        assert self._process.stdout is not None
-        answer = json.loads(self._process.stdout.readline() or '{"error": "it has ended"}')
-        if "error" in answer:
-            raise RefusedError(answer["error"])
-        return answer["found"]
+        super().__init__("tests.grid.member_process", [id_, list(contacts), settings])
 
     def kill(self) -> None:
         """End it as a power cut would, with its server."""
         self.resume()
-        self._process.kill()
-        self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout):
-            # What could not be written to a process that is gone is lost.
-            with contextlib.suppress(BrokenPipeError):
-                pipe.close()  # type: ignore[union-attr]
+        super().kill()
 
     def pause(self, *, server_alone: bool = False) -> None:
         """Stop it without ending it, as a machine that sleeps."""
@@ -193,20 +149,7 @@ def main() -> None:
         ZooKeeperSettings("a token for tests", **settings), contacts, backup_count=backup_count, partitions=31
     )
     joined = Joined.joined(control, Member(id_, f"grpc://127.0.0.1/{id_}", id_))
-    calls = _Calls(joined, control)
-    _say({"found": None})
-    for line in sys.stdin:
-        name, *args = json.loads(line)
-        try:
-            answer = {"found": getattr(calls, name)(*args)}
-        except SparkjetError as error:
-            answer = {"error": f"{type(error).__name__}: {error}"}
-        _say(answer)
-
-
-def _say(answer: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(answer) + "\n")
-    sys.stdout.flush()
+    answer(_Calls(joined, control))
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from typing_extensions import Self
 from sparkjet.grid.access import Access, create_token
 from sparkjet.grid.client import GridClient
 from sparkjet.grid.requests import Status
+from sparkjet.grid.voters import wanted_voters
 from tests.faults.waiting import until
 
 _LISTENS = re.compile(r"^member (\w+) listens at (\S+)$", re.MULTILINE)
@@ -29,11 +31,13 @@ class MemberProcess:
         folder: Where its output goes.
         token: File with the token.
         arguments: Further ones.
+        command: What begins its command line.
     """
 
     folder: Path
     token: Path
     arguments: tuple[str, ...] = ("--alone",)
+    command: tuple[str, ...] = ()
     process: subprocess.Popen[bytes] = field(init=False)
     id: str = field(init=False)
     address: str = field(init=False)
@@ -54,9 +58,10 @@ class MemberProcess:
         """Start it, without waiting."""
         number = len(list(self.folder.glob("member-*.log")))
         self._log = self.folder / f"member-{number}.log"
-        command = [sys.executable, "-m", "sparkjet", "grid", "start", "--port", "0", "--token-file", str(self.token)]
+        start = [sys.executable, "-m", "sparkjet", "grid", "start", "--port", "0", "--token-file", str(self.token)]
+        command = [*self.command, *start, *self.arguments]
         with self._log.open("wb") as log:
-            self.process = subprocess.Popen([*command, *self.arguments], stdout=log, stderr=subprocess.STDOUT)
+            self.process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
         return self
 
     def ready(self) -> Self:
@@ -142,17 +147,19 @@ class GridProcesses:
         client = self.client()
         ids = {member.id for member in self.members}
 
-        def is_settled() -> bool:
-            state = client.state()
-            wanted = min(self.backup_count + 1, len(ids))
-            if {member.id for member in state.members} != ids:
-                return False
-            if any(len(row.replicas) != wanted or set(row.replicas) != set(row.target) for row in state.rows):
-                return False
-            voters = [set(each.voters) for each in client.status().values() if isinstance(each, Status)]
-            # Two would be lost with either of them.
-            votes = 3 if len(ids) > 2 else 1
-            return len(voters) == len(ids) and all(each <= ids and len(each) == votes for each in voters)
-
-        until(is_settled, "all replicas and voters", 120)
+        until(lambda: is_settled(client, ids, self.backup_count), "all replicas and voters", 120)
         client.close()
+
+
+def is_settled(client: GridClient, ids: Collection[str], backup_count: int) -> bool:
+    """Whether another of these members may be lost: they hold all replicas, and those vote who should."""
+    state = client.state()
+    wanted = min(backup_count + 1, len(ids))
+    if {member.id for member in state.members} != set(ids):
+        return False
+    if any(len(row.replicas) != wanted or set(row.replicas) != set(row.target) for row in state.rows):
+        return False
+    voters = [set(each.voters) for each in client.status().values() if isinstance(each, Status)]
+    # Two would be lost with either of them.
+    votes = len(wanted_voters(state, ()))
+    return len(voters) == len(ids) and all(each <= set(ids) and len(each) == votes for each in voters)

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from tests.faults.waiting import holds_within, let_pass, until
-from tests.grid.member_process import MemberProcess, RefusedError, leader
+from tests.grid.calls import RefusedError
+from tests.grid.member_process import MemberProcess, leader
 
 pytestmark = pytest.mark.crash
 

@@ -12,8 +12,10 @@ import pyarrow.flight as fl
 
 from sparkjet.errors import AnalysisError
 from sparkjet.grid.access import Access
+from sparkjet.grid.background import in_background
 from sparkjet.grid.errors import ForbiddenError, GridError, MalformedError, UnreachableError
 from sparkjet.grid.messages import ERRORS, Message, Refusal, decoded, encoded
+from sparkjet.grid.requests import Ping
 
 T = TypeVar("T")
 
@@ -25,6 +27,12 @@ _CHANNEL = [
     # A member that has just started would otherwise be found after seconds.
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1000),
+    # What is sent and not received for so long (Linux: TCP_USER_TIMEOUT) ends the connection. Without it a network that
+    # was cut stays cut for up to as long again for connections that were open, while the kernel waits to send again; a
+    # member that is started at an old address could not be reached.
+    ("grpc.keepalive_timeout_ms", 10_000),
+    # gRPC takes the one only with the other: a ping so seldom that servers, which are not told of it, do not mind.
+    ("grpc.keepalive_time_ms", 600_000),
 ]
 
 
@@ -74,6 +82,14 @@ class Connections:
             action = fl.Action(type(request).__name__, encoded(request))
             for result in self.to(uri).do_action(action, self.options(seconds)):
                 yield decoded(result.body, answer)
+
+    def nudge(self, uri: str) -> None:
+        """Send a member something, and do not wait: calls end at once if it has given up the connection they are on.
+
+        After a cut the kernel of one side may give up a connection without a word: the other side would wait for an
+        answer until the deadline of the call, as it has nothing to send that could be refused.
+        """
+        in_background(lambda: self.ask(uri, Ping(), str), f"grid-nudge-{uri}")
 
     def close(self) -> None:
         """Close all; a call after that opens new ones."""

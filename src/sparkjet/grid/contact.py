@@ -130,8 +130,8 @@ class Contact:
         while not wait([answer], _LOOK).done:
             # A call to a member that is paused, or whose machine is gone, would last until its deadline.
             self.newer(self.state().version, 0.0)
-            if self.member(member) is None:
-                raise MovedError(f"member {member} has left.")
+            # And one whose network was cut may have forgotten the call.
+            self.connections.nudge(self.uri(member))
             if time.monotonic() > until:
                 raise UnreachableError(f"member {member} has not answered within {seconds:.0f} s.")
         return answer.result()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -18,6 +19,8 @@ from sparkjet.grid.view import View
 
 _NEWER_WITHIN = 2.0
 """Seconds until a state that another member knows should have come here."""
+_LOOK = 1.0
+"""Seconds after which an answer that has not come is a reason to look whether it still can."""
 _GONE_WITHIN = 5.0
 """Seconds until a member that does not answer should have left: more than the control plane keeps a silent one."""
 
@@ -151,9 +154,11 @@ class Receiving(AbstractContextManager["Receiving"]):
         def has_moved() -> bool:
             return any(view.row(partition).version != version for partition, version in self._sent[member].items())
 
-        view.wait(lambda: answer.done() or has_left(), self._call.seconds)
-        if not answer.done() and not has_left():
-            raise MovedError(f"member {member} has not answered within {self._call.seconds:.0f} s.")
+        until = time.monotonic() + self._call.seconds
+        while not view.wait(lambda: answer.done() or has_left(), _LOOK):
+            if time.monotonic() > until:
+                raise MovedError(f"member {member} has not answered within {self._call.seconds:.0f} s.")
+            self._connections.nudge(view.uri(member))
         error = answer.exception() if answer.done() else None
         if isinstance(error, (GridFullError, DifferentContentError)):
             raise error

@@ -93,6 +93,9 @@ def static(settings: ZooKeeperSettings, address: ServerAddress, home: Path, vote
         "initLimit": 40,
         "syncLimit": 5,
         "cnxTimeout": 1000,
+        # Milliseconds after which a server that has found no leader asks the others again. By default it waits twice as
+        # long each time, up to a minute: no leader would be found for so long though a network that was cut is healed.
+        "fastleader.maxNotificationInterval": 1000,
         "maxClientCnxns": 0,
         "standaloneEnabled": "false",
         "reconfigEnabled": "true",
