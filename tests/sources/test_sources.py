@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.errors import AnalysisException
+from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
 
 import sparkjet as sj
 from sparkjet import sources
@@ -25,3 +28,48 @@ def test_a_source_without_its_extra_says_what_to_install(spark: SparkSession, mo
         monkeypatch.undo()
         sj.register_sources(spark)
     assert spark.readStream.format("sparkjet-rabbitmq").option("queues", "orders").load().columns[0] == "body"
+
+
+class Counting(SimpleDataSourceStreamReader):
+    def initialOffset(self) -> dict[str, int]:
+        return {"next": 0}
+
+    def read(self, start: dict[str, int]) -> tuple[Iterator[tuple[int]], dict[str, int]]:
+        return iter([(start["next"],)]), {"next": start["next"] + 1}
+
+    def readBetweenOffsets(self, start: dict[str, int], end: dict[str, int]) -> Iterator[tuple[int]]:
+        return ((number,) for number in range(start["next"], end["next"]))
+
+
+class CountingSource(DataSource):
+    @classmethod
+    def name(cls) -> str:
+        return "counting"
+
+    def schema(self) -> str:
+        return "number BIGINT"
+
+    def simpleStreamReader(self, schema: object) -> Counting:
+        return Counting()
+
+
+def test_a_stream_that_starts_leaves_the_map_alone_that_tasks_are_sent_with(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Tasks of another stream from the same source would fail now and then: the map is not to be changed meanwhile."""
+    sj.register_sources(spark)
+    spark.dataSource.register(CountingSource)
+    manager: Any = spark._jsparkSession.sessionState().dataSourceManager()
+    variables = manager.lookupDataSource("counting").dataSourceCls().envVars()
+    before = set(variables)
+    rows = spark.readStream.format("counting").load()
+    query = (
+        rows.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
+    )
+    try:
+        query.awaitTermination(60)
+    finally:
+        query.stop()
+    # It has started: the values are Spark's now.
+    assert variables["SPARK_BUFFER_SIZE"] == "65536"
+    assert set(variables) == before

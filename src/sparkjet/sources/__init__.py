@@ -25,6 +25,11 @@ _SOURCES: Mapping[str, tuple[str, Mapping[str, str]]] = {
 }
 """Name of a source: its class, and the packages that the driver needs, by the name that is imported."""
 
+_SET_BY_SPARK = "SPARK_LOCAL_DIRS", "SPARK_AUTH_SOCKET_TIMEOUT", "SPARK_BUFFER_SIZE", "SPARK_PYTHON_RUNTIME"
+"""What Spark adds to a source's environment when a stream starts, in the very map that tasks of other streams from the
+same source are being sent with: a task then failed with an OptionalDataException. Names that are there already change
+nothing in the map; their values are Spark's wherever a Python process is started."""
+
 
 def register_sources(spark: SparkSession) -> None:
     """Register sparkjet's sources with a session, for ``spark.readStream.format("sparkjet-kafka")`` and others.
@@ -37,8 +42,10 @@ def register_sources(spark: SparkSession) -> None:
     """
     from sparkjet.sources.shipping import ship  # noqa: PLC0415 - on use only
 
-    # First, as the registration has the path of the workers in it.
+    # First, as the registration has the path of the workers and their environment in it.
     ship(spark)
+    for variable in _SET_BY_SPARK:
+        spark.sparkContext.environment.setdefault(variable, "")
     for name, (where, packages) in _SOURCES.items():
         missing = [package for package in packages if find_spec(package) is None]
         if missing:
