@@ -77,6 +77,7 @@ def check(
         assert sorted(map(tuple, found)) == sorted(windows.items())
 
 
+@pytest.mark.long
 def test_from_hdfs(spark: SparkSession, hdfs: HdfsServer, feed: Feed, tmp_path: Path) -> None:
     # Decided, and nothing is published.
     check(spark, tmp_path, feed, f"{hdfs.uri}/{uuid4().hex}", {}, "decide")
