@@ -116,8 +116,15 @@ class GridProcesses:
         for member in self.members:
             member.kill()
 
-    def add(self) -> MemberProcess:
-        """Start another member."""
+    def restart(self, member: MemberProcess) -> MemberProcess:
+        """Stop a member, as for an upgrade of its machine, and start another one at its address."""
+        self.members.remove(member)
+        member.signal(signal.SIGTERM)
+        assert member.ended() == 0, member.output
+        return self.add(int(member.address.rpartition(":")[2]))
+
+    def add(self, port: int = 0) -> MemberProcess:
+        """Start another member; on any free port by default."""
         host = f"host-{len(list(self.folder.glob('member-*.log')))}"
         common: tuple[str, ...] = ("--host", host, "--max-memory", "256m")
         if self.tls is not None:
@@ -128,7 +135,7 @@ class GridProcesses:
             own: tuple[str, ...] = ("--join", ",".join(member.address for member in alive))
         else:
             own = "--backup-count", str(self.backup_count), "--partitions", "31"
-        member = MemberProcess(self.folder, self.token, (*common, *own)).begin()
+        member = MemberProcess(self.folder, self.token, (*common, *own, "--port", str(port))).begin()
         self.members.append(member)
         return member.ready()
 

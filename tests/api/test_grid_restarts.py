@@ -1,0 +1,67 @@
+"""Members of a grid that are restarted one by one while a query runs: nothing is lost, and nothing twice (K15)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.sql import functions as F
+
+import sparkjet as sj
+from tests.feed import START, Feed, rows
+from tests.grid.processes import GridProcesses
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+LAST = 10_000
+"""Event time of the row that closes all windows."""
+
+
+@pytest.mark.crash
+@pytest.mark.timeout(600)
+def test_members_are_restarted_one_by_one_under_a_query(spark: SparkSession, tmp_path: Path) -> None:
+    feed, times = Feed(tmp_path / "in"), Counter[int]()
+
+    def add(*of: int) -> None:
+        feed.add(*rows(of, k="a"))
+        times.update(time // 10 * 10 for time in of)
+
+    def start(grid: GridProcesses) -> StreamingQuery:
+        stream = sj.stream(feed.read(spark)).withWatermark("ts", "5 seconds")
+        windows = stream.groupBy(sj.window("ts", "10 seconds"), "k").count()
+        writer = windows.writeStream.format("files").option("path", tmp_path / "out").option("queryId", "counts")
+        addresses = ",".join(member.address for member in grid.members)
+        return writer.option("snapshotStore", f"grid://{addresses}").start()
+
+    (tmp_path / "grid").mkdir()
+    with GridProcesses(tmp_path / "grid") as grid:
+        spark.conf.set("spark.sparkjet.grid.tokenFile", str(grid.token))
+        try:
+            add(1, 2, 11)
+            first = [*grid.members]
+            query = start(grid)
+            query.processAllAvailable()
+            for number, member in enumerate(first, 2):
+                # Some while the member leaves, some while it is away, and some for the one in its place.
+                for time in range(6):
+                    add(number * 20 + time, number * 20 - time)
+                grid.restart(member)
+                query.processAllAvailable()
+                grid.settle()
+            query.stop()
+            assert query.exception() is None
+            assert not {member.id for member in first} & {member.id for member in grid.members}
+            # Whoever starts again finds everything with those that have never known the first ones.
+            add(LAST)
+            query = start(grid)
+            query.processAllAvailable()
+            query.stop()
+        finally:
+            spark.conf.unset("spark.sparkjet.grid.tokenFile")
+    found = sj.read_files(str(tmp_path / "out")).select(F.unix_seconds("window.start") - START, "count").collect()
+    del times[LAST]
+    assert sorted(map(tuple, found)) == sorted(times.items())
