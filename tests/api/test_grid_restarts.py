@@ -15,7 +15,6 @@ from tests.grid.processes import GridProcesses
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.streaming import StreamingQuery
 
 LAST = 10_000
 """Event time of the row that closes all windows."""
@@ -30,7 +29,7 @@ def test_members_are_restarted_one_by_one_under_a_query(spark: SparkSession, tmp
         feed.add(*rows(of, k="a"))
         times.update(time // 10 * 10 for time in of)
 
-    def start(grid: GridProcesses) -> StreamingQuery:
+    def start(grid: GridProcesses) -> sj.StreamingQuery:
         stream = sj.stream(feed.read(spark)).withWatermark("ts", "5 seconds")
         windows = stream.groupBy(sj.window("ts", "10 seconds"), "k").count()
         writer = windows.writeStream.format("files").option("path", tmp_path / "out").option("queryId", "counts")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sparkjet.cli.grid_report import report
 from sparkjet.grid.cluster_state import ClusterState, Member, drained, first, joined, left, ready
-from sparkjet.grid.errors import UnreachableError
+from sparkjet.grid.errors import GridError, UnreachableError
 from sparkjet.grid.requests import Status
 
 
@@ -26,7 +26,7 @@ def status_of(id_: str, state: ClusterState, *voters: str, frozen: bool = False)
 
 def test_the_report_says_what_is_where() -> None:
     state = cluster_of_three()
-    found = {
+    found: dict[str, Status | GridError] = {
         "1": status_of("1", state, "1", "2", "3"),
         "2": UnreachableError("no"),
         "3": status_of("3", state, "1", "2", "3", frozen=True),
@@ -53,11 +53,14 @@ def test_the_report_says_how_many_members_may_be_lost_and_what_limits_it() -> No
     everybody = {id_: status_of(id_, state, "1", "2", "3") for id_ in "123"}
     assert "3 voters; 1 more members may be lost at once: of every partition one replica must stay" in report(everybody)
     one_votes = {id_: status_of(id_, state, "1") for id_ in "123"}
-    told = "1 voters; 0 more members may be lost at once: more than half of the voters must stay, if it is they who are"
+    told = "1 voters; 0 more members may be lost at once: more than half of the voters must stay, if voters are"
     assert told in "\n".join(report(one_votes))
     two = copied(left(state, ["3"]))
     smaller = {id_: status_of(id_, two, "1", "2", "4") for id_ in "12"}
-    assert "0 more members may be lost at once: queries start on more than half" in "\n".join(report(smaller))
+    told = (
+        "0 more members may be lost at once: more than half of the voters must stay, if voters are lost, and more than"
+    )
+    assert told in "\n".join(report(smaller))
     one = left(two, ["2"])
     told = "no query starts here, on half of 3 members or fewer: the others may go on elsewhere"
     assert told in "\n".join(report({"1": status_of("1", one, "1")}))

@@ -27,7 +27,7 @@ class Authority:
         _openssl("req", *_NEW, "-subj", f"/CN={name}", "-keyout", key, "-out", request)
         extensions = self._folder / "extensions"
         extensions.write_text(f"subjectAltName=IP:{address},DNS:localhost\n", encoding="ascii")
-        signer = ["-CA", self.certificate, "-CAkey", self._key, "-CAcreateserial"]
+        signer: list[str | Path] = ["-CA", self.certificate, "-CAkey", self._key, "-CAcreateserial"]
         _openssl("x509", "-req", "-in", request, *signer, "-days", "2", "-extfile", extensions, "-out", certificate)
         return certificate, key
 

@@ -46,12 +46,12 @@ class Controls:
     @property
     def members(self) -> list[Joined]:
         """Those that are still members, as far as they know."""
-        return [joined for joined in self._joined if joined.control._membership._over is None]
+        return [joined for joined in self._joined if _control(joined)._membership._over is None]
 
     @property
     def any(self) -> ZooKeeperControl:
         """The control plane of the first one."""
-        return self.members[0].control  # type: ignore[return-value]
+        return _control(self.members[0])
 
     def join(self) -> Joined:
         """One member more."""
@@ -138,3 +138,8 @@ def cluster(size: int, *, backup_count: int = 1, voters: int | None = None) -> I
             controls.join()
         controls.settle(voters if voters is not None else 1 if size < 3 else 3)
         yield controls
+
+
+def _control(joined: Joined) -> ZooKeeperControl:
+    assert isinstance(joined.control, ZooKeeperControl)
+    return joined.control

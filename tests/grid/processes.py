@@ -66,7 +66,7 @@ class MemberProcess:
 
     def ready(self) -> Self:
         """Wait until it is a member."""
-        until(lambda: _LISTENS.search(self.output) or self.process.poll() is not None, "the member to listen", 60)
+        until(lambda: bool(_LISTENS.search(self.output)) or self.process.poll() is not None, "the member to listen", 60)
         found = _LISTENS.search(self.output)
         assert found is not None, self.output
         self.id, self.address = found[1], found[2].partition("//")[2]

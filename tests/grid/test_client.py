@@ -204,7 +204,12 @@ def test_a_slot_that_is_written_stays_even_if_its_replicas_are_lost_before_the_a
     manifest = client.put(entries_of(client, 3))
     for control in grid.controls.values():
         control.loses_answers = 1
-    grid.cluster.before_slot = lambda: [member.entries.remove_below("home/") for member in grid.members]
+
+    def forget() -> None:
+        for member in grid.members:
+            member.entries.remove_below("home/")
+
+    grid.cluster.before_slot = forget
     assert client.put_slot("log/1", b"mine", manifest)
     assert grid.cluster.slots == {"log/1": b"mine"}
 

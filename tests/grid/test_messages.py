@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from sparkjet.grid.entries import Key
 from sparkjet.grid.errors import MalformedError
-from sparkjet.grid.messages import LARGEST, MOST, Get, Held, Part, Put, decoded, encoded
+from sparkjet.grid.messages import LARGEST, MOST, Get, Held, Message, Part, Put, decoded, encoded
 from sparkjet.grid.requests import REQUESTS, ListEntries, PutSlot, Remove, Verify
 
+KINDS: list[type[Message]] = [Put, Part, Get, *REQUESTS.values()]
 MESSAGES = [
     Put("", 30.0),
     Put("member", 600.0),
@@ -52,7 +53,7 @@ def test_what_is_out_of_bounds_is_refused(message: object) -> None:
 
 @given(st.binary(max_size=200))
 def test_any_bytes_are_a_message_or_refused(content: bytes) -> None:
-    for kind in (Put, Part, Get, *REQUESTS.values()):
+    for kind in KINDS:
         try:
             assert isinstance(decoded(content, kind), kind)
         except MalformedError:
@@ -75,7 +76,7 @@ CLAIMS = [b"\xdd\xff\xff\xff\xff", b"\xdf\xff\xff\xff\xff", b"\xc6\xff\xff\xff\x
 @pytest.mark.parametrize("claim", CLAIMS, ids=["array", "map", "bytes", "text"])
 def test_nothing_is_allocated_for_a_claim(claim: bytes) -> None:
     tracemalloc.start()
-    for kind in (Put, Part, Get, *REQUESTS.values()):
+    for kind in KINDS:
         for begin in (b"", b"\x91", b"\x92\xa0", b"\x94\xa3log\x01"):
             with pytest.raises(MalformedError):
                 decoded(begin + claim, kind)

@@ -40,7 +40,7 @@ def heard(networks: Networks, *pairs: str) -> list[bool]:
         subprocess.Popen(
             [*networks.command(one), sys.executable, "-c", _CONNECT, networks.address(other)], stdout=subprocess.PIPE
         )
-        for one, other in pairs
+        for one, other in map(tuple, pairs)
     ]
     return [process.communicate()[0] == b"heard\n" for process in asked]
 

@@ -100,7 +100,7 @@ def test_a_certificate_without_the_token_can_do_nothing(
             lambda: client.reconfig_async(None, "1", None, -1),
         ):
             with pytest.raises((KazooException, KazooTimeoutError)):
-                request().get(timeout=5)
+                request().get(timeout=5)  # type: ignore[no-untyped-call] # kazoo has no types
     finally:
         client.stop()
         client.close()

@@ -118,7 +118,7 @@ def test_a_query_starts_only_where_more_than_half_of_the_members_are_left(tmp_pa
         for left in (2, 1):
             # One after the other: another member must see it too.
             grid.kill(grid.members[-1])
-            until(lambda left=left: len(grid.cluster.now().members) == left, "the loss to be noticed")
+            until(lambda left=left: len(grid.cluster.now().members) == left, "the loss to be noticed")  # type: ignore[misc]
         with pytest.raises(AnalysisError, match=r"checkpointLocation: .*1 members left of 3"):
             directory.check("checkpointLocation")
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from sparkjet.grid.cluster_state import ClusterState, may_start
+from sparkjet.grid.voters import survives
 
 if TYPE_CHECKING:
     from sparkjet.grid.errors import GridError
@@ -29,7 +30,7 @@ def report(found: Mapping[str, Status | GridError]) -> list[str]:
     lines = [
         f"cluster {state.cluster}: {counts} with {state.backup_count} backups wanted",
         f"{copying} replicas are being copied; every partition has {fewest} or more",
-        f"{len(voters)} voters; {_survives(state, fewest, len(voters))}",
+        f"{len(voters)} voters; {_survives(state, fewest, voters)}",
     ]
     if all(each.frozen for each in answers):
         lines.append(
@@ -57,17 +58,17 @@ def _row(state: ClusterState, id_: str, status: Status | GridError, voters: Sequ
     return id_, member.uri.partition("//")[2], member.host, str(primary), str(backup), *told
 
 
-def _survives(state: ClusterState, replicas: int, voters: int) -> str:
+def _survives(state: ClusterState, replicas: int, voters: Sequence[str]) -> str:
     """How many more members may be lost at once, and what does not allow more."""
     if not may_start(state):
         return f"no query starts here, on half of {state.largest} members or fewer: the others may go on elsewhere"
-    limits = {
-        "of every partition one replica must stay": max(replicas - 1, 0),
-        "more than half of the voters must stay, if it is they who are lost": max(voters - 1, 0) // 2,
-        "queries start on more than half of the most members there were": len(state.members) - state.largest // 2 - 1,
-    }
-    reason, most = min(limits.items(), key=lambda limit: limit[1])
-    return f"{most} more members may be lost at once: {reason}"
+    by_data, by_votes = max(replicas - 1, 0), survives(state, voters)
+    reason = (
+        "of every partition one replica must stay"
+        if by_data <= by_votes
+        else f"more than half of the voters must stay, if voters are lost, and more than half of {state.largest}"
+    )
+    return f"{min(by_data, by_votes)} more members may be lost at once: {reason}"
 
 
 def _mb(size: int) -> str:

@@ -28,3 +28,13 @@ def wanted_voters(state: ClusterState, voting: Collection[str]) -> list[str]:
         on_host = Counter(member.host for member in chosen)
         chosen.append(min((m for m in members if m not in chosen), key=lambda member: on_host[member.host]))
     return [member.id for member in chosen]
+
+
+def survives(state: ClusterState, voting: Collection[str]) -> int:
+    """How many more members may be lost at once, whichever they are, so that the cluster goes on and queries start.
+
+    Of what the members hold nothing is said: that depends on the backups, and on what is still being copied.
+    """
+    votes = (len(voting) - 1) // 2
+    size = len(state.members) - (state.largest // 2 + 1)
+    return max(min(votes, size), 0)
