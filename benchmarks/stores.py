@@ -1,8 +1,9 @@
-"""T20: epochs with the home on a path, on HDFS and on S3, next to Spark's own with its checkpoint on the same store.
+"""T20: epochs with the home on a path, on HDFS, on S3 and in a grid, next to Spark's own with its checkpoint there.
 
 ``python -m benchmarks.stores [shape…]``. Both read the same local files, one for an epoch, and write into noop; they
 take turns in one warm driver. The servers are on this machine, so a request takes a millisecond or two: what a store
-further away costs is the number of requests, which is printed for S3.
+further away costs is the number of requests, which is printed for S3. Spark has no checkpoint in a grid: that of three
+members with one backup is compared with our own home on a path in memory.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from benchmarks.local import local_session
 from benchmarks.ratio import Ratio
 from benchmarks.studies import main
 from benchmarks.work import Goal
+from tests.grid.processes import GridProcesses
 from tests.servers.hdfs import HdfsServer
 from tests.servers.s3 import S3Server, client
 from tests.servers.s3_proxy import S3Proxy
@@ -35,6 +37,9 @@ MEASURED = 10
 """The last ones: in the first ones Java compiles."""
 ROUNDS = 3
 PARTITIONS = 2
+MEMORY = Path("/dev/shm")  # noqa: S108 - Linux' file system in memory
+GRID, TMPFS = "grid", "tmpfs"
+SPARK = Goal("spark", 1.0)
 SCHEMA = "ts timestamp, key long, value long, price double"
 
 
@@ -110,6 +115,11 @@ def stores(local: Path) -> Iterator[tuple[SparkSession, dict[str, str], Callable
         servers.callback(session.stop)
         session.conf.set("spark.sql.shuffle.partitions", PARTITIONS)
 
+        members = local.with_name("members")
+        members.mkdir()
+        grid = servers.enter_context(GridProcesses(members))
+        session.conf.set("spark.sparkjet.grid.tokenFile", str(grid.token))
+
         def asked() -> int:
             found = len(proxy.requests)
             proxy.requests.clear()
@@ -120,6 +130,8 @@ def stores(local: Path) -> Iterator[tuple[SparkSession, dict[str, str], Callable
         session.sparkContext._jsc.hadoopConfiguration().set(f"fs.s3a.bucket.{counted}.endpoint", proxy.endpoint)
         places = {
             "file": f"file:{local}",
+            TMPFS: f"file:{servers.enter_context(tempfile.TemporaryDirectory(dir=MEMORY))}",
+            GRID: f"grid://{','.join(member.address for member in grid.members)}",
             "hdfs": hdfs.uri,
             "s3": f"s3a://{s3.bucket()}",
             "counted": f"s3a://{counted}",
@@ -148,7 +160,7 @@ def study(names: tuple[str, ...] = ()) -> list[Ratio]:
                 found: dict[tuple[str, bool], list[float]] = {}
                 for _ in range(ROUNDS):
                     for store, place in places.items():
-                        for ours in (True, False):
+                        for ours in (True,) if store == GRID else (True, False):
                             taken = seconds(source, f"{place}/{uuid4().hex}", shape, ours=ours)
                             found.setdefault((store, ours), []).append(taken)
                             print(
@@ -156,8 +168,9 @@ def study(names: tuple[str, ...] = ()) -> list[Ratio]:
                             )
                 for store in places:
                     what = f"{shape.what}, state on {store}"
-                    pair = found[store, True], found[store, False]
-                    ratios.append(Ratio.of_seconds(f"T20-{name}-{store}", what, Goal("spark", 1.0), *pair, shape.rows))
+                    goal, peer = (Goal(TMPFS, 1 / 1.2), (TMPFS, True)) if store == GRID else (SPARK, (store, False))
+                    pair = found[store, True], found[peer]
+                    ratios.append(Ratio.of_seconds(f"T20-{name}-{store}", what, goal, *pair, shape.rows))
     return ratios
 
 
