@@ -19,12 +19,6 @@ from tests.grid.certificates import Authority
 from tests.grid.processes import GridProcesses, MemberProcess
 
 
-@pytest.fixture
-def token(tmp_path: Path) -> Path:
-    create_token(tmp_path / "token")
-    return tmp_path / "token"
-
-
 @pytest.mark.parametrize(
     ("text", "size"), [("1024", 1024), ("512m", 512 << 20), ("2G", 2 << 30), ("1tb", 1 << 40), (" 3k ", 3 << 10)]
 )

@@ -7,16 +7,9 @@ from pathlib import Path
 import pytest
 
 from sparkjet.cli import main
-from sparkjet.grid.access import create_token
 from tests.faults.waiting import until
 from tests.grid.batches import ROWS, rows_of
 from tests.grid.processes import GridProcesses, MemberProcess
-
-
-@pytest.fixture
-def token(tmp_path: Path) -> Path:
-    create_token(tmp_path / "token")
-    return tmp_path / "token"
 
 
 @pytest.mark.crash

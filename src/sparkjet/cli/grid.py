@@ -67,15 +67,13 @@ def run(chosen: argparse.Namespace) -> int:
     except ImportError as error:
         raise _incomplete(error) from error
     access = Access(chosen.token_file, chosen.tls_certificate, chosen.tls_key, chosen.tls_authorities)
-    commands: dict[str, Callable[[argparse.Namespace, Access], None]] = {
+    commands: dict[str, Callable[[argparse.Namespace, Access], int | None]] = {
+        "start": _start,
         "status": _status,
         "drain": _drain,
         "reform": _reform,
     }
-    if chosen.grid_command == "start":
-        return _start(chosen, access)
-    commands[chosen.grid_command](chosen, access)
-    return 0
+    return commands[chosen.grid_command](chosen, access) or 0
 
 
 def size_of(text: str, option: str) -> int:
@@ -212,4 +210,4 @@ def _member(chosen: argparse.Namespace, access: Access) -> tuple[str, Access]:
     found = running_member(embedded_directory())
     if found is None:
         raise AnalysisError("--embedded: no member runs that a driver of this user has started on this machine.")
-    return found.address, type(access)(found.token_file)
+    return found.address, found.access

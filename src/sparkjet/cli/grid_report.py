@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from sparkjet.grid.cluster_state import ClusterState, may_start
+from sparkjet.grid.cluster_state import ClusterState, Member, may_start
 from sparkjet.grid.voters import survives
 
 if TYPE_CHECKING:
@@ -41,21 +41,20 @@ def report(found: Mapping[str, Status | GridError]) -> list[str]:
         lines.append(f"to leave: {', '.join(state.draining)}")
     if state.lost:
         lines.append(f"partitions that have lost everything once: {_shown(sorted(state.lost))}")
-    table = [_HEAD, *(_row(state, member.id, found[member.id], voters) for member in state.members)]
+    table = [_HEAD, *(_row(state, member, found[member.id], voters) for member in state.members)]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     return lines + ["  ".join(map(str.ljust, row, widths)).rstrip() for row in table]
 
 
-def _row(state: ClusterState, id_: str, status: Status | GridError, voters: Sequence[str]) -> tuple[str, ...]:
-    [member] = [each for each in state.members if each.id == id_]
-    primary = sum(row.replicas[:1] == (id_,) for row in state.rows)
-    backup = sum(id_ in row.replicas[1:] for row in state.rows)
+def _row(state: ClusterState, member: Member, status: Status | GridError, voters: Sequence[str]) -> tuple[str, ...]:
+    primary = sum(row.replicas[:1] == (member.id,) for row in state.rows)
+    backup = sum(member.id in row.replicas[1:] for row in state.rows)
     if isinstance(status, Exception):
         told: tuple[str, ...] = "?", "?", "?", "does not answer"
     else:
-        role = "is cut off" if status.frozen else "votes" if id_ in voters else ""
+        role = "is cut off" if status.frozen else "votes" if member.id in voters else ""
         told = str(status.copying), str(status.entries), f"{_mb(status.used)} of {_mb(status.limit)}", role
-    return id_, member.uri.partition("//")[2], member.host, str(primary), str(backup), *told
+    return member.id, member.uri.partition("//")[2], member.host, str(primary), str(backup), *told
 
 
 def _survives(state: ClusterState, replicas: int, voters: Sequence[str]) -> str:

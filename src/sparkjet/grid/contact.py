@@ -6,7 +6,7 @@ import random
 import socket
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, wait
 from typing import TypeVar
 
@@ -63,16 +63,7 @@ class Contact:
         Raises:
             GridError: No member answers, or they are of another cluster than before.
         """
-        failures: list[str] = []
-        for uri in self._uris():
-            try:
-                found = self.connections.ask(uri, GetState(than, seconds), ClusterState, seconds + _ANSWERS_WITHIN)
-            except AWAY as error:
-                self._suspect(uri)
-                failures.append(str(error))
-                continue
-            return self._take(found)
-        raise UnreachableError(f"no member of the grid answers: {' '.join(failures)}")
+        return self._take(next(self._answers(GetState(than, seconds), ClusterState, seconds + _ANSWERS_WITHIN)))
 
     def any_status(self) -> Status:
         """How a member is that answers, perhaps cut off from the others.
@@ -80,17 +71,23 @@ class Contact:
         Raises:
             GridError: None answers.
         """
-        found: list[Status] = []
+        return max(self._answers(GetStatus(), Status, _ANSWERS_WITHIN), key=lambda status: status.state.version)
+
+    def _answers(self, request: Message, answer: type[T], seconds: float) -> Iterator[T]:
+        """What members answer, each asked when the next answer is wanted; an error if none does."""
         failures: list[str] = []
+        answered = False
         for uri in self._uris():
             try:
-                found.append(self.connections.ask(uri, GetStatus(), Status, _ANSWERS_WITHIN))
+                found = self.connections.ask(uri, request, answer, seconds)
             except AWAY as error:
                 self._suspect(uri)
                 failures.append(str(error))
-        if not found:
+            else:
+                answered = True
+                yield found
+        if not answered:
             raise UnreachableError(f"no member of the grid answers: {' '.join(failures)}")
-        return max(found, key=lambda status: status.state.version)
 
     def ask(self, request: Message, answer: type[T]) -> T:
         """What a member answers, no matter which; tried until the patience is at its end.

@@ -39,9 +39,14 @@ class EmbeddedMember(msgspec.Struct, frozen=True):
     token_file: str
 
     @property
+    def access(self) -> Access:
+        """How it is entered."""
+        return Access(self.token_file)
+
+    @property
     def answers(self) -> bool:
         """Whether it is there."""
-        connections = Connections(Access(self.token_file))
+        connections = Connections(self.access)
         try:
             connections.ask(f"grpc://{self.address}", Ping(), str, 3.0)
         except GridError:

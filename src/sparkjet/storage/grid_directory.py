@@ -8,6 +8,7 @@ import threading
 import uuid
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -41,11 +42,12 @@ class Unverified:
 
     def drop(self, names: Iterable[str]) -> None:
         """Forget files that were verified or removed, and all below them."""
+        gone = set(names)
         with self._lock:
-            for name in names:
-                self._files.pop(name, None)
-                for below in [each for each in self._files if each.startswith(f"{name}/")]:
-                    del self._files[below]
+            for each in list(self._files):
+                # Its own name, and those of all directories that it is in.
+                if not gone.isdisjoint(accumulate(each.split("/"), "{}/{}".format)):
+                    del self._files[each]
 
     def listed(self) -> list[Held]:
         """The files."""

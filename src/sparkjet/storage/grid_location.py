@@ -98,7 +98,7 @@ def _embedded(option: str, session: SparkSession) -> GridLocation:
         )
         raise AnalysisError(message)
     member = embedded_member(embedded_directory(), session.conf.get(_MEMORY, "1g") or "1g")
-    return GridLocation((member.address,), Access(member.token_file))
+    return GridLocation((member.address,), member.access)
 
 
 @lru_cache(maxsize=8)
