@@ -58,7 +58,7 @@ def measure(home: Path) -> dict[str, list[float]]:
 
     writer = windows.writeStream.format("files").option("path", home / "out").option("statePartitions", 1)
     # Overlapping epochs use the most memory.
-    writer = writer.option("overlapEpochs", True).onEpochPhase(look)
+    writer = writer.onEpochPhase(look)
     query = writer.option("checkpointLocation", home / "checkpoint").start()
     while done < EPOCHS and query.isActive:
         query.awaitTermination(1)

@@ -19,6 +19,7 @@ from benchmarks.local import local_session
 from sparkjet import functions as J
 from sparkjet.api.writer import settings_of
 from sparkjet.catalyst.columns import KEPT, ONLY_SUBSTREAM, SUBSTREAM, TIME
+from sparkjet.catalyst.kept_plans import KeptPlans
 from sparkjet.engine.arrival import arrive
 from sparkjet.engine.context import configure
 from sparkjet.plan.partial_rows import ProgressDetail
@@ -62,8 +63,11 @@ def partial_aggregation(query: Plan, rows: DataFrame, substreams: int, detail: P
     chain = feed.feed.transformations
     started = time.perf_counter()
     plain = detail is ProgressDetail.NOTHING
-    shaped = chain.apply(rows).withColumn(KEPT, F.lit(True)) if plain else chain.marked(rows)
-    partial = arrive(shaped, feed, intake, side, detail)
+
+    def read(batch: DataFrame) -> DataFrame:
+        return chain.apply(batch).withColumn(KEPT, F.lit(True)) if plain else chain.marked(batch)
+
+    partial = arrive(rows, read, feed, intake, side, KeptPlans(), detail)
     taken = time.perf_counter() - started
     if partial.accepted != ROWS // 2 or (detail is not ProgressDetail.NOTHING and len(partial.highest) != substreams):
         sys.exit(f"wrong result: {len(partial.highest)} substreams, {partial.accepted} rows")

@@ -35,8 +35,7 @@ def measure(work: Work, home: Path) -> Results:
     """Run one work with its output and its snapshots below ``home``."""
     session = local_session(work.cores)
     writer = results(session, work, dialect(work)).writeStream.format("files").option("path", home / "results")
-    # The source is replayable, so epochs may overlap.
-    writer = writer.option("overlapEpochs", True).option("processingGuarantee", work.guarantee)
+    writer = writer.option("processingGuarantee", work.guarantee)
     query = writer.option("checkpointLocation", home / "checkpoint").start()
     last = run_epochs(query, work)
     ends = feed.read(session, f"{home}/results", work)

@@ -21,7 +21,8 @@ QUERY_OPTIONS: Mapping[str, str] = {
     "snapshotBackupEvery": "Number of epochs from one copy to the next (100).",
     "processingGuarantee": "exactly-once (default), at-least-once or none.",
     "closeWindowsAtEnd": "With trigger(availableNow=True): also emit the windows that are still open at the end.",
-    "overlapEpochs": "Whether the next batch is read while the results of this one are still being written (false).",
+    "overlapEpochs": "Whether the next batch is read while the results of this one are still being written: auto "
+    "(default: if every source is known to keep its rows, but with trigger(availableNow=True)), true or false.",
     "statePartitions": "Number of partitions of the state in this run; by default the cores of the application.",
 }
 """Options of the query as a whole."""

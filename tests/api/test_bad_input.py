@@ -164,7 +164,7 @@ def test_what_a_stream_does_not_offer_names_the_way(watermarked: Stream) -> None
         (lambda w: w.partitionBy("window", "k", "count(1)"), "at least one column must stay"),
         (lambda w: w.option("fileFormat", "csv"), "csv cannot hold the nested column 'window'"),
         (lambda w: w.trigger(processingTime="1 second").option("closeWindowsAtEnd", True), "availableNow"),
-        (lambda w: w.option("overlapEpochs", "maybe"), "overlapEpochs must be true or false"),
+        (lambda w: w.option("overlapEpochs", "maybe"), 'overlapEpochs="maybe" is not one of auto, true, false'),
         (lambda w: w.format("memory"), '"path" is not an option of format'),
         (
             lambda w: w.format("parquet").option("fileFormat", "csv"),

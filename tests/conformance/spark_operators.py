@@ -56,7 +56,7 @@ class SparkOperator(ABC):
         """Add the rows of one epoch, without late ones."""
         operator = self.operator
         rows = self._rows(events).withColumn("frame", operator.frame_of(F.col("time")))
-        late = operator.is_late("time")
+        late = operator.is_late("time", operator.judged_by)
         self.late += rows.where(late).count()
         bounds = [column.alias(name) for name, column in operator.bounds(F.col("time")).items()]
         grouped = rows.where(~late).groupBy(*_KEYS, "frame").agg(*bounds, *self._aggregations)

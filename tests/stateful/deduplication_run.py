@@ -108,7 +108,7 @@ class DeduplicationRun:
 
     def _arrived(self, batch: Batch) -> tuple[DataFrame, SegmentStatistics]:
         events = self._session.createDataFrame([(e.key, e.time, e.value) for e in batch.events], SCHEMA)
-        judged = events.withColumn("late", self.operator.is_late("time"))
+        judged = events.withColumn("late", self.operator.is_late("time", self.operator.judged_by))
         self.late += judged.where("late").count()
         keys = {"key0": F.col("key")} | ({"key1": F.col("time")} if self._kind.by_time else {})
         row = F.struct("key", "time", "value").alias("row")

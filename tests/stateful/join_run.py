@@ -49,12 +49,12 @@ class JoinRun:
         """The arrivals of an epoch."""
         for number, (side, rows) in enumerate(zip(self.operator.sides, (batch.left, batch.right), strict=True)):
             arrived = self._rows(side, rows)
-            judged = arrived.withColumn("late", side.is_late(side.time))
+            judged = arrived.withColumn("late", side.is_late(side.time, side.judged_by))
             self.late[number] += judged.where("late").count()
             table = side.partitioned(judged.where("NOT late"))
             count, low, high = table.agg(F.count(F.lit(1)), F.min(side.time), F.max(side.time)).collect()[0]
             if count:
-                side.append(Segment(table.drop("late"), SegmentStatistics(count, low, high), None, table))
+                side.append(Segment(table, SegmentStatistics(count, low, high), None, _without_mark))
             else:
                 release(table)
 
@@ -100,3 +100,7 @@ _SIDES = ("left", "right")
 def _arrived(row: dict[str, object], side: str) -> Arrived | None:
     values = [row.get(f"{side}{what}") for what in ("_time", "0", "1")]
     return None if values[0] is None else Arrived(*values)  # type: ignore[arg-type]
+
+
+def _without_mark(table: DataFrame) -> DataFrame:
+    return table.drop("late")

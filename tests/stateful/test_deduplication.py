@@ -137,9 +137,8 @@ def test_the_state_is_the_keys_and_nothing_else(session: SparkSession) -> None:
     run.feed(Batch([Event("a", 5, 1), Event("a", 3, 2)], 0))
     (segment,) = run.operator.segments
     assert segment.partials.columns == ["key_hash", "key0", "due"]
-    assert segment.backing is not None
     # The number of the first row, for the results of the epoch; it is not stored.
-    assert segment.backing.columns == [*segment.partials.columns, "first"]
+    assert segment.checkpointed.columns == [*segment.partials.columns, "first"]
     assert [(row.key0, row.due) for row in segment.partials.collect()] == [("a", 13)]
     run.discard()
 

@@ -62,7 +62,7 @@ class SessionRun:
         if not isinstance(operator.gap, int):
             # As the plan does (:mod:`sparkjet.plan.row_gaps`).
             events = events.where(cover_end(F.col("time"), operator.gap) > F.col("time"))
-        judged = events.withColumn("late", operator.is_late("time"))
+        judged = events.withColumn("late", operator.is_late("time", operator.judged_by))
         self.late += judged.where("late").count()
         grouped = judged.where("NOT late").groupBy("key", operator.frame_of(F.col("time")).alias("frame"))
         bounds = [column.alias(name) for name, column in operator.bounds(F.col("time")).items()]

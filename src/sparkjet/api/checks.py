@@ -72,8 +72,7 @@ def checked(
         raise AnalysisError(message)
     _check_without_stages(plan, options)
     _check_end(plan, close_at_end=close_at_end)
-    overlap = options.flag("overlapEpochs")
-    _check_overlap(plan, overlap=overlap)
+    overlap = _overlap(plan, options, ends=bool(trigger.get("availableNow")))
     check_replayable(plan.source, guarantee)
     check_streaming(plan.source)
     name = name if name is not None else results[0].name
@@ -142,7 +141,7 @@ def _check_without_stages(plan: Plan, options: Options) -> None:
         "statePartitions": "there is no state",
     }
     for option, reason in reasons.items():
-        if not plan.stages and (options.get(option) or "false").lower() != "false":
+        if not plan.stages and (options.get(option) or "false").lower() not in {"false", "auto"}:
             message = f"{option}: without windows {reason}. Leave the option out."
             raise AnalysisError(message)
 
@@ -157,14 +156,22 @@ def _check_end(plan: Plan, *, close_at_end: bool) -> None:
         raise AnalysisError(message)
 
 
-def _check_overlap(plan: Plan, *, overlap: bool) -> None:
-    source = acknowledging_source(plan.source) if overlap else None
-    if source is not None:
+def _overlap(plan: Plan, options: Options, *, ends: bool) -> bool:
+    """Whether epochs overlap: by default, if there is a state, and if every source is known to keep its rows.
+
+    Not in a query that ends by itself: to Spark it has ended before its last epoch, of which no listener hears then.
+    """
+    asked = options.choice("overlapEpochs", ("auto", "true", "false"), "auto")
+    if asked == "false" or not plan.stages or (ends and asked == "auto"):
+        return False
+    source = acknowledging_source(plan.source)
+    if source is not None and asked == "true":
         message = (
             f"overlapEpochs: Spark commits a batch to its source before the record has it, and {source} may delete it "
             f"then: a crash would lose it. Leave the option out. (Known to keep their rows: {', '.join(REPLAYABLE)}.)"
         )
         raise AnalysisError(message)
+    return source is None
 
 
 def _outputs(results: Sequence[OutputSettings], late: Sequence[OutputSettings]) -> list[AnyOutput]:

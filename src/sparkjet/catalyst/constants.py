@@ -2,6 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+_used: ContextVar[list[int] | None] = ContextVar("used constants", default=None)
+
 
 def constant(value: int, beside: str) -> str:
     """SQL of a long that differs from epoch to epoch; null where ``beside``, a column of longs, is null.
@@ -13,4 +25,23 @@ def constant(value: int, beside: str) -> str:
     >>> constant(60, "frame")
     'get(array(60L), cast(frame - frame as int))'
     """
+    used = _used.get()
+    if used is not None:
+        used.append(value)
     return f"get(array({value}L), cast({beside} - {beside} as int))"
+
+
+def older(time: str, than: int | None) -> Column:
+    """Whether a time (a column of longs) is below a constant; no time is if there is none."""
+    return F.lit(False) if than is None else F.expr(f"{time} < {constant(than, time)}")
+
+
+@contextmanager
+def recorded() -> Iterator[list[int]]:
+    """A list of the constants that are used meanwhile, in this thread."""
+    used: list[int] = []
+    token = _used.set(used)
+    try:
+        yield used
+    finally:
+        _used.reset(token)

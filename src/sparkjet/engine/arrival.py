@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from sparkjet.catalyst.kept_plans import KeptPlans, Rows
 from sparkjet.plan.dropped_rows import dropped_rows, judged
 from sparkjet.plan.partial_rows import ProgressDetail, RowKind, accepted
 from sparkjet.state import SegmentStatistics
@@ -63,10 +65,12 @@ class Arrival:
 
 
 def arrive(
-    rows: DataFrame,
+    batch: DataFrame,
+    read: Callable[[DataFrame], DataFrame],
     feed: PlannedFeed,
     intake: Intake,
     side: Side,
+    kept: KeptPlans,
     detail: ProgressDetail = ProgressDetail.NOTHING,
     *,
     keep_rows: bool = False,
@@ -76,30 +80,46 @@ def arrive(
     Lateness is judged by the side's state at the start of the epoch, so that a re-run judges each row the same way.
 
     Args:
-        rows: What has gone through the feed's transformations, with ``KEPT``.
+        batch: The rows as they come in.
+        read: From these to what has gone through the feed's transformations, with ``KEPT``; always the same for a feed.
         feed: The feed.
         intake: Its expressions.
         side: The side of the operator that takes the rows in.
+        kept: The stage's plans.
         detail: What to find out about event time.
         keep_rows: Whether the dropped rows are wanted.
     """
-    judged_rows = judged(rows, side, timed=intake.timed)
+
+    def judge(table: DataFrame, judged_by: int | None) -> DataFrame:
+        return judged(read(table), side, judged_by, timed=intake.timed)
+
     if keep_rows:
-        judged_rows = judged_rows.persist()
-    try:
-        arrival = Arrival(side.partitioned(intake.of(judged_rows, side, detail)))
-        _count(arrival, feed, intake, detail)
-    except BaseException:
-        judged_rows.unpersist()
-        raise
-    arrival.rows = judged_rows if keep_rows else None
+        judged_rows = judge(batch, side.judged_by).persist()
+        try:
+            arrival = Arrival(side.partitioned(intake.of(judged_rows, side, detail)))
+            _count(arrival, feed, intake, detail, kept)
+        except BaseException:
+            judged_rows.unpersist()
+            raise
+        arrival.rows = judged_rows
+        return arrival
+    table = kept(
+        "arrival",
+        feed,
+        detail,
+        inputs=[[Rows(batch)]],
+        constants=(side.judged_by,),
+        build=lambda table, judged_by: intake.of(judge(table, judged_by), side, detail),
+    )
+    arrival = Arrival(side.partitioned(table))
+    _count(arrival, feed, intake, detail, kept)
     return arrival
 
 
-def _count(arrival: Arrival, feed: PlannedFeed, intake: Intake, detail: ProgressDetail) -> None:
+def _count(arrival: Arrival, feed: PlannedFeed, intake: Intake, detail: ProgressDetail, kept: KeptPlans) -> None:
     # From the aggregated table: an accumulator or an observation counts the rows of a retried task twice.
     labels, sums = intake.totals
-    totals = sums.agg(arrival.table, labels)
+    totals = kept("totals", feed, inputs=[[Rows(arrival.table)]], build=lambda table: sums.agg(table, labels))
     for kind, *named, rows, low, high, events, highest in totals.collect():
         substream = named[0] if named else feed.only_substream
         if kind == RowKind.ACCEPTED:

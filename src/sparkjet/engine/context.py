@@ -94,3 +94,7 @@ def configure(session: SparkSession, partitions: int | None) -> None:
     session.conf.set("spark.sql.codegen.aggregate.fastHashMap.capacityBit", "18")
     # Otherwise a plan with one segment more has other class names in its generated code, and is compiled again.
     session.conf.set("spark.sql.codegen.useIdInClassName", "false")
+    # Spark reads the byte code of every function that it makes of a plan, epoch by epoch; of these it need not.
+    session.conf.set("spark.sql.execution.usePartitionEvaluator", "true")
+    # After every rule that changes a plan, Spark looks at the whole of it for bugs in that rule.
+    session.conf.set("spark.sql.lightweightPlanChangeValidation", "false")

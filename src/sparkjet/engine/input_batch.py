@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -55,12 +56,10 @@ class InputBatch:
             late = self._plan.delivers_late_rows(stage.name)
             for number, feed in enumerate(stage.feeds):
                 if feed.parent is None:
-                    intake = stage.stage.intakes[number]
-                    yield (
-                        stage.name,
-                        number,
-                        arrive(self._rows(feed), feed, intake, sides[number], detail, keep_rows=late),
-                    )
+                    intake, kept = stage.stage.intakes[number], stages[stage.name].kept
+                    read = partial(self._rows, feed)
+                    found = arrive(self._batch, read, feed, intake, sides[number], kept, detail, keep_rows=late)
+                    yield stage.name, number, found
 
     def output(self, output: PlannedStreamOutput) -> DataFrame:
         """The rows of an output of a source itself."""
@@ -76,13 +75,13 @@ class InputBatch:
             return {row[0]: row[1] for row in found}
         return {name: time for arrival in arrivals for name, time in arrival.highest.items()}
 
-    def _rows(self, feed: PlannedFeed) -> DataFrame:
+    def _rows(self, feed: PlannedFeed, batch: DataFrame) -> DataFrame:
         """The rows as a stage reads them."""
         chain = feed.feed.transformations
         if self._plan.persisted or not feed.feed.inputs:
-            rows = feed.feed.timed(self._plan.rows(self._batch, feed.source, chain))
+            rows = feed.feed.timed(self._plan.rows(batch, feed.source, chain))
             return rows.withColumn(KEPT, F.lit(True))
-        return chain.marked(self._batch)
+        return chain.marked(batch)
 
     def release(self) -> None:
         """Unpersist the rows; a second call does nothing."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import reduce
+from functools import partial, reduce
 from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
@@ -147,11 +147,15 @@ class Results:
         for number, feed in enumerate(stage.feeds):
             rows = None if feed.parent is None else self._rows[feed.parent.name]
             if rows is not None:
-                shaped = feed.feed.timed(feed.feed.transformations.apply(rows)).withColumn(KEPT, F.lit(True))
-                side = self._state.stages[stage.name].operator.sides[number]
+                state = self._state.stages[stage.name]
+                side = state.operator.sides[number]
                 late = self._plan.delivers_late_rows(stage.name)
                 intake = stage.stage.intakes[number]
-                self.accept(stage.name, number, arrive(shaped, feed, intake, side, keep_rows=late))
+                self.accept(
+                    stage.name,
+                    number,
+                    arrive(rows, partial(_shaped, feed), feed, intake, side, state.kept, keep_rows=late),
+                )
 
     def _close(self, stage: PlannedStage, watermarks: Sequence[int]) -> None:
         closed = self._state.stages[stage.name].operator.close(*watermarks)
@@ -168,6 +172,11 @@ class Results:
             rows = rows.persist()
             self._persisted.append(rows)
         self._rows[stage.name] = rows
+
+
+def _shaped(feed: PlannedFeed, rows: DataFrame) -> DataFrame:
+    """The results of one stage as another one reads them."""
+    return feed.feed.timed(feed.feed.transformations.apply(rows)).withColumn(KEPT, F.lit(True))
 
 
 def _filled(rows: DataFrame, shape: DataFrame) -> DataFrame:

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
 
+from sparkjet.catalyst.kept_plans import KeptPlans
 from sparkjet.engine.loading import Loading
+from sparkjet.plan.partial_rows import accepted
 from sparkjet.snapshots.record import JoinSettings, SavedStage, SlidingSettings
 from sparkjet.snapshots.store import Delta
 from sparkjet.state import Segment, SegmentStatistics
@@ -38,6 +40,7 @@ class StageState:
     Attributes:
         obsolete: Names of deltas that a restore has read or written; those that the next record does not name are
             removed once it is written.
+        kept: The plans by which rows arrive.
         recorded: The segments of the newest record by the names of their deltas, whatever the operator has made of them
             since: executors hold them until the next record.
     """
@@ -47,6 +50,7 @@ class StageState:
     null_timestamps: Counter[str] = field(default_factory=Counter)
     obsolete: set[str] = field(default_factory=set)
     recorded: Mapping[str, Segment] = field(default_factory=dict)
+    kept: KeptPlans = field(default_factory=KeptPlans)
 
     @property
     def is_open(self) -> bool:
@@ -61,7 +65,7 @@ class StageState:
         if arrival.statistics is None:
             release(arrival.table)
         else:
-            segment = Segment(arrival.partials, arrival.statistics, None, arrival.table)
+            segment = Segment(arrival.table, arrival.statistics, None, accepted)
             self.operator.sides[number].append(segment)
 
     def save(self, name: str, store: SnapshotStore) -> None:

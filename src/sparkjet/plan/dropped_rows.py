@@ -31,18 +31,19 @@ class DropReason(Enum):
     """The row has no event time."""
 
 
-def judged(rows: DataFrame, side: Side, *, timed: bool) -> DataFrame:
+def judged(rows: DataFrame, side: Side, judged_by: int | None, *, timed: bool) -> DataFrame:
     """Rows that have gone through the user's transformations, with the reason for dropping them, if any.
 
     Args:
         rows: The rows.
         side: Where they go.
+        judged_by: Its :attr:`Side.judged_by`.
         timed: Whether rows without an event time are dropped; otherwise none is dropped.
     """
     if not timed:
         return rows.withColumn(DROPPED, F.lit(None).cast("string"))
     reason = F.when(F.col(TIME).isNull(), DropReason.NULL_TIMESTAMP.value)
-    return rows.withColumn(DROPPED, reason.when(side.is_late(TIME), DropReason.LATE.value))
+    return rows.withColumn(DROPPED, reason.when(side.is_late(TIME, judged_by), DropReason.LATE.value))
 
 
 def dropped_rows(judged_rows: DataFrame, watermark: int | None) -> DataFrame:

@@ -32,8 +32,13 @@ class Side(Protocol):
     Once per epoch the engine calls :meth:`append`, if rows have arrived.
     """
 
-    def is_late(self, time: str) -> Column:
-        """Whether a row is late, by the time column of that name (microseconds) and the last ``close``."""
+    @property
+    def judged_by(self) -> int | None:
+        """What rows are compared with to find the late ones, by the last ``close``; None if no row is late."""
+        ...
+
+    def is_late(self, time: str, judged_by: int | None) -> Column:
+        """Whether a row is late, by the time column of that name (microseconds) and :attr:`judged_by`."""
         ...
 
     def partitioned(self, rows: DataFrame) -> DataFrame:

@@ -195,7 +195,7 @@ class KeyedStore:
         deleted = own.pop(0) if self._deletable else 0
         self._version += 1
         statistics = SegmentStatistics(count, low, high) if count else SegmentStatistics(0, watermark, watermark)
-        segment = Segment(self._kept(rows), statistics, None, rows)
+        segment = Segment(rows, statistics, None, self._kept)
         if count:
             self.segments.append(segment)
             self._deleted += deleted
@@ -222,9 +222,7 @@ class KeyedStore:
     def restore(self, segments: Sequence[Segment], closed: int | None) -> None:
         """Replace the state by that of a snapshot."""
         self.discard(*self.segments)
-        self.segments = [
-            replace(each, partials=self.columns.select(each.partials), backing=each.checkpointed) for each in segments
-        ]
+        self.segments = [replace(each, read=each.read or self.columns.select) for each in segments]
         self.closed = closed
         self._version = self._deleted = 0
         if self.segments and self._versioned:
@@ -266,7 +264,7 @@ class KeyedStore:
         if everything:
             self._deleted = 0
         if rows:
-            self.segments.append(Segment(self._kept(merged), SegmentStatistics(rows, low, high), None, merged))
+            self.segments.append(Segment(merged, SegmentStatistics(rows, low, high), None, self._kept))
         else:
             release(merged)
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
+
+from sparkjet.catalyst.kept_plans import Rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -40,18 +43,27 @@ class SegmentStatistics:
 class Segment:
     """Partial rows persisted in the executors (``localCheckpoint``), and the reference to their stored copy.
 
-    ``stored`` is what the snapshot store returned when the rows were written, None for operators without a store.
+    Attributes:
+        checkpointed: What ``localCheckpoint`` made.
+        statistics: Of the partial rows.
+        stored: What the snapshot store returned when the rows were written, None for operators without a store.
+        read: What the partial rows are of it; None for all.
     """
 
-    partials: DataFrame
+    checkpointed: DataFrame
     statistics: SegmentStatistics
     stored: object = None
-    backing: DataFrame | None = field(default=None, repr=False)
+    read: Callable[[DataFrame], DataFrame] | None = field(default=None, repr=False)
+
+    @cached_property
+    def partials(self) -> DataFrame:
+        """The partial rows."""
+        return self.rows.frame
 
     @property
-    def checkpointed(self) -> DataFrame:
-        """What ``localCheckpoint`` made: the rows may be a part of it."""
-        return self.backing if self.backing is not None else self.partials
+    def rows(self) -> Rows:
+        """The partial rows, for a kept plan."""
+        return Rows(self.checkpointed, self.read)
 
     @property
     def to_store(self) -> DataFrame:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from sparkjet.catalyst.columns import CompiledColumns
-from sparkjet.catalyst.constants import constant
+from sparkjet.catalyst.constants import older
 from sparkjet.snapshots.record import DeduplicationSettings
 from sparkjet.state import KEY_HASH, NEVER, KeyedStore, Segment
 from sparkjet.time import MAX, MIN
@@ -94,11 +94,14 @@ class Deduplication:
             ends.append(self._arrived.statistics.high + self.keep)
         return min(max(ends) + 1, MAX) if ends else None
 
-    def is_late(self, time: str) -> Column:
-        """Whether a time is below the watermark of the last :meth:`close`."""
-        if self.closed is None or self.keep is None:
-            return F.lit(False)
-        return F.expr(f"{time} < {constant(self.closed, time)}")
+    @property
+    def judged_by(self) -> int | None:
+        """The watermark of the last :meth:`close`, where keys are forgotten."""
+        return None if self.keep is None else self.closed
+
+    def is_late(self, time: str, judged_by: int | None) -> Column:
+        """Whether a time is below a watermark."""
+        return older(time, judged_by)
 
     def partitioned(self, rows: DataFrame) -> DataFrame:
         """New rows or stored keys, hash-partitioned by the keys, and persisted in memory once read."""

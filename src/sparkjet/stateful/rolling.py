@@ -140,7 +140,12 @@ class _Arriving:
         """Empty: the frame is enough."""
         return {}
 
-    def is_late(self, time: str) -> Column:  # noqa: ARG002 - the side's protocol
+    @property
+    def judged_by(self) -> int | None:
+        """None: no row is late."""
+        return None
+
+    def is_late(self, time: str, judged_by: int | None) -> Column:  # noqa: ARG002 - the side's protocol
         """No row is."""
         return F.lit(False)
 

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from sparkjet.catalyst.constants import constant
+from sparkjet.catalyst.kept_plans import Constants, KeptPlans, Rows
 from sparkjet.state.segments import hold, release
 from sparkjet.windows.accumulators import ROW_COUNT, Accumulators
 from sparkjet.windows.running import Running
-from sparkjet.windows.spans import ClosingRange, windows_of
+from sparkjet.windows.spans import ClosingRange, Finish, windows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -33,46 +34,85 @@ class DeductStrategy:
         self._keys = tuple(keys)
         self._accumulators = accumulators
         self._cumulative = Running(accumulators)
-        self._running: DataFrame | None = None
-        self._backing: DataFrame | None = None
+        self._kept = KeptPlans()
+        self._spans: DataFrame | None = None
+        self._reached: int | None = None
         self._garbage: list[DataFrame] = []
 
     def reset(self) -> None:
         """Discard the running value, because the frames or the window changed."""
-        if self._backing is not None:
-            self._garbage.append(self._backing)
-        self._running = self._backing = None
+        if self._spans is not None:
+            self._garbage.append(self._spans)
+        self._spans = self._reached = None
 
-    def close(self, frames: DataFrame, closing: ClosingRange) -> DataFrame:
-        """Accumulators of every key's windows in ``closing``; ``frames`` has one or more rows per key and frame."""
-        size, keys = self._window.size, self._keys
-        known = self._running
-        floor = closing.after if closing.after is None or known is not None else closing.after - size
-        leave_floor = None if closing.after is None else closing.after - size
-        values = self._accumulators.once.columns(*keys, *self._accumulators.fields)
-        entering = values.select(frames.where(closing.within(floor, closing.upto)), F.expr("frame AS low"))
-        left = frames.where(closing.within(leave_floor, closing.upto - size))
+    def close(self, frames: Sequence[Rows], closing: ClosingRange, finish: Finish) -> DataFrame:
+        """The finished rows of every key's windows in ``closing``; ``frames`` may have several of a key and frame."""
+        known = [] if self._spans is None else [[Rows(self._spans, _latest)]]
+        spans = self._kept(
+            "spans",
+            len(known),
+            inputs=[frames, *known],
+            constants=(closing.after, closing.upto, self._reached),
+            build=self._changed if known else self._first,
+            used=self._used,
+        ).localCheckpoint(eager=False)
+        self.reset()
+        self._spans, self._reached = spans, closing.upto
+        return self._kept(
+            "windows",
+            inputs=[[Rows(spans)]],
+            constants=(closing.after, closing.upto),
+            build=lambda rows, *ends: finish(
+                windows_of(rows, closing.moved(*ends), self._keys, self._accumulators, unique=True)
+            ),
+            used=lambda *ends: closing.moved(*ends).used,
+        )
+
+    def _used(self, after: int | None, upto: int, reached: int | None) -> Constants:
+        size = self._window.size
+        return after, None if after is None else after - size, upto, upto - size, reached
+
+    def _first(self, frames: DataFrame, after: int | None, upto: int, reached: int | None) -> DataFrame:
+        """The spans without a running value."""
+        del reached
+        return self._points(
+            self._changes(frames, None if after is None else after - self._window.size, after, upto), upto
+        )
+
+    def _changed(self, frames: DataFrame, latest: DataFrame, after: int | None, upto: int, reached: int) -> DataFrame:
+        """The spans with the running value of each key."""
+        values = self._accumulators.once.columns(*self._keys, *self._accumulators.fields)
+        known = values.select(latest, F.expr(f"{constant(reached, 'low')} AS low"))
+        return self._points(self._changes(frames, after, after, upto).unionByName(known), upto)
+
+    def _changes(self, frames: DataFrame, floor: int | None, after: int | None, upto: int) -> DataFrame:
+        """What enters and what leaves the running value, and the first window in which it does."""
+        size = self._window.size
+        leave_floor = None if after is None else after - size
+        values = self._accumulators.once.columns(*self._keys, *self._accumulators.fields)
+        entering = values.select(frames.where(ClosingRange.within(floor, upto)), F.expr("frame AS low"))
+        left = frames.where(ClosingRange.within(leave_floor, upto - size))
         leaving = values.select(self._accumulators.negated(left), F.expr(f"frame + {size}L AS low"))
-        changes = entering.unionByName(leaving)
-        if known is not None:
-            changes = changes.unionByName(known)
+        return entering.unionByName(leaving)
+
+    def _points(self, changes: DataFrame, upto: int) -> DataFrame:
+        keys = self._keys
         points = self._cumulative.of_rows(self._accumulators.group(changes, *keys, "low"), keys, "low")
-        spans = (
+        return (
             points.withColumn("next", self._cumulative.following(keys, "low"))
             .where(f"{ROW_COUNT} > 0")
-            .withColumn("high", F.expr(f"coalesce(next - {self._window.frame}L, {constant(closing.upto, 'low')})"))
-            .localCheckpoint(eager=False)
+            .withColumn("high", F.expr(f"coalesce(next - {self._window.frame}L, {constant(upto, 'low')})"))
         )
-        self.reset()
-        self._backing = spans
-        latest = spans.where("next IS NULL")
-        self._running = values.select(latest, F.expr(f"{constant(closing.upto, 'low')} AS low"))
-        return windows_of(spans, closing, keys, self._accumulators, unique=True)
 
     def release(self) -> None:
         """Free the memory of earlier epochs; the rows of the last :meth:`close` must not be read afterwards."""
-        if self._backing is not None:
-            hold(self._backing)
+        if self._spans is not None:
+            hold(self._spans)
         for checkpointed in self._garbage:
             release(checkpointed)
         self._garbage.clear()
+
+
+def _latest(spans: DataFrame) -> DataFrame:
+    """The last span of each key."""
+    return spans.where("next IS NULL")

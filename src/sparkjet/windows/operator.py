@@ -67,8 +67,13 @@ class WindowOperator(Protocol):
         """Aggregate Columns that partial rows need in addition to the accumulators."""
         ...
 
-    def is_late(self, time: str) -> Column:
-        """Whether a row is late, by the time column of that name (microseconds) and the last :meth:`close`."""
+    @property
+    def judged_by(self) -> int | None:
+        """What rows are compared with to find the late ones, by the last :meth:`close`; None if no row is late."""
+        ...
+
+    def is_late(self, time: str, judged_by: int | None) -> Column:
+        """Whether a row is late, by the time column of that name (microseconds) and :attr:`judged_by`."""
         ...
 
     def partitioned(self, partials: DataFrame) -> DataFrame:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from sparkjet.windows.spans import ClosingRange, windows_of
+from sparkjet.catalyst.kept_plans import KeptPlans, Rows
+from sparkjet.windows.spans import ClosingRange, Finish, windows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -29,14 +30,26 @@ class RecombineStrategy:
         self._window = window
         self._keys = tuple(keys)
         self._accumulators = accumulators
+        self._kept = KeptPlans()
 
-    def close(self, frames: DataFrame, closing: ClosingRange) -> DataFrame:
-        """Accumulators of every key's windows in ``closing``; ``frames`` has one or more rows per key and frame."""
-        floor = None if closing.after is None else closing.after + self._window.step - self._window.size
+    def close(self, frames: Sequence[Rows], closing: ClosingRange, finish: Finish) -> DataFrame:
+        """The finished rows of every key's windows in ``closing``; ``frames`` may have several of a key and frame."""
+        return self._kept(
+            "windows",
+            inputs=[frames],
+            constants=(closing.after, closing.upto),
+            build=lambda rows, *ends: finish(self._windows(rows, closing.moved(*ends))),
+            used=lambda *ends: (self._floor(ends[0]), *closing.moved(*ends).used),
+        )
+
+    def _windows(self, frames: DataFrame, closing: ClosingRange) -> DataFrame:
         values = self._accumulators.once.columns(*self._keys, *self._accumulators.fields)
         span = F.expr("frame AS low"), F.expr(f"frame + {self._window.size - self._window.frame}L AS high")
-        spans = values.select(frames.where(closing.within(floor, closing.upto)), *span)
+        spans = values.select(frames.where(closing.within(self._floor(closing.after), closing.upto)), *span)
         return windows_of(spans, closing, self._keys, self._accumulators, unique=False)
+
+    def _floor(self, after: int | None) -> int | None:
+        return None if after is None else after + self._window.step - self._window.size
 
     def reset(self) -> None:
         """Does nothing: this strategy derives no state."""

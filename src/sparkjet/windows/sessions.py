@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from sparkjet.catalyst.columns import CompiledColumns
-from sparkjet.catalyst.constants import constant
+from sparkjet.catalyst.constants import constant, older
 from sparkjet.snapshots.record import SessionSettings
 from sparkjet.state import KEY_HASH, KeyedStore, Segment
 from sparkjet.state.keyed_store import is_due
@@ -122,9 +122,14 @@ class SessionWindows:
         last = F.max(time)
         return {"start": F.min(time), "end": F.when(last > MAX - self.gap, MAX).otherwise(last + self.gap)}
 
-    def is_late(self, time: str) -> Column:
-        """Whether a time is below the watermark of the last :meth:`close`."""
-        return F.lit(False) if self.closed is None else F.expr(f"{time} < {constant(self.closed, time)}")
+    @property
+    def judged_by(self) -> int | None:
+        """The watermark of the last :meth:`close`."""
+        return self.closed
+
+    def is_late(self, time: str, judged_by: int | None) -> Column:
+        """Whether a time is below a watermark."""
+        return older(time, judged_by)
 
     def partitioned(self, partials: DataFrame) -> DataFrame:
         """Partial or stored rows, hash-partitioned by the keys, and persisted in memory once read."""

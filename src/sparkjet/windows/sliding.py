@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
 from typing import TYPE_CHECKING
 
-from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from sparkjet.catalyst.columns import CompiledColumns, Once
 from sparkjet.catalyst.constants import constant
+from sparkjet.catalyst.kept_plans import KeptPlans, Rows
 from sparkjet.snapshots.record import SlidingSettings
 from sparkjet.state.segments import Segment, SegmentStatistics, free, mergeable
 from sparkjet.time import MIN, WindowGrid
@@ -21,7 +20,7 @@ from sparkjet.windows.spans import ClosingRange
 from sparkjet.windows.stacks import StacksStrategy
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column
+    from pyspark.sql import Column, DataFrame
 
 
 class SlidingWindows:
@@ -50,6 +49,8 @@ class SlidingWindows:
         self._garbage: list[Segment] = []
         # For Columns of this window; the accumulators' own may also be used by another window.
         self._once = Once()
+        self._kept = KeptPlans()
+        self._early = RecombineStrategy(window, keys, accumulators)
         if window.size > window.step and accumulators.deductible:
             self._strategy: DeductStrategy | StacksStrategy | RecombineStrategy = DeductStrategy(
                 window, keys, accumulators
@@ -57,7 +58,7 @@ class SlidingWindows:
         elif window.size > window.step and accumulators.bounded:
             self._strategy = StacksStrategy(window, keys, accumulators)
         else:
-            self._strategy = RecombineStrategy(window, keys, accumulators)
+            self._strategy = self._early
 
     @property
     def path(self) -> str:
@@ -82,12 +83,17 @@ class SlidingWindows:
         """Empty: the frame is enough."""
         return {}
 
-    def is_late(self, time: str) -> Column:
+    @property
+    def judged_by(self) -> int | None:
+        """The end of the last windows that were emitted."""
+        return self.closed
+
+    def is_late(self, time: str, judged_by: int | None) -> Column:
         """Whether the first window of a time's frame has already been emitted."""
-        if self.closed is None:
+        if judged_by is None:
             return F.lit(False)
         frame = self._once("frame of", time, build=lambda: self.frame_of(F.col(time)))
-        return frame <= F.expr(constant(self.closed, time))
+        return frame <= F.expr(constant(judged_by, time))
 
     def append(self, segment: Segment) -> None:
         """Add the partial rows of an epoch, and merge the newest segments if there are enough."""
@@ -95,16 +101,21 @@ class SlidingWindows:
         count = mergeable(self.segments)
         if not count:
             return
-        united = reduce(DataFrame.unionByName, [each.partials for each in self.segments[-count:]])
-        live = united
-        if self.closed is not None:
-            live = united.where(f"frame > {constant(self.closed - self.window.size, 'frame')}")
-        merged = self.accumulators.group(live, *self.keys, "frame").localCheckpoint(eager=False)
+        merged = self._kept(
+            "merged",
+            inputs=[self._rows()[-count:]],
+            constants=[None if self.closed is None else self.closed - self.window.size],
+            build=self._merged,
+        ).localCheckpoint(eager=False)
         statistics = SegmentStatistics.measure(merged)
         self._garbage += self.segments[-count:]
         self.segments = self.segments[:-count]
         if statistics is not None:
             self.segments.append(Segment(merged, statistics))
+
+    def _merged(self, frames: DataFrame, expired: int | None) -> DataFrame:
+        live = frames if expired is None else frames.where(f"frame > {constant(expired, 'frame')}")
+        return self.accumulators.group(live, *self.keys, "frame")
 
     def close(self, watermark: int) -> DataFrame | None:
         """Final rows of the windows that end up to ``watermark``, None without any."""
@@ -118,9 +129,9 @@ class SlidingWindows:
         if not self.segments:
             self._strategy.reset()
             return None
-        windows = self._strategy.close(self._frames(), closing)
+        windows = self._strategy.close(self._rows(), closing, self._finished)
         self._release_expired(upto)
-        return self._finished(windows)
+        return windows
 
     def early(self) -> DataFrame | None:
         """Early rows of the open windows, None without any; changes no state."""
@@ -128,8 +139,7 @@ class SlidingWindows:
         if last is None or (self.closed is not None and last <= self.closed):
             return None
         # Not by the operator's own strategy, whose running values must not advance beyond the watermark.
-        strategy = RecombineStrategy(self.window, self.keys, self.accumulators)
-        return self._finished(strategy.close(self._frames(), ClosingRange(self.closed, last, self.window)))
+        return self._early.close(self._rows(), ClosingRange(self.closed, last, self.window), self._finished)
 
     def skip_to(self, watermark: int) -> None:
         """Advance to ``watermark`` without closing anything; no window may be open up to there."""
@@ -204,5 +214,5 @@ class SlidingWindows:
         keys = self.accumulators.once.columns(*self.keys)
         return partials.repartition(self.partitions, *keys).localCheckpoint(eager=False)
 
-    def _frames(self) -> DataFrame:
-        return reduce(DataFrame.unionByName, [segment.partials for segment in self.segments])
+    def _rows(self) -> list[Rows]:
+        return [segment.rows for segment in self.segments]

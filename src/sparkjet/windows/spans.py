@@ -5,7 +5,7 @@ All strategies of sliding windows produce spans. A span costs the same whether o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,8 +16,12 @@ from sparkjet.catalyst.constants import constant
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from sparkjet.catalyst.kept_plans import Constants
     from sparkjet.time import WindowGrid
     from sparkjet.windows.accumulators import Accumulators
+
+Finish = Callable[["DataFrame"], "DataFrame"]
+"""From the accumulators of windows to result rows."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,15 @@ class ClosingRange:
         """SQL for ``floor < frame <= upto``; None for no floor."""
         below = f"frame <= {constant(upto, 'frame')}"
         return below if floor is None else f"{below} AND frame > {constant(floor, 'frame')}"
+
+    def moved(self, after: int | None, upto: int) -> ClosingRange:
+        """Another range of the same window."""
+        return ClosingRange(after, upto, self.window)
+
+    @property
+    def used(self) -> Constants:
+        """What :attr:`ends` uses as constants."""
+        return None if self.after is None else self.after + self.window.step, self.upto
 
     @property
     def ends(self) -> str:

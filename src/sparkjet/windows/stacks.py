@@ -9,31 +9,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial, reduce
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from sparkjet.catalyst.columns import CompiledColumns, Once
 from sparkjet.catalyst.constants import constant
+from sparkjet.catalyst.kept_plans import KeptPlans, Rows
 from sparkjet.state.segments import hold, release
 from sparkjet.windows.accumulators import Accumulators
 from sparkjet.windows.running import Running
-from sparkjet.windows.spans import ClosingRange, windows_of
+from sparkjet.windows.spans import ClosingRange, Finish, windows_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column
+    from pyspark.sql import Column, DataFrame
 
     from sparkjet.time import WindowGrid
 
 
 @dataclass(frozen=True)
-class _View:
-    """A part of a checkpointed DataFrame that later epochs read."""
+class _Stack:
+    """A checkpointed DataFrame of which later epochs read the rows of one block."""
 
-    rows: DataFrame
-    backing: DataFrame
+    table: DataFrame
+    block: int
 
 
 class StacksStrategy:
@@ -52,47 +52,71 @@ class StacksStrategy:
         # For Columns of this window; the accumulators' own may also be used by another window.
         self._once = Once()
         self._cumulative = Running(accumulators)
-        self._suffixes: _View | None = None
-        self._prefixes: _View | None = None
+        self._kept = KeptPlans()
+        self._suffixes: _Stack | None = None
+        self._prefixes: _Stack | None = None
         self._garbage: list[DataFrame] = []
 
     def reset(self) -> None:
         """Discard both stacks, because the frames or the window changed."""
         self._replace(None, None)
 
-    def close(self, frames: DataFrame, closing: ClosingRange) -> DataFrame:
-        """Accumulators of every key's windows in ``closing``; ``frames`` has one or more rows per key and frame."""
-        size = self._window.size
+    def close(self, frames: Sequence[Rows], closing: ClosingRange, finish: Finish) -> DataFrame:
+        """The finished rows of every key's windows in ``closing``; ``frames`` may have several of a key and frame."""
+        size, upto = self._window.size, closing.upto
         current = None if closing.after is None else self._block_start(closing.after)
-        next_block = self._block_start(closing.upto)
+        next_block = self._block_start(upto)
+        before, suffixes = self._suffixes, self._suffixes
         live = self._prefixes
         # After a restore, both stacks are recomputed from the frames.
         floor = current if live is not None or current is None else current - size
         if live is None:
-            items = self._select(frames, closing, floor)
+            prefixes = self._kept("first", inputs=[frames], constants=(floor, upto), build=self._begun)
         else:
-            items = self._select(frames, closing, closing.after).unionByName(self._blocked(live.rows))
-        prefixes = self._prefix_spans(items, closing).localCheckpoint(eager=False)
-        stacks = [prefixes]
-        suffixes = self._suffixes
+            constants = closing.after, upto, live.block
+            both = frames, [Rows(live.table)]
+            prefixes = self._kept("prefixes", inputs=both, constants=constants, build=self._continued)
+        prefixes = prefixes.localCheckpoint(eager=False)
+        spans = [Rows(prefixes, self._spans)]
         if live is None or next_block != current:
-            complete = self._select(frames, closing, floor).where(f"block < {constant(next_block, 'block')}")
-            finished = self._suffix_spans(complete).localCheckpoint(eager=False)
-            stacks.append(finished)
-            newest = finished.where(f"block = {constant(next_block - size, 'block')}")
-            suffixes = _View(self._spans(newest), finished)
-        spans = [self._spans(stack) for stack in stacks]
-        if self._suffixes is not None:
-            spans.append(self._suffixes.rows)
-        self._replace(suffixes, self._open_prefixes(prefixes, next_block))
-        united = reduce(DataFrame.unionByName, spans)
-        return windows_of(united, closing, self._keys, self._accumulators, unique=False)
+            constants = floor, upto, next_block
+            finished = self._kept("suffixes", inputs=[frames], constants=constants, build=self._completed)
+            finished = finished.localCheckpoint(eager=False)
+            spans.append(Rows(finished, self._spans))
+            suffixes = _Stack(finished, next_block - size)
+        self._replace(suffixes, _Stack(prefixes, next_block))
+        return self._kept(
+            "windows",
+            inputs=[spans, *([] if before is None else [[Rows(before.table)]])],
+            constants=(closing.after, upto, None if before is None else before.block),
+            build=lambda *given: finish(self._windows(closing, *given)),
+            used=lambda after, end, block: (*closing.moved(after, end).used, block),
+        )
+
+    def _begun(self, frames: DataFrame, floor: int | None, upto: int) -> DataFrame:
+        """Prefixes of the frames alone."""
+        return self._prefix_spans(self._select(frames, floor, upto), upto)
+
+    def _continued(self, frames: DataFrame, live: DataFrame, after: int, upto: int, block: int) -> DataFrame:
+        """Prefixes that go on from those of the epoch before."""
+        newest = self._blocked(self._newest(live, block))
+        return self._prefix_spans(self._select(frames, after, upto).unionByName(newest), upto)
+
+    def _completed(self, frames: DataFrame, floor: int | None, upto: int, block: int) -> DataFrame:
+        """Suffixes of the blocks before one."""
+        return self._suffix_spans(self._select(frames, floor, upto).where(f"block < {constant(block, 'block')}"))
+
+    def _windows(self, closing: ClosingRange, spans: DataFrame, *given: Any) -> DataFrame:
+        *suffixes, after, upto, block = given
+        for each in suffixes:
+            spans = spans.unionByName(self._spans(each.where(f"block = {constant(block, 'block')}")))
+        return windows_of(spans, closing.moved(after, upto), self._keys, self._accumulators, unique=False)
 
     def release(self) -> None:
         """Free the memory of earlier epochs; the rows of the last :meth:`close` must not be read afterwards."""
-        for view in (self._suffixes, self._prefixes):
-            if view is not None:
-                hold(view.backing)
+        for stack in (self._suffixes, self._prefixes):
+            if stack is not None:
+                hold(stack.table)
         for checkpointed in self._garbage:
             release(checkpointed)
         self._garbage.clear()
@@ -101,9 +125,9 @@ class StacksStrategy:
         """Start of the block of the first frame after ``end``."""
         return end - (end - self._window.offset) % self._window.size
 
-    def _select(self, frames: DataFrame, closing: ClosingRange, floor: int | None) -> DataFrame:
+    def _select(self, frames: DataFrame, floor: int | None, upto: int) -> DataFrame:
         """One row per key and frame, with the block that the frame is in."""
-        chosen = frames.where(closing.within(floor, closing.upto))
+        chosen = frames.where(ClosingRange.within(floor, upto))
         return self._blocked(self._accumulators.group(chosen, *self._keys, "frame"))
 
     def _blocked(self, frames: DataFrame) -> DataFrame:
@@ -113,11 +137,11 @@ class StacksStrategy:
         start = F.col("frame") - self._window.frame
         return start - F.pmod(start - self._window.offset, F.lit(self._window.size))
 
-    def _prefix_spans(self, frames: DataFrame, closing: ClosingRange) -> DataFrame:
+    def _prefix_spans(self, frames: DataFrame, upto: int) -> DataFrame:
         """Spans from each frame of a block up to the next, with all of the block's frames so far."""
         keys = (*self._keys, "block")
         prefixes = self._cumulative.of_rows(frames, keys, "frame")
-        last = F.expr(f"least(block + {self._window.size}L, {constant(closing.upto, 'block')})")
+        last = F.expr(f"least(block + {self._window.size}L, {constant(upto, 'block')})")
         high = F.coalesce(self._once("before next", build=partial(self._before_next, keys)), last)
         return self._with_span(prefixes, self._once("frame", build=lambda: F.col("frame")), high)
 
@@ -140,19 +164,19 @@ class StacksStrategy:
     def _spans(self, stack: DataFrame) -> DataFrame:
         return self._once.columns(*self._keys, "low", "high", *self._accumulators.fields).select(stack)
 
-    def _open_prefixes(self, prefixes: DataFrame, block: int) -> _View:
-        """The newest prefix of each key in the open block, as a frame to continue from."""
+    def _newest(self, prefixes: DataFrame, block: int) -> DataFrame:
+        """The newest prefix of each key in a block, as a frame to continue from."""
         latest = self._once("latest", build=self._latest)
         current = prefixes.where(f"block = {constant(block, 'block')}")
         rows = latest.agg(current, self._once.columns(*self._keys))
-        return _View(self._once.columns(*self._keys, "item.*").select(rows), prefixes)
+        return self._once.columns(*self._keys, "item.*").select(rows)
 
     def _latest(self) -> CompiledColumns:
         return CompiledColumns([F.max_by(self._accumulators.item("frame"), "frame").alias("item")])
 
-    def _replace(self, suffixes: _View | None, prefixes: _View | None) -> None:
-        kept = {id(view.backing) for view in (suffixes, prefixes) if view is not None}
-        for view in (self._suffixes, self._prefixes):
-            if view is not None and id(view.backing) not in kept:
-                self._garbage.append(view.backing)
+    def _replace(self, suffixes: _Stack | None, prefixes: _Stack | None) -> None:
+        kept = {id(stack.table) for stack in (suffixes, prefixes) if stack is not None}
+        for stack in (self._suffixes, self._prefixes):
+            if stack is not None and id(stack.table) not in kept:
+                self._garbage.append(stack.table)
         self._suffixes, self._prefixes = suffixes, prefixes

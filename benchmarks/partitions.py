@@ -1,0 +1,86 @@
+"""C1: the driver's processor time for an epoch, by the number of partitions of the state.
+
+``python -m benchmarks.partitions``. On a ``local-cluster``, whose executors are other processes.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from pyspark import SparkContext
+
+from benchmarks.local import local_session
+from benchmarks.peers.micro_batches import Epochs, results
+from benchmarks.peers.sparkjet import dialect
+from benchmarks.ratio import Ratio
+from benchmarks.studies import main
+from benchmarks.work import Goal, work_of
+
+COUNTS = (2, 8, 32, 128)
+WARM_UP, MEASURED = 40, 30
+"""Epochs."""
+GOAL = 1.3
+"""Times as long as with the fewest partitions."""
+TICK = os.sysconf("SC_CLK_TCK")
+
+
+def processor_seconds(pid: int) -> float:
+    """What a process has used so far, without its children."""
+    _, _, fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")
+    user, system = fields.split()[11:13]
+    return (int(user) + int(system)) / TICK
+
+
+def driver_seconds() -> float:
+    """What Python and the JVM of the driver have used so far."""
+    gateway = SparkContext._gateway
+    assert gateway is not None  # noqa: S101 - there is a session
+    java = int(gateway.jvm.java.lang.ProcessHandle.current().pid())
+    return processor_seconds(os.getpid()) + processor_seconds(java)
+
+
+def measure(partitions: int, home: Path) -> float:
+    """The driver's processor seconds for an epoch of T5."""
+    session = local_session(master="local-cluster[2,1,1024]")
+    query = results(session, work_of("T5"), dialect(work_of("T5")))
+    writer = query.writeStream.format("files").option("path", home / "results").option("statePartitions", partitions)
+    running = writer.option("checkpointLocation", home / "checkpoint").start()
+    epochs = Epochs(running)
+    while epochs.newest() < WARM_UP:
+        time.sleep(1.0)
+    first, before = epochs.newest(), driver_seconds()
+    while epochs.newest() < first + MEASURED:
+        time.sleep(1.0)
+    last, after = epochs.newest(), driver_seconds()
+    running.stop()
+    session.stop()
+    return (after - before) / (last - first)
+
+
+def study() -> list[Ratio]:
+    """One ratio for each number of partitions: the processor time with the fewest by that with so many."""
+    seconds: dict[int, float] = {}
+    for count in COUNTS:
+        with tempfile.TemporaryDirectory(prefix="sparkjet-partitions-") as home:
+            seconds[count] = measure(count, Path(home))
+        print(f"{count:4} partitions: {seconds[count]:.3f} s of the driver an epoch", file=sys.stderr, flush=True)
+    fewest, *others = COUNTS
+    return [
+        Ratio(
+            f"C1-{count}",
+            f"epochs with {count} partitions, by the driver's processor time",
+            Goal(f"{fewest} partitions", 1 / GOAL),
+            (seconds[fewest] / seconds[count],),
+            1 / seconds[count],
+            1 / seconds[fewest],
+        )
+        for count in others
+    ]
+
+
+if __name__ == "__main__":
+    main(study)
