@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 from pyspark.sql import DataFrame, SparkSession
 
 from sparkjet.catalyst.constants import recorded
+from sparkjet.catalyst.java import java_class, static_method
 from sparkjet.errors import SparkjetError
 
 Constants = Sequence[int | None]
@@ -149,7 +150,7 @@ class _KeptPlan:
 
     def run(self, groups: Sequence[Sequence[_Table]], constants: Constants) -> DataFrame:
         """The result for other tables of the same shapes, and other constants."""
-        jvm = _jvm(self.session)
+        as_map = static_method(self.session, "org.apache.spark.api.python.PythonUtils.toScalaMap")
         rdds = [_united(self.session, tables) for tables in groups]
         scans = {
             leaf: leaf.copy(
@@ -162,14 +163,14 @@ class _KeptPlan:
             )
             for leaf, number in self.leaves
         }
-        plan = self.plan.transformUp(jvm.PythonUtils.toScalaMap(scans))
+        plan = self.plan.transformUp(as_map(scans))
         literals = self._literals(constants)
         if literals:
-            plan = plan.transformAllExpressions(jvm.PythonUtils.toScalaMap(literals))
+            plan = plan.transformAllExpressions(as_map(literals))
         # A leaf of its own: Spark takes plans over the same one for the same plan, and would use what is cached of one.
         leaf = _leaf(self.session, self.output, rdds[0].elementClassTag())
-        stage = jvm.org.apache.spark.sql.execution.adaptive.LogicalQueryStage(leaf, plan)
-        return _frame(self.session, stage)
+        planned = java_class(self.session, "org.apache.spark.sql.execution.adaptive.LogicalQueryStage")
+        return _frame(self.session, planned(leaf, plan))
 
     def _literals(self, constants: Constants) -> dict[Any, Any]:
         values: dict[int, int] = {}
@@ -227,7 +228,7 @@ def _plan(
         message = f"A kept plan uses constants that it does not name: {sorted(unknown)}."
         raise SparkjetError(message)
     execution = built._jdf.queryExecution()
-    patterns = _jvm(session).org.apache.spark.sql.catalyst.trees.TreePattern
+    patterns = java_class(session, "org.apache.spark.sql.catalyst.trees.TreePattern")
     if any(execution.analyzed().containsPattern(getattr(patterns, name)()) for name in _CHANGING):
         return None
     plan = execution.sparkPlan()
@@ -248,40 +249,40 @@ def _united(session: SparkSession, tables: Sequence[_Table]) -> Any:
     rdds = [table.logical.rdd() for table in tables]
     if len(rdds) == 1:
         return rdds[0]
-    jvm, count = _jvm(session), rdds[0].getNumPartitions()
-    sequence = jvm.PythonUtils.toSeq(rdds)
-    context = session.sparkContext._jsc.sc()
-    return jvm.org.apache.spark.rdd.SQLPartitioningAwareUnionRDD(context, sequence, count, rdds[0].elementClassTag())
+    union = java_class(session, "org.apache.spark.rdd.SQLPartitioningAwareUnionRDD")
+    sequence = _sequence(session, rdds)
+    context, count = session.sparkContext._jsc.sc(), rdds[0].getNumPartitions()
+    return union(context, sequence, count, rdds[0].elementClassTag())
 
 
 def _leaf(session: SparkSession, output: Any, tag: Any, partitioning: Any = None) -> Any:
     """An empty RDD with these columns as a logical plan."""
-    jvm = _jvm(session)
-    none = jvm.scala.Option.empty()
+    none = static_method(session, "scala.Option.empty")()
     if partitioning is None:
-        partitioning = jvm.org.apache.spark.sql.catalyst.plans.physical.UnknownPartitioning(0)
-    ordering = jvm.PythonUtils.toSeq([])
+        unknown = java_class(session, "org.apache.spark.sql.catalyst.plans.physical.UnknownPartitioning")
+        partitioning = unknown(0)
+    ordering = _sequence(session, [])
     rdd = session.sparkContext._jsc.sc().emptyRDD(tag)
     # Without the statistics and constraints of an epoch's rows: Spark would plan by them.
-    rows = jvm.org.apache.spark.sql.execution.LogicalRDD
+    rows = java_class(session, "org.apache.spark.sql.execution.LogicalRDD")
     return rows(output, rdd, partitioning, ordering, False, none, session._jsparkSession, none, none, False)
 
 
 def _literal(session: SparkSession, value: int) -> Any:
     """The array that a ``constant`` is the element of, as Spark's optimizer leaves it."""
     gateway: Any = session.sparkContext._gateway
-    values = gateway.new_array(gateway.jvm.long, 1)
+    values = gateway.new_array(java_class(session, "long"), 1)
     values[0] = value
-    sql = gateway.jvm.org.apache.spark.sql
-    longs = sql.types.DataTypes.createArrayType(sql.types.DataTypes.LongType, False)
-    return sql.catalyst.expressions.Literal(sql.catalyst.util.GenericArrayData(values), longs)
+    data = java_class(session, "org.apache.spark.sql.catalyst.util.GenericArrayData")(values)
+    long = static_method(session, "org.apache.spark.sql.types.DataTypes.LongType")
+    longs = static_method(session, "org.apache.spark.sql.types.DataTypes.createArrayType")(long, False)
+    return java_class(session, "org.apache.spark.sql.catalyst.expressions.Literal")(data, longs)
+
+
+def _sequence(session: SparkSession, values: list[Any]) -> Any:
+    return static_method(session, "org.apache.spark.api.python.PythonUtils.toSeq")(values)
 
 
 def _frame(session: SparkSession, logical: Any) -> DataFrame:
-    dataset = _jvm(session).org.apache.spark.sql.classic.Dataset
-    return DataFrame(dataset.ofRows(session._jsparkSession, logical), session)
-
-
-def _jvm(session: SparkSession) -> Any:
-    gateway: Any = session.sparkContext._gateway
-    return gateway.jvm
+    rows = static_method(session, "org.apache.spark.sql.classic.Dataset.ofRows")
+    return DataFrame(rows(session._jsparkSession, logical), session)
