@@ -80,7 +80,7 @@ WORKS = (
         "60 steps, 1,000 keys, count + sum + avg",
         batch=SECOND,
         family="T1",
-        goals=(Goal("jet", 1.0), Goal("spark", 50.0), Goal("flink")),
+        goals=(Goal("jet", 2.0), Goal("spark", 50.0), Goal("flink")),
     ),
     Work(
         "T8",
@@ -105,7 +105,7 @@ WORKS = (
         keys=100_000,
         batch=1_000_000,
         warm_up=20,
-        goals=(Goal("jet", 1.0), Goal("spark", 15.0), Goal("flink")),
+        goals=(Goal("jet", 2.0), Goal("spark", 15.0), Goal("flink")),
     ),
     # A tenth of the rows per second: with all of them, Spark's sketches need more than 8 GB.
     Work(
@@ -178,7 +178,7 @@ WORKS = (
         batch=10_000,
         warm_up=90,
         measured=30,
-        goals=(Goal("spark@T5-tumbling", 1 / 1.5),),
+        goals=(Goal("spark@T5-tumbling", 1.0),),
     ),
     Work(
         "T5-tumbling",
@@ -192,7 +192,7 @@ WORKS = (
         sink="noop",
     ),
     Work(
-        "T9", "sessions, 1,000 keys", "sessions", batch=2_000_000, warm_up=20, measured=5, goals=(Goal("spark", 3.0),)
+        "T9", "sessions, 1,000 keys", "sessions", batch=2_000_000, warm_up=20, measured=5, goals=(Goal("spark", 4.0),)
     ),
     Work(
         "T9-100k",
@@ -202,7 +202,7 @@ WORKS = (
         batch=2_000_000,
         warm_up=20,
         measured=5,
-        goals=(Goal("spark", 3.0),),
+        goals=(Goal("spark", 4.0),),
     ),
     # Like in Nexmark, on the same input: rows are bids, keys auctions or bidders.
     Work(
@@ -214,7 +214,7 @@ WORKS = (
         batch=2_000_000,
         warm_up=8,
         measured=4,
-        goals=(Goal("spark"), Goal("flink")),
+        goals=(Goal("spark", 1.2), Goal("flink", 1.2)),
     ),
     Work(
         "Q7",
@@ -224,7 +224,7 @@ WORKS = (
         aggregates=("max",),
         warm_up=8,
         measured=4,
-        goals=(Goal("spark"), Goal("flink")),
+        goals=(Goal("spark", 1.2), Goal("flink", 1.2)),
     ),
     Work(
         "Q8",
@@ -236,7 +236,7 @@ WORKS = (
         batch=1_000_000,
         warm_up=8,
         measured=4,
-        goals=(Goal("spark"), Goal("flink")),
+        goals=(Goal("spark", 1.2), Goal("flink", 1.2)),
     ),
     Work(
         "Q11",
