@@ -185,6 +185,17 @@ def test_a_constant_that_is_not_named_is_an_error(table: Table) -> None:
         KeptPlans()("sums", inputs=[[Rows(table(0, 10))]], constants=[5], build=Sums())
 
 
+def test_what_is_not_made_by_constant_is_planned_each_time(table: Table) -> None:
+    kept = KeptPlans()
+
+    def build(numbers: DataFrame, low: int) -> DataFrame:
+        return numbers.where(f"n < {low}")
+
+    for low in (4, 6):
+        assert kept("low", inputs=[[Rows(table(0, 10))]], constants=[low], build=build).count() == low
+    assert list(kept._kept.values()) == [None]
+
+
 def test_constants_that_one_marker_cannot_stand_for_are_an_error(table: Table) -> None:
     kept = KeptPlans()
 

@@ -23,6 +23,7 @@ _FIRST_MARKER, _NEXT_MARKER = 1 << 60, 1 << 52
 """Stand for constants in a kept plan; further apart than any window is long, so that what follows from them differs."""
 _MOST = 256
 """Plans that are kept."""
+_ALL_FIELDS = (1 << 31) - 1
 _CHANGING = ("CURRENT_LIKE", "EXPRESSION_WITH_RANDOM_SEED", "PLAN_EXPRESSION", "PYTHON_UDF")
 """What Spark evaluates while it plans, and what may remember something from one run to the next."""
 
@@ -163,14 +164,17 @@ class _KeptPlan:
             )
             for leaf, number in self.leaves
         }
-        plan = self.plan.transformUp(as_map(scans))
-        literals = self._literals(constants)
-        if literals:
-            plan = plan.transformAllExpressions(as_map(literals))
+        plan = self.with_constants(self.plan.transformUp(as_map(scans)), constants)
         # A leaf of its own: Spark takes plans over the same one for the same plan, and would use what is cached of one.
         leaf = _leaf(self.session, self.output, rdds[0].elementClassTag())
         planned = java_class(self.session, "org.apache.spark.sql.execution.adaptive.LogicalQueryStage")
         return _frame(self.session, planned(leaf, plan))
+
+    def with_constants(self, plan: Any, constants: Constants) -> Any:
+        """A plan with constants in place of the markers."""
+        literals = self._literals(constants)
+        as_map = static_method(self.session, "org.apache.spark.api.python.PythonUtils.toScalaMap")
+        return plan.transformAllExpressions(as_map(literals)) if literals else plan
 
     def _literals(self, constants: Constants) -> dict[Any, Any]:
         values: dict[int, int] = {}
@@ -237,7 +241,11 @@ def _plan(
     if any(leaf.getClass().getSimpleName() != "RDDScanExec" or leaf.rdd().id() not in places for leaf in leaves):
         # A table that a user's transformation joins, or rows that are always the same.
         return None
-    return _KeptPlan(session, plan, [(leaf, places[leaf.rdd().id()]) for leaf in leaves], plan.output(), known)
+    kept = _KeptPlan(session, plan, [(leaf, places[leaf.rdd().id()]) for leaf in leaves], plan.output(), known)
+    # What no transformation finds, or was not made by ``constant``, would compute with a marker in every epoch.
+    shown = kept.with_constants(plan, [None if marker is None else 0 for marker in known])
+    text = shown.treeString(True, False, _ALL_FIELDS, False, False)
+    return None if any(str(marker) in text for marker in {*markers, *known} if marker is not None) else kept
 
 
 def _union(frames: Sequence[DataFrame]) -> DataFrame:
