@@ -22,7 +22,7 @@ from benchmarks.ratio import Ratio
 from benchmarks.studies import main
 from benchmarks.work import Goal
 from sparkjet.options import Options
-from sparkjet.sinks.postgres.copying import csv_chunks
+from sparkjet.sinks.postgres.batches import csv_chunks
 from sparkjet.sinks.postgres.settings import PostgresSettings
 from sparkjet.sinks.postgres.sink import PostgresSink
 from tests.servers.postgres import PostgresServer
