@@ -31,7 +31,7 @@ MESSAGES = 1_000_000
 PARTITIONS = 2
 WARM_UP = 2
 ROUNDS = 3
-GOAL = Goal("bare consumer", 0.8)
+GOAL = Goal("bare consumer", 1.2)
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
 
 

@@ -23,6 +23,7 @@ from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
 from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.record import EpochKind, Record
 from sparkjet.snapshots.record_log import RecordLog
+from tests.protocol.rows import batch
 from tests.snapshots.records import NO_WATERMARKS
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ class PlainSink:
             self.reached("before write", epoch)
             path = self._entry(str(transaction))
             path.parent.mkdir(exist_ok=True)
-            path.write_text("".join(f"{n},0\n" for n in numbers))
+            path.write_text("".join(f"{n}\n" for n in numbers))
             self.reached("written", epoch)
             self.reached("prepared", epoch)
             self.reached("manifest", epoch)
@@ -106,9 +107,10 @@ class PlainSink:
         writer = self.transactions.writer(TARGET, transaction)
         slots = []
         for task in range(self.orders.tasks):
-            rows = [f"{n},{task}\n".encode() for n in numbers if n % self.orders.tasks == task]
+            mine = [(n, task) for n in numbers if n % self.orders.tasks == task]
+            rows = batch(*mine) if mine else []
             if self.orders.broken_task and epoch == self.orders.stop_in and task == self.orders.tasks - 1:
-                rows = [b"not a number,0\n"]
+                rows = batch(("not a number", 0))
             for attempt in range(1 + again):
                 self.reached("before write", epoch)
                 written = writer.write(f"{task}-{attempt}", rows, lambda: self.reached("written", epoch))
@@ -116,7 +118,7 @@ class PlainSink:
             slots += [written] if written else []
         handle = self.transactions.fix(TARGET, transaction, slots)
         if self.orders.late_task and epoch == self.orders.stop_in:
-            writer.write("0-late", [b"-1,-1\n"])
+            writer.write("0-late", batch((-1, -1)))
         self.reached("manifest", epoch)
         return handle
 
@@ -125,7 +127,8 @@ class PlainSink:
         if handle["way"] == "prepared":
             self.transactions.commit(handle, between)
         else:
-            self.transactions.publish(handle, [self._entry(handle["box"]).read_bytes()], between)
+            rows = [(int(n), 0) for n in self._entry(handle["box"]).read_text().split()]
+            self.transactions.publish(handle, batch(*rows), between)
 
     def abort_orphans(self, query: str, takeover: int, keep: Sequence[Handle]) -> None:
         """Only in the database: the outbox entries are files of this test."""

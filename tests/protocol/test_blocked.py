@@ -17,6 +17,7 @@ from sparkjet.sinks.postgres.copying import CopyError
 from sparkjet.sinks.postgres.target import Target
 from sparkjet.sinks.postgres.transactions import PostgresTransactions, outbox_handle, prepared
 from sparkjet.sinks.protocol import TransactionId
+from tests.protocol.rows import batch
 
 if TYPE_CHECKING:
     from tests.servers.postgres import PostgresServer
@@ -55,24 +56,24 @@ def test_tasks_that_need_what_another_has_prepared_name_it_and_leave_nothing(
         connection.execute(obstacle.encode())
         transactions = PostgresTransactions(dsn)
         writer = transactions.writer(TARGET, TRANSACTION)
-        slot = writer.write("0-0", [b"a,1\n"])
+        slot = writer.write("0-0", batch(("a", 1)))
         assert slot is not None
         with pytest.raises(CopyError, match=f"lock timeout.*{named}.*prepared=never") as blocked:
-            writer.write("1-1", [b"a,1\n"])
+            writer.write("1-1", batch(("a", 1)))
         assert f"prepared transaction {slot[0]}" in str(blocked.value)
         assert "\n" not in str(blocked.value)
         # The way out in the error.
         transactions.abort(TRANSACTION)
         assert prepared(connection, "") == []
-        assert transactions.publish(outbox_handle(TRANSACTION, TARGET), [b"a,1\n", b"b,1\n"])
+        assert transactions.publish(outbox_handle(TRANSACTION, TARGET), batch(("a", 1), ("b", 1)))
         assert connection.execute("SELECT k FROM out ORDER BY k").fetchall() == [("a",), ("b",)]
 
 
 @pytest.mark.parametrize("way", ["prepared", "outbox"])
 def test_a_locked_table_is_named_with_its_holder(dsn: str, way: str) -> None:
     ways: dict[str, Callable[[PostgresTransactions], object]] = {
-        "prepared": lambda transactions: transactions.writer(TARGET, TRANSACTION).write("0-0", [b"a,1\n"]),
-        "outbox": lambda transactions: transactions.publish(outbox_handle(TRANSACTION, TARGET), [b"a,1\n"]),
+        "prepared": lambda transactions: transactions.writer(TARGET, TRANSACTION).write("0-0", batch(("a", 1))),
+        "outbox": lambda transactions: transactions.publish(outbox_handle(TRANSACTION, TARGET), batch(("a", 1))),
     }
     with psycopg.connect(dsn, application_name="nightly job") as holder:
         holder.execute("LOCK TABLE out IN SHARE MODE")
@@ -93,12 +94,12 @@ def test_a_limit_of_the_users_own_stays_as_it_is(dsn: str, limit: str, applied: 
         # The server records the limit that applied to each row.
         connection.execute("ALTER TABLE out ADD applied text DEFAULT current_setting('lock_timeout')")
         transactions = PostgresTransactions(dsn)
-        slot = transactions.writer(TARGET, TRANSACTION).write("0-0", [b"a,1\n"])
+        slot = transactions.writer(TARGET, TRANSACTION).write("0-0", batch(("a", 1)))
         assert slot is not None
         handle = transactions.fix(TARGET, TRANSACTION, [slot])
         assert handle is not None
         transactions.commit(handle, lambda: None)
-        transactions.publish(outbox_handle(replace(TRANSACTION, epoch=8), TARGET), [b"b,1\n"])
+        transactions.publish(outbox_handle(replace(TRANSACTION, epoch=8), TARGET), batch(("b", 1)))
         assert connection.execute("SELECT applied FROM out").fetchall() == [(applied,)] * 2
 
 
@@ -113,7 +114,7 @@ def test_an_attempt_is_undone_without_touching_any_other(dsn: str) -> None:
     ]
     for each in (TRANSACTION, *others):
         for task in range(2):
-            assert transactions.writer(TARGET, each).write(f"{task}-0", [b"a,1\n"])
+            assert transactions.writer(TARGET, each).write(f"{task}-0", batch(("a", 1)))
     for _ in range(2):
         transactions.abort(TRANSACTION)
     with psycopg.connect(dsn) as connection:
@@ -132,9 +133,9 @@ def test_rows_that_a_trigger_moves_to_another_table_are_not_forgotten(dsn: str) 
             """
         )
         transactions = PostgresTransactions(dsn)
-        slot = transactions.writer(TARGET, TRANSACTION).write("0-0", [b"a,1\n"])
+        slot = transactions.writer(TARGET, TRANSACTION).write("0-0", batch(("a", 1)))
         assert slot is not None
         transactions.commit(transactions.fix(TARGET, TRANSACTION, [slot]) or {}, lambda: None)
         handle = {**outbox_handle(replace(TRANSACTION, epoch=8), TARGET), "rows": 1}
-        assert transactions.publish(handle, [b"b,1\n"])
+        assert transactions.publish(handle, batch(("b", 1)))
         assert connection.execute("SELECT k FROM out ORDER BY k").fetchall() == [("a",), ("b",)]

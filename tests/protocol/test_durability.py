@@ -17,6 +17,7 @@ import pytest
 from sparkjet.sinks.postgres.target import MARKERS, Target
 from sparkjet.sinks.postgres.transactions import PostgresTransactions, outbox_handle
 from sparkjet.sinks.protocol import Handle, TransactionId
+from tests.protocol.rows import batch
 from tests.servers.fixtures import serve
 from tests.servers.postgres import PostgresServer
 
@@ -27,7 +28,7 @@ pytestmark = pytest.mark.crash
 
 APPENDED = Target("public", "out", ("k", "n"))
 UPSERTED = replace(APPENDED, keys=("k",))
-ROWS = [b"a,1\n", b"b,2\n"]
+ROWS = batch(("a", 1), ("b", 2))
 RESET = ("ALTER SYSTEM RESET synchronous_commit", "ALTER ROLE test RESET ALL")
 LAZY = {
     "server": "ALTER SYSTEM SET synchronous_commit = off",
@@ -162,4 +163,4 @@ def test_a_standby_that_others_wait_for_is_waited_for(server: PostgresServer, la
             is_reset.set()
             configure(server, "ALTER SYSTEM RESET synchronous_standby_names")
     publishing.result()
-    assert len(server.psql(lazy, "SELECT k FROM out")) == len(ROWS)
+    assert len(server.psql(lazy, "SELECT k FROM out")) == ROWS[0].num_rows

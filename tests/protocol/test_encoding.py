@@ -15,6 +15,7 @@ from sparkjet.sinks.postgres.copying import CopyError
 from sparkjet.sinks.postgres.target import Target
 from sparkjet.sinks.postgres.transactions import PostgresTransactions, outbox_handle
 from sparkjet.sinks.protocol import TransactionId
+from tests.protocol.rows import batch
 
 if TYPE_CHECKING:
     from tests.servers.postgres import PostgresServer
@@ -36,7 +37,7 @@ def database(server: PostgresServer, encoding: str) -> str:
 
 
 def publish(dsn: str, way: str, text: str) -> None:
-    transactions, rows, target = PostgresTransactions(dsn), [f"{text},1\n".encode()], WAYS[way]
+    transactions, rows, target = PostgresTransactions(dsn), batch((text, 1)), WAYS[way]
     if way == "prepared":
         slot = transactions.writer(target, TRANSACTION).write("0-0", rows)
         assert slot is not None

@@ -54,19 +54,19 @@ def lacks_another(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
 def test_tasks_run_and_their_refusals_come_without_a_traceback(spark: SparkSession) -> None:
     rows = spark.range(4, numPartitions=2).selectExpr("string(id) AS id", "id AS rows")
     half = sys.modules[__name__]
-    assert [row["rows"] for row in run_tasks(rows, passes, half, RefusedError, PACKAGES)] == [0, 1, 2, 3]
+    assert [row["rows"] for row in run_tasks(rows, passes, [half], RefusedError, PACKAGES)] == [0, 1, 2, 3]
     with pytest.raises(SinkError) as refused:
-        run_tasks(rows, refuses, half, RefusedError, PACKAGES)
+        run_tasks(rows, refuses, [half], RefusedError, PACKAGES)
     assert str(refused.value) == "the row is too large. Make it smaller."
     with pytest.raises(
         SinkError, match=r"has no a_package_nobody_has\. Install a-package-nobody-has and pyarrow there"
     ):
-        run_tasks(rows, lacks, half, RefusedError, PACKAGES)
+        run_tasks(rows, lacks, [half], RefusedError, PACKAGES)
 
 
 def test_a_package_that_a_function_of_the_user_misses_is_not_taken_for_one_of_ours(spark: SparkSession) -> None:
     with pytest.raises(PythonException, match="a_package_of_the_user"):
-        run_tasks(spark.range(1), lacks_another, sys.modules[__name__], RefusedError, PACKAGES)
+        run_tasks(spark.range(1), lacks_another, [sys.modules[__name__]], RefusedError, PACKAGES)
 
 
 def counts(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -79,7 +79,7 @@ def counts(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def pooled(rows: DataFrame) -> list[Row]:
-    return run_tasks(rows, counts, sys.modules[__name__], RefusedError, PACKAGES, pooled=True)
+    return run_tasks(rows, counts, [sys.modules[__name__]], RefusedError, PACKAGES, pooled=True)
 
 
 def first(row: Row) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,7 @@ _ROW = 2**33 - 1
 def run_tasks(
     rows: DataFrame,
     task: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
-    module: ModuleType,
+    modules: Sequence[ModuleType],
     refusal: type[Exception],
     packages: Mapping[str, str],
     *,
@@ -35,8 +35,8 @@ def run_tasks(
     Args:
         rows: The rows, with at most as many partitions as may be written at once.
         task: The body of a task; takes a partition.
-        module: The module that defines the task. Spark ships it to its workers with :mod:`sparkjet.sinks.attempt`,
-            so that sparkjet need not be installed there; it must import nothing else from sparkjet.
+        modules: The modules that define the task. Spark ships them to its workers with :mod:`sparkjet.sinks.attempt`,
+            so that sparkjet need not be installed there; they must import nothing else from sparkjet.
         refusal: The exception that it raises with a one-line message for the user.
         packages: The packages that it needs there, by the names that it imports.
         pooled: Whether it is a :func:`sparkjet.sinks.attempt.pooled_attempt`: rows and results then carry the thread
@@ -47,7 +47,7 @@ def run_tasks(
     """
     from pyspark.cloudpickle import register_pickle_by_value  # noqa: PLC0415 - on use only
 
-    for shipped in (attempt, module):
+    for shipped in (attempt, *modules):
         register_pickle_by_value(shipped)
     try:
         if not pooled:

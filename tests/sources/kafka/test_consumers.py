@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -98,6 +99,20 @@ def test_a_consumer_is_kept_while_it_works_and_at_most_one(kafka: KafkaServer) -
     assert not consumers._cached
     batches.close()  # type: ignore[attr-defined]
     assert consumers._cached == [second]
+
+
+def test_garbage_is_not_collected_while_a_range_is_read_and_is_afterwards(kafka: KafkaServer) -> None:
+    topic = kafka.topic()
+    send(kafka, topic, b"1")
+    source = reader(kafka, subscribe=topic, kafkaConsumer__pollTimeoutMs="500")
+    # The second record is not there: reading goes on until it fails.
+    batches = source.read(source.partitions({topic: {"0": 0}}, {topic: {"0": 2}})[0])
+    assert gc.isenabled()
+    next(batches)
+    assert not gc.isenabled()
+    with pytest.raises(sj.SourceError):
+        next(batches)
+    assert gc.isenabled()
 
 
 def test_after_an_error_the_next_attempt_has_a_new_consumer(kafka: KafkaServer) -> None:

@@ -55,17 +55,19 @@ def check_columns(schema: T.StructType, topic: str | None) -> None:
 
 
 def records(rows: DataFrame, topic: str | None) -> DataFrame:
-    """The rows as the executors read them: ``key`` and ``value`` as bytes, the other columns where present.
+    """The rows as the executors read them: ``key`` and ``value`` as they are, the other columns where present.
 
     Whether a row is early is a header, as the value is the user's.
     """
-    columns = [F.col(name).cast("binary").alias(name) for name in ("key", "value") if name in rows.columns]
+    # Text becomes bytes in Arrow, where that costs nothing: Spark would copy each value.
+    types = {field.name: "string" if isinstance(field.dataType, _TEXT) else "binary" for field in rows.schema}
+    columns = [F.col(name).cast(types[name]).alias(name) for name in ("key", "value") if name in types]
     if topic is None:
         columns.append(F.col("topic").cast("string").alias("topic"))
-    if "partition" in rows.columns:
+    if "partition" in types:
         columns.append(F.col("partition").cast("int").alias("partition"))
-    headers = [_headers(F.col("headers"))] if "headers" in rows.columns else []
-    if IS_EARLY in rows.columns:
+    headers = [_headers(F.col("headers"))] if "headers" in types else []
+    if IS_EARLY in types:
         early = F.struct(F.lit(IS_EARLY).alias("key"), F.col(IS_EARLY).cast("string").cast("binary").alias("value"))
         headers.append(F.array(early))
     if headers:

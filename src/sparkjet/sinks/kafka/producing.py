@@ -22,6 +22,7 @@ SLICE_BYTES = 16 << 20
 WAITING_BYTES = 64 << 20
 WAITING_ROWS = 200_000
 """The most bytes and rows that may wait for the brokers, in a task's memory."""
+_BYTES = frozenset({"key", "value"})
 _SINGLY = frozenset({"headers", "partition"})
 """Parts of a message that are lost in a batch, so that the message must be produced on its own."""
 
@@ -186,6 +187,8 @@ def _messages(part: pa.RecordBatch, topic: str | None) -> Iterable[tuple[str, li
 
 
 def _python(column: pa.Array, name: str) -> list[Any]:
+    if name in _BYTES:
+        column = column.cast(pa.binary())
     values: list[Any] = column.to_pylist()
     if name == "headers":
         return [[(header["key"], header["value"]) for header in each or () if header] for each in values]

@@ -179,7 +179,7 @@ class KafkaSink:
         encoded = records(rows, self._settings.topic).coalesce(self._settings.writers)
         task = KafkaWriter(self._settings.producer, prefix, self._settings.topic).task
         pooled = prefix is not None
-        answered = run_tasks(encoded, task, producing, producing.ProduceError, PACKAGES, pooled=pooled)
+        answered = run_tasks(encoded, task, (producing,), producing.ProduceError, PACKAGES, pooled=pooled)
         if not pooled:
             return []
         return [

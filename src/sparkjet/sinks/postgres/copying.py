@@ -1,4 +1,4 @@
-"""COPY of Arrow batches into a transaction that is then prepared: the part of the sink that runs in the executors.
+"""COPY of batches into a transaction that is then prepared: the part of the sink that runs in the executors.
 
 Spark ships this module to its workers, where sparkjet need not be installed, so it imports nothing from sparkjet
 except what is shipped with it.
@@ -15,9 +15,9 @@ from typing import Any
 import psycopg
 import pyarrow as pa
 from psycopg import sql
-from pyarrow import csv
 
 from sparkjet.sinks.attempt import attempt
+from sparkjet.sinks.postgres.batches import copy_batches
 
 IMPATIENT = "SELECT set_config('lock_timeout', '60s', true) WHERE current_setting('lock_timeout') = '0'"
 """Limits how long this transaction waits for locks; a limit that the user has set is kept.
@@ -121,7 +121,8 @@ class PreparedWriter:
 
     Attributes:
         conninfo: The connection string; includes the password and is never shown.
-        copy: The COPY statement.
+        copy: The COPY statement, without its options.
+        types: The query for the types of its columns.
         mark: The beginning of the INSERT of a transaction's marker; ``'gid')`` ends it.
         prefix: The prefix of the ids of this epoch's transactions.
         instants: Positions of the columns that are microseconds since 1970.
@@ -129,12 +130,13 @@ class PreparedWriter:
 
     conninfo: str = field(repr=False)
     copy: str
+    types: str
     mark: str
     prefix: str
     instants: frozenset[int] = frozenset()
 
     def write(
-        self, writer: str, chunks: Iterable[bytes], before_prepare: Callable[[], None] = lambda: None
+        self, writer: str, batches: Iterable[pa.RecordBatch], before_prepare: Callable[[], None] = lambda: None
     ) -> tuple[str, int] | None:
         """Prepare a transaction with the rows; returns its id and the number of rows, None without rows.
 
@@ -142,7 +144,7 @@ class PreparedWriter:
 
         Args:
             writer: Name of this attempt, never used twice.
-            chunks: Rows as CSV.
+            batches: The rows.
             before_prepare: Called when everything has been written, for fault tests.
 
         Raises:
@@ -152,7 +154,7 @@ class PreparedWriter:
         try:
             with closing(connect(self.conninfo)) as connection:
                 try:
-                    return self._prepare(connection, gid, chunks, before_prepare)
+                    return self._prepare(connection, gid, batches, before_prepare)
                 except psycopg.errors.LockNotAvailable as error:
                     raise CopyError(explain_blocked(error, connection)) from error
         except psycopg.Error as error:
@@ -162,20 +164,14 @@ class PreparedWriter:
         self,
         connection: psycopg.Connection[Any],
         gid: str,
-        chunks: Iterable[bytes],
+        batches: Iterable[pa.RecordBatch],
         before_prepare: Callable[[], None],
     ) -> tuple[str, int] | None:
         with connection.cursor() as cursor:
             cursor.execute(BEGIN)
-            size = 0
-            with cursor.copy(self.copy.encode()) as copy:
-                for chunk in chunks:
-                    size += len(chunk)
-                    copy.write(chunk)
-            # Not the server's count: it omits rows that a trigger has redirected to another table.
-            if not size:
+            rows = copy_batches(cursor, self.copy, self.types, batches, self.instants)
+            if rows is None:
                 return None
-            rows = cursor.rowcount
             cursor.execute(f"{self.mark}{sql.Literal(gid).as_string()})".encode())
             before_prepare()
             cursor.execute(sql.SQL(f"{DURABLE}; PREPARE TRANSACTION {{}}").format(gid))
@@ -183,21 +179,4 @@ class PreparedWriter:
 
     def task(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The body of a Spark task, for ``mapInArrow``."""
-        return attempt(lambda writer, rows: self.write(writer, csv_chunks(rows, self.instants)), batches)
-
-
-def csv_chunks(batches: Iterable[pa.RecordBatch], instants: frozenset[int] = frozenset()) -> Iterator[bytes]:
-    """Batches as ``COPY … (FORMAT csv)`` reads them: an empty string is quoted, a null is empty.
-
-    ``instants`` are microseconds since 1970, written without a zone, which is 27 times faster in Arrow: the
-    transaction's zone is UTC.
-    """
-    options = csv.WriteOptions(include_header=False)
-    for batch in batches:
-        columns = [
-            column.cast(pa.timestamp("us")) if number in instants else column
-            for number, column in enumerate(batch.columns)
-        ]
-        sink = pa.BufferOutputStream()
-        csv.write_csv(pa.record_batch(columns, names=[str(n) for n in range(len(columns))]), sink, options)
-        yield sink.getvalue().to_pybytes()
+        return attempt(self.write, batches)

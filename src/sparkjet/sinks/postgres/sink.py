@@ -13,9 +13,9 @@ from pyspark.sql import functions as F
 from sparkjet.errors import AnalysisError, LostTransactionError, SinkError
 from sparkjet.sinks.outbox import Outbox
 from sparkjet.sinks.outbox_rows import batches_of
-from sparkjet.sinks.postgres import copying
+from sparkjet.sinks.postgres import batches, copying
 from sparkjet.sinks.postgres.characters import ALL, check_characters
-from sparkjet.sinks.postgres.copying import csv_chunks, explain
+from sparkjet.sinks.postgres.copying import explain
 from sparkjet.sinks.postgres.remembering import published_after
 from sparkjet.sinks.postgres.table import Table, look
 from sparkjet.sinks.postgres.target import Target
@@ -150,8 +150,7 @@ class PostgresSink(Outbox):
 
     def deliver(self, entry: Directory, handle: Handle) -> None:
         """See :meth:`Outbox.deliver`; runs on the driver."""
-        batches = _batches(entry, handle)
-        self._transactions.publish(handle, csv_chunks(batches, Target.of(handle["target"]).instants))
+        self._transactions.publish(handle, _batches(entry, handle))
 
     def has_arrived(self, handle: Handle) -> bool:
         """See :meth:`Outbox.has_arrived`: the marker is written in the transaction of the rows."""
@@ -182,7 +181,7 @@ class PostgresSink(Outbox):
     def _prepare(self, encoded: DataFrame, transaction: TransactionId) -> Handle | None:
         task = self._transactions.writer(self._table.target, transaction).task
         encoded = encoded.coalesce(self._writers)
-        answered = run_tasks(encoded, task, copying, copying.CopyError, PACKAGES)
+        answered = run_tasks(encoded, task, (copying, batches), copying.CopyError, PACKAGES)
         return self._transactions.fix(self._table.target, transaction, [(row["id"], row["rows"]) for row in answered])
 
     def _obstacle(self) -> str | None:

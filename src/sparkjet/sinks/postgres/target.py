@@ -114,9 +114,16 @@ class Target:
         return sql.SQL(statement).format(self.markers, query, sink, epoch)
 
     def copy(self, into: Composable | None = None) -> Composed:
-        """Copies rows in, as UTF-8 whatever the database's encoding is."""
-        statement = "COPY {} ({}) FROM STDIN (FORMAT csv, ENCODING 'UTF8')"
-        return sql.SQL(statement).format(into or self.name, _listed(self.columns))
+        """Copies rows in; its options follow."""
+        return sql.SQL("COPY {} ({}) FROM STDIN").format(into or self.name, _listed(self.columns))
+
+    def types(self) -> Composed:
+        """Selects the types of the columns, in their order; null for one that is gone."""
+        return sql.SQL(
+            "SELECT (SELECT format_type(atttypid, atttypmod) FROM pg_attribute "
+            "WHERE attrelid = to_regclass({}) AND attname = name AND NOT attisdropped) "
+            "FROM unnest({}::text[]) WITH ORDINALITY AS listed (name, number) ORDER BY number"
+        ).format(self.name.as_string(), list(self.columns))
 
     def stage(self, staged: Composable) -> Composed:
         """Creates a temporary table for the rows of one epoch."""

@@ -6,16 +6,20 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 from psycopg import sql
 
 from sparkjet.errors import LostTransactionError, SinkError
 from sparkjet.sinks.naming import ListedTransaction, prefix_of
+from sparkjet.sinks.postgres.batches import copy_batches
 from sparkjet.sinks.postgres.copying import BEGIN, DURABLE, PreparedWriter, connect, explain, explain_blocked
 from sparkjet.sinks.postgres.target import Target
 from sparkjet.sinks.protocol import Handle, TransactionId
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _OUTBOX = "outbox"
 _PATIENCE = "5s"
@@ -58,6 +62,7 @@ class PostgresTransactions:
         return PreparedWriter(
             self.conninfo,
             target.copy().as_string(),
+            target.types().as_string(),
             target.mark(transaction.query, transaction.sink, transaction.epoch).as_string(),
             prefix_of(transaction.query, transaction.sink, transaction),
             target.instants,
@@ -105,7 +110,9 @@ class PostgresTransactions:
                 if found.epoch <= epoch and found.takeover <= takeover:
                     _roll_back(connection, found.gid)
 
-    def publish(self, handle: Handle, chunks: Iterable[bytes], between: Callable[[], None] = lambda: None) -> bool:
+    def publish(
+        self, handle: Handle, batches: Iterable[pa.RecordBatch], between: Callable[[], None] = lambda: None
+    ) -> bool:
         """Write the rows of a decided epoch and its marker in one transaction; False if that was done before.
 
         Raises:
@@ -134,9 +141,8 @@ class PostgresTransactions:
                 return False
             if target.keys:
                 cursor.execute(target.stage(_ROWS))
-            with cursor.copy(target.copy(_ROWS if target.keys else None)) as copy:
-                for chunk in chunks:
-                    copy.write(chunk)
+            copy, types = target.copy(_ROWS if target.keys else None).as_string(), target.types().as_string()
+            copy_batches(cursor, copy, types, batches, target.instants)
             if target.keys:
                 cursor.execute(target.merge(_ROWS))
             cursor.execute(target.delete_older_markers(query, sink, epoch))

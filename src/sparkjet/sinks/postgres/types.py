@@ -63,7 +63,7 @@ class PostgresColumn:
 
     @property
     def value(self) -> Column:
-        """The value, in a form that both Arrow's CSV writer and PostgreSQL understand."""
+        """The value, in a form that COPY understands, see :mod:`sparkjet.sinks.postgres.batches`."""
         return _value(F.col(quoted(self.name)), self.type)
 
     def fits(self, there: str) -> bool:

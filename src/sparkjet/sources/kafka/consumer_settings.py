@@ -54,11 +54,14 @@ _DEFAULTS = {
     "group.id": "sparkjet-kafka-source",
     "isolation.level": "read_committed",
     "fetch.message.max.bytes": "8388608",
-    "queued.min.messages": "200000",
+    "queued.min.messages": "50000",
     "queued.max.messages.kbytes": "65536",
     # The records of a range are already there, so the broker must not wait for more: the end of a partition, after
     # which only transaction markers follow, is reported by the fetch after the last record.
     "fetch.wait.max.ms": "10",
+    # While its queue is full librdkafka does not fetch, and by default it looks again after a second: a task that has
+    # emptied the queue before would stand still until then.
+    "fetch.queue.backoff.ms": "5",
 }
 _FIXED = {"auto.offset.reset": "error", "enable.auto.commit": "false", "enable.partition.eof": "true"}
 # Errors arrive through the callback; the log would repeat them on every worker's stderr.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -28,9 +27,6 @@ class CachedConsumer:
     def __init__(self, key: _Key) -> None:
         self.key = key
         self.trouble: KafkaError | None = None
-        # Thousands of messages trigger the garbage collector again and again: without this it would traverse all
-        # modules each time, which doubles the time of consume().
-        gc.freeze()
         # Without a callback, refused connections and wrong passwords would not be reported at all.
         self.client = Consumer({**dict(key), "error_cb": self.hear}, logger=logging.getLogger("sparkjet.kafka"))
 
