@@ -11,7 +11,7 @@ import pytest
 from sparkjet.grid.cluster_state import ClusterState, Row
 from sparkjet.grid.connections import Connections
 from sparkjet.grid.entries import Key
-from sparkjet.grid.errors import MovedError
+from sparkjet.grid.errors import MalformedError, MovedError
 from sparkjet.grid.member import Member
 from sparkjet.grid.messages import Held
 from sparkjet.grid.requests import Listed, ListEntries
@@ -78,6 +78,17 @@ def test_what_is_removed_here_is_not_pulled_from_who_has_it_still(grid: Grid) ->
     copying._pull(grid.members[1].address.uri, manifest)
     assert holds(grid.members[0]) == {held.key for held in manifest[1:] if "/file/" not in held.name}
     copying._under_way -= 1
+
+
+def test_what_comes_with_another_content_than_it_was_listed_with_is_not_kept(grid: Grid) -> None:
+    manifest = fill(grid, 1)
+    copying = grid.members[0]._copying
+    grid.members[0].entries.remove_below("")
+    forged = msgspec.structs.replace(manifest[0], digest="xxh3-64:0")
+    with pytest.raises(MalformedError, match=r'entry "home/rows/0" is xxh3-64:\w+ here, and xxh3-64:0 there'):
+        copying._pull(grid.members[1].address.uri, [forged])
+    assert holds(grid.members[0]) == set()
+    assert grid.members[0].entries.used == 0
 
 
 def test_who_has_copied_for_an_older_row_is_not_ready(grid: Grid) -> None:

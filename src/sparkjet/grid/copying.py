@@ -137,10 +137,10 @@ class Copying:
         with self._entries.room() as room:
             for entry in fetched(self._connections, uri, list(expected), _CALL, self._view.me):
                 held = expected[entry.key]
-                content = _checked(entry, held.digest)
+                content = _checked(entry)
                 room.take(content.size)
-                if content.rows != held.rows:
-                    raise MalformedError(f'entry "{held.name}" has {content.rows} rows here, and {held.rows} there.')
+                if content.digest != held.digest:
+                    raise MalformedError(f'entry "{held.name}" is {content.digest} here, and {held.digest} there.')
                 with self._view.changes:
                     if not self._is_removed(entry.key):
                         room.store(entry.key, content)
@@ -149,11 +149,11 @@ class Copying:
         return key in self._removed or any(key.name.startswith(prefix) for prefix in self._removed_below)
 
 
-def _checked(entry: Fetched, digest: int) -> Content:
+def _checked(entry: Fetched) -> Content:
     check_schema(entry.schema)
     for batch in entry.batches:
         check_batch(batch)
-    return Content.of(entry.schema, entry.batches, digest)
+    return Content.of(entry.schema, entry.batches, str(entry.digest))
 
 
 def _groups(held: Iterable[Held]) -> list[list[Held]]:

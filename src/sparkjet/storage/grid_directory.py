@@ -193,7 +193,7 @@ class GridDirectory:
     @property
     def packages(self) -> Mapping[str, str]:
         """See :meth:`HoldsRows.packages`."""
-        return {name: name for name in ("msgspec", "pyarrow", "tenacity")}
+        return {name: name for name in ("msgspec", "pyarrow", "tenacity", "xxhash")}
 
     def write_rows(self, rows: DataFrame) -> list[str]:
         """See :meth:`HoldsRows.write_rows`."""
