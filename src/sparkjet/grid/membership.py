@@ -70,7 +70,7 @@ class Membership:
         contacts = seeds if new is None else [self.ensemble.found()]
         self._shared = ZooKeeperSlots(ZooKeeperSession(contacts, self._settings, self._wake.set), self._member.id)
         try:
-            self._shared.session.start(self._settings.patience if new is None else _START)
+            self._shared.session.start(self._settings.patience if new is None else _START, self.ensemble.check)
             if new is not None:
                 self._shared.found(new)
                 self.ensemble.publish(self._shared.session)
