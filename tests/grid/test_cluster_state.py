@@ -22,6 +22,7 @@ from sparkjet.grid.cluster_state import (
     may_start,
     ready,
     reformed,
+    would_lose,
 )
 from sparkjet.grid.partition_table import PARTITIONS, placed
 
@@ -233,6 +234,16 @@ def test_k03_four_split_evenly_run_nowhere_and_again_after_the_merge() -> None:
     half = left(cluster(4), {"n3", "n4"})
     assert not may_start(half)
     assert may_start(joined(half, member(5)))
+
+
+def test_an_even_split_would_lose_what_two_hold_together_unless_there_are_two_backups() -> None:
+    halves = {"n3", "n4"}, {"n1", "n2"}
+    assert any(would_lose(cluster(4), gone) for gone in halves)
+    assert not any(would_lose(cluster(4, backup_count=2), gone) for gone in halves)
+    assert not would_lose(cluster(4), {"n4"})
+    # What is lost already is not lost again.
+    lost = left(cluster(2), {"n1", "n2"})
+    assert not would_lose(lost, {"n1", "n2"})
 
 
 def test_k05_the_size_grows_with_the_cluster() -> None:

@@ -102,6 +102,34 @@ def test_a_member_that_was_paused_ends_and_decides_nothing(whom: str) -> None:
         until(lambda: victim.call("server") is None, "its server to end")
 
 
+@pytest.mark.parametrize(
+    "grace", [pytest.param(600.0, id="waited for"), pytest.param(0.0, id="not waited for", marks=pytest.mark.long)]
+)
+def test_who_holds_the_last_replicas_is_waited_for(grace: float) -> None:
+    """Without backups, everybody does; who is silent for longer is removed as anybody else."""
+    with cluster(3, voters=3, backup_count=0, grace=grace) as grid:
+        led = leader(grid.members)
+        other, victim = (member for member in grid.members if member is not led)
+        ids = other.members
+        victim.call("copied", victim.id)
+        victim.pause()
+        if grace:
+            # Several sessions, after which one that holds nothing alone is removed.
+            until(lambda: victim.id not in other.call("present"), "the end of its session")
+            let_pass(9.0)
+            assert other.members == ids
+        else:
+            until(lambda: victim.id not in other.members, "the others to notice")
+        victim.resume()
+        if grace:
+            assert victim.call("touch") > 0
+            grid.settle(voters=3)
+            assert victim.call("reasons") == []
+            assert other.members == ids
+        else:
+            until(lambda: len(victim.call("reasons")) == 1, "its end")
+
+
 @pytest.mark.long
 def test_what_is_read_from_a_leader_that_was_paused_is_not_old() -> None:
     """Only its server is paused: the others vote for another one, and it does not know when it goes on."""

@@ -99,6 +99,11 @@ def left(state: ClusterState, gone: Collection[str]) -> ClusterState:
     return state if stay == state.members else _changed(state, stay)
 
 
+def would_lose(state: ClusterState, gone: Collection[str]) -> bool:
+    """Whether partitions would have no replica any more without some members."""
+    return any(row.replicas and set(row.replicas) <= set(gone) for row in state.rows)
+
+
 def drained(state: ClusterState, member: str) -> ClusterState:
     """With a member that is to leave: others copy what it holds, and it holds it until they have.
 

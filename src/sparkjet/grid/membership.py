@@ -14,7 +14,7 @@ from kazoo.exceptions import KazooException, NoNodeError
 
 from sparkjet.errors import AnalysisError, StorageError
 from sparkjet.grid.announcements import Announcements
-from sparkjet.grid.cluster_state import ClusterState, Member, joined, left, reformed
+from sparkjet.grid.cluster_state import ClusterState, Member, joined, left, reformed, would_lose
 from sparkjet.grid.ensemble import Ensemble
 from sparkjet.grid.errors import QuorumLostError, RemovedError
 from sparkjet.grid.zookeeper_session import SessionEndedError, ZooKeeperSession
@@ -59,6 +59,7 @@ class Membership:
         self._newest: ClusterState | None = None
         self._entered = self._reached = time.monotonic()
         self._purged = 0.0
+        self._missed: dict[str, float] = {}
 
     def begin(self, seeds: Sequence[str], new: ClusterState | None) -> None:
         """Become a member, and stay one.
@@ -209,8 +210,20 @@ class Membership:
         coordinates = bool(there) and there[0] == self._member.id
         if coordinates and len(there) < len(ids):
             gone = set(ids) - set(there)
-            state = self.seen(shared.propose(lambda newest: left(newest, gone)))
+            if not self._is_held_back(state, gone):
+                state = self.seen(shared.propose(lambda newest: left(newest, gone)))
         return self.ensemble.adapt(shared.session, state, coordinates=coordinates)
+
+    def _is_held_back(self, state: ClusterState, gone: Collection[str]) -> bool:
+        """Whether silent members stay for a while, as the last replicas of some partitions would go with them."""
+        now = time.monotonic()
+        self._missed = {member: self._missed.get(member, now) for member in gone}
+        held_back = would_lose(state, gone) and now < max(self._missed.values()) + self._settings.grace
+        if held_back and now in self._missed.values():
+            logger.warning(
+                "Members %s are silent, and hold the last replicas of partitions: they are waited for.", sorted(gone)
+            )
+        return held_back
 
     def _go_on(self, contacts: Sequence[str]) -> None:
         """Begin another session, as the same member."""
