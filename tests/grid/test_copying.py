@@ -15,7 +15,7 @@ from sparkjet.grid.errors import MalformedError, MovedError
 from sparkjet.grid.member import Member
 from sparkjet.grid.messages import Held
 from sparkjet.grid.requests import Listed, ListEntries
-from tests.faults.waiting import until
+from tests.faults.waiting import let_pass, until
 from tests.grid.batches import FILE, ROWS, file_of, rows_of
 from tests.grid.grids import Grid, grid_of
 
@@ -100,9 +100,12 @@ def test_who_has_copied_for_an_older_row_is_not_ready(grid: Grid) -> None:
         proposals.append(1)
         if len(proposals) == 1:
             grid.cluster.change(touched)
+            # It has looked at the new rows before the copy for the old ones ends.
+            let_pass(0.3)
 
     grid.cluster.before_proposal = disturb
-    new = grid.start("host-2")
+    # Nothing fails: it begins again when it learns that this was not enough.
+    new = grid.start("host-2", again=600.0)
     grid.settle()
     assert len(proposals) > 2
     assert holds(new) == share(grid, new, manifest)

@@ -23,7 +23,8 @@ class Cluster:
 
     def __init__(self, **settings: Any) -> None:
         self.members: list[MemberProcess] = []
-        self._settings = {"session": 3.0, **settings}
+        # They hold nothing that could be lost.
+        self._settings = {"session": 3.0, "grace": 0.0, **settings}
         self._number = 0
 
     def join(self) -> MemberProcess:
