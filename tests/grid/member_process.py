@@ -83,8 +83,8 @@ class _Calls:
     def members(self) -> list[str]:
         return [member.id for member in self._control.state().members]
 
-    def present(self) -> list[str]:
-        return sorted(self._control._membership.call(lambda shared: shared.members()))
+    def silent(self) -> list[str]:
+        return list(self._control.state().silent)
 
     def copied(self, me: str) -> int:
         rows = {partition: row.version for partition, row in enumerate(self._control.state().rows) if me in row.target}

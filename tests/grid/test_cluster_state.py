@@ -22,6 +22,7 @@ from sparkjet.grid.cluster_state import (
     may_start,
     ready,
     reformed,
+    silenced,
     would_lose,
 )
 from sparkjet.grid.partition_table import PARTITIONS, placed
@@ -244,6 +245,18 @@ def test_an_even_split_would_lose_what_two_hold_together_unless_there_are_two_ba
     # What is lost already is not lost again.
     lost = left(cluster(2), {"n1", "n2"})
     assert not would_lose(lost, {"n1", "n2"})
+
+
+def test_who_is_silent_counts_for_no_start_until_it_is_heard_of_again() -> None:
+    silent = silenced(cluster(4), {"n3", "n4", "unknown"})
+    assert silent.silent == ("n3", "n4")
+    assert silent.version == cluster(4).version + 1
+    assert silent.rows == cluster(4).rows
+    assert not may_start(silent)
+    assert silenced(silent, {"n4", "n3"}) is silent
+    assert may_start(silenced(silent, {"n4"}))
+    assert left(silent, {"n4"}).silent == ("n3",)
+    assert reformed(silent, {"n1", "n2"}, "anew").silent == ()
 
 
 def test_k05_the_size_grows_with_the_cluster() -> None:

@@ -115,14 +115,13 @@ def test_who_holds_the_last_replicas_is_waited_for(grace: float) -> None:
         victim.call("copied", victim.id)
         victim.pause()
         if grace:
-            # Several sessions, after which one that holds nothing alone is removed.
-            until(lambda: victim.id not in other.call("present"), "the end of its session")
-            let_pass(9.0)
+            until(lambda: other.call("silent") == [victim.id], "the others to notice")
             assert other.members == ids
         else:
             until(lambda: victim.id not in other.members, "the others to notice")
         victim.resume()
         if grace:
+            until(lambda: other.call("silent") == [], "the others to hear of it")
             assert victim.call("touch") > 0
             grid.settle(voters=3)
             assert victim.call("reasons") == []
