@@ -10,6 +10,7 @@ PYTEST := $(PYTHON_RUN) -m pytest
 READY := $(VENV)/.ready
 ALONE := tests/cluster tests/crash tests/faults tests/soak
 BYTEWAX := benchmarks/.venv-bytewax
+HAZELCAST := benchmarks/.venv-hazelcast
 
 help: ## This text
 	@echo "sparkjet: the stream semantics of Hazelcast Jet for PySpark Structured Streaming."
@@ -70,7 +71,7 @@ format: $(READY) ## Format, and fix what ruff can fix safely
 	@$(PYTHON_RUN) -m ruff format .
 
 clean: ## Remove the environment, the caches and what Spark leaves behind
-	rm -rf $(VENV) $(BYTEWAX) benchmarks/java/target build dist spark-warehouse metastore_db derby.log artifacts
+	rm -rf $(VENV) $(BYTEWAX) $(HAZELCAST) benchmarks/java/target build dist spark-warehouse metastore_db derby.log artifacts
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find src tests scripts examples benchmarks docs -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
@@ -79,6 +80,8 @@ benchmark-peers:
 	@mvn -q -B -f benchmarks/java/pom.xml package
 	@test -x $(BYTEWAX)/bin/python || python3 -m venv $(BYTEWAX)
 	@$(BYTEWAX)/bin/python -m pip install -q --disable-pip-version-check -r benchmarks/peers/bytewax.txt
+	@test -x $(HAZELCAST)/bin/python || python3 -m venv $(HAZELCAST)
+	@$(HAZELCAST)/bin/python -m pip install -q --disable-pip-version-check -r benchmarks/peers/hazelcast.txt
 
 # Every time, because Java can go away after set-up; it takes a fraction of a second.
 checked:

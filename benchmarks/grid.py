@@ -1,9 +1,11 @@
-"""GR: the grid against bare Arrow Flight that makes the same number of copies.
+"""GR: the grid against bare Arrow Flight that makes the same number of copies, and against Hazelcast CE.
 
 ``python -m benchmarks.grid``. 200 MB in 542 batches of rows over 271 partitions, to and from three processes on this
 machine, each batch on two of them. The bare servers take a batch, hand it on to the next one and keep it; the grid also
 decides who gets it, checks it, computes its digest, keeps count of its memory, and compares the digest when it is read.
-Time runs from the first batch in memory to the last answer, and they take turns.
+Hazelcast's map gets as many bytes from its own client in Python, as arrays that are ready, while the grid's batches are
+yet to be encoded. Time runs from the first batch in memory to the last answer, and they take turns. Then a member of
+each is killed, and time runs until everything is read.
 """
 
 from __future__ import annotations
@@ -16,14 +18,16 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.flight as fl
 
+from benchmarks.bare_flight import Bare
 from benchmarks.beside import in_turns
+from benchmarks.hazelcast import hazelcast
 from benchmarks.ratio import Ratio
 from benchmarks.studies import main
 from benchmarks.work import Goal
@@ -39,8 +43,8 @@ SIZE = 200_000_000
 STATE = 96
 WARM_UP = 2
 ROUNDS = 7
-STREAMS = 2
-GOAL = Goal("bare Flight", 0.8)
+KILLS = 3
+BARE, HAZELCAST = Goal("bare Flight", 0.8), Goal("Hazelcast", 1.0)
 SCHEMA = pa.schema([("key", pa.int64()), ("at", pa.int64()), ("state", pa.binary(STATE))])
 
 
@@ -53,83 +57,6 @@ def batches() -> list[pa.RecordBatch]:
         state = pa.Array.from_buffers(pa.binary(STATE), rows, [None, pa.py_buffer(os.urandom(rows * STATE))])
         found.append(pa.RecordBatch.from_arrays([numbers, numbers, state], schema=SCHEMA))
     return found
-
-
-class BareServer(fl.FlightServerBase):  # type: ignore[misc] # pyarrow has no types
-    """Keeps what is put, after it has handed it on to the server that the call names."""
-
-    def __init__(self) -> None:
-        super().__init__("grpc://127.0.0.1:0")
-        self._kept: dict[bytes, list[pa.RecordBatch]] = {}
-
-    def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:  # noqa: ARG002 - Flight's
-        """Keep batches."""
-        name, _, on_to = descriptor.command.partition(b" ")
-        kept: list[pa.RecordBatch] = []
-        if on_to:
-            client = fl.FlightClient(on_to.decode())
-            onward, answer = client.do_put(fl.FlightDescriptor.for_command(b"backup-" + name), reader.schema)
-            with onward:
-                for chunk in reader:
-                    kept.append(chunk.data)
-                    onward.write_batch(chunk.data)
-                onward.done_writing()
-                answer.read()
-        else:
-            kept += [chunk.data for chunk in reader]
-        self._kept[name] = kept
-        writer.write(pa.py_buffer(b"done"))
-
-    def do_get(self, context: Any, ticket: Any) -> Any:  # noqa: ARG002 - Flight's
-        """Give batches."""
-        kept = self._kept[ticket.ticket]
-        return fl.GeneratorStream(kept[0].schema, ((batch, b"") for batch in kept))
-
-    def do_action(self, context: Any, action: Any) -> list[bytes]:  # noqa: ARG002 - Flight's
-        """Forget everything."""
-        self._kept.clear()
-        return []
-
-
-class Bare:
-    """A client of bare servers."""
-
-    def __init__(self, uris: Sequence[str]) -> None:
-        self._uris = uris
-        self._clients = [fl.FlightClient(uri) for uri in uris]
-
-    def put(self, rows: Sequence[pa.RecordBatch]) -> None:
-        """Put batches, each server its part in as many streams as the grid's client uses."""
-        self._each(lambda server, stream, part: self._put(server, stream, rows[part]))
-
-    def get(self) -> int:
-        """Get all batches; returns the number of rows."""
-        return sum(self._each(lambda server, stream, _: self._get(server, stream)))
-
-    def forget(self) -> None:
-        """Begin anew."""
-        for client in self._clients:
-            list(client.do_action(fl.Action("forget", b"")))
-
-    def _each(self, work: Callable[[int, int, slice], Any]) -> list[Any]:
-        count = MEMBERS * STREAMS
-        with ThreadPoolExecutor(count) as pool:
-            parts = [(n % MEMBERS, n // MEMBERS, slice(n, None, count)) for n in range(count)]
-            return list(pool.map(lambda each: work(*each), parts))
-
-    def _put(self, server: int, stream: int, rows: Sequence[pa.RecordBatch]) -> None:
-        command = f"{stream} {self._uris[(server + 1) % MEMBERS]}".encode()
-        writer, answer = self._clients[server].do_put(fl.FlightDescriptor.for_command(command), SCHEMA)
-        with writer:
-            for batch in rows:
-                writer.write_batch(batch)
-            writer.done_writing()
-            answer.read()
-
-    def _get(self, server: int, stream: int) -> int:
-        reader = self._clients[server].do_get(fl.Ticket(b"%d" % stream))
-        kept = [chunk.data for chunk in reader]
-        return sum(batch.num_rows for batch in kept)
 
 
 class Grid:
@@ -158,22 +85,32 @@ class Grid:
 
 
 @contextlib.contextmanager
-def processes(folder: Path) -> Iterator[tuple[list[str], list[str], Access]]:
-    """Bare servers and members: their addresses, and the token of the latter."""
+def bare_servers() -> Iterator[list[str]]:
+    """The addresses of bare servers."""
+    with contextlib.ExitStack() as stack:
+        words = [sys.executable, "-m", "benchmarks.bare_flight"]
+        yield [_address(stack, words)[0] for _ in range(MEMBERS)]
+
+
+@contextlib.contextmanager
+def members(folder: Path) -> Iterator[tuple[GridClient, subprocess.Popen[str]]]:
+    """A client of three members that hold what they should, and one of them, to be killed."""
     token = folder / "token"
     create_token(token)
+    start = [sys.executable, "-m", "sparkjet", "grid", "start", "--port", "0", "--token-file", str(token)]
     with contextlib.ExitStack() as stack:
-        bare = [_address(stack, [sys.executable, "-m", "benchmarks.grid", "--serve"]) for _ in range(MEMBERS)]
-        start = [sys.executable, "-m", "sparkjet", "grid", "start", "--port", "0", "--token-file", str(token)]
-        members: list[str] = []
+        found: list[tuple[str, subprocess.Popen[str]]] = []
         for number in range(MEMBERS):
-            join = ["--join", members[0]] if members else []
-            uri = _address(stack, [*start, *join, "--host", f"host-{number}"])
-            members.append(uri.partition("//")[2])
-        yield bare, members, Access(token_file=str(token))
+            join = ["--join", found[0][0]] if found else []
+            uri, process = _address(stack, [*start, *join, "--host", f"host-{number}"])
+            found.append((uri.partition("//")[2], process))
+        client = GridClient([address for address, _ in found], Access(token_file=str(token)), host="elsewhere")
+        stack.callback(client.close)
+        settled(client)
+        yield client, found[-1][1]
 
 
-def _address(stack: contextlib.ExitStack, command: Sequence[str]) -> str:
+def _address(stack: contextlib.ExitStack, command: Sequence[str]) -> tuple[str, subprocess.Popen[str]]:
     # A member allocates like this on its own account; then the bare servers may as well.
     environment = {**os.environ, "MALLOC_ARENA_MAX": "1"}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment)
@@ -181,7 +118,7 @@ def _address(stack: contextlib.ExitStack, command: Sequence[str]) -> str:
     stack.callback(process.send_signal, signal.SIGKILL)
     for line in process.stdout or ():
         if "listens at" in line:
-            return line.split()[-1]
+            return line.split()[-1], process
     sys.exit(f"{' '.join(command)} has ended")
 
 
@@ -198,44 +135,87 @@ def timed(work: Callable[[], Any]) -> float:
     return time.perf_counter() - began
 
 
-def study() -> list[Ratio]:
-    """The ratios of putting and of getting, paired by round."""
-    rows = batches()
+@dataclass(frozen=True)
+class End:
+    """What is put to and got from; each returns the seconds that it took."""
+
+    put: Callable[[], float]
+    get: Callable[[], float]
+    forget: Callable[[], Any]
+
+
+def end_of(end: Grid | Bare, rows: Sequence[pa.RecordBatch]) -> End:
+    """The grid or its bare peer, checked by the number of rows."""
     expected = sum(batch.num_rows for batch in rows)
-    seconds: dict[str, list[float]] = {"get-grid": [], "get-bare": []}
-    with tempfile.TemporaryDirectory() as folder, processes(Path(folder)) as (bare_uris, members, access):
-        client = GridClient(members, access, host="elsewhere")
-        settled(client)
-        ends: dict[str, Grid | Bare] = {"grid": Grid(client), "bare": Bare(bare_uris)}
+
+    def get() -> None:
+        if (found := end.get()) != expected:
+            sys.exit(f"{type(end).__name__}: {found} rows instead of {expected}")
+
+    return End(lambda: timed(lambda: end.put(rows)), lambda: timed(get), end.forget)
+
+
+def throughput(rows: Sequence[pa.RecordBatch], folder: Path) -> list[Ratio]:
+    """The ratios of putting and of getting, paired by round."""
+    gets: dict[str, list[float]] = {}
+    with (
+        bare_servers() as uris,
+        members(folder) as (client, _),
+        hazelcast(folder, MEMBERS, BATCHES, _each(rows)) as peer,
+    ):
+        ends = {
+            "grid": end_of(Grid(client), rows),
+            BARE.other: end_of(Bare(uris), rows),
+            HAZELCAST.other: End(peer.put, peer.get, peer.clear),
+        }
 
         def measured(name: str, round_: int) -> float:
             end = ends[name]
             end.forget()
-            put = timed(lambda: end.put(rows))
-            found: list[int] = []
-            get = timed(lambda: found.append(end.get()))
-            if found != [expected]:
-                sys.exit(f"{name}: {found} rows instead of {expected}")
+            put, get = end.put(), end.get()
             if round_ >= WARM_UP:
-                seconds[f"get-{name}"].append(get)
+                gets.setdefault(name, []).append(get)
             return put
 
-        ways = {name: lambda round_, name=name: measured(name, round_) for name in ends}
-        seconds |= {f"put-{name}": found for name, found in in_turns(ways, ROUNDS, WARM_UP).items()}
-        client.close()
+        puts = in_turns({name: partial(measured, name) for name in ends}, ROUNDS, WARM_UP)
     what = "MB in 542 batches, two copies, three members"
     return [
-        Ratio.of_seconds(
-            f"GR-{way}", f"{way} of 200 {what}", GOAL, seconds[f"{way}-grid"], seconds[f"{way}-bare"], SIZE
-        )
-        for way in ("put", "get")
+        Ratio.of_seconds(f"GR-{way}", f"{way} of 200 {what}", goal, found["grid"], found[goal.other], SIZE)
+        for way, found in (("put", puts), ("get", gets))
+        for goal in (BARE, HAZELCAST)
     ]
 
 
+def recovery(rows: Sequence[pa.RecordBatch], folder: Path) -> list[Ratio]:
+    """The ratio of the seconds from the end of one of three members until everything is read, each time anew."""
+    ours, theirs = [], []
+    for number in range(KILLS):
+        home = folder / f"kill-{number}"
+        home.mkdir()
+        with members(home) as (client, victim):
+            end = end_of(Grid(client), rows)
+            end.put()
+            end.get()
+            ours.append(timed(victim.kill) + end.get())
+        with hazelcast(home, MEMBERS, BATCHES, _each(rows)) as peer:
+            peer.put()
+            peer.get()
+            theirs.append(timed(peer.kill) + peer.get())
+    what = "from SIGKILL of one of three members that hold 200 MB twice to all of it read: that often in a second"
+    return [Ratio.of_seconds("GR-kill", what, HAZELCAST, ours, theirs)]
+
+
+def study() -> list[Ratio]:
+    """All ratios."""
+    rows = batches()
+    with tempfile.TemporaryDirectory() as folder:
+        return throughput(rows, Path(folder)) + recovery(rows, Path(folder))
+
+
+def _each(rows: Sequence[pa.RecordBatch]) -> int:
+    size: int = sum(batch.nbytes for batch in rows) // len(rows)
+    return size
+
+
 if __name__ == "__main__":
-    if "--serve" in sys.argv:
-        server = BareServer()
-        print(f"listens at grpc://127.0.0.1:{server.port}", flush=True)
-        server.serve()
-    else:
-        main(study)
+    main(study)

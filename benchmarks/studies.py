@@ -1,4 +1,4 @@
-"""Measurements of sparkjet without peers: latency, snapshots, memory, growth, pipelines, stores, servers, grid."""
+"""Measurements of sparkjet, with peers of their own or none: latency, state, memory, growth, pipelines, stores."""
 
 from __future__ import annotations
 

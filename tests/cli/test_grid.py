@@ -13,6 +13,7 @@ from sparkjet.cli.grid import size_of
 from sparkjet.errors import AnalysisError
 from sparkjet.grid.access import TOKEN_VARIABLE, Access, create_token
 from sparkjet.grid.client import GridClient
+from sparkjet.grid.errors import GridFullError
 from sparkjet.grid.requests import Status
 from tests.grid.batches import ROWS, rows_of
 from tests.grid.certificates import Authority
@@ -64,10 +65,12 @@ def test_without_a_token_nothing_starts(capsys: pytest.CaptureFixture[str], monk
 def test_a_member_runs_until_it_is_stopped_and_shows_how_it_is(
     tmp_path: Path, token: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with MemberProcess(tmp_path, token) as member:
+    with MemberProcess(tmp_path, token, ("--alone", "--max-memory", "3m")) as member:
         client = GridClient([member.address], Access(str(token)))
         manifest = client.put([client.entry(f"a/{number}", ROWS, [rows_of(9, number)]) for number in range(20)])
         assert client.put_slot("log/1", b"token", manifest)
+        with pytest.raises(GridFullError, match=f"would exceed {3 << 20}"):
+            client.put([client.entry("too/much", ROWS, [rows_of(40_000, 0, 100)])])
         assert main(["grid", "status", member.address, "--token-file", str(token)]) == 0
         shown = capsys.readouterr().out
         assert member.id in shown

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import fnmatch
 import json
-import os
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from sparkjet.snapshots.record import Record
+from sparkjet.storage.posix_directory import PosixDirectory
 
 if TYPE_CHECKING:
     from sparkjet.snapshots.record import SparkPosition
@@ -16,19 +17,22 @@ if TYPE_CHECKING:
 
 Offsets = Mapping[tuple[str, int], int]
 """End of a batch in each partition of each topic."""
+_SLOTS = "[0-9]*.json"
 
 
 def keep(place: Place) -> None:
-    """Link the current records, if the query's directory has a place for them.
+    """Copy the current records, if the query's directory has a place for them.
 
     Called at every phase of an epoch and by the test meanwhile: a log trims a record after seven others.
     """
     if not place.history.is_dir():
         return
-    for slot in (place.home / "snapshots" / "log").glob("[0-9]*.json"):
-        # Another process has already linked it, or the driver has just trimmed it.
-        with suppress(FileExistsError, FileNotFoundError):
-            os.link(slot, place.history / slot.name)
+    log, kept = place.snapshots.below("log"), PosixDirectory(place.history)
+    for name in fnmatch.filter(log.names(), _SLOTS):
+        if not kept.exists(name):
+            # The driver may have just trimmed it.
+            with suppress(FileNotFoundError):
+                kept.put(name, log.read(name))
 
 
 def end_of(position: SparkPosition) -> Offsets:
@@ -42,7 +46,7 @@ def offsets(place: Place) -> list[Offsets]:
     """The end of each batch, in order; none may be missing."""
     keep(place)
     found: dict[int, Offsets] = {}
-    for slot in sorted(place.history.iterdir()):
+    for slot in sorted(place.history.glob(_SLOTS)):
         position = Record.decode(slot.read_bytes(), slot.name).spark
         if position is not None:
             end = end_of(position)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from examples.flights_query import LAG
 from tests.crash.clocks import SteppedClock
 from tests.crash.feeds import SCHEMA, SECOND
+from tests.crash.homes import checkpoints_of, snapshots_of, store
 from tests.crash.joins import JoinRules
 from tests.crash.keyed import KeyedRules
 from tests.crash.measures import mean, of, rank
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from sparkjet.api.grouped import WindowedStream
     from sparkjet.api.writer import StreamWriter
     from sparkjet.engine.phases import PhaseListener
+    from sparkjet.storage.directory import Directory
     from sparkjet.windows import Window
 
 
@@ -42,7 +44,18 @@ class Place:
 
     @property
     def home(self) -> Path:
+        """Where its home is, or how it is named where all are in a grid."""
         return self.root / "home"
+
+    @property
+    def snapshots(self) -> Directory:
+        """The records and the state of its home."""
+        return snapshots_of(self.home)
+
+    @property
+    def checkpoints(self) -> Path:
+        """Spark's checkpoints of its home, by run."""
+        return checkpoints_of(self.home)
 
     @property
     def out(self) -> Path:
@@ -83,6 +96,8 @@ class Job:
     ) -> list[StreamWriter]:
         """Its outputs with the trigger: to the end of the input, closing windows or not, or continuously."""
         writers = self.build(spark, place, self.rules)
+        if (grid := store()) is not None:
+            writers[0].option("snapshotStore", grid)
         writers[0].option("overlapEpochs", self.overlap)
         if place.clock.exists():
             writers[0].clock(SteppedClock(place.clock))

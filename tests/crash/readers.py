@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import duckdb
 
@@ -15,9 +16,13 @@ from sparkjet.sinks.manifest import MANIFEST_DIRECTORY, Manifest
 from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.record import Record
 from sparkjet.snapshots.record_log import RecordLog
+from sparkjet.storage.posix_directory import as_directory
 from tests.crash.feeds import Event, read_events
 from tests.crash.jobs import Place
 from tests.crash.replay import RESULTS, Row, Rules
+
+if TYPE_CHECKING:
+    from sparkjet.storage.directory import Directory
 
 
 def listed(directory: Path) -> list[Path]:
@@ -55,14 +60,14 @@ def late_rows(files: Sequence[Path], rules: Rules) -> Counter[Row]:
 
 def newest_record(place: Place) -> Record:
     """The record that the query would continue from."""
-    newest = RecordLog(DirectoryStore(place.home / "snapshots")).newest()
+    newest = RecordLog(DirectoryStore(place.snapshots)).newest()
     assert newest is not None
     return newest[1]
 
 
 def newest_checkpoint(place: Place) -> Path:
     """Spark's checkpoint of the last run."""
-    return max((place.home / "spark").iterdir(), key=lambda path: int(path.name))
+    return max(place.checkpoints.iterdir(), key=lambda path: int(path.name))
 
 
 def recorded_batches(place: Place, rules: Rules, source: int = 0) -> list[list[Event]]:
@@ -81,10 +86,10 @@ def recorded_batches(place: Place, rules: Rules, source: int = 0) -> list[list[E
 
 def strays(place: Place) -> list[str]:
     """The orphans, none of which may be left at the end: prepared files, deltas and blobs that no record names."""
-    staged = list(place.root.glob(f"*/{MANIFEST_DIRECTORY}/*/*/staging/*"))
+    staged = [str(path.relative_to(place.root)) for path in place.root.glob(f"*/{MANIFEST_DIRECTORY}/*/*/staging/*")]
+    stored = [f"{folder}/{name}" for folder in ("state", "blobs") for name in place.snapshots.below(folder).names()]
     kept = newest_record(place).names()
-    stored = [path for folder in ("state", "blobs") for path in (place.home / "snapshots" / folder).iterdir()]
-    return sorted(str(path.relative_to(place.root)) for path in staged + stored if path.name not in kept)
+    return sorted(path for path in staged + stored if path.rpartition("/")[2] not in kept)
 
 
 def half_published(place: Place, epoch: int) -> bool:
@@ -95,10 +100,10 @@ def half_published(place: Place, epoch: int) -> bool:
     return bool(seen and waiting)
 
 
-def fingerprints(directory: Path) -> dict[str, str]:
+def fingerprints(directory: Directory | Path) -> dict[str, str]:
     """Every file below a directory with a hash of its content."""
-    files = (path for path in directory.rglob("*") if path.is_file())
-    return {str(path.relative_to(directory)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+    found = as_directory(directory)
+    return {name: hashlib.sha256(found.read(name)).hexdigest() for name in found.files()}
 
 
 def _rows(files: Sequence[Path], columns: Sequence[str]) -> Counter[Row]:

@@ -51,7 +51,7 @@ class Zombie:
         record = newest_record(place)
         seen |= {"record": repr(record), "checkpoint": newest_checkpoint(place).name}
         seen |= {f"spark/{name}": mark for name, mark in fingerprints(newest_checkpoint(place)).items()}
-        stored = fingerprints(place.home / "snapshots")
+        stored = fingerprints(place.snapshots)
         return seen | {name: mark for name, mark in stored.items() if any(kept in name for kept in record.names())}
 
     def judge(self, batches: int, closings: list[int], *, swept: bool) -> None:
@@ -71,9 +71,8 @@ def _write(root: Path, first: dict[str, int], upto: int) -> None:
         write_skewed(root / feed, SEED, number, upto)
 
 
-@pytest.fixture(scope="module")
-def zombies(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Zombie]:
-    root = tmp_path_factory.mktemp("fencing")
+def resumed(root: Path) -> dict[str, Zombie]:
+    """Pause a driver at each phase, let another one take over, and resume the first; what was seen, by phase."""
     queries = [_query(root, pause, ("sums", "stacks")[i % 2]) for i, pause in enumerate(PAUSES)]
     found = {query.name: Zombie(query) for query in queries}
     again = [replace(query, block_at=None, until_end=True) for query in queries]
@@ -112,6 +111,11 @@ def zombies(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Zombie]:
         assert successor.end() == 0
     print(f"third start done after {time.monotonic() - began:.0f} s")  # noqa: T201 - figures
     return found
+
+
+@pytest.fixture(scope="module")
+def zombies(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Zombie]:
+    return resumed(tmp_path_factory.mktemp("fencing"))
 
 
 pauses = pytest.mark.parametrize("pause", PAUSES)

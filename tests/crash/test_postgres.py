@@ -51,7 +51,7 @@ class Crash:
         return Query(self.name, self.way, str(root / self.name), str(root / "feed"), self.step.name, KILLED_IN)
 
 
-def _chosen() -> list[Crash]:
+def some_crashes() -> list[Crash]:
     """Every phase with prepared transactions, every fault, the phases around the decision more often."""
     near = (EpochPhase.SAVE, EpochPhase.PREPARE, EpochPhase.DECIDE, EpochPhase.COMMITTING, EpochPhase.COMMIT)
     chosen = [Crash(step, fault, "prepared") for step, fault in zip(near, FAULTS, strict=True)]
@@ -61,7 +61,7 @@ def _chosen() -> list[Crash]:
     return chosen + [Crash(near[n + 1], fault, "rows-table") for n, fault in enumerate(("server", "jvm", "both"))]
 
 
-def _all() -> list[Crash]:
+def every_crash() -> list[Crash]:
     return [Crash(step, fault, way) for step, fault, way in product(EpochPhase, (*FAULTS, REFUSING), WAYS)]
 
 
@@ -154,20 +154,20 @@ def judge(server: PostgresServer, query: Query, files_given: int = FILES) -> str
 
 @pytest.fixture(scope="module")
 def chosen(postgres: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    return run(postgres, tmp_path_factory.mktemp("chosen"), _chosen())
+    return run(postgres, tmp_path_factory.mktemp("chosen"), some_crashes())
 
 
 @pytest.fixture(scope="module")
 def whole(postgres: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    return run(postgres, tmp_path_factory.mktemp("whole"), _all())
+    return run(postgres, tmp_path_factory.mktemp("whole"), every_crash())
 
 
-@pytest.mark.parametrize("crash", _chosen(), ids=lambda crash: crash.name)
+@pytest.mark.parametrize("crash", some_crashes(), ids=lambda crash: crash.name)
 def test_a_crash_loses_and_repeats_nothing(chosen: dict[str, str], crash: Crash) -> None:
     assert chosen[crash.name] == ""
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("crash", _all(), ids=lambda crash: crash.name)
+@pytest.mark.parametrize("crash", every_crash(), ids=lambda crash: crash.name)
 def test_every_crash_loses_and_repeats_nothing(whole: dict[str, str], crash: Crash) -> None:
     assert whole[crash.name] == ""

@@ -126,14 +126,19 @@ class Queues:
 def test_a_driver_that_dies_loses_and_repeats_no_message(
     spark: SparkSession, rabbitmq: RabbitServer, postgres: PostgresServer, tmp_path: Path, crashes: list[Crash]
 ) -> None:
-    queues = Queues(rabbitmq, postgres.database(f"q{uuid4().hex}", "UTF8"), tmp_path, crashes)
+    run(rabbitmq, postgres, tmp_path, crashes)
+
+
+def run(rabbitmq: RabbitServer, postgres: PostgresServer, root: Path, crashes: list[Crash]) -> None:
+    """Kill drivers, let another one finish, and check the outputs and queues; needs a session."""
+    queues = Queues(rabbitmq, postgres.database(f"q{uuid4().hex}", "UTF8"), root, crashes)
     queues.fill(0, MESSAGES)
-    every = [crash.query(tmp_path) for crash in crashes]
+    every = [crash.query(root) for crash in crashes]
     with ExitStack() as stack:
-        successor = stack.enter_context(Driver(tmp_path / "successor.log"))
+        successor = stack.enter_context(Driver(root / "successor.log"))
         victims = [victim for victim in Victim if any(crash.victim is victim for crash in crashes)]
-        drivers = {victim: stack.enter_context(Driver(tmp_path / f"{victim.value}.log")) for victim in victims}
-        groups = {victim: [crash.query(tmp_path) for crash in crashes if crash.victim is victim] for victim in victims}
+        drivers = {victim: stack.enter_context(Driver(root / f"{victim.value}.log")) for victim in victims}
+        groups = {victim: [crash.query(root) for crash in crashes if crash.victim is victim] for victim in victims}
         for victim, driver in drivers.items():
             driver.start(groups[victim])
         for victim, driver in drivers.items():

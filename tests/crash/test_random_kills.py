@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,12 +45,15 @@ class Plan:
         return Query(name, self.job + AHEAD * (self.seed % 2), str(root / name), str(root / f"{self.job}-feed"))
 
 
-def run(root: Path, jobs: Sequence[str], seeds: Sequence[int]) -> dict[tuple[str, int], list[str]]:
+def run(
+    root: Path, jobs: Sequence[str], seeds: Sequence[int], beside: Callable[[], None] = lambda: None
+) -> dict[tuple[str, int], list[str]]:
     """Kill and restart until every seed has had its kills, run to the end, and check; verdicts by job and seed.
 
     The queries of the seeds share drivers, as starting a driver costs more than a query does: the first kill is the
     first of all seeds, the second that of those with two, and so on. Moment and victim come from the first seed. The
-    next driver is ready when its predecessor is killed, and takes over while that is still dying.
+    next driver is ready when its predecessor is killed, and takes over while that is still dying. ``beside`` happens
+    just before each kill.
     """
     write_feed(root / "flights-feed", FLIGHTS)
     write_skewed(root / "visits-feed", seeds[0], 0, FILES["visits"])
@@ -65,7 +68,7 @@ def run(root: Path, jobs: Sequence[str], seeds: Sequence[int]) -> dict[tuple[str
             following = stack.enter_context(Driver(root / f"driver-{number + 1}.log"))
             following.wait("ready")
             driver.start(queries)
-            _kill(driver, chance, number)
+            _kill(driver, chance, number, beside)
             dying.append((driver, queries))
             driver = following
         queries = [*whole.values(), *(plan.query(root) for plan in plans)]
@@ -88,11 +91,12 @@ def run(root: Path, jobs: Sequence[str], seeds: Sequence[int]) -> dict[tuple[str
     return verdicts
 
 
-def _kill(driver: Driver, chance: random.Random, number: int) -> None:
+def _kill(driver: Driver, chance: random.Random, number: int, beside: Callable[[], None]) -> None:
     """Kill a driver at a random moment, possibly while its queries recover."""
     victim, delay = chance.choice(list(Victim)), chance.uniform(0.0, LONGEST_DELAY)
     threading.Event().wait(delay)
     reached = driver.ended()
+    beside()
     driver.kill(victim)
     print(f"\nkill {number}: {victim.value} after {delay:.1f} s, {len(reached)} queries had ended", end=" ")  # noqa: T201
 

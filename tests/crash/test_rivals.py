@@ -48,7 +48,7 @@ def test_a_query_without_input_learns_that_it_was_taken_over(spark: SparkSession
     """Neither an epoch nor a failure of Spark, whose checkpoint is intact here, would make it notice."""
     running = SUMS.writer(spark, done, until_end=False).start()
     running.processAllAvailable()
-    store = DirectoryStore(done.home / "snapshots")
+    store = DirectoryStore(done.snapshots)
     successor = msgspec.structs.replace(newest_record(done), run="another run")
     assert store.put(store.slots()[-1] + 1, successor.encode())
     with pytest.raises(FencedError, match="Another driver has taken over query"):

@@ -36,10 +36,11 @@ class Grid:
     controls: dict[str, SharedControl] = field(default_factory=dict)
     clients: list[GridClient] = field(default_factory=list)
 
-    def start(self, host: str = "a", memory: int = MEMORY) -> Member:
-        """Start another member."""
+    def start(self, host: str = "a", memory: int = MEMORY, again: float = 1.0) -> Member:
+        """Start another member, which tries again after so many seconds to copy what it could not."""
         control = SharedControl(self.cluster)
         member = Member(MemberSettings(memory, host=host, lease=self.lease), self.access, control)
+        member._copying._again = again
         member.start()
         self.controls[member.id] = control
         self.members.append(member)

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from sparkjet.grid.cluster_state import Member
+from sparkjet.grid.cluster_state import Member, ready
 from sparkjet.grid.zookeeper_control import ZooKeeperControl
 from sparkjet.grid.zookeeper_settings import ZooKeeperSettings
 from tests.faults.waiting import until
@@ -82,6 +82,13 @@ class _Calls:
 
     def members(self) -> list[str]:
         return [member.id for member in self._control.state().members]
+
+    def silent(self) -> list[str]:
+        return list(self._control.state().silent)
+
+    def copied(self, me: str) -> int:
+        rows = {partition: row.version for partition, row in enumerate(self._control.state().rows) if me in row.target}
+        return self._control.propose(lambda state: ready(state, me, rows)).version
 
     def cluster(self) -> str:
         return self._control.state().cluster

@@ -139,6 +139,11 @@ class GridProcesses:
         self.members.append(member)
         return member.ready()
 
+    def replace(self, member: MemberProcess) -> MemberProcess:
+        """Start a member at the address of one that was killed."""
+        self.members.remove(member)
+        return self.add(int(member.address.rpartition(":")[2]))
+
     def end(self, member: MemberProcess) -> None:
         """Kill a member."""
         self.members.remove(member)

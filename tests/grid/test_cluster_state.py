@@ -22,6 +22,8 @@ from sparkjet.grid.cluster_state import (
     may_start,
     ready,
     reformed,
+    silenced,
+    would_lose,
 )
 from sparkjet.grid.partition_table import PARTITIONS, placed
 
@@ -233,6 +235,28 @@ def test_k03_four_split_evenly_run_nowhere_and_again_after_the_merge() -> None:
     half = left(cluster(4), {"n3", "n4"})
     assert not may_start(half)
     assert may_start(joined(half, member(5)))
+
+
+def test_an_even_split_would_lose_what_two_hold_together_unless_there_are_two_backups() -> None:
+    halves = {"n3", "n4"}, {"n1", "n2"}
+    assert any(would_lose(cluster(4), gone) for gone in halves)
+    assert not any(would_lose(cluster(4, backup_count=2), gone) for gone in halves)
+    assert not would_lose(cluster(4), {"n4"})
+    # What is lost already is not lost again.
+    lost = left(cluster(2), {"n1", "n2"})
+    assert not would_lose(lost, {"n1", "n2"})
+
+
+def test_who_is_silent_counts_for_no_start_until_it_is_heard_of_again() -> None:
+    silent = silenced(cluster(4), {"n3", "n4", "unknown"})
+    assert silent.silent == ("n3", "n4")
+    assert silent.version == cluster(4).version + 1
+    assert silent.rows == cluster(4).rows
+    assert not may_start(silent)
+    assert silenced(silent, {"n4", "n3"}) is silent
+    assert may_start(silenced(silent, {"n4"}))
+    assert left(silent, {"n4"}).silent == ("n3",)
+    assert reformed(silent, {"n1", "n2"}, "anew").silent == ()
 
 
 def test_k05_the_size_grows_with_the_cluster() -> None:

@@ -11,11 +11,11 @@ import pytest
 from sparkjet.grid.cluster_state import ClusterState, Row
 from sparkjet.grid.connections import Connections
 from sparkjet.grid.entries import Key
-from sparkjet.grid.errors import MovedError
+from sparkjet.grid.errors import MalformedError, MovedError
 from sparkjet.grid.member import Member
 from sparkjet.grid.messages import Held
 from sparkjet.grid.requests import Listed, ListEntries
-from tests.faults.waiting import until
+from tests.faults.waiting import let_pass, until
 from tests.grid.batches import FILE, ROWS, file_of, rows_of
 from tests.grid.grids import Grid, grid_of
 
@@ -80,6 +80,17 @@ def test_what_is_removed_here_is_not_pulled_from_who_has_it_still(grid: Grid) ->
     copying._under_way -= 1
 
 
+def test_what_comes_with_another_content_than_it_was_listed_with_is_not_kept(grid: Grid) -> None:
+    manifest = fill(grid, 1)
+    copying = grid.members[0]._copying
+    grid.members[0].entries.remove_below("")
+    forged = msgspec.structs.replace(manifest[0], digest="xxh3-64:0")
+    with pytest.raises(MalformedError, match=r'entry "home/rows/0" is xxh3-64:\w+ here, and xxh3-64:0 there'):
+        copying._pull(grid.members[1].address.uri, [forged])
+    assert holds(grid.members[0]) == set()
+    assert grid.members[0].entries.used == 0
+
+
 def test_who_has_copied_for_an_older_row_is_not_ready(grid: Grid) -> None:
     manifest = fill(grid, 5)
     proposals: list[int] = []
@@ -89,9 +100,12 @@ def test_who_has_copied_for_an_older_row_is_not_ready(grid: Grid) -> None:
         proposals.append(1)
         if len(proposals) == 1:
             grid.cluster.change(touched)
+            # It has looked at the new rows before the copy for the old ones ends.
+            let_pass(0.3)
 
     grid.cluster.before_proposal = disturb
-    new = grid.start("host-2")
+    # Nothing fails: it begins again when it learns that this was not enough.
+    new = grid.start("host-2", again=600.0)
     grid.settle()
     assert len(proposals) > 2
     assert holds(new) == share(grid, new, manifest)

@@ -15,6 +15,7 @@ from sparkjet.errors import StorageError
 from sparkjet.grid.access import Access
 from sparkjet.grid.client import GridClient
 from sparkjet.grid.embedded import embedded_member
+from sparkjet.grid.requests import Status
 from tests.faults.waiting import until
 
 
@@ -32,6 +33,7 @@ def test_drivers_that_ask_at_the_same_time_get_the_same_one(directory: Path) -> 
     assert stat.S_IMODE(Path(member.token_file).stat().st_mode) == 0o600
     client = GridClient([member.address], Access(member.token_file))
     assert [each.uri for each in client.state().members] == [f"grpc://{member.address}"]
+    assert [each.limit for each in client.status().values() if isinstance(each, Status)] == [64 << 20]
     client.close()
     # Not the driver's child in its session: Ctrl-C is for the driver alone.
     assert os.getsid(member.process) == member.process

@@ -18,10 +18,10 @@ KINDS: list[type[Message]] = [Put, Part, Get, *REQUESTS.values()]
 MESSAGES = [
     Put("", 30.0),
     Put("member", 600.0),
-    Part(270, "home/ä/7", 3, 12, 7, 0xFFFFFFFF),
+    Part(270, "home/ä/7", 3, 12, 7, "xxh3-64:0123456789abcdef"),
     Get([Key(1, "a"), Key(2, "b/c")]),
     ListEntries("", {1: 2, 270: 0}),
-    Verify([Held(1, "a", 2, 3, 4)]),
+    Verify([Held(1, "a", 2, 3, "xxh3-64:0")]),
     Remove([], "home/"),
     PutSlot("log/3", b"\x00token", 9),
 ]

@@ -111,7 +111,8 @@ def test_of_an_even_split_the_side_with_more_voters_goes_on_and_no_query_starts(
 ) -> None:
     """K03 and K08: no query starts on either side. K04, on both sides, cannot be: three vote, so one side has two.
 
-    That side takes the two others for lost: with one backup they are more than it covers, and a restart is refused.
+    That side takes the two others for lost: with one backup they are more than it covers. They are waited for; if that
+    is not enough, a restart is refused.
     """
     with networked(tmp_path_factory, "abcd", backup_count) as grid:
         north, south, home = grid.north, grid.south, "even"
@@ -140,6 +141,31 @@ def test_of_an_even_split_the_side_with_more_voters_goes_on_and_no_query_starts(
             with pytest.raises(RefusedError, match=r"MissingEntriesError: .* of .* partitions .* held them last"):
                 north.read(home)
         assert north.call("may_start")
+
+
+@pytest.mark.long
+def test_an_even_split_that_is_healed_soon_loses_nothing(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """With one backup: who holds what the others do not have is waited for, and so are those who write or read it."""
+    with networked(tmp_path_factory, "abcd") as grid:
+        north, south, home = grid.north, grid.south, "soon"
+        voters = north.call("voters")
+        going = [name for name in grid.names if grid.members[name].id in voters][:2]
+        away = others(grid, *going)
+        assert all(north.write(home, slot) for slot in range(3))
+        assert south.read(home) == dict.fromkeys(range(3), north.id)
+
+        grid.networks.split([*going, "north"], [*away, "south"])
+        for name in away:
+            until(lambda name=name: not south.asked(grid.uri(name), home), "the end of its lease")  # type: ignore[misc]
+        # One whose session has ended first may be removed: of what it held, the other has the last replica then.
+        until(lambda: not north.call("may_start"), "the end of their sessions")
+        with ThreadPoolExecutor(1) as pool:
+            written = pool.submit(north.write, home, 3)
+            grid.networks.heal()
+            assert written.result(180)
+        until(lambda: bool(north.call("may_start")), "those that are heard of again")
+        assert not north.call("lost")
+        whole(grid, home, dict.fromkeys(range(4), north.id))
 
 
 @pytest.mark.long

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import signal
+import socket
 import threading
 from collections.abc import Callable, Iterator
 
@@ -63,6 +64,26 @@ def test_answers_that_are_lost_do_not_change_who_wins(zookeeper: Controls) -> No
             cutting.join()
             writer.session.close("the test is over")
     assert control.slots("cut") == [f"cut/{slot:02}" for slot in range(30)]
+
+
+def test_a_first_server_that_does_not_start_says_why() -> None:
+    """At once, and not after the minute that it may take on a busy machine."""
+    control = ZooKeeperControl(ZooKeeperSettings("a token for tests", heap=1))
+    with pytest.raises(StorageError, match=r"(?s)does not start: its process ended with 1: .*Too small maximum heap"):
+        Joined.joined(control, Member("m", "grpc://127.0.0.1/m", "h"))
+
+
+@pytest.mark.parametrize("which", range(3))
+def test_a_port_that_is_taken_is_named(which: int) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        ports = [0, 0, 0, 0]
+        ports[which] = port
+        settings = ZooKeeperSettings("a token for tests", ports=(ports[0], ports[1], ports[2], 0))
+        with pytest.raises(AnalysisError, match=f"--control-ports: 127.0.0.1:{port} cannot be used: Address already"):
+            Joined.joined(ZooKeeperControl(settings), Member("m", "grpc://127.0.0.1/m", "h"))
 
 
 class Overtaken(ZooKeeperSlots):

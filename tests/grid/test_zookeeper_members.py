@@ -23,7 +23,8 @@ class Cluster:
 
     def __init__(self, **settings: Any) -> None:
         self.members: list[MemberProcess] = []
-        self._settings = {"session": 3.0, **settings}
+        # They hold nothing that could be lost.
+        self._settings = {"session": 3.0, "grace": 0.0, **settings}
         self._number = 0
 
     def join(self) -> MemberProcess:
@@ -100,6 +101,33 @@ def test_a_member_that_was_paused_ends_and_decides_nothing(whom: str) -> None:
         until(lambda: len(victim.call("reasons")) == 1, "its end")
         assert other.call("slots", "log") == [1]
         until(lambda: victim.call("server") is None, "its server to end")
+
+
+@pytest.mark.parametrize(
+    "grace", [pytest.param(600.0, id="waited for"), pytest.param(0.0, id="not waited for", marks=pytest.mark.long)]
+)
+def test_who_holds_the_last_replicas_is_waited_for(grace: float) -> None:
+    """Without backups, everybody does; who is silent for longer is removed as anybody else."""
+    with cluster(3, voters=3, backup_count=0, grace=grace) as grid:
+        led = leader(grid.members)
+        other, victim = (member for member in grid.members if member is not led)
+        ids = other.members
+        victim.call("copied", victim.id)
+        victim.pause()
+        if grace:
+            until(lambda: other.call("silent") == [victim.id], "the others to notice")
+            assert other.members == ids
+        else:
+            until(lambda: victim.id not in other.members, "the others to notice")
+        victim.resume()
+        if grace:
+            until(lambda: other.call("silent") == [], "the others to hear of it")
+            assert victim.call("touch") > 0
+            grid.settle(voters=3)
+            assert victim.call("reasons") == []
+            assert other.members == ids
+        else:
+            until(lambda: len(victim.call("reasons")) == 1, "its end")
 
 
 @pytest.mark.long

@@ -153,6 +153,8 @@ class TestProcess:
             assert {name: mode for name, mode in modes.items() if mode & 0o077} == {}
             command = Path(f"/proc/{server.pid}/cmdline").read_text(encoding="utf-8")
             assert "superDigest" not in command
+            # What a member takes is bounded, and its server tells when that is not enough.
+            assert f"-Xmx{ZooKeeperSettings('a token for tests').heap}m" in command
             assert "-XX:+ExitOnOutOfMemoryError" in command
         finally:
             server.stop()

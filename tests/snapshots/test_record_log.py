@@ -1,9 +1,15 @@
-"""The record log: one slot, one decision."""
+"""The record log: one slot, one decision; in a directory and in a grid."""
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import msgspec
 import pytest
@@ -12,20 +18,41 @@ from sparkjet.errors import FencedError, RecoveryError
 from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.record import FORMAT, EpochKind, Record
 from sparkjet.snapshots.record_log import LOOKS, RETAINED_SLOTS, TRIMMED, RecordLog
+from sparkjet.storage.grid_directory import GridDirectory
+from sparkjet.storage.grid_location import GridLocation
+from sparkjet.storage.posix_directory import PosixDirectory
+from tests.grid.grids import grid_of
 from tests.snapshots.records import NO_WATERMARKS
+
+if TYPE_CHECKING:
+    from sparkjet.storage.directory import Directory
+
+SLOTS = 12
+"""More than a log keeps."""
 
 
 @dataclass(frozen=True)
 class _Log:
+    place: Directory
     store: DirectoryStore
     log: RecordLog
 
 
-@pytest.fixture
-def opened(tmp_path: Path) -> _Log:
-    store = DirectoryStore(tmp_path / "snapshots")
+@pytest.fixture(scope="module")
+def members(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GridLocation]:
+    with grid_of(tmp_path_factory.mktemp("grid"), 2) as grid:
+        addresses = tuple(member.address.uri.partition("//")[2] for member in grid.members)
+        yield GridLocation(addresses, grid.access)
+
+
+@pytest.fixture(params=["directory", "grid"])
+def opened(request: pytest.FixtureRequest, tmp_path: Path) -> _Log:
+    place: Directory = PosixDirectory(tmp_path / "snapshots")
+    if request.param == "grid":
+        place = GridDirectory(request.getfixturevalue("members"), f"{uuid4().hex}/snapshots")
+    store = DirectoryStore(place)
     store.open("checkpointLocation")
-    return _Log(store, RecordLog(store))
+    return _Log(place, store, RecordLog(store))
 
 
 def record(epoch: int, *, takeover: int = 0) -> Record:
@@ -53,6 +80,24 @@ def test_the_newest_record_is_read_back_as_it_was_written(opened: _Log) -> None:
     opened.log.append(0, record(0))
     opened.log.append(1, record(1))
     assert opened.log.newest() == (1, record(1))
+
+
+def test_of_drivers_that_race_for_each_slot_one_decides_it_and_the_others_are_fenced(opened: _Log) -> None:
+    drivers = [f"run {number}" for number in range(4)]
+    together, decided = threading.Barrier(len(drivers)), dict[int, list[str]]()
+
+    def race(run: str) -> None:
+        log = RecordLog(DirectoryStore(opened.place))
+        for slot in range(SLOTS):
+            together.wait(60)
+            with suppress(FencedError):
+                log.append(slot, msgspec.structs.replace(record(slot), run=run))
+                decided.setdefault(slot, []).append(run)
+
+    with ThreadPoolExecutor(len(drivers)) as pool:
+        list(pool.map(race, drivers))
+    assert [len(decided[slot]) for slot in range(SLOTS)] == [1] * SLOTS
+    assert opened.log.newest() == (SLOTS - 1, msgspec.structs.replace(record(SLOTS - 1), run=decided[SLOTS - 1][0]))
 
 
 def test_a_taken_slot_is_not_written_again(opened: _Log) -> None:
@@ -134,9 +179,9 @@ class _Unread(DirectoryStore):
         raise AssertionError(message)
 
 
-def test_a_driver_whose_slot_is_the_newest_is_not_fenced_and_reads_nothing(opened: _Log, tmp_path: Path) -> None:
+def test_a_driver_whose_slot_is_the_newest_is_not_fenced_and_reads_nothing(opened: _Log) -> None:
     opened.log.append(0, record(0))
-    assert RecordLog(_Unread(tmp_path / "snapshots")).fenced(0, record(0)) is None
+    assert RecordLog(_Unread(opened.place)).fenced(0, record(0)) is None
     opened.log.append(1, msgspec.structs.replace(record(1), run="another"))
     assert isinstance(opened.log.fenced(0, record(0)), FencedError)
 
@@ -149,11 +194,9 @@ class _Unlisted(DirectoryStore):
         raise AssertionError(message)
 
 
-def test_a_driver_that_looks_for_a_successor_every_second_reads_a_slot_that_is_not_there(
-    opened: _Log, tmp_path: Path
-) -> None:
+def test_a_driver_that_looks_for_a_successor_every_second_reads_a_slot_that_is_not_there(opened: _Log) -> None:
     opened.log.append(0, record(0))
-    watching = RecordLog(_Unlisted(tmp_path / "snapshots"))
+    watching = RecordLog(_Unlisted(opened.place))
     for _ in range(LOOKS - 1):
         assert watching.followed(0, record(0)) is None
     with pytest.raises(AssertionError, match="listed"):

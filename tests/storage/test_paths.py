@@ -105,14 +105,24 @@ def test_a_put_that_fails_while_it_writes_says_where(tmp_path: Path) -> None:
 
 
 def test_what_a_crash_left_is_removed_and_nothing_else(tmp_path: Path) -> None:
-    names = [".000000000007.json.4711-0a1b2c3d", ".000000001.json.1-ffffffff", ".probe-01234567"]
+    names = [".000000000007.json.4711-0a1b2c3d", ".000000001.json.1-ffffffff", ".probe-01234567-0a1b2c3d"]
     others = ["000000000007.json", ".snapshot", ".nfs000000000001", ".hidden.json", "a.4711-0a1b2c3d"]
     for name in [*names, *others]:
         (tmp_path / name).touch()
     remove_temporaries(tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} == {*others, ".probe-01234567"}
+    assert {path.name for path in tmp_path.iterdir()} == {*others, ".probe-01234567-0a1b2c3d"}
     check_put_if_absent(tmp_path, "path")
     assert {path.name for path in tmp_path.iterdir()} == set(others)
+
+
+def test_queries_that_start_at_once_test_one_directory_without_disturbing_each_other(tmp_path: Path) -> None:
+    def check(_: int) -> None:
+        for _ in range(10):
+            check_put_if_absent(tmp_path / "nothing" / "there", "path", create=False)
+
+    with ThreadPoolExecutor(16) as starts:
+        list(starts.map(check, range(16)))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_put_whose_temporary_is_taken_for_a_leftover_is_done_over(

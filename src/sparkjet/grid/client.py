@@ -73,15 +73,15 @@ class GridClient:
         if partition is not None and partition not in range(count):
             message = f'partition {partition} of "{name}" does not exist: the grid has {count}, from 0.'
             raise GridError(message)
-        largest = max((batch.nbytes for batch in batches), default=0)
+        entry = NewEntry(self.key(name) if partition is None else Key(partition, name), schema, batches)
+        largest = max(entry.sizes, default=0)
         if largest > LARGEST_BATCH:
             message = (
                 f'a batch of "{name}" has {largest} bytes: Flight sends each in one message, and {LARGEST_BATCH} are '
                 "the most for a grid. Split it into several."
             )
             raise GridError(message)
-        key = self.key(name) if partition is None else Key(partition, name)
-        return NewEntry(key, schema, batches)
+        return entry
 
     def key(self, name: str) -> Key:
         """Where an entry is whose partition follows from its name."""

@@ -55,6 +55,7 @@ class ClusterState(msgspec.Struct, frozen=True):
         rows: Of each partition.
         lost: Of partitions that lost all their replicas and went on empty: ids of the members that held the last ones.
         draining: Ids of members that are to leave, and get no replicas.
+        silent: Ids of members that are not heard of, and waited for as they hold the last replicas of partitions.
     """
 
     cluster: str
@@ -65,6 +66,12 @@ class ClusterState(msgspec.Struct, frozen=True):
     rows: tuple[Row, ...]
     lost: dict[int, tuple[str, ...]] = {}
     draining: tuple[str, ...] = ()
+    silent: tuple[str, ...] = ()
+
+    @property
+    def present(self) -> int:
+        """Number of members that are heard of."""
+        return len(self.members) - len(self.silent)
 
 
 def first(cluster: str, member: Member, *, partitions: int = PARTITIONS, backup_count: int = 1) -> ClusterState:
@@ -97,6 +104,17 @@ def left(state: ClusterState, gone: Collection[str]) -> ClusterState:
     """
     stay = tuple(member for member in state.members if member.id not in gone)
     return state if stay == state.members else _changed(state, stay)
+
+
+def would_lose(state: ClusterState, gone: Collection[str]) -> bool:
+    """Whether partitions would have no replica any more without some members."""
+    return any(row.replicas and set(row.replicas) <= set(gone) for row in state.rows)
+
+
+def silenced(state: ClusterState, silent: Collection[str]) -> ClusterState:
+    """With members that are not heard of; those that were not before, and are not named any more, are again."""
+    found = tuple(member.id for member in state.members if member.id in silent)
+    return state if found == state.silent else msgspec.structs.replace(state, version=state.version + 1, silent=found)
 
 
 def drained(state: ClusterState, member: str) -> ClusterState:
@@ -146,8 +164,8 @@ def reformed(state: ClusterState, survivors: Collection[str], cluster: str) -> C
 
 
 def may_start(state: ClusterState) -> bool:
-    """Whether a query may start: on more than half of the members that there ever were."""
-    return 2 * len(state.members) > state.largest
+    """Whether a query may start: where more than half of the members are that there ever were."""
+    return 2 * state.present > state.largest
 
 
 def _changed(state: ClusterState, members: tuple[Member, ...]) -> ClusterState:
@@ -173,6 +191,7 @@ def _changed(state: ClusterState, members: tuple[Member, ...]) -> ClusterState:
         ),
         lost={**state.lost, **lost},
         draining=draining,
+        silent=tuple(member for member in state.silent if member in ids),
     )
 
 

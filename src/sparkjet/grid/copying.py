@@ -6,10 +6,11 @@ import functools
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass
 
 from sparkjet.errors import StorageError
 from sparkjet.grid.background import Loop, in_background
-from sparkjet.grid.cluster_state import ready
+from sparkjet.grid.cluster_state import ClusterState, ready
 from sparkjet.grid.connections import Connections
 from sparkjet.grid.contents import Content, check_batch, check_schema
 from sparkjet.grid.control import Control
@@ -23,9 +24,24 @@ from sparkjet.grid.view import View
 _GROUP = 32 << 20
 """Bytes that one call fetches, so that it can be over in time."""
 _CALL = 60.0
-_AGAIN = 1.0
-"""Seconds until what failed is tried again, if the state does not change before."""
 logger = logging.getLogger("sparkjet")
+
+
+@dataclass(frozen=True)
+class _Copy:
+    """What is copied from one primary, or was, by which state."""
+
+    state: ClusterState
+    done: Future[None]
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended, one way or the other."""
+        return self.done.done()
+
+    def is_outdated(self, state: ClusterState) -> bool:
+        """Whether there may be more to copy by now, or from another primary."""
+        return self.state is not state
 
 
 class Copying:
@@ -37,6 +53,7 @@ class Copying:
         connections: To the other members.
         control: Where it says what it holds.
         failed: Called with the reason if it cannot go on.
+        again: Seconds after which a copy that has failed is tried again.
     """
 
     def __init__(
@@ -46,10 +63,12 @@ class Copying:
         connections: Connections,
         control: Control,
         failed: Callable[[str], None],
+        again: float = 1.0,
     ) -> None:
         self._entries, self._view, self._connections, self._control = entries, view, connections, control
         self._loop = Loop("grid-copying", self._step, failed)
-        self._copies: dict[str, Future[None]] = {}
+        self._again = again
+        self._copies: dict[str, _Copy] = {}
         self._under_way = 0
         self._removed: set[Key] = set()
         self._removed_below: set[str] = set()
@@ -94,18 +113,27 @@ class Copying:
 
     def _step(self) -> None:
         seen = self._view.state
-        self._copies = {primary: copy for primary, copy in self._copies.items() if not copy.done()}
+        self._copies = {primary: copy for primary, copy in self._copies.items() if not copy.is_over}
         for primary, rows in self.wanted().items():
             # From a primary that is paused a copy takes until its deadline; its successor need not wait for that.
             if primary not in self._copies:
-                work = functools.partial(self._copy, primary, rows)
-                self._copies[primary] = in_background(work, f"grid-copy-{primary}")
+                done = in_background(functools.partial(self._copy, primary, rows), f"grid-copy-{primary}")
+                done.add_done_callback(self._notify)
+                self._copies[primary] = _Copy(seen, done)
+
+        def is_new() -> bool:
+            # What has failed at this state is tried again after a while.
+            state = self._view.state
+            return state is not seen or any(copy.is_over and copy.is_outdated(state) for copy in self._copies.values())
 
         try:
-            # What is ready is in another state; what has failed is tried again after a while.
-            self._view.wait(lambda: self._loop.is_stopped or self._view.state is not seen, _AGAIN)
+            self._view.wait(lambda: self._loop.is_stopped or is_new(), self._again)
         except QuorumLostError:
             self._loop.stop()
+
+    def _notify(self, _: object) -> None:
+        with self._view.changes:
+            self._view.changes.notify_all()
 
     def _copy(self, primary: str, rows: Mapping[int, int]) -> None:
         with self._view.changes:
@@ -137,10 +165,10 @@ class Copying:
         with self._entries.room() as room:
             for entry in fetched(self._connections, uri, list(expected), _CALL, self._view.me):
                 held = expected[entry.key]
-                content = _checked(entry, held.digest)
+                content = _checked(entry)
                 room.take(content.size)
-                if content.rows != held.rows:
-                    raise MalformedError(f'entry "{held.name}" has {content.rows} rows here, and {held.rows} there.')
+                if content.digest != held.digest:
+                    raise MalformedError(f'entry "{held.name}" is {content.digest} here, and {held.digest} there.')
                 with self._view.changes:
                     if not self._is_removed(entry.key):
                         room.store(entry.key, content)
@@ -149,11 +177,11 @@ class Copying:
         return key in self._removed or any(key.name.startswith(prefix) for prefix in self._removed_below)
 
 
-def _checked(entry: Fetched, digest: int) -> Content:
+def _checked(entry: Fetched) -> Content:
     check_schema(entry.schema)
     for batch in entry.batches:
         check_batch(batch)
-    return Content.of(entry.schema, entry.batches, digest)
+    return Content.of(entry.schema, entry.batches, str(entry.digest))
 
 
 def _groups(held: Iterable[Held]) -> list[list[Held]]:

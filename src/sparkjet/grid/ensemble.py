@@ -15,11 +15,12 @@ from kazoo.exceptions import (
     ReconfigInProcessError,
 )
 
+from sparkjet.errors import StorageError
 from sparkjet.grid.cluster_state import ClusterState
 from sparkjet.grid.errors import QuorumLostError
 from sparkjet.grid.voters import wanted_voters
 from sparkjet.grid.zookeeper_config import ServerAddress, Voting
-from sparkjet.grid.zookeeper_server import ZooKeeperServer, free_port
+from sparkjet.grid.zookeeper_server import ZooKeeperServer, check_free, free_port
 from sparkjet.grid.zookeeper_session import ZooKeeperSession
 from sparkjet.grid.zookeeper_settings import ZooKeeperSettings
 
@@ -67,12 +68,29 @@ class Ensemble:
             return [known[id_].member if id_ in known else f"server {id_}" for id_ in sorted(voting)]
 
     def found(self) -> str:
-        """Start the first server of a new cluster; returns where it listens."""
+        """Start the first server of a new cluster; returns where it listens.
+
+        Raises:
+            AnalysisError: A port is taken.
+        """
         address = self._address(1)
+        for port in (address.client, address.quorum, address.election):
+            check_free(address.host, port)
+        check_free("127.0.0.1", address.plain)
         self._start(address, [address.line], is_first=True)
         self._is_told = True
         self._take([address], Voting({1: address.line}, 0))
         return address.contact
+
+    def check(self) -> None:
+        """Raise an error if this member's server has ended by itself.
+
+        Raises:
+            StorageError: It has; with what it said last.
+        """
+        if self._server is not None and not self._server.runs:
+            message = f"The ZooKeeper server of this member does not start: {self._server.why()}"
+            raise StorageError(message)
 
     def refresh(self, session: ZooKeeperSession, woken: Callable[..., None]) -> None:
         """Look who votes, and where servers listen."""

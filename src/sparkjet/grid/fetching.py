@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.flight as fl
 
 from sparkjet.grid.connections import Connections, refusals
+from sparkjet.grid.contents import Digest
 from sparkjet.grid.entries import Key
 from sparkjet.grid.errors import MalformedError
 from sparkjet.grid.messages import Get, Piece, decoded, encoded
@@ -20,6 +21,7 @@ class Fetched(NamedTuple):
     key: Key
     schema: pa.Schema
     batches: list[pa.RecordBatch]
+    digest: Digest
 
 
 def fetched(
@@ -52,7 +54,8 @@ def _of_one_schema(connections: Connections, uri: str, call: Get, seconds: float
             if entry is not None and entry.key != key:
                 yield entry
                 entry = None
-            entry = entry or Fetched(key, schema, [])
+            entry = entry or Fetched(key, schema, [], Digest())
             entry.batches.append(chunk.data)
+            entry.digest.add(chunk.data)
     if entry is not None:
         yield entry

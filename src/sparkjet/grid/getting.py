@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 
 from sparkjet.grid.background import in_background
 from sparkjet.grid.contact import AWAY, Contact
-from sparkjet.grid.contents import digest_of
 from sparkjet.grid.entries import Key
 from sparkjet.grid.errors import GridError, MissingEntriesError
 from sparkjet.grid.fetching import Fetched, fetched
@@ -143,7 +142,7 @@ class Getting:
         digests = {held.key: held.digest for held in group}
         found = []
         for entry in fetched(self._contact.connections, self._contact.uri(member), list(digests), _CALL):
-            if digest_of(entry.batches) == digests[entry.key]:
+            if str(entry.digest) == digests[entry.key]:
                 found.append(entry)
             else:
                 # Another replica may have it as it was.

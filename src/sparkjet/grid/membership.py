@@ -14,7 +14,7 @@ from kazoo.exceptions import KazooException, NoNodeError
 
 from sparkjet.errors import AnalysisError, StorageError
 from sparkjet.grid.announcements import Announcements
-from sparkjet.grid.cluster_state import ClusterState, Member, joined, left, reformed
+from sparkjet.grid.cluster_state import ClusterState, Member, joined, left, reformed, silenced, would_lose
 from sparkjet.grid.ensemble import Ensemble
 from sparkjet.grid.errors import QuorumLostError, RemovedError
 from sparkjet.grid.zookeeper_session import SessionEndedError, ZooKeeperSession
@@ -59,6 +59,7 @@ class Membership:
         self._newest: ClusterState | None = None
         self._entered = self._reached = time.monotonic()
         self._purged = 0.0
+        self._missed: dict[str, float] = {}
 
     def begin(self, seeds: Sequence[str], new: ClusterState | None) -> None:
         """Become a member, and stay one.
@@ -70,7 +71,7 @@ class Membership:
         contacts = seeds if new is None else [self.ensemble.found()]
         self._shared = ZooKeeperSlots(ZooKeeperSession(contacts, self._settings, self._wake.set), self._member.id)
         try:
-            self._shared.session.start(self._settings.patience if new is None else _START)
+            self._shared.session.start(self._settings.patience if new is None else _START, self.ensemble.check)
             if new is not None:
                 self._shared.found(new)
                 self.ensemble.publish(self._shared.session)
@@ -207,10 +208,22 @@ class Membership:
         # A member that is in this state was there before it: who is not there now is gone.
         there = [id_ for id_ in ids if id_ in present]
         coordinates = bool(there) and there[0] == self._member.id
-        if coordinates and len(there) < len(ids):
-            gone = set(ids) - set(there)
-            state = self.seen(shared.propose(lambda newest: left(newest, gone)))
+        if coordinates:
+            state = self._judged(shared, state, set(ids) - set(there))
         return self.ensemble.adapt(shared.session, state, coordinates=coordinates)
+
+    def _judged(self, shared: ZooKeeperSlots, state: ClusterState, gone: Collection[str]) -> ClusterState:
+        """Take out who is silent; those are waited for with whom the last replicas of partitions would go."""
+        now = time.monotonic()
+        self._missed = {member: self._missed.get(member, now) for member in gone}
+        is_held_back = would_lose(state, gone) and now < max(self._missed.values()) + self._settings.grace
+        if gone and not is_held_back:
+            return self.seen(shared.propose(lambda newest: left(newest, gone)))
+        if gone == set(state.silent):
+            return state
+        if gone:
+            logger.warning("Members %s are silent, and waited for: they hold last replicas.", ", ".join(sorted(gone)))
+        return self.seen(shared.propose(lambda newest: silenced(newest, gone)))
 
     def _go_on(self, contacts: Sequence[str]) -> None:
         """Begin another session, as the same member."""

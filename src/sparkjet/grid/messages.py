@@ -36,6 +36,7 @@ Name = Annotated[str, Meta(min_length=1, max_length=LONGEST_NAME)]
 Text = Annotated[str, Meta(max_length=LONGEST_NAME)]
 Partition = Annotated[int, Meta(ge=0, lt=MOST_PARTITIONS)]
 Count = Annotated[int, Meta(ge=0, lt=1 << 62)]
+Digest = Annotated[str, Meta(max_length=100)]
 Keys = Annotated[list[Key], Meta(max_length=MOST)]
 
 
@@ -50,7 +51,7 @@ class Held(Message, frozen=True):
     name: Name
     rows: Count
     size: Count
-    digest: Count
+    digest: Digest
 
     @property
     def key(self) -> Key:
@@ -82,7 +83,7 @@ class Part(Message, frozen=True):
         batches: How many it has; they follow each other.
         version: Of the partition's row at its primary; 0 from a client.
         rows: Of the entry, as its primary has it; 0 from a client.
-        digest: The same.
+        digest: The same; empty from a client.
     """
 
     partition: Partition
@@ -90,7 +91,7 @@ class Part(Message, frozen=True):
     batches: Annotated[int, Meta(ge=1, le=1_000_000)]
     version: Count = 0
     rows: Count = 0
-    digest: Count = 0
+    digest: Digest = ""
 
 
 class HeldNow(Message, frozen=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
@@ -38,14 +38,27 @@ class NewEntry:
     batches: Sequence[pa.RecordBatch]
 
     @functools.cached_property
+    def sizes(self) -> list[int]:
+        """Bytes of each batch, about; counting them takes as long as sending a small one."""
+        return [batch.nbytes for batch in self.batches]
+
+    @property
     def size(self) -> int:
         """Bytes of its rows, about."""
-        return sum(batch.nbytes for batch in self.batches)
+        return sum(self.sizes)
 
     @property
     def rows(self) -> int:
         """Number of its rows."""
         return sum(batch.num_rows for batch in self.batches)
+
+
+@dataclass
+class _Group:
+    """Entries that one call puts, and their bytes."""
+
+    entries: list[NewEntry] = field(default_factory=list)
+    size: int = 0
 
 
 class Putting:
@@ -114,17 +127,15 @@ class Putting:
     def _groups(self, entries: Iterable[NewEntry]) -> list[tuple[str, list[NewEntry]]]:
         """Entries of one primary and one schema, in groups of limited size, those of different primaries in turn."""
         rows = self._contact.state().rows
-        groups: dict[tuple[str, pa.Schema], list[list[NewEntry]]] = {}
-        sizes: dict[tuple[str, pa.Schema], int] = {}
+        groups: dict[tuple[str, pa.Schema], list[_Group]] = {}
         for entry in entries:
             replicas = rows[entry.key.partition].replicas
             if not replicas:
                 raise MovedError(f"partition {entry.key.partition} has no members yet.")
-            to = replicas[0], entry.schema
-            if to not in groups or sizes[to] + entry.size > _GROUP:
-                groups.setdefault(to, []).append([])
-                sizes[to] = 0
-            groups[to][-1].append(entry)
-            sizes[to] += entry.size
+            found, size = groups.setdefault((replicas[0], entry.schema), []), entry.size
+            if not found or found[-1].size + size > _GROUP:
+                found.append(_Group())
+            found[-1].entries.append(entry)
+            found[-1].size += size
         numbered = [(number, to[0], group) for to, found in groups.items() for number, group in enumerate(found)]
-        return [(member, group) for _, member, group in sorted(numbered, key=lambda each: each[0])]
+        return [(member, group.entries) for _, member, group in sorted(numbered, key=lambda each: each[0])]

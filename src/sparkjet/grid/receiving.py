@@ -10,7 +10,7 @@ import pyarrow as pa
 from typing_extensions import Self
 
 from sparkjet.grid.connections import Connections
-from sparkjet.grid.contents import Content, check_batch, check_schema, size_of
+from sparkjet.grid.contents import Content, Digest, check_batch, check_schema, size_of
 from sparkjet.grid.entries import Entries, Key
 from sparkjet.grid.errors import DifferentContentError, GridFullError, MalformedError, MovedError
 from sparkjet.grid.messages import Held, Part, Put
@@ -50,6 +50,7 @@ class Receiving(AbstractContextManager["Receiving"]):
         self._part: Part | None = None
         self._batches: list[pa.RecordBatch] = []
         self._size = 0
+        self._digest = Digest()
         self._sendings: dict[str, Sending] = {}
         self._sent: dict[str, dict[int, int]] = {}
         self._held: list[Held] = []
@@ -67,13 +68,15 @@ class Receiving(AbstractContextManager["Receiving"]):
         size = size_of(batch)
         self._room.take(size)
         check_batch(batch)
+        if not self._call.sender:
+            # Its readers compare it, and pass over a replica on which it is another one: once is enough.
+            self._digest.add(batch)
         self._batches.append(batch)
         self._size += size
         if len(self._batches) == part.batches:
-            # Its readers compare it, and pass over a replica on which it is another one: once is enough.
-            digest = part.digest if self._call.sender else None
+            digest = part.digest if self._call.sender else str(self._digest)
             content = Content.of(self._schema, self._batches, digest, self._size)
-            self._part, self._batches, self._size = None, [], 0
+            self._part, self._batches, self._size, self._digest = None, [], 0, Digest()
             if self._call.sender:
                 self._store_as_backup(part, content)
             else:

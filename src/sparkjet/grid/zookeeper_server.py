@@ -104,6 +104,8 @@ class ZooKeeperServer:
             "-XX:TieredStopAtLevel=1",
             # A server that is out of memory would stay, and answer to nobody.
             "-XX:+ExitOnOutOfMemoryError",
+            # It would say that nobody logs, before what it says last.
+            "-Dslf4j.internal.verbosity=ERROR",
             # Nothing of the member's own Java settings: they are for Spark.
             "-cp",
             ":".join(map(str, jars(tls=settings.is_encrypted))),
@@ -177,8 +179,8 @@ class ZooKeeperServer:
     def why(self) -> str:
         """What the process has said, for messages."""
         status = self._process.poll() if self._process is not None else None
-        said = (self._home / "server.log").read_text(errors="replace")[-1000:]
-        return f"its process ended with {status}: {said}"
+        said = (self._home / "server.log").read_text(errors="replace")[-1000:].strip()
+        return f"its process ended with {status}: {said or 'it has said nothing.'}"
 
     def purge(self) -> None:
         """Remove snapshots but the newest, and logs that no snapshot needs; ZooKeeper itself would do it hourly."""
@@ -220,6 +222,24 @@ def free_port(host: str) -> int:
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         probe.bind((host, 0))
         return int(probe.getsockname()[1])
+
+
+def check_free(host: str, port: int) -> None:
+    """Refuse a port on which somebody listens: a server that cannot listen there would not say so.
+
+    Raises:
+        AnalysisError: Naming it.
+    """
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        # As servers do: connections of one that has ended may still be about to close.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            message = (
+                f"--control-ports: {host}:{port} cannot be used: {error.strerror}. Name other ports, or 0 for any."
+            )
+            raise AnalysisError(message) from error
 
 
 def _needed(*, tls: bool) -> tuple[str, ...]:

@@ -83,18 +83,24 @@ class ZooKeeperSession:
         since = self._connected_since
         return 0.0 if since is None else time.monotonic() - since
 
-    def start(self, seconds: float) -> None:
+    def start(self, seconds: float, check: Callable[[], None] = lambda: None) -> None:
         """Connect.
+
+        Args:
+            seconds: To wait for a server.
+            check: Called while there is none; what it raises ends the wait.
 
         Raises:
             QuorumLostError: No server has answered in time.
             AnalysisError: The servers have another token.
         """
-        try:
-            self._client.start(seconds)
-        except self._client.handler.timeout_exception as error:
-            message = f"no ZooKeeper server of the grid has answered at {self._hosts()} for {seconds:.0f} s."
-            raise QuorumLostError(message) from error
+        deadline = time.monotonic() + seconds
+        answered = self._client.start_async()
+        while not answered.wait(_PAUSE):
+            check()
+            if time.monotonic() > deadline:
+                message = f"no ZooKeeper server of the grid has answered at {self._hosts()} for {seconds:.0f} s."
+                raise QuorumLostError(message)
 
     def close(self, reason: str) -> None:
         """End the session, and what belongs to it; a second call does nothing."""

@@ -26,6 +26,9 @@ class ZooKeeperSettings:
         authorities: PEM file with the authorities that sign the certificates of members, and of nobody else.
         directory: Where servers keep their files while they run; best in memory, as nothing in it outlives them.
         session: Seconds after which a member that is silent is taken for dead.
+        grace: Seconds for which silent members are waited for that hold the last replicas of partitions: they may be
+            cut off, and come back with them, which takes as long again as they were. Less than the patience of clients,
+            which wait as well.
         patience: Seconds that a call waits for a majority.
         cut_off: Seconds after which a member that has no majority ends. Until then it holds what it has, for the
             operator to form the survivors anew, and refuses everything.
@@ -40,6 +43,7 @@ class ZooKeeperSettings:
     authorities: str | None = None
     directory: str = field(default_factory=tempfile.gettempdir)
     session: float = 2.0
+    grace: float = 40.0
     patience: float = 10.0
     cut_off: float = 600.0
     heap: int = 96

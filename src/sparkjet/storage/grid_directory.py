@@ -106,7 +106,7 @@ class GridDirectory:
             raise AnalysisError(message) from error
         if not may_start(state):
             message = (
-                f'{option}: "{self}" has {len(state.members)} members left of {state.largest}: the others may go on '
+                f'{option}: "{self}" has {state.present} members left of {state.largest}: the others may go on '
                 "elsewhere, or hold what is missing here. Start members until there are more than half, or go on from "
                 "a copy in a new grid: python -m sparkjet snapshots import."
             )
@@ -193,7 +193,7 @@ class GridDirectory:
     @property
     def packages(self) -> Mapping[str, str]:
         """See :meth:`HoldsRows.packages`."""
-        return {name: name for name in ("msgspec", "pyarrow", "tenacity")}
+        return {name: name for name in ("msgspec", "pyarrow", "tenacity", "xxhash")}
 
     def write_rows(self, rows: DataFrame) -> list[str]:
         """See :meth:`HoldsRows.write_rows`."""

@@ -12,6 +12,7 @@ from typing import Literal
 from urllib.parse import unquote, urlsplit
 
 from sparkjet.errors import AnalysisError
+from sparkjet.storage.probe_names import is_left_behind, probe_name
 
 PLAIN_FILES = {
     "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
@@ -155,12 +156,11 @@ def check_put_if_absent(directory: Path, option: str, *, create: bool = True) ->
             tried = directory
         else:
             tried = next(path for path in (directory, *directory.parents) if path.exists())
-        for left in [path for path in tried.iterdir() if _PROBE.match(path.name)]:
+        for left in [path for path in tried.iterdir() if is_left_behind(path.name)]:
             # It may belong to another user, in a shared parent directory.
             with contextlib.suppress(PermissionError):
                 left.unlink(missing_ok=True)
-        # More than once: another starting driver may take a probe for a crash's leftover, and remove it.
-        refuses = any(_refuses_to_overwrite(tried) for _ in range(3))
+        refuses = _refuses_to_overwrite(tried)
     except OSError as error:
         way_out = _WAYS_OUT.get(
             error.errno or 0, "Use a directory that this user may write and whose file system has hard links."
@@ -176,8 +176,7 @@ def check_put_if_absent(directory: Path, option: str, *, create: bool = True) ->
 
 
 def _refuses_to_overwrite(directory: Path) -> bool:
-    # Hidden: users may read from the parent directory.
-    probe = directory / f".probe-{os.urandom(4).hex()}"
+    probe = directory / probe_name()
     try:
         return put_if_absent(probe, b"") and not put_if_absent(probe, b"")
     finally:
@@ -190,4 +189,3 @@ _WAYS_OUT = {
     errno.EROFS: "Make it writable and start again; nothing has been changed.",
 }
 _TEMPORARY = re.compile(r"\..+\.\d+-[0-9a-f]{8}")
-_PROBE = re.compile(r"\.{1,2}probe-[0-9a-f]{8}(\.\d+-[0-9a-f]{8})?$")

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import re
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from sparkjet.errors import AnalysisError, StorageError
+from sparkjet.storage.probe_names import is_left_behind, probe_name
 
 if TYPE_CHECKING:
     from sparkjet.storage.directory import Directory
 
 WRITERS = 4
 """Of the race; each writes something else."""
-_PROBE = re.compile(r"\.{1,2}probe-[0-9a-f]{8}(\.[0-9a-f]{32})?")
 _TESTED = "a path that all machines mount, hdfs:, s3a:, abfs:, abfss: or gs:"
 
 
@@ -39,7 +37,7 @@ def check_puts(directory: Directory, option: str, scheme: str, *, is_tested: boo
         if create:
             directory.create()
         for left in directory.names():
-            if _PROBE.fullmatch(left):
+            if is_left_behind(left):
                 directory.remove(left)
         winners = max(_in_a_row(directory), _at_once(directory))
     except (OSError, StorageError) as error:
@@ -61,7 +59,7 @@ def check_puts(directory: Directory, option: str, scheme: str, *, is_tested: boo
 
 
 def _in_a_row(directory: Directory) -> int:
-    name = f".probe-{os.urandom(4).hex()}"
+    name = probe_name()
     try:
         return sum(directory.put(name, content) for content in (b"first", b"second"))
     finally:
@@ -69,7 +67,7 @@ def _in_a_row(directory: Directory) -> int:
 
 
 def _at_once(directory: Directory) -> int:
-    name = f".probe-{os.urandom(4).hex()}"
+    name = probe_name()
     contents = [str(writer).encode() * 1000 for writer in range(WRITERS)]
     try:
         with ThreadPoolExecutor(WRITERS) as writers:

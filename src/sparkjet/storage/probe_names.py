@@ -1,0 +1,33 @@
+"""Names of probes: the files by which a start tests a place, and which a crash may leave behind."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+
+_LEFT_AFTER = 3600.0
+"""Seconds after which nobody tests a place with a probe any more, also by the clock of another machine."""
+_NAME = re.compile(r"\.{1,2}probe-([0-9a-f]{8})-[0-9a-f]{8}(\..+)?")
+
+
+def probe_name() -> str:
+    """A new name, hidden as users may read from the directory; it says when it was made.
+
+    >>> is_left_behind(probe_name())
+    False
+    """
+    return f".probe-{int(time.time()):08x}-{os.urandom(4).hex()}"
+
+
+def is_left_behind(name: str) -> bool:
+    """Whether a name is that of a probe, or of a part of one, that nobody uses any more.
+
+    A start that removed those of others would make them believe that their second put has created the file again: ten
+    queries of one program that start at the same time test one directory.
+
+    >>> is_left_behind(".probe-65000000-0a1b2c3d"), is_left_behind(".other")
+    (True, False)
+    """
+    found = _NAME.fullmatch(name)
+    return found is not None and int(found[1], 16) < time.time() - _LEFT_AFTER
