@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 
 from sparkjet import functions as J
 from sparkjet.aggregates.operation import AggregateOperation, Inputs
+from sparkjet.catalyst.constants import older
 from sparkjet.state import Segment, SegmentStatistics
 from sparkjet.state.segments import hold, release
 from sparkjet.time import MIN
@@ -56,7 +57,7 @@ class SparkOperator(ABC):
         """Add the rows of one epoch, without late ones."""
         operator = self.operator
         rows = self._rows(events).withColumn("frame", operator.frame_of(F.col("time")))
-        late = operator.is_late("time", operator.judged_by)
+        late = older("time", operator.judged_by)
         self.late += rows.where(late).count()
         bounds = [column.alias(name) for name, column in operator.bounds(F.col("time")).items()]
         grouped = rows.where(~late).groupBy(*_KEYS, "frame").agg(*bounds, *self._aggregations)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from sparkjet.catalyst.constants import older
 from sparkjet.state import Segment, SegmentStatistics
 from sparkjet.stateful.deduplication import Deduplication
 from sparkjet.time import MIN
@@ -108,7 +109,7 @@ class DeduplicationRun:
 
     def _arrived(self, batch: Batch) -> tuple[DataFrame, SegmentStatistics]:
         events = self._session.createDataFrame([(e.key, e.time, e.value) for e in batch.events], SCHEMA)
-        judged = events.withColumn("late", self.operator.is_late("time", self.operator.judged_by))
+        judged = events.withColumn("late", older("time", self.operator.judged_by))
         self.late += judged.where("late").count()
         keys = {"key0": F.col("key")} | ({"key1": F.col("time")} if self._kind.by_time else {})
         row = F.struct("key", "time", "value").alias("row")

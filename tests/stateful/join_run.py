@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from sparkjet.catalyst.constants import older
 from sparkjet.catalyst.join_conditions import JoinKey
 from sparkjet.state import Segment, SegmentStatistics
 from sparkjet.state.segments import release
@@ -49,7 +50,7 @@ class JoinRun:
         """The arrivals of an epoch."""
         for number, (side, rows) in enumerate(zip(self.operator.sides, (batch.left, batch.right), strict=True)):
             arrived = self._rows(side, rows)
-            judged = arrived.withColumn("late", side.is_late(side.time, side.judged_by))
+            judged = arrived.withColumn("late", older(side.time, side.judged_by))
             self.late[number] += judged.where("late").count()
             table = side.partitioned(judged.where("NOT late"))
             count, low, high = table.agg(F.count(F.lit(1)), F.min(side.time), F.max(side.time)).collect()[0]

@@ -10,6 +10,7 @@ import msgspec
 from pyspark.sql import functions as F
 
 from sparkjet.aggregates.operation import Aggregate, Inputs
+from sparkjet.catalyst.constants import older
 from sparkjet.engine.arrival import Arrival
 from sparkjet.engine.stage_state import StageState
 from sparkjet.snapshots import DirectoryStore
@@ -47,8 +48,8 @@ class OperatorRun:
         self._epoch += 1
         events = self._spark.createDataFrame([(e.key, e.time, e.value) for e in batch.events], SCHEMA)
         framed = events.withColumn("frame", operator.frame_of(F.col("time")))
-        self.late += framed.where(operator.is_late("time", operator.judged_by)).count()
-        accepted = framed.where(~operator.is_late("time", operator.judged_by))
+        self.late += framed.where(older("time", operator.judged_by)).count()
+        accepted = framed.where(~older("time", operator.judged_by))
         grouped = accepted.groupBy(F.col("key").alias("key0"), "frame", F.lit(0).alias("kind"))
         table = operator.partitioned(grouped.agg(*Accumulators.aggregations(self._results)))
         outcome = Arrival(table, SegmentStatistics.measure(table))

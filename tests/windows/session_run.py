@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from sparkjet.aggregates.operation import Aggregate, Inputs
+from sparkjet.catalyst.constants import older
 from sparkjet.state import Segment, SegmentStatistics
 from sparkjet.state.segments import release
 from sparkjet.time import MIN
@@ -62,7 +63,7 @@ class SessionRun:
         if not isinstance(operator.gap, int):
             # As the plan does (:mod:`sparkjet.plan.row_gaps`).
             events = events.where(cover_end(F.col("time"), operator.gap) > F.col("time"))
-        judged = events.withColumn("late", operator.is_late("time", operator.judged_by))
+        judged = events.withColumn("late", older("time", operator.judged_by))
         self.late += judged.where("late").count()
         grouped = judged.where("NOT late").groupBy("key", operator.frame_of(F.col("time")).alias("frame"))
         bounds = [column.alias(name) for name, column in operator.bounds(F.col("time")).items()]

@@ -12,8 +12,9 @@ from weakref import WeakKeyDictionary
 from pyspark.sql import DataFrame, SparkSession
 
 from sparkjet.catalyst.constants import recorded
-from sparkjet.catalyst.java import java_class, static_method
+from sparkjet.catalyst.physical_plans import PLANNED, as_frame, no_rows, planned
 from sparkjet.errors import SparkjetError
+from sparkjet.java import as_map, as_seq, java_class, static_method
 
 Constants = Sequence[int | None]
 Build = Callable[..., DataFrame]
@@ -97,17 +98,26 @@ class KeptPlans:
 
 @dataclass(frozen=True)
 class _Table:
-    """A DataFrame that is nothing but an RDD.
+    """A DataFrame that is nothing but an RDD, or computed by a physical plan that is known (``planned``).
 
     Attributes:
-        logical: Its logical plan.
+        frame: The DataFrame.
+        logical: The logical plan of the RDD, or of no rows that stands for the physical plan.
         shape: What plans over it depend on: session, columns and partitioning.
         is_partitioned: Whether Spark knows which rows are in which partition.
+        plan: The physical plan, None for an RDD.
     """
 
+    frame: Any
     logical: Any
     shape: Hashable
     is_partitioned: bool
+    plan: Any = None
+
+    @property
+    def rdd(self) -> Any:
+        """The rows."""
+        return self.logical.rdd() if self.plan is None else self.frame.queryExecution().toRdd()
 
     @staticmethod
     def of(frame: DataFrame) -> _Table | None:
@@ -118,14 +128,17 @@ class _Table:
 
     @staticmethod
     def _of(frame: DataFrame) -> _Table | None:
-        logical = frame._jdf.queryExecution().logical()
+        logical, plan = frame._jdf.queryExecution().logical(), None
+        if logical.getClass().getSimpleName() == PLANNED:
+            logical, plan = logical.logicalPlan(), logical.physicalPlan()
         if logical.getClass().getSimpleName() != "LogicalRDD" or logical.isStreaming():
             return None
         # The numbers of the columns are others each time.
         partitioning = re.sub(r"#\d+L?", "", logical.outputPartitioning().toString())
         session = frame.sparkSession._jsparkSession.sessionUUID()
         shape = session, frame._jdf.schema().json(), partitioning
-        return _Table(logical, shape, partitioning.startswith("hashpartitioning"))
+        is_partitioned = partitioning.startswith("hashpartitioning")
+        return _Table(frame._jdf, logical, shape, is_partitioned, plan)
 
 
 _TABLES: WeakKeyDictionary[DataFrame, _Table | None] = WeakKeyDictionary()
@@ -151,30 +164,23 @@ class _KeptPlan:
 
     def run(self, groups: Sequence[Sequence[_Table]], constants: Constants) -> DataFrame:
         """The result for other tables of the same shapes, and other constants."""
-        as_map = static_method(self.session, "org.apache.spark.api.python.PythonUtils.toScalaMap")
-        rdds = [_united(self.session, tables) for tables in groups]
-        scans = {
-            leaf: leaf.copy(
-                leaf.output(),
-                rdds[number],
-                leaf.productElement(2),
-                leaf.outputPartitioning(),
-                leaf.outputOrdering(),
-                leaf.stream(),
-            )
-            for leaf, number in self.leaves
-        }
-        plan = self.with_constants(self.plan.transformUp(as_map(scans)), constants)
-        # A leaf of its own: Spark takes plans over the same one for the same plan, and would use what is cached of one.
-        leaf = _leaf(self.session, self.output, rdds[0].elementClassTag())
-        planned = java_class(self.session, "org.apache.spark.sql.execution.adaptive.LogicalQueryStage")
-        return _frame(self.session, planned(leaf, plan))
+        scans = {leaf: self._scan(leaf, groups[number]) for leaf, number in self.leaves}
+        plan = self.with_constants(self.plan.transformUp(as_map(self.session, scans)), constants)
+        return planned(self.session, plan, self.output)
+
+    def _scan(self, leaf: Any, tables: Sequence[_Table]) -> Any:
+        """What reads tables in place of a leaf."""
+        (first, *others) = tables
+        if not others and first.plan is not None and first.plan.output().equals(leaf.output()):
+            return first.plan
+        rdd = _united(self.session, tables)
+        name, partitioning, ordering = leaf.productElement(2), leaf.outputPartitioning(), leaf.outputOrdering()
+        return leaf.copy(leaf.output(), rdd, name, partitioning, ordering, leaf.stream())
 
     def with_constants(self, plan: Any, constants: Constants) -> Any:
         """A plan with constants in place of the markers."""
         literals = self._literals(constants)
-        as_map = static_method(self.session, "org.apache.spark.api.python.PythonUtils.toScalaMap")
-        return plan.transformAllExpressions(as_map(literals)) if literals else plan
+        return plan.transformAllExpressions(as_map(self.session, literals)) if literals else plan
 
     def _literals(self, constants: Constants) -> dict[Any, Any]:
         values: dict[int, int] = {}
@@ -217,9 +223,9 @@ def _plan(
         parts = []
         for (_, read), (table, *_) in group.items():
             logical = table.logical
-            leaf = _leaf(session, logical.output(), logical.rdd().elementClassTag(), logical.outputPartitioning())
+            leaf = no_rows(session, logical.output(), logical.outputPartitioning())
             places[leaf.rdd().id()] = len(places)
-            parts.append(Rows(_frame(session, leaf), read).frame)
+            parts.append(Rows(as_frame(session, leaf), read).frame)
         inputs.append(_union(parts))
     markers = [
         None if value is None else _FIRST_MARKER + number * _NEXT_MARKER for number, value in enumerate(constants)
@@ -254,26 +260,13 @@ def _union(frames: Sequence[DataFrame]) -> DataFrame:
 
 def _united(session: SparkSession, tables: Sequence[_Table]) -> Any:
     """The RDD of tables of one shape: put together partition by partition, as Spark's own union does."""
-    rdds = [table.logical.rdd() for table in tables]
+    rdds = [table.rdd for table in tables]
     if len(rdds) == 1:
         return rdds[0]
     union = java_class(session, "org.apache.spark.rdd.SQLPartitioningAwareUnionRDD")
-    sequence = _sequence(session, rdds)
+    sequence = as_seq(session, rdds)
     context, count = session.sparkContext._jsc.sc(), rdds[0].getNumPartitions()
     return union(context, sequence, count, rdds[0].elementClassTag())
-
-
-def _leaf(session: SparkSession, output: Any, tag: Any, partitioning: Any = None) -> Any:
-    """An empty RDD with these columns as a logical plan."""
-    none = static_method(session, "scala.Option.empty")()
-    if partitioning is None:
-        unknown = java_class(session, "org.apache.spark.sql.catalyst.plans.physical.UnknownPartitioning")
-        partitioning = unknown(0)
-    ordering = _sequence(session, [])
-    rdd = session.sparkContext._jsc.sc().emptyRDD(tag)
-    # Without the statistics and constraints of an epoch's rows: Spark would plan by them.
-    rows = java_class(session, "org.apache.spark.sql.execution.LogicalRDD")
-    return rows(output, rdd, partitioning, ordering, False, none, session._jsparkSession, none, none, False)
 
 
 def _literal(session: SparkSession, value: int) -> Any:
@@ -285,12 +278,3 @@ def _literal(session: SparkSession, value: int) -> Any:
     long = static_method(session, "org.apache.spark.sql.types.DataTypes.LongType")
     longs = static_method(session, "org.apache.spark.sql.types.DataTypes.createArrayType")(long, False)
     return java_class(session, "org.apache.spark.sql.catalyst.expressions.Literal")(data, longs)
-
-
-def _sequence(session: SparkSession, values: list[Any]) -> Any:
-    return static_method(session, "org.apache.spark.api.python.PythonUtils.toSeq")(values)
-
-
-def _frame(session: SparkSession, logical: Any) -> DataFrame:
-    rows = static_method(session, "org.apache.spark.sql.classic.Dataset.ofRows")
-    return DataFrame(rows(session._jsparkSession, logical), session)

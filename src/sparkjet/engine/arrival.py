@@ -91,7 +91,7 @@ def arrive(
     """
 
     def judge(table: DataFrame, judged_by: int | None) -> DataFrame:
-        return judged(read(table), side, judged_by, timed=intake.timed)
+        return judged(read(table), judged_by, timed=intake.timed)
 
     if keep_rows:
         judged_rows = judge(batch, side.judged_by).persist()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sparkjet.catalyst.micro_batch import with_plan
 from sparkjet.errors import SparkjetError
 
 if TYPE_CHECKING:
@@ -50,7 +51,10 @@ class BatchRunner:
         else:
             try:
                 if not self._ending.begun:
-                    newest = self._spark.result().lastProgress if self._spark.done() else None
+                    newest = None
+                    if self._spark.done():
+                        query = self._spark.result()
+                        newest, batch = query.lastProgress, with_plan(batch, query)
                     self._engine.run_batch(batch, batch_id, self._engine.caught_up(newest, in_batch=True))
                     return
             except BaseException as error:

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from sparkjet.catalyst.columns import HIDDEN, KEPT, SUBSTREAM, TIME
+from sparkjet.catalyst.constants import older
 from sparkjet.errors import AnalysisError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-    from sparkjet.plan.stage import Side
 
 DROPPED = "_sparkjet_dropped"
 """The :class:`DropReason` of a row, null for a row that is accepted."""
@@ -31,19 +30,18 @@ class DropReason(Enum):
     """The row has no event time."""
 
 
-def judged(rows: DataFrame, side: Side, judged_by: int | None, *, timed: bool) -> DataFrame:
+def judged(rows: DataFrame, judged_by: int | None, *, timed: bool) -> DataFrame:
     """Rows that have gone through the user's transformations, with the reason for dropping them, if any.
 
     Args:
         rows: The rows.
-        side: Where they go.
-        judged_by: Its :attr:`Side.judged_by`.
+        judged_by: :attr:`Side.judged_by` of the side that they go to.
         timed: Whether rows without an event time are dropped; otherwise none is dropped.
     """
     if not timed:
         return rows.withColumn(DROPPED, F.lit(None).cast("string"))
     reason = F.when(F.col(TIME).isNull(), DropReason.NULL_TIMESTAMP.value)
-    return rows.withColumn(DROPPED, reason.when(side.is_late(TIME, judged_by), DropReason.LATE.value))
+    return rows.withColumn(DROPPED, reason.when(older(TIME, judged_by), DropReason.LATE.value))
 
 
 def dropped_rows(judged_rows: DataFrame, watermark: int | None) -> DataFrame:

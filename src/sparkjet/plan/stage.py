@@ -34,11 +34,7 @@ class Side(Protocol):
 
     @property
     def judged_by(self) -> int | None:
-        """What rows are compared with to find the late ones, by the last ``close``; None if no row is late."""
-        ...
-
-    def is_late(self, time: str, judged_by: int | None) -> Column:
-        """Whether a row is late, by the time column of that name (microseconds) and :attr:`judged_by`."""
+        """The time below which a row is late, by the last ``close``; None if no row is late."""
         ...
 
     def partitioned(self, rows: DataFrame) -> DataFrame:

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from sparkjet.catalyst.columns import CompiledColumns
-from sparkjet.catalyst.constants import older
 from sparkjet.snapshots.record import DeduplicationSettings
 from sparkjet.state import KEY_HASH, NEVER, KeyedStore, Segment
 from sparkjet.time import MAX, MIN
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
 TIME = "time"
 NUMBER = "number"
@@ -98,10 +97,6 @@ class Deduplication:
     def judged_by(self) -> int | None:
         """The watermark of the last :meth:`close`, where keys are forgotten."""
         return None if self.keep is None else self.closed
-
-    def is_late(self, time: str, judged_by: int | None) -> Column:
-        """Whether a time is below a watermark."""
-        return older(time, judged_by)
 
     def partitioned(self, rows: DataFrame) -> DataFrame:
         """New rows or stored keys, hash-partitioned by the keys, and persisted in memory once read."""

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from sparkjet.catalyst.columns import CompiledColumns, Once
-from sparkjet.catalyst.constants import constant, older
+from sparkjet.catalyst.constants import constant
 from sparkjet.state import Segment, SegmentStatistics
 from sparkjet.state.segments import mergeable, release
 from sparkjet.time import MIN, clamp
@@ -58,10 +58,6 @@ class JoinSide:
     def judged_by(self) -> int | None:
         """The watermark of the last :meth:`settle`."""
         return None if self.watermark == MIN else self.watermark
-
-    def is_late(self, time: str, judged_by: int | None) -> Column:
-        """Whether a time is below a watermark."""
-        return older(time, judged_by)
 
     def partitioned(self, rows: DataFrame) -> DataFrame:
         """New or stored rows, hash-partitioned by the keys, and persisted in memory once read."""

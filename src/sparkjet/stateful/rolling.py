@@ -145,10 +145,6 @@ class _Arriving:
         """None: no row is late."""
         return None
 
-    def is_late(self, time: str, judged_by: int | None) -> Column:  # noqa: ARG002 - the side's protocol
-        """No row is."""
-        return F.lit(False)
-
     def partitioned(self, rows: DataFrame) -> DataFrame:
         """Partial rows, persisted in memory once read; by windows they are partitioned when these are known."""
         return self._store.partitioned(rows) if self._window is None else rows.localCheckpoint(eager=False)

@@ -126,8 +126,8 @@ class HoldsRows(Protocol):
         """Packages that its tasks need on executors: the name to install, by the name that is imported."""
         ...
 
-    def write_rows(self, rows: DataFrame) -> list[str]:
-        """Write one file for each partition with rows; returns those of the attempts that count.
+    def write_rows(self, rows: DataFrame) -> dict[str, int]:
+        """Write one file for each partition with rows; returns those of the attempts that count, with their rows.
 
         Their names contain the number of the partition, as those of Spark's files do: ``part-00003-…``.
         """

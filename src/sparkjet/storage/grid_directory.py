@@ -195,11 +195,11 @@ class GridDirectory:
         """See :meth:`HoldsRows.packages`."""
         return {name: name for name in ("msgspec", "pyarrow", "tenacity", "xxhash")}
 
-    def write_rows(self, rows: DataFrame) -> list[str]:
+    def write_rows(self, rows: DataFrame) -> dict[str, int]:
         """See :meth:`HoldsRows.write_rows`."""
         files = write_rows(rows, self.location, self.full())
-        self.unverified.add(files)
-        return sorted(self._relative(each.name for each in files))
+        self.unverified.add([held for held, _ in files])
+        return {name: count for held, count in files for name in self._relative([held.name])}
 
     def read_rows(self, session: SparkSession, names: Sequence[str]) -> DataFrame:
         """See :meth:`HoldsRows.read_rows`.

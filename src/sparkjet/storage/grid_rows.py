@@ -27,13 +27,14 @@ _TASK_BYTES = 64 << 20
 """Bytes of files that a task reads, unless one has more."""
 
 
-def write_rows(rows: DataFrame, location: GridLocation, directory: str) -> list[Held]:
-    """Write one file for each partition with rows; returns how they are held.
+def write_rows(rows: DataFrame, location: GridLocation, directory: str) -> list[tuple[Held, int]]:
+    """Write one file for each partition with rows; returns how each is held, and its number of rows.
 
     An attempt of a task writes under a name of its own; what no successful one has named goes with its directory.
     """
     task = partial(_written, location, directory, rows.schema.json())
-    return [msgspec.msgpack.decode(row["held"], type=Held) for row in rows.mapInArrow(task, "held binary").collect()]
+    found = rows.mapInArrow(task, "held binary, count long").collect()
+    return [(msgspec.msgpack.decode(row["held"], type=Held), row["count"]) for row in found]
 
 
 def read_rows(session: SparkSession, location: GridLocation, files: Sequence[Held]) -> DataFrame:
@@ -48,9 +49,10 @@ def _written(
     location: GridLocation, directory: str, schema: str, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """In a task: its rows as one file."""
-    sink, writer = pa.BufferOutputStream(), None
+    sink, writer, count = pa.BufferOutputStream(), None, 0
     for batch in batches:
         if batch.num_rows:
+            count += batch.num_rows
             # Arrow has fewer types than Spark.
             writer = writer or parquet.ParquetWriter(
                 sink, batch.schema.with_metadata({_SCHEMA: schema}), compression="lz4"
@@ -63,7 +65,7 @@ def _written(
     assert context is not None  # noqa: S101 - in a task there is one
     name = f"{directory}/part-{context.partitionId():05d}-{uuid.uuid4().hex}.parquet"
     [held] = write_files(location.client, {name: sink.getvalue()})
-    yield pa.record_batch([pa.array([msgspec.msgpack.encode(held)], pa.binary())], names=["held"])
+    yield pa.record_batch({"held": pa.array([msgspec.msgpack.encode(held)], pa.binary()), "count": pa.array([count])})
 
 
 def _read(

@@ -9,11 +9,9 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
-from pyspark.sql import Observation
-from pyspark.sql import functions as F
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, Observation, SparkSession
 
     from sparkjet.storage.file_writer import FileWriter
 
@@ -22,8 +20,6 @@ Refuse = Callable[[str], Exception]
 
 REMEDY = "Use a directory that the driver and every executor see under the same path, such as a shared mount."
 ROWS = "rows"
-_PARTITION = "_sparkjet_partition"
-_PARTITIONS = "partitions"
 _SHOWN = 10
 
 
@@ -36,7 +32,7 @@ class Written:
 
 
 def write(rows: DataFrame, writer: FileWriter, refuse: Refuse) -> Written:
-    """Write rows as files, and verify that the driver sees one of every task that had rows.
+    """Write rows as files, and verify that the driver sees all that tasks have written.
 
     An executor with a different directory under the same path succeeds in writing files that are never read, which
     neither Spark nor its commit protocol detects.
@@ -47,34 +43,24 @@ def write(rows: DataFrame, writer: FileWriter, refuse: Refuse) -> Written:
         refuse: Creates the error.
 
     Raises:
-        Exception: Created by ``refuse``: a file is missing, or Spark did not report what was written.
+        Exception: Created by ``refuse``: a file is missing.
     """
-    observation = Observation()
-    # As a column, because spark_partition_id() is not initialized inside an observation's aggregate. As a set, because
-    # tasks may run more than once.
-    observed = (
-        rows.withColumn(_PARTITION, F.spark_partition_id())
-        .observe(observation, F.count(F.lit(1)).alias(ROWS), F.collect_set(_PARTITION).alias(_PARTITIONS))
-        .drop(_PARTITION)
-    )
     context = rows.sparkSession.sparkContext
     tag = f"sparkjet-{os.urandom(8).hex()}"
     context.addJobTag(tag)
     try:
-        files = writer.save(observed)
+        saved = writer.save(rows)
     finally:
         context.removeJobTag(tag)
-    found = metrics(observation, f"{writer.directory}", refuse)
-    seen = {int(PurePosixPath(file).name.split("-")[1]) for file in files}
-    unseen = sorted(set(found[_PARTITIONS]) - seen)
+    unseen = saved.written - len(saved.files)
     if unseen:
-        hosts = _hosts(rows.sparkSession, tag, unseen)
+        seen = {int(PurePosixPath(file).name.split("-")[1]) for file in saved.files}
         message = (
-            f"The driver does not see the files that {len(unseen)} of {len(found[_PARTITIONS])} tasks have written to "
-            f"{writer.directory} (partitions {_listed(unseen)}{f'; hosts {_listed(hosts)}' if hosts else ''}). {REMEDY}"
+            f"The driver does not see {unseen} of {saved.written} files that tasks have written to {writer.directory}"
+            f"{_writers(rows.sparkSession, tag, seen)}. {REMEDY}"
         )
         raise refuse(message)
-    return Written(found[ROWS], files)
+    return Written(saved.rows, saved.files)
 
 
 def metrics(observation: Observation, what: str, refuse: Refuse) -> dict[str, Any]:
@@ -93,17 +79,24 @@ def metrics(observation: Observation, what: str, refuse: Refuse) -> dict[str, An
     return found
 
 
-def _hosts(session: SparkSession, tag: str, partitions: Collection[int]) -> list[str]:
-    """The hosts on which partitions were written, as far as Spark still knows."""
+def _writers(session: SparkSession, tag: str, seen: Collection[int]) -> str:
+    """Which tasks wrote what is not seen, and on which hosts, as far as Spark still knows."""
     context = session._jsparkSession.sparkContext()
     tracker = context.statusTracker()
     job = tracker.getJobInfo(max(tracker.getJobIdsForTag(tag)))
     if job.isEmpty():
-        return []
+        return ""
     # Only the last stage writes; earlier stages have other partitions.
     tasks = context.statusStore().taskList(max(job.get().stageIds()), 0, 1_000_000)
-    hosts = {tasks.apply(n).host() for n in range(tasks.size()) if tasks.apply(n).partitionId() in partitions}
-    return sorted(hosts)
+    hosts = {tasks.apply(n).partitionId(): tasks.apply(n).host() for n in range(tasks.size()) if _wrote(tasks.apply(n))}
+    unseen = sorted(set(hosts) - set(seen))
+    named = sorted({hosts[partition] for partition in unseen})
+    return f" (partitions {_listed(unseen)}; hosts {_listed(named)})" if unseen else ""
+
+
+def _wrote(task: Any) -> bool:
+    metrics = task.taskMetrics()
+    return metrics.isDefined() and bool(metrics.get().outputMetrics().recordsWritten())
 
 
 def _listed(values: Collection[object]) -> str:

@@ -69,11 +69,7 @@ class WindowOperator(Protocol):
 
     @property
     def judged_by(self) -> int | None:
-        """What rows are compared with to find the late ones, by the last :meth:`close`; None if no row is late."""
-        ...
-
-    def is_late(self, time: str, judged_by: int | None) -> Column:
-        """Whether a row is late, by the time column of that name (microseconds) and :attr:`judged_by`."""
+        """The time below which a row is late, by the last :meth:`close`; None if no row is late."""
         ...
 
     def partitioned(self, partials: DataFrame) -> DataFrame:

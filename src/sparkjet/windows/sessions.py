@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from sparkjet.catalyst.columns import CompiledColumns
-from sparkjet.catalyst.constants import constant, older
+from sparkjet.catalyst.constants import constant
 from sparkjet.snapshots.record import SessionSettings
 from sparkjet.state import KEY_HASH, KeyedStore, Segment
 from sparkjet.state.keyed_store import is_due
@@ -126,10 +126,6 @@ class SessionWindows:
     def judged_by(self) -> int | None:
         """The watermark of the last :meth:`close`."""
         return self.closed
-
-    def is_late(self, time: str, judged_by: int | None) -> Column:
-        """Whether a time is below a watermark."""
-        return older(time, judged_by)
 
     def partitioned(self, partials: DataFrame) -> DataFrame:
         """Partial or stored rows, hash-partitioned by the keys, and persisted in memory once read."""

@@ -85,15 +85,8 @@ class SlidingWindows:
 
     @property
     def judged_by(self) -> int | None:
-        """The end of the last windows that were emitted."""
+        """The end of the last windows that were emitted: the first window of any earlier frame is one of them."""
         return self.closed
-
-    def is_late(self, time: str, judged_by: int | None) -> Column:
-        """Whether the first window of a time's frame has already been emitted."""
-        if judged_by is None:
-            return F.lit(False)
-        frame = self._once("frame of", time, build=lambda: self.frame_of(F.col(time)))
-        return frame <= F.expr(constant(judged_by, time))
 
     def append(self, segment: Segment) -> None:
         """Add the partial rows of an epoch, and merge the newest segments if there are enough."""

@@ -12,7 +12,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 from pyspark.sql.window import Window
 
 from sparkjet.catalyst.columns import CompiledColumns, quoted
-from sparkjet.catalyst.constants import constant, older
+from sparkjet.catalyst.constants import constant
 from sparkjet.snapshots.record import FunctionSettings
 from sparkjet.state import DELETED, KEY_HASH, NEVER, KeyedStore, Segment, SegmentStatistics
 from sparkjet.stateful.functions.user_function import TIMERS, TimeDomain
@@ -134,10 +134,6 @@ class FunctionOperator:
     def judged_by(self) -> int | None:
         """The watermark of the last :meth:`close`, where timers are in event time."""
         return self._store.closed if self._function.domain is TimeDomain.WATERMARK else None
-
-    def is_late(self, time: str, judged_by: int | None) -> Column:
-        """Whether a time is below a watermark."""
-        return older(time, judged_by)
 
     def partitioned(self, rows: DataFrame) -> DataFrame:
         """New or stored rows, hash-partitioned by the keys, and persisted in memory once read."""

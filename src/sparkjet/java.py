@@ -1,4 +1,4 @@
-"""Java's classes and static methods, looked up once."""
+"""Java's classes and static methods, looked up once, and Scala's collections."""
 
 from __future__ import annotations
 
@@ -21,6 +21,21 @@ def java_class(session: SparkSession, name: str) -> Any:
 def static_method(session: SparkSession, name: str) -> Any:
     """A static method of a class, or a method of a Scala object, by the whole names of both."""
     return _method(session.sparkContext._gateway, name)
+
+
+def as_seq(session: SparkSession, values: list[Any]) -> Any:
+    """A list as Scala's ``Seq``."""
+    return static_method(session, "org.apache.spark.api.python.PythonUtils.toSeq")(values)
+
+
+def as_map(session: SparkSession, values: dict[Any, Any]) -> Any:
+    """A dictionary as Scala's ``Map``."""
+    return static_method(session, "org.apache.spark.api.python.PythonUtils.toScalaMap")(values)
+
+
+def nothing(session: SparkSession) -> Any:
+    """Scala's ``None``."""
+    return static_method(session, "scala.Option.empty")()
 
 
 @lru_cache(64)

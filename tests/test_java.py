@@ -6,7 +6,7 @@ import pytest
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from sparkjet.catalyst.java import java_class, static_method
+from sparkjet.java import java_class, static_method
 
 pytestmark = pytest.mark.spark
 

@@ -1,0 +1,55 @@
+"""Micro-batches: their rows with the plan behind them, so that Spark plans what reads them together with it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sparkjet.catalyst.physical_plans import planned
+from sparkjet.java import as_seq, java_class, nothing
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
+
+_OPERATORS = ("ProjectExec", "FilterExec", "GenerateExec")
+"""Operators that compute their rows from one row each, and of which Spark's progress reports nothing."""
+_COMPILED, _ADAPTER = "WholeStageCodegenExec", "InputAdapter"
+_CHANGING = ("CURRENT_LIKE", "PLAN_EXPRESSION")
+"""What becomes a literal of the batch: Spark would compile all that is planned together with it in every epoch."""
+
+
+def with_plan(batch: DataFrame, query: StreamingQuery) -> DataFrame:
+    """The rows of a micro-batch, its last operators planned together with what reads them; on the driver.
+
+    The plan of what ``foreachBatch`` gives ends at an RDD: each row of the source is written out in memory there, and
+    read again behind it. In a query of Spark's own, both sides are one loop of generated code. What is below the last
+    projections, filters and generators, such as the source, stays an RDD, since Spark counts its rows there.
+
+    Args:
+        batch: What ``foreachBatch`` was given.
+        query: Spark's query, which waits for that function.
+    """
+    session = batch.sparkSession
+    jquery: Any = query._jsq  # noqa: SLF001
+    # Not in Spark's API: the plan of the batch that runs.
+    execution = jquery.streamingQuery().lastExecution()
+    patterns = java_class(session, "org.apache.spark.sql.catalyst.trees.TreePattern")
+    if any(execution.analyzed().containsPattern(getattr(patterns, name)()) for name in _CHANGING):
+        return batch
+    node, operators, is_compiled = execution.executedPlan(), [], False
+    while (name := node.getClass().getSimpleName()) in {*_OPERATORS, _COMPILED, _ADAPTER}:
+        if name in _OPERATORS:
+            operators.append(node)
+        else:
+            is_compiled = name == _COMPILED
+        node = node.child()
+    if not operators:
+        return batch
+    if is_compiled:
+        # Alone, it would be interpreted.
+        node = java_class(session, f"org.apache.spark.sql.execution.{_COMPILED}")(node, 1)
+    scan, ordering = java_class(session, "org.apache.spark.sql.execution.RDDScanExec"), as_seq(session, [])
+    plan = scan(node.output(), node.execute(), "MicroBatch", node.outputPartitioning(), ordering, nothing(session))
+    for operator in reversed(operators):
+        plan = operator.withNewChildren(as_seq(session, [plan]))
+    return planned(session, plan, plan.output())

@@ -1,0 +1,183 @@
+"""Write jobs: Spark's job that writes rows as files, called below ``DataFrameWriter``, with what its tasks report."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from pyspark.java_gateway import ensure_callback_server_started
+
+from sparkjet.java import as_map, as_seq, java_class, nothing, static_method
+from sparkjet.storage.hadoop_file_system import JAVA_ERRORS, os_error
+from sparkjet.storage.patience import Patience
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_DATASOURCES = "org.apache.spark.sql.execution.datasources"
+_STREAMING = "org.apache.spark.sql.execution.streaming"
+_CONFIGURATION = "org.apache.hadoop.conf.Configuration"
+_FORMATS = {
+    "csv": "csv.CSVFileFormat",
+    "json": "json.JsonFileFormat",
+    "orc": "orc.OrcFileFormat",
+    "parquet": "parquet.ParquetFileFormat",
+    "text": "text.TextFileFormat",
+}
+
+
+@dataclass(frozen=True)
+class WriteStatistics:
+    """Numbers of rows and files that the task attempts that count have written."""
+
+    rows: int
+    files: int
+
+
+@dataclass(frozen=True)
+class WriteJob:
+    """A job that writes the rows of a DataFrame into a directory; on the driver.
+
+    ``DataFrameWriter`` would analyze, optimize and plan a command around a plan that is planned already, and not say
+    what was written. An observation of the rows would, but takes as long as writing few of them.
+
+    Attributes:
+        rows: The rows.
+        uri: The directory.
+        format: As Spark calls it.
+        options: Of the format.
+        partition_by: Columns that become directories.
+    """
+
+    rows: DataFrame
+    uri: str
+    format: str
+    options: Mapping[str, str]
+    partition_by: Sequence[str]
+
+    def renaming(self, settings: Mapping[str, str]) -> WriteStatistics:
+        """Write, each task attempt below a directory of its own, from where a rename gives its files their names.
+
+        Args:
+            settings: Hadoop's, for this job.
+        """
+        committer = java_class(self._session, f"{_DATASOURCES}.SQLHadoopMapReduceCommitProtocol")
+        configuration = java_class(self._session, _CONFIGURATION)(_own_settings(self._session))
+        for name, value in {**self.options, **settings}.items():
+            configuration.set(name, value)
+        return self._run(committer(str(uuid.uuid4()), self.uri, False), configuration)
+
+    def listing(self) -> tuple[WriteStatistics, list[str]]:
+        """Write, each task attempt under names of its own; returns the URIs of the files that count, too.
+
+        Their paths are encoded as Hadoop does it.
+        """
+        session = self._session
+        logs = java_class(session, f"{_STREAMING}.sinks.FileStreamSinkLog")
+        version = static_method(session, f"{_STREAMING}.sinks.FileStreamSinkLog.VERSION")()
+
+        def made() -> Any:
+            try:
+                return logs(version, session._jsparkSession, f"{self.uri}/_spark_metadata", nothing(session))
+            except JAVA_ERRORS as error:
+                raise os_error(session.sparkContext._gateway, error, self.uri) from error
+
+        # It looks into the directory; of the job itself, Spark repeats the tasks.
+        log = Patience(has_answered=True).run(made)
+        committer = java_class(session, f"{_STREAMING}.ManifestFileCommitProtocol")("0", self.uri)
+        committer.setupManifestOptions(log, 0)
+        state = session._jsparkSession.sessionState()
+        statistics = self._run(committer, state.newHadoopConfWithOptions(as_map(session, dict(self.options))))
+        files = log.get(0).get()
+        return statistics, [file.path() for file in files]
+
+    @property
+    def _session(self) -> SparkSession:
+        return self.rows.sparkSession
+
+    def _run(self, committer: Any, configuration: Any) -> WriteStatistics:
+        session = self._session
+        execution = self.rows._jdf.queryExecution()
+        output = execution.analyzed().output()
+        columns = {output.apply(number).name(): output.apply(number) for number in range(output.size())}
+        by = as_seq(session, [columns[name] for name in self.partition_by])
+        trackers = java_class(session, f"{_DATASOURCES}.BasicWriteJobStatsTracker")
+        metrics = static_method(session, f"{_DATASOURCES}.BasicWriteJobStatsTracker.metrics")()
+        serializable = java_class(session, "org.apache.spark.util.SerializableConfiguration")
+        destination = java_class(session, f"{_DATASOURCES}.FileFormatWriter$OutputSpec")
+        arguments = (
+            session._jsparkSession,
+            execution.executedPlan(),
+            java_class(session, f"{_DATASOURCES}.{_FORMATS[self.format]}")(),
+            committer,
+            destination(self.uri, as_map(session, {}), output),
+            configuration,
+            by,
+            nothing(session),
+            as_seq(session, [trackers(serializable(configuration), metrics)]),
+            as_map(session, dict(self.options)),
+            0,
+            static_method(session, f"{_DATASOURCES}.FileFormatWriter.write$default$12")(),
+        )
+        write = static_method(session, f"{_DATASOURCES}.FileFormatWriter.write")
+        _as_execution(session, execution, lambda: write(*arguments))
+        return WriteStatistics(metrics.apply("numOutputRows").value(), metrics.apply("numFiles").value())
+
+
+def _own_settings(session: SparkSession) -> Any:
+    """Hadoop's configuration of a session without Hadoop's defaults: code that asks for one of these knows it.
+
+    Spark sends the configuration to each task, twice. With the 1,100 defaults, the source of each compressed by itself,
+    that takes longer than to write the rows of a small epoch.
+    """
+    return _without_defaults(session.sparkContext._gateway, session._jsparkSession)
+
+
+@lru_cache(16)
+def _without_defaults(gateway: Any, jsession: Any) -> Any:
+    jvm = gateway.jvm
+    configuration = jsession.sessionState().newHadoopConf()
+    shown = jvm.java.io.StringWriter()
+    jvm.org.apache.hadoop.conf.Configuration.dumpConfiguration(configuration, shown)
+    own = jvm.org.apache.hadoop.conf.Configuration(False)
+    for each in json.loads(shown.toString())["properties"]:
+        if not each["resource"].endswith("-default.xml"):
+            # What is shown is redacted.
+            own.set(each["key"], configuration.getRaw(each["key"]))
+    return own
+
+
+def _as_execution(session: SparkSession, execution: Any, call: Callable[[], object]) -> None:
+    """Call something as Spark runs a query: else its jobs would not have the session's settings on the executors."""
+    ensure_callback_server_started(session.sparkContext._gateway)
+    body = _Body(call)
+    name = static_method(session, "scala.Option.apply")("save")
+    try:
+        static_method(session, "org.apache.spark.sql.execution.SQLExecution.withNewExecutionId")(execution, name, body)
+    except JAVA_ERRORS:
+        if body.failure is not None:
+            raise body.failure from None
+        raise
+
+
+class _Body:
+    """A function without arguments, for the JVM to call."""
+
+    def __init__(self, call: Callable[[], object]) -> None:
+        self._call = call
+        self.failure: Exception | None = None
+
+    def apply(self) -> None:
+        try:
+            self._call()
+        except Exception as error:
+            # What Java hands on is only its text.
+            self.failure = error
+            raise
+
+    class Java:
+        implements = ("scala.Function0",)
