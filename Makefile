@@ -2,7 +2,7 @@
 .DELETE_ON_ERROR:
 # Check, tests and docs share one machine and Spark takes all of it: never side by side, even under `make -j`.
 .NOTPARALLEL:
-.PHONY: help setup run clicks orders test test-unit test-crash test-long check docs bench bench-quick format clean checked benchmark-peers
+.PHONY: help setup run clicks orders test test-unit test-crash test-long check docs bench bench-quick bench-more format clean checked benchmark-peers
 
 VENV := .venv
 PYTHON_RUN := $(VENV)/bin/python
@@ -60,11 +60,14 @@ check: $(READY) ## Lint, format, types, layers, house rules
 docs: checked $(READY) ## Run every example in docstrings, README and docs; check the links between pages
 	@$(PYTEST) --doctest-modules src $(wildcard *.md) docs
 
-bench: checked $(READY) benchmark-peers ## Speed next to Spark, Hazelcast Jet, Flink and Bytewax (up to 90 minutes; needs Maven and PostgreSQL)
+bench: checked $(READY) benchmark-peers ## Speed next to Spark, Hazelcast Jet and Flink (up to 90 minutes; needs Maven and PostgreSQL)
 	@$(PYTHON_RUN) -m benchmarks --plot
 
 bench-quick: checked $(READY) benchmark-peers ## One work next to Spark and Hazelcast Jet (5 minutes; needs Maven)
 	@$(PYTHON_RUN) -m benchmarks --quick
+
+bench-more: checked $(READY) benchmark-peers ## The works and studies that bench leaves out (two hours)
+	@$(PYTHON_RUN) -m benchmarks --more --plot
 
 format: $(READY) ## Format, and fix what ruff can fix safely
 	@$(PYTHON_RUN) -m ruff check --fix-only --quiet .

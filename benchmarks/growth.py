@@ -41,7 +41,8 @@ def keyed(keys: int) -> Work:
 
 
 CURVES: dict[str, dict[int, Work]] = {
-    # As warm as in the contest: with one core for the rows, Java compiles on the other one, and warms up sooner.
+    # As warm as in the contest, and with one core pinned to it: of two, Java would compile and collect garbage on the
+    # other, Python would plan there, and the throughput of "one core" would be that of nearly two.
     "cores": {cores: dataclasses.replace(work_of("T1"), cores=cores) for cores in (1, 2)},
     "keys": {keys: keyed(keys) for keys in (1_000, 10_000, 100_000, 1_000_000)},
     "substreams": {count: dataclasses.replace(T1, substreams=count) for count in (1, 16, 256)},

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 MESSAGES = 1_000_000
 PARTITIONS = 2
 WARM_UP = 2
-ROUNDS = 3
+ROUNDS = 5
 GOAL = Goal("bare consumer", 1.2)
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
 

@@ -34,7 +34,7 @@ ROWS = 1_000_000
 PRODUCERS = 2
 WARM_UP = 5
 """Java compiles Spark's part in the first ones: with one, each measured round was faster than the one before."""
-ROUNDS = 3
+ROUNDS = 5
 QUEUE = 200_000
 GOAL = Goal("bare transactional produce", 0.85)
 

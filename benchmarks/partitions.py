@@ -1,6 +1,7 @@
 """C1: the driver's processor time for an epoch, by the number of partitions of the state.
 
-``python -m benchmarks.partitions``. On a ``local-cluster``, whose executors are other processes.
+``python -m benchmarks.partitions``. On a ``local-cluster``, whose executors are other processes. The rounds of each
+number are stretches of one query: processor time depends little on what else the machine does.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import os
 import sys
 import tempfile
 import time
+from itertools import pairwise
 from pathlib import Path
 
 from pyspark import SparkContext
@@ -21,8 +23,9 @@ from benchmarks.studies import main
 from benchmarks.work import Goal, work_of
 
 COUNTS = (2, 8, 32, 128)
-WARM_UP, MEASURED = 40, 30
-"""Epochs."""
+WARM_UP, MEASURED = 40, 20
+"""Epochs, those of each round."""
+ROUNDS = 5
 GOAL = 1.3
 """Times as long as with the fewest partitions."""
 TICK = os.sysconf("SC_CLK_TCK")
@@ -43,40 +46,42 @@ def driver_seconds() -> float:
     return processor_seconds(os.getpid()) + processor_seconds(java)
 
 
-def measure(partitions: int, home: Path) -> float:
-    """The driver's processor seconds for an epoch of T5."""
+def measure(partitions: int, home: Path) -> list[float]:
+    """The driver's processor seconds for an epoch of T5, by round."""
     session = local_session(master="local-cluster[2,1,1024]")
     query = results(session, work_of("T5"), dialect(work_of("T5")))
     writer = query.writeStream.format("files").option("path", home / "results").option("statePartitions", partitions)
     running = writer.option("checkpointLocation", home / "checkpoint").start()
     epochs = Epochs(running)
-    while epochs.newest() < WARM_UP:
-        time.sleep(1.0)
-    first, before = epochs.newest(), driver_seconds()
-    while epochs.newest() < first + MEASURED:
-        time.sleep(1.0)
-    last, after = epochs.newest(), driver_seconds()
+    marks: list[tuple[int, float]] = []
+    while len(marks) <= ROUNDS:
+        # From the mark before, which may have come late.
+        least = marks[-1][0] + MEASURED if marks else WARM_UP
+        while epochs.newest() < least:
+            # What polling takes counts too.
+            time.sleep(3.0)
+        marks.append((epochs.newest(), driver_seconds()))
     running.stop()
     session.stop()
-    return (after - before) / (last - first)
+    return [(after - before) / (last - first) for (first, before), (last, after) in pairwise(marks)]
 
 
 def study() -> list[Ratio]:
     """One ratio for each number of partitions: the processor time with the fewest by that with so many."""
-    seconds: dict[int, float] = {}
+    seconds: dict[int, list[float]] = {}
     for count in COUNTS:
         with tempfile.TemporaryDirectory(prefix="sparkjet-partitions-") as home:
             seconds[count] = measure(count, Path(home))
-        print(f"{count:4} partitions: {seconds[count]:.3f} s of the driver an epoch", file=sys.stderr, flush=True)
+        shown = ", ".join(f"{each:.3f}" for each in seconds[count])
+        print(f"{count:4} partitions: {shown} s of the driver an epoch", file=sys.stderr, flush=True)
     fewest, *others = COUNTS
     return [
-        Ratio(
+        Ratio.of_seconds(
             f"C1-{count}",
             f"epochs with {count} partitions, by the driver's processor time",
             Goal(f"{fewest} partitions", 1 / GOAL),
-            (seconds[fewest] / seconds[count],),
-            1 / seconds[count],
-            1 / seconds[fewest],
+            seconds[count],
+            seconds[fewest],
         )
         for count in others
     ]

@@ -57,7 +57,7 @@ class Feed:
         rows = numbers.select(F.concat(F.lit("key-"), "number").alias("key0"), F.col("number").alias("value"))
         grouped = rows.groupBy("key0", F.lit(0).cast("long").alias("frame"))
         (side,) = self.operator.sides
-        partials = side.partitioned(grouped.agg(*Accumulators.aggregations(self.results)))
+        partials = side.shuffled(grouped.agg(*Accumulators.aggregations(self.results))).localCheckpoint(eager=False)
         measured = SegmentStatistics.measure(partials)
         assert measured is not None  # noqa: S101 - an epoch has rows
         started = time.perf_counter()

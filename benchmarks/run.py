@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import sys
 from dataclasses import dataclass
@@ -27,33 +28,63 @@ OPENED = (
 
 @dataclass(frozen=True)
 class Length:
-    """Rows of a peer: for the warm-up, in which Java compiles and windows fill up, and measured."""
+    """Rows of a peer.
+
+    Args:
+        warm_up: Before the first stretch: Java compiles, and windows fill up.
+        measured: Of a stretch.
+        settling: Before each other stretch, since the data has left the caches in the pause.
+    """
 
     warm_up: int
     measured: int
+    settling: int
 
 
 LENGTHS = {
-    "jet": Length(60_000_000, 40_000_000),
-    "flink": Length(20_000_000, 20_000_000),
-    "bytewax": Length(100_000, 200_000),
+    "jet": Length(60_000_000, 25_000_000, 2_500_000),
+    "flink": Length(20_000_000, 20_000_000, 2_000_000),
+    "bytewax": Length(100_000, 200_000, 20_000),
 }
-"""Peers outside Spark, with the rows that take about ten seconds; the others are counted in epochs."""
+"""Peers outside Spark, with the rows that take five to ten seconds; the others are counted in epochs."""
+BOTH = {"flink": Length(10_000_000, 10_000_000, 1_000_000)}
+"""Of two streams, as many of each."""
 MANY_KEYS = 50_000
-SHORT = {"jet": Length(30_000_000, 10_000_000), "flink": Length(8_000_000, 8_000_000)}
+SHORT = {"jet": Length(30_000_000, 10_000_000, 1_000_000), "flink": Length(8_000_000, 4_000_000, 1_000_000)}
 """From so many keys on, stretches are shorter, as the results take the time."""
+MOST_KEYS = 500_000
+SHORTEST = Length(3_000_000, 2_000_000, 0)
+"""Of Jet and Flink, from so many keys on: a window end of a million results takes Flink ten seconds or more."""
 LONG_STEPS = 300
-"""So are those of windows with so many steps, but these have to be full first."""
+"""Windows of so many steps have to be full first, but the stretches are those of many keys."""
 
 
 def length(peer: str, work: Work) -> Length:
     """The rows of a peer."""
+    if work.shape == "both":
+        return BOTH[peer]
     if work.shape == "windows" and peer in SHORT:
+        if work.keys >= MOST_KEYS:
+            return SHORTEST
         if work.keys >= MANY_KEYS:
             return SHORT[peer]
         if work.steps >= LONG_STEPS:
-            return Length(LENGTHS[peer].warm_up, SHORT[peer].measured)
+            return dataclasses.replace(SHORT[peer], warm_up=LENGTHS[peer].warm_up)
     return LENGTHS[peer]
+
+
+HEAP = 4
+"""Gigabytes."""
+HEAPS = {"spark": 8}
+"""Into less, the open windows of T2 do not fit."""
+HEAPS_OF_MOST_KEYS = {"jet": 8, "flink": 8}
+"""A suspended peer keeps its memory: with sparkjet's, and all of it at once, these are 20 of a machine's 24."""
+
+
+def heap(peer: str, work: Work) -> str:
+    """The heap of a peer, as Java writes it."""
+    most = HEAPS_OF_MOST_KEYS if work.keys >= MOST_KEYS else {}
+    return f"{most.get(peer, HEAPS.get(peer, HEAP))}g"
 
 
 def start(peer: str, work: Work) -> PeerProcess:
@@ -71,7 +102,16 @@ def command(peer: str, work: Work) -> list[str]:
     opened = [part for package in OPENED for part in ("--add-opens", f"{package}=ALL-UNNAMED")]
     internal = ["--add-modules", "java.se", "--add-exports", "java.base/jdk.internal.ref=ALL-UNNAMED"]
     classes = f"{JAVA}/target/classes{os.pathsep}{JAVA}/target/dependency/*"
-    return ["java", "-Xmx4g", *internal, *opened, "-cp", classes, f"benchmarks.{peer.capitalize()}", *arguments]
+    return [
+        "java",
+        f"-Xmx{heap(peer, work)}",
+        *internal,
+        *opened,
+        "-cp",
+        classes,
+        f"benchmarks.{peer.capitalize()}",
+        *arguments,
+    ]
 
 
 def described(work: Work, rows: Length) -> list[str]:
@@ -85,4 +125,5 @@ def described(work: Work, rows: Length) -> list[str]:
         f"guarantee={work.guarantee}",
         f"warmUp={rows.warm_up}",
         f"measured={rows.measured}",
+        f"settling={rows.settling}",
     ]

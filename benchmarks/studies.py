@@ -22,6 +22,7 @@ STUDIES = {
     "T18": "rolling",
     "T19": "operators",
     "T20": "stores",
+    "P1": "projection",
     "C1": "partitions",
     "PG": "postgres",
     "KR": "kafka",

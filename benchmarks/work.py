@@ -40,7 +40,7 @@ class Work:
         batch: Rows per epoch of sparkjet and Spark, such that sparkjet's takes about a second.
         warm_up: Epochs of sparkjet before the measured ones, in which Java compiles and windows fill up.
         measured: Measured epochs of sparkjet per round.
-        cores: Cores of sparkjet and Spark.
+        cores: Cores of sparkjet and Spark; with one, sparkjet is pinned to it.
         substreams: Number of substreams, each with its own watermark in sparkjet.
         family: Works of the same family take turns; without one, a work takes turns only with its peers.
         goals: Goals for sparkjet's throughput.
@@ -99,6 +99,8 @@ WORKS = (
         goals=(Goal("sparkjet@T1", 0.8), Goal("jet", 1.0)),
     ),
     Work("T8-none", "60 steps, guarantee none", batch=SECOND, guarantee="none"),
+    Work("T11c", "60 steps, two cores by one", batch=SECOND, family="T1", goals=(Goal("sparkjet@T11c-one", 1.6),)),
+    Work("T11c-one", "60 steps, one core", batch=SECOND, measured=4, cores=1),
     Work(
         "T2",
         "60 steps, 100,000 keys, count + sum + avg",
@@ -106,6 +108,17 @@ WORKS = (
         batch=1_000_000,
         warm_up=20,
         goals=(Goal("jet", 2.0), Goal("spark", 15.0), Goal("flink")),
+    ),
+    # Full windows are 60 million partial results: 20 GB or more in Jet and Flink, by what the first ten seconds take,
+    # and ten minutes of Flink's time. All are measured with 3 to 20 of the 60 seconds in them, sparkjet's fullest.
+    Work(
+        "T2m",
+        "60 steps, 1,000,000 keys, count + sum + avg",
+        keys=1_000_000,
+        batch=500_000,
+        warm_up=6,
+        measured=4,
+        goals=(Goal("jet", 1.5), Goal("flink", 1.5)),
     ),
     # A tenth of the rows per second: with all of them, Spark's sketches need more than 8 GB.
     Work(

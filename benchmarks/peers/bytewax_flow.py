@@ -22,7 +22,6 @@ from bytewax.outputs import DynamicSink, StatelessSinkPartition
 
 WORKERS = 2
 CHUNK = 1_000
-SETTLING = 10
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 Row = tuple[int, float]
 State = tuple[int, int, float]
@@ -139,7 +138,7 @@ def serve() -> None:
     for _ in sys.stdin:
         (begin, began), (end, ended) = reach(first), reach(first + measured)
         say({"rows": end - begin, "seconds": ended - began})
-        first = end + measured // SETTLING
+        first = end + int(WORK["settling"])
     ENDED.set()
 
 

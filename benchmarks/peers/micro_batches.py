@@ -84,7 +84,7 @@ class Query(Protocol):
 
 
 SETTLING = 5
-"""The first of so many parts of a stretch is not measured, as a resumed query has cold caches."""
+"""Before each stretch but the first, one of so many parts of it passes unmeasured: a resumed query has cold caches."""
 
 
 class Epochs:
@@ -115,18 +115,22 @@ class Epochs:
                 self._started[progress["batchId"]] = started
 
 
-def run_epochs(query: Query, work: Work) -> int:
+def run_epochs(query: Query, work: Work, *, unreported: int) -> int:
     """Emit a stretch for each line of standard input, then stop the query; returns the last measured epoch.
 
     The time is from the start of the first measured epoch to the start of the last, so that whatever a query does
     between two epochs counts too. With two inputs the rows of one count.
+
+    Args:
+        query: The query.
+        work: What it runs.
+        unreported: How many epochs may have begun before a pause without a report: they are not measured.
     """
     epochs = Epochs(query)
     first, last = work.warm_up, 0
     for _ in sys.stdin:
         if last:
-            # Two epochs may have begun before the pause without a report: sparkjet's overlap.
-            first = epochs.newest() + 2 + -(-work.measured // SETTLING)
+            first = epochs.newest() + unreported + max(1, work.measured // SETTLING)
         last = first + work.measured
         emit(Stretch(rows=work.measured * work.batch, seconds=epochs.seconds(first, last)))
     query.stop()

@@ -14,7 +14,7 @@ from benchmarks import feed
 from benchmarks.local import local_session
 from benchmarks.peers.micro_batches import Dialect, results, run_epochs
 from benchmarks.report import Results, emit
-from benchmarks.run import MANY_KEYS
+from benchmarks.run import MANY_KEYS, heap
 from benchmarks.work import Work
 
 DIALECT = Dialect(lambda rows: rows.withWatermark("ts", "0 seconds"), F.window, F.session_window, F)
@@ -23,8 +23,6 @@ MEASURED = 8
 FEW_WARM_UP = 3
 FEW_MEASURED = 1
 """With many keys, an epoch writes millions of rows of state: fewer, longer epochs are better for Spark."""
-MEMORY = "8g"
-"""Heap: the state of 100,000 keys does not fit into the 4 GB of all other peers."""
 
 
 def prefix(work: Work) -> Work:
@@ -42,13 +40,13 @@ def prefix(work: Work) -> Work:
 
 def measure(work: Work, home: Path) -> Results:
     """Run one work with its output and its state below ``home``."""
-    session = local_session(work.cores, MEMORY)
+    session = local_session(work.cores, heap("spark", work))
     session.conf.set("spark.sql.shuffle.partitions", feed.PARTITIONS)
     writer = results(session, work, DIALECT).writeStream.outputMode("append")
     writer = writer.option("checkpointLocation", f"{home}/checkpoint")
     kept = work.sink == "files"
     writer = writer.format("parquet").option("path", f"{home}/results") if kept else writer.format("noop")
-    last = run_epochs(writer.start(), work)
+    last = run_epochs(writer.start(), work, unreported=1)
     ends = feed.read(session, f"{home}/results", work) if kept else {}
     # Spark closes windows one epoch after the rows that pass their end, a window over windows two.
     late = 2 if work.shape == "busiest" else 1

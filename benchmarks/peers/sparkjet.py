@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 from pathlib import Path
@@ -15,6 +16,7 @@ from benchmarks import feed
 from benchmarks.local import local_session
 from benchmarks.peers.micro_batches import Dialect, results, run_epochs
 from benchmarks.report import Results, emit
+from benchmarks.run import heap
 from benchmarks.work import Work
 from sparkjet import functions as J
 from sparkjet.api.stream import Stream
@@ -33,11 +35,12 @@ def dialect(work: Work) -> Dialect:
 
 def measure(work: Work, home: Path) -> Results:
     """Run one work with its output and its snapshots below ``home``."""
-    session = local_session(work.cores)
+    session = local_session(work.cores, heap("sparkjet", work))
     writer = results(session, work, dialect(work)).writeStream.format("files").option("path", home / "results")
     writer = writer.option("processingGuarantee", work.guarantee)
     query = writer.option("checkpointLocation", home / "checkpoint").start()
-    last = run_epochs(query, work)
+    # One that began before a pause would be measured with it: two overlap, and neither has reported.
+    last = run_epochs(query, work, unreported=2)
     ends = feed.read(session, f"{home}/results", work)
     session.stop()
     # Windows that end before the last measured epoch were committed in an earlier epoch.
@@ -46,8 +49,12 @@ def measure(work: Work, home: Path) -> Results:
 
 def main() -> None:
     """Run the work that the first argument describes as JSON."""
+    work = msgspec.json.decode(sys.argv[1], type=Work)
+    if work.cores == 1:
+        # `local[1]` leaves the second core to planning, compilation and garbage collection: not one core at all.
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     with tempfile.TemporaryDirectory(prefix="sparkjet-benchmark-") as home:
-        emit(measure(msgspec.json.decode(sys.argv[1], type=Work), Path(home)))
+        emit(measure(work, Path(home)))
 
 
 if __name__ == "__main__":

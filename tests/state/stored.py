@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sparkjet.state import Segment
+from sparkjet.state.segments import to_store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -19,7 +20,7 @@ def read_back(
     found = []
     for number, segment in enumerate(segments):
         path = str(home / f"{number}")
-        segment.to_store.write.parquet(path)
+        to_store(segment.partials).write.parquet(path)
         # Partitioned again: the files say nothing of it.
         rows = partitioned(session.read.parquet(path))
         assert rows.count() == segment.statistics.rows

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from sparkjet import functions as J
 from sparkjet.aggregates.operation import Aggregate
 from sparkjet.time import WindowGrid
+from sparkjet.windows import stacks
 from tests.laws import QUICK_MODES, law, only_examples, random_runs
 from tests.parameters import mostly_crash
 from tests.windows.model import Batch, Event, Fold, Row, naive
@@ -185,6 +186,24 @@ def test_windows_equal_the_naive_ones(
     spark: SparkSession, path: str, run: tuple[WindowGrid, list[Batch]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     check_modes(spark, path, *run, tmp_path_factory.mktemp("windows"), QUICK_MODES)
+
+
+@pytest.mark.parametrize("path", ["deduct", "stacks"])
+@pytest.mark.parametrize("many", [0, stacks._MANY], ids=["sliced", "whole"])
+def test_windows_that_close_one_by_one_or_by_a_few_equal_the_naive_ones(
+    spark: SparkSession, path: str, many: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each key comes and goes, through three lengths of a window."""
+    monkeypatch.setattr(stacks, "_MANY", many)
+    closed = [9, *range(10, 16), 18, *range(19, 30), 36, 37, 38]
+    batches, before = [], 0
+    for watermark in closed:
+        times = range(before, watermark)
+        batches.append(
+            Batch([Event(key, t, t % 5) for t in times for key in "abc" if t % 13 < 6 or key == "a"], watermark)
+        )
+        before = watermark
+    check_modes(spark, path, WindowGrid(9, 1), [*batches, Batch([], None)], tmp_path, ["many batches"])
 
 
 def test_early_rows_are_the_open_windows_where_a_slide_has_several_frames(spark: SparkSession, tmp_path: Path) -> None:

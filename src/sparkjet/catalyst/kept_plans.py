@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sparkjet.catalyst.constants import recorded
 from sparkjet.catalyst.physical_plans import PLANNED, as_frame, no_rows, planned
+from sparkjet.catalyst.shuffles import with_one_shuffle, without_shuffle
 from sparkjet.errors import SparkjetError
 from sparkjet.java import as_map, as_seq, java_class, static_method
 
@@ -69,6 +70,7 @@ class KeptPlans:
         build: Build,
         constants: Constants = (),
         used: Callable[..., Constants] = lambda *constants: constants,
+        by_partition: bool = False,
     ) -> DataFrame:
         """What ``build`` makes of its inputs and constants.
 
@@ -78,6 +80,8 @@ class KeptPlans:
             build: Makes the result. Nothing else in it may differ from epoch to epoch.
             constants: What ``build`` gets behind the inputs.
             used: From the constants to all that ``build`` makes a :func:`sparkjet.catalyst.constants.constant` of.
+            by_partition: Whether an aggregation at the end of ``build`` may give each group several times, aggregated
+                from some of its rows each.
         """
         groups = [_groups(rows) for rows in inputs]
         if not all(groups):
@@ -89,7 +93,9 @@ class KeptPlans:
                 # A query that meets ever new shapes must not fill the driver.
                 self._kept.clear()
             session = inputs[0][0].table.sparkSession
-            self._kept[key] = _plan(session, groups, build, constants, used)
+            self._kept[key] = _plan(
+                session, groups, build, constants, used, without_shuffle if by_partition else with_one_shuffle
+            )
         kept = self._kept[key]
         if kept is None:
             return build(*(_union([each.frame for each in rows]) for rows in inputs), *constants)
@@ -128,6 +134,9 @@ class _Table:
 
     @staticmethod
     def _of(frame: DataFrame) -> _Table | None:
+        if frame.is_cached:
+            # Its plan would compute what is in memory.
+            return None
         logical, plan = frame._jdf.queryExecution().logical(), None
         if logical.getClass().getSimpleName() == PLANNED:
             logical, plan = logical.logicalPlan(), logical.physicalPlan()
@@ -212,6 +221,7 @@ def _plan(
     build: Build,
     constants: Constants,
     used: Callable[..., Constants],
+    shuffled: Callable[[SparkSession, Any], Any],
 ) -> _KeptPlan | None:
     """Plan ``build`` once and for all; None if its plan cannot be kept."""
     if session.conf.get("spark.sql.adaptive.enabled") == "true":
@@ -241,17 +251,23 @@ def _plan(
     patterns = java_class(session, "org.apache.spark.sql.catalyst.trees.TreePattern")
     if any(execution.analyzed().containsPattern(getattr(patterns, name)()) for name in _CHANGING):
         return None
-    plan = execution.sparkPlan()
-    found = plan.collectLeaves()
-    leaves = [found.apply(number) for number in range(found.size())]
-    if any(leaf.getClass().getSimpleName() != "RDDScanExec" or leaf.rdd().id() not in places for leaf in leaves):
-        # A table that a user's transformation joins, or rows that are always the same.
-        return None
+    plan = shuffled(session, execution.sparkPlan())
+    leaves = _leaves(plan)
+    # Of the analyzed plan too: the optimizer leaves out what is joined if it has no rows yet.
+    for node, name in ((execution.analyzed(), "LogicalRDD"), (plan, "RDDScanExec")):
+        if any(leaf.getClass().getSimpleName() != name or leaf.rdd().id() not in places for leaf in _leaves(node)):
+            # A table that a user's transformation joins, or rows that are always the same.
+            return None
     kept = _KeptPlan(session, plan, [(leaf, places[leaf.rdd().id()]) for leaf in leaves], plan.output(), known)
     # What no transformation finds, or was not made by ``constant``, would compute with a marker in every epoch.
     shown = kept.with_constants(plan, [None if marker is None else 0 for marker in known])
     text = shown.treeString(True, False, _ALL_FIELDS, False, False)
     return None if any(str(marker) in text for marker in {*markers, *known} if marker is not None) else kept
+
+
+def _leaves(plan: Any) -> list[Any]:
+    found = plan.collectLeaves()
+    return [found.apply(number) for number in range(found.size())]
 
 
 def _union(frames: Sequence[DataFrame]) -> DataFrame:

@@ -25,7 +25,10 @@ def planned(session: SparkSession, plan: Any, output: Any) -> DataFrame:
     """
     # A leaf of its own: Spark takes plans over the same one for the same plan, and would use what is cached of one.
     leaf = no_rows(session, output)
-    return as_frame(session, java_class(session, f"org.apache.spark.sql.execution.adaptive.{PLANNED}")(leaf, plan))
+    logical = java_class(session, f"org.apache.spark.sql.execution.adaptive.{PLANNED}")(leaf, plan)
+    # Spark would apply all its rules to find that nothing is left to be resolved.
+    logical.setAnalyzed()
+    return as_frame(session, logical)
 
 
 def no_rows(session: SparkSession, output: Any, partitioning: Any = None) -> Any:

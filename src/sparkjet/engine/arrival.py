@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from sparkjet.catalyst.kept_plans import KeptPlans, Rows
@@ -15,6 +16,7 @@ from sparkjet.state import SegmentStatistics
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from sparkjet.catalyst.columns import CompiledColumns
     from sparkjet.plan.plan import PlannedFeed
     from sparkjet.plan.stage import Intake, Side
 
@@ -52,6 +54,17 @@ class Arrival:
     def dropped(self) -> bool:
         """Whether any row was dropped."""
         return bool(self.late or self.null_timestamps)
+
+    def count(self, statistics: SegmentStatistics, events: int) -> None:
+        """Count accepted rows, those of one partition or of all."""
+        self.statistics = statistics if self.statistics is None else self.statistics.together(statistics)
+        self.accepted += events
+
+    def reach(self, highest: Iterable[tuple[str, int | None]]) -> None:
+        """Take note of event times by substream, None where there was no row."""
+        for substream, time in highest:
+            if time is not None:
+                self.highest[substream] = max(time, self.highest.get(substream, time))
 
     def late_rows(self) -> DataFrame | None:
         """The dropped rows as they came, None if there are none."""
@@ -96,7 +109,8 @@ def arrive(
     if keep_rows:
         judged_rows = judge(batch, side.judged_by).persist()
         try:
-            arrival = Arrival(side.partitioned(intake.of(judged_rows, side, detail)))
+            table = side.shuffled(intake.of(judged_rows, side, detail)).localCheckpoint(eager=False)
+            arrival = Arrival(table)
             _count(arrival, feed, intake, detail, kept)
         except BaseException:
             judged_rows.unpersist()
@@ -109,9 +123,9 @@ def arrive(
         detail,
         inputs=[[Rows(batch)]],
         constants=(side.judged_by,),
-        build=lambda table, judged_by: intake.of(judge(table, judged_by), side, detail),
+        build=lambda table, judged_by: side.shuffled(intake.of(judge(table, judged_by), side, detail)),
     )
-    arrival = Arrival(side.partitioned(table))
+    arrival = Arrival(table.localCheckpoint(eager=False))
     _count(arrival, feed, intake, detail, kept)
     return arrival
 
@@ -119,15 +133,22 @@ def arrive(
 def _count(arrival: Arrival, feed: PlannedFeed, intake: Intake, detail: ProgressDetail, kept: KeptPlans) -> None:
     # From the aggregated table: an accumulator or an observation counts the rows of a retried task twice.
     labels, sums = intake.totals
-    totals = kept("totals", feed, inputs=[[Rows(arrival.table)]], build=lambda table: sums.agg(table, labels))
-    for kind, *named, rows, low, high, events, highest in totals.collect():
+    build = partial(_totals, labels, sums)
+    totals = kept("totals", feed, inputs=[[Rows(arrival.table)]], build=build, by_partition=True)
+    times = len(intake.substreams) or 1
+    for row in totals.collect():
+        highest = row[-times:]
+        kind, *named, rows, low, high, events = row[:-times]
         substream = named[0] if named else feed.only_substream
         if kind == RowKind.ACCEPTED:
-            arrival.statistics = SegmentStatistics(rows, low, high)
-            arrival.accepted = events
+            arrival.count(SegmentStatistics(rows, low, high), events)
         elif kind != RowKind.PROGRESS_ONLY:
             (arrival.late if kind == RowKind.LATE else arrival.null_timestamps)[substream] += events
-        if highest is not None and (
-            detail is ProgressDetail.ALL or (detail is ProgressDetail.EACH and kind == RowKind.PROGRESS_ONLY)
-        ):
-            arrival.highest[substream] = max(highest, arrival.highest.get(substream, highest))
+        if intake.substreams and detail is not ProgressDetail.NOTHING:
+            arrival.reach(zip(intake.substreams, highest, strict=True))
+        elif detail is ProgressDetail.ALL or (detail is ProgressDetail.EACH and kind == RowKind.PROGRESS_ONLY):
+            arrival.reach([(substream, *highest)])
+
+
+def _totals(labels: CompiledColumns, sums: CompiledColumns, table: DataFrame) -> DataFrame:
+    return sums.agg(table, labels)

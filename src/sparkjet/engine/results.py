@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from sparkjet.catalyst.columns import KEPT
+from sparkjet.catalyst.kept_plans import Rows
 from sparkjet.engine.arrival import arrive
 from sparkjet.plan.stage import TimedOperator
 from sparkjet.plan.window_join import WindowJoin
@@ -91,7 +92,10 @@ class Results:
         if output.complete:
             return self._all_rows(output)
         final = self._rows[output.reads]
-        return None if final is None else output.finished(final)
+        state = self._state.stages.get(output.reads)
+        if final is None or state is None:
+            return None if final is None else output.finished(final)
+        return state.kept("finished", output.name, inputs=[[Rows(final)]], build=output.finished)
 
     def changed_rows(self, output: PlannedOutput, changes: Changes, *, early: bool) -> DataFrame | None:
         """The rows for an output in update mode that have changed since they were last sent; None if there are none.
@@ -159,7 +163,9 @@ class Results:
 
     def _close(self, stage: PlannedStage, watermarks: Sequence[int]) -> None:
         closed = self._state.stages[stage.name].operator.close(*watermarks)
-        self._emit(stage, None if closed is None else stage.stage.output(closed))
+        kept = self._state.stages[stage.name].kept
+        output = stage.stage.output
+        self._emit(stage, None if closed is None else kept("results", inputs=[[Rows(closed)]], build=output))
 
     def _join(self, stage: PlannedStage, join: WindowJoin) -> None:
         """Join what the stages above have just emitted."""

@@ -17,7 +17,7 @@ from sparkjet.snapshots.record import JoinSettings, SavedStage, SlidingSettings
 from sparkjet.snapshots.store import Delta
 from sparkjet.state import Segment, SegmentStatistics
 from sparkjet.state.partitions import lost_partitions, partition_count
-from sparkjet.state.segments import release
+from sparkjet.state.segments import release, to_store
 from sparkjet.stateful.interval_join import IntervalJoin
 from sparkjet.time import WindowGrid
 from sparkjet.windows import SlidingWindows
@@ -40,7 +40,7 @@ class StageState:
     Attributes:
         obsolete: Names of deltas that a restore has read or written; those that the next record does not name are
             removed once it is written.
-        kept: The plans by which rows arrive.
+        kept: The plans by which rows arrive, become results and are saved.
         recorded: The segments of the newest record by the names of their deltas, whatever the operator has made of them
             since: executors hold them until the next record.
     """
@@ -72,7 +72,7 @@ class StageState:
         """Write the segments that the store does not have yet."""
         for number, segment in enumerate(self.operator.segments):
             if segment.stored is None:
-                segment.stored = _write(f"{name}-{number}", segment, store)
+                segment.stored = self._write(f"{name}-{number}", segment, store)
 
     def snapshot(self) -> SavedStage:
         """The state as the record names it: the deltas behind the operator's segments."""
@@ -142,17 +142,22 @@ class StageState:
                 segment.release()
             if statistics is not None:
                 moved = Segment(partials, statistics)
-                moved.stored = _write(name, moved, store)
+                moved.stored = self._write(name, moved, store)
                 segments.append(moved)
         # The new one too: merged away in the very next epoch, it would never have been in a record that drops it.
         self.obsolete = {name, *(delta.name for delta in saved.deltas)}
         self.recorded = {}
         operator.restore(segments, operator.realigned_end(before, saved.closed))
 
+    def _write(self, name: str, segment: Segment, store: SnapshotStore) -> Delta:
+        statistics = segment.statistics
+        partitions = None if statistics.rows <= SMALL else partition_count(segment.checkpointed)
+        # Of few rows, every other file would take longer to make than the rows to write.
+        build = _to_store_as_one if partitions is None else to_store
+        rows = self.kept("saved", build, inputs=[[segment.rows]], build=build)
+        files = store.write_delta(name, rows)
+        return Delta(name, files, statistics.rows, statistics.low, statistics.high, partitions)
 
-def _write(name: str, segment: Segment, store: SnapshotStore) -> Delta:
-    statistics, rows = segment.statistics, segment.to_store
-    partitions = None if statistics.rows <= SMALL else partition_count(segment.checkpointed)
-    # Of few rows, every other file would take longer to make than the rows to write.
-    files = store.write_delta(name, rows.coalesce(1) if partitions is None else rows)
-    return Delta(name, files, statistics.rows, statistics.low, statistics.high, partitions)
+
+def _to_store_as_one(partials: DataFrame) -> DataFrame:
+    return to_store(partials).coalesce(1)

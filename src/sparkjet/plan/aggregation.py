@@ -94,7 +94,9 @@ class Aggregation(Stage):
         """See :attr:`Stage.intakes`."""
         # Only windows ask for the time of a row.
         timed = self.grouping.window is not None
-        return (PartialRows(self._key_columns, self.accumulators, by_substream=self.feed.by_substream, timed=timed),)
+        labelled, apart = self.feed.by_substream, self.feed.substreams
+        intake = PartialRows(self._key_columns, self.accumulators, by_substream=labelled, substreams=apart, timed=timed)
+        return (intake,)
 
     def output(self, rows: DataFrame) -> DataFrame:
         """Result rows under the user's names; a window as a struct of two timestamps, and as their event time."""

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from sparkjet.time import PolicySettings, Throttle
 
 
+MOST_FIXED = 8
+"""Inputs whose highest times partial aggregation finds side by side; of more it would take longer than a second row."""
+
+
 @dataclass(frozen=True)
 class WatermarkSettings:
     """Settings of ``withWatermark``: how event time progresses in each substream; durations in microseconds."""
@@ -68,6 +72,13 @@ class Input:
 def several_substreams(inputs: Sequence[Input]) -> bool:
     """Whether rows of these inputs can be of different substreams."""
     return len(inputs) > 1 or bool(inputs[0].watermark.by)
+
+
+def fixed_substreams(inputs: Sequence[Input]) -> tuple[str, ...]:
+    """Full names of all substreams of inputs that have one each; none if one can have others, or there are many."""
+    if len(inputs) > MOST_FIXED or any(each.watermark.by for each in inputs):
+        return ()
+    return tuple(name for each in inputs for name in each.awaited)
 
 
 def tracker_of(inputs: Sequence[Input], grids: Sequence[tuple[int, int] | None]) -> InputTracker:

@@ -29,6 +29,7 @@ class JoinRows:
 
     def __init__(self, side: str, *, by_substream: bool) -> None:
         self.timed = True
+        self.substreams: tuple[str, ...] = ()
         self._side = side
         self._once = Once()
         self._labels = ("kind", "substream") if by_substream else ("kind",)

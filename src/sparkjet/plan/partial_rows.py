@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 
 from sparkjet.catalyst.columns import KEPT, SUBSTREAM, TIME, CompiledColumns, Once, quoted
 from sparkjet.plan.dropped_rows import DROPPED, DropReason
+from sparkjet.plan.inputs import MOST_FIXED
 from sparkjet.time import MIN
 from sparkjet.windows import Accumulators
 
@@ -26,6 +27,8 @@ DROPPED_OF = "_sparkjet_dropped_of"
 """The substream of a row that is not accepted, else empty; only where there are several substreams."""
 FRAME = "_sparkjet_frame"
 HIGHEST = "_sparkjet_highest"
+_HIGHEST = ("highest", *(f"highest{number}" for number in range(MOST_FIXED)))
+"""Highest event times of partial rows: of their own substream, or of each."""
 COPY = "_sparkjet_copy"
 """Whether a row is only there for the progress of its substream."""
 
@@ -43,9 +46,9 @@ class RowKind(IntEnum):
 class ProgressDetail(Enum):
     """What partial aggregation finds out about event time, beside the partial rows.
 
-    EACH costs a second row for each row of the batch, whatever the number of substreams: one maximum for each of
-    them would cost a comparison per row and substream, and the substream in the group key a partial row per key,
-    frame and substream.
+    EACH costs a second row for each row of the batch, whatever the number of substreams: the substream in the group key
+    would cost a partial row per key, frame and substream. One maximum for each of them costs a comparison per row and
+    substream; that is done where they are few, and known before the first row.
     """
 
     NOTHING = "nothing"
@@ -62,22 +65,31 @@ class PartialRows:
         keys: The columns to group by, by their names inside the engine.
         accumulators: The fields of the partial rows.
         by_substream: Whether rows can be of different substreams.
+        substreams: All that they can be of, if these are few; else empty.
         timed: Whether rows without an event time are dropped; otherwise aggregates see them as older than all others.
     """
 
     def __init__(
-        self, keys: Mapping[str, Column], accumulators: Accumulators, *, by_substream: bool, timed: bool = True
+        self,
+        keys: Mapping[str, Column],
+        accumulators: Accumulators,
+        *,
+        by_substream: bool,
+        substreams: tuple[str, ...] = (),
+        timed: bool = True,
     ) -> None:
         self.timed = timed
+        self.substreams = substreams
         self._keys = dict(keys)
         self._accumulators = accumulators
         self._once = Once()
         # What distinguishes partial rows from the others, and those from each other.
         self._labels = ("kind", "substream") if by_substream else ("kind",)
         frames = F.min("frame"), F.max("frame")
-        sums = F.count(F.lit(1)), *frames, F.sum("row_count"), F.max("highest")
+        self._highest = _HIGHEST[1 : len(substreams) + 1] or _HIGHEST[:1]
+        sums = F.count(F.lit(1)), *frames, F.sum("row_count"), *map(F.max, self._highest)
         self.totals = CompiledColumns(self._labels), CompiledColumns(sums)
-        """Of :meth:`of`: labels to group by; their rows, lowest and highest frame, events and highest time."""
+        """Of :meth:`of`: labels to group by; their rows, lowest and highest frame, events and highest times."""
 
     def of(self, judged: DataFrame, operator: WindowOperator, detail: ProgressDetail) -> DataFrame:
         """Partial rows of the accepted rows, and one row per kind and substream of the others.
@@ -85,6 +97,9 @@ class PartialRows:
         One pass does both: the key, the frame and the columns of a row that is not accepted are nulled, so that it is
         counted without being aggregated (a late row must not overflow a sum that it is not part of).
         """
+        if self.substreams:
+            # Found side by side, without a copy of each row.
+            detail = ProgressDetail.ALL
         rows = with_copies(judged, self._once) if detail is ProgressDetail.EACH else judged
         kept = self._once("nulled", detail, build=lambda: self._nulled(judged.columns, operator, detail))
         groups = self._once("groups", build=self._groups)
@@ -98,7 +113,8 @@ class PartialRows:
         known = F.col(TIME) if self.timed else F.coalesce(F.col(TIME), F.lit(MIN))
         time = F.when(kept, known).alias(TIME)
         frame = F.when(kept, operator.frame_of(F.col(TIME))).alias(FRAME)
-        return CompiledColumns([*nulled(visible, kept), time, frame, *labels(detail)])
+        of = [F.col(SUBSTREAM)] if self.substreams else []
+        return CompiledColumns([*nulled(visible, kept), time, frame, *labels(detail), *of])
 
     def _groups(self) -> CompiledColumns:
         # Keys are computed from the nulled columns, and nulled again, as one may turn a null into something else.
@@ -109,12 +125,14 @@ class PartialRows:
     def _sums(self, operator: WindowOperator) -> CompiledColumns:
         bounds = [column.alias(name) for name, column in operator.bounds(F.col(TIME)).items()]
         aggregations = Accumulators.aggregations(self._accumulators.results)
-        return CompiledColumns([F.max(HIGHEST).alias("highest"), *bounds, *aggregations])
+        times = [F.when(F.col(SUBSTREAM) == name, F.col(HIGHEST)) for name in self.substreams] or [F.col(HIGHEST)]
+        highest = [F.max(time).alias(name) for time, name in zip(times, self._highest, strict=True)]
+        return CompiledColumns([*highest, *bounds, *aggregations])
 
 
 def accepted(table: DataFrame) -> DataFrame:
     """The partial rows among what :meth:`PartialRows.of` gives."""
-    return table.where(f"kind = {RowKind.ACCEPTED.value}").drop("kind", "substream", "highest")
+    return table.where(f"kind = {RowKind.ACCEPTED.value}").drop("kind", "substream", *_HIGHEST)
 
 
 def with_copies(judged: DataFrame, once: Once) -> DataFrame:

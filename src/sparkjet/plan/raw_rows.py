@@ -46,6 +46,7 @@ class RawRows:
 
     def __init__(self, keys: Mapping[str, Column], *, by_substream: bool, timed: bool = True) -> None:
         self.timed = timed
+        self.substreams: tuple[str, ...] = ()
         self._keys = dict(keys)
         self._once = Once()
         self._labels = ("kind", "substream") if by_substream else ("kind",)

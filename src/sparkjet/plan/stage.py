@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from sparkjet.catalyst.columns import ONLY_SUBSTREAM, SUBSTREAM, TIME
 from sparkjet.errors import AnalysisError
 from sparkjet.plan.dropped_rows import dropped_shape
-from sparkjet.plan.inputs import several_substreams
+from sparkjet.plan.inputs import fixed_substreams, several_substreams
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -37,8 +37,8 @@ class Side(Protocol):
         """The time below which a row is late, by the last ``close``; None if no row is late."""
         ...
 
-    def partitioned(self, rows: DataFrame) -> DataFrame:
-        """Rows for this side, partitioned like its state, and persisted in the executors once read."""
+    def shuffled(self, rows: DataFrame) -> DataFrame:
+        """Rows for this side, partitioned like its state."""
         ...
 
     def append(self, segment: Segment) -> None:
@@ -124,13 +124,15 @@ class Intake(Protocol):
 
     Attributes:
         timed: Whether rows without an event time are dropped.
+        substreams: The substreams whose highest event times :attr:`totals` has side by side; empty if it has one time.
     """
 
     timed: bool
+    substreams: tuple[str, ...]
 
     @property
     def totals(self) -> tuple[CompiledColumns, CompiledColumns]:
-        """Of :meth:`of`: labels to group by; their rows, lowest and highest time, events and highest event time."""
+        """Of :meth:`of`: labels to group by; their rows, lowest and highest time, events and highest event times."""
         ...
 
     def of(self, judged: DataFrame, side: Any, detail: ProgressDetail) -> DataFrame:
@@ -170,6 +172,11 @@ class Feed:
     def by_substream(self) -> bool:
         """Whether its rows can be of different substreams."""
         return bool(self.inputs) and several_substreams(self.inputs)
+
+    @property
+    def substreams(self) -> tuple[str, ...]:
+        """The substreams that its rows can be of, where these are several and no others can come; else empty."""
+        return fixed_substreams(self.inputs) if self.by_substream else ()
 
     @cached_property
     def shape(self) -> DataFrame:

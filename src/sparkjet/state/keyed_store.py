@@ -104,19 +104,11 @@ class KeyedStore:
         """Whether a row may be due before ``watermark``."""
         return any(segment.statistics.low < watermark for segment in self.segments)
 
-    def partitioned(self, rows: DataFrame, number: str | None = None) -> DataFrame:
-        """New or stored rows with their hash, partitioned like a segment, and persisted in memory once read.
+    def partitioned(self, rows: DataFrame) -> DataFrame:
+        """New or stored rows with their hash, partitioned like a segment, and persisted in memory once read."""
+        return self.shuffled(rows).localCheckpoint(eager=False)
 
-        Args:
-            rows: The rows.
-            number: Name of a column to add that numbers the rows of a partition.
-        """
-        partitioned = self.hashed(rows)
-        if number is not None:
-            partitioned = partitioned.withColumn(number, F.monotonically_increasing_id())
-        return partitioned.localCheckpoint(eager=False)
-
-    def hashed(self, rows: DataFrame) -> DataFrame:
+    def shuffled(self, rows: DataFrame) -> DataFrame:
         """New or stored rows with their hash, partitioned like a segment."""
         # Strings that are equal by a collation may differ in their bytes, and would get different hashes.
         plain = [key for key in self.keys if "collate" not in rows.schema[key].dataType.simpleString()]

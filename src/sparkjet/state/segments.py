@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
@@ -30,6 +30,12 @@ class SegmentStatistics:
     low: int
     high: int
 
+    def together(self, other: SegmentStatistics) -> SegmentStatistics:
+        """Those of the rows of both."""
+        low: Any = min(_known(self.low, other.low), default=None)
+        high: Any = max(_known(self.high, other.high), default=None)
+        return SegmentStatistics(self.rows + other.rows, low, high)
+
     @staticmethod
     def measure(partials: DataFrame) -> SegmentStatistics | None:
         """Count the partial rows with one Spark job; None if there are none."""
@@ -37,6 +43,11 @@ class SegmentStatistics:
         if row is None or row[0] == 0:
             return None
         return SegmentStatistics(row[0], row[1], row[2])
+
+
+def _known(*times: Any) -> list[Any]:
+    """The times that there are: rows without an event time have none."""
+    return [time for time in times if time is not None]
 
 
 @dataclass(eq=False)
@@ -65,14 +76,14 @@ class Segment:
         """The partial rows, for a kept plan."""
         return Rows(self.checkpointed, self.read)
 
-    @property
-    def to_store(self) -> DataFrame:
-        """The rows without their hashes: random numbers would be the largest column of a stored key."""
-        return self.partials.drop(*HASHES)
-
     def release(self) -> None:
         """Free the memory; the segment must not be read afterwards."""
         release(self.checkpointed)
+
+
+def to_store(partials: DataFrame) -> DataFrame:
+    """The rows without their hashes: random numbers would be the largest column of a stored key."""
+    return partials.drop(*HASHES)
 
 
 def free(garbage: list[Segment], held: Sequence[Segment]) -> None:

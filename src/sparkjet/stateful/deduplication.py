@@ -98,9 +98,14 @@ class Deduplication:
         """The watermark of the last :meth:`close`, where keys are forgotten."""
         return None if self.keep is None else self.closed
 
+    def shuffled(self, rows: DataFrame) -> DataFrame:
+        """New rows or stored keys, hash-partitioned by the keys; new ones are numbered within their partition."""
+        shuffled = self._store.shuffled(rows)
+        return shuffled.withColumn(NUMBER, F.monotonically_increasing_id()) if TIME in rows.columns else shuffled
+
     def partitioned(self, rows: DataFrame) -> DataFrame:
         """New rows or stored keys, hash-partitioned by the keys, and persisted in memory once read."""
-        return self._store.partitioned(rows, NUMBER if TIME in rows.columns else None)
+        return self.shuffled(rows).localCheckpoint(eager=False)
 
     def append(self, segment: Segment) -> None:
         """Add the rows of an epoch, at most once before :meth:`close`."""

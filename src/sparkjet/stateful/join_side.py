@@ -59,10 +59,14 @@ class JoinSide:
         """The watermark of the last :meth:`settle`."""
         return None if self.watermark == MIN else self.watermark
 
+    def shuffled(self, rows: DataFrame) -> DataFrame:
+        """New or stored rows, hash-partitioned by the keys."""
+        hashed = rows.withColumn(self.hash, self._once("hash", build=self._hashed))
+        return hashed.repartition(self._partitions, self.hash)
+
     def partitioned(self, rows: DataFrame) -> DataFrame:
         """New or stored rows, hash-partitioned by the keys, and persisted in memory once read."""
-        hashed = rows.withColumn(self.hash, self._once("hash", build=self._hashed))
-        return hashed.repartition(self._partitions, self.hash).localCheckpoint(eager=False)
+        return self.shuffled(rows).localCheckpoint(eager=False)
 
     def append(self, segment: Segment) -> None:
         """Add the rows of an epoch, which become state at the next :meth:`settle`."""

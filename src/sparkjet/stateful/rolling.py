@@ -119,7 +119,7 @@ class RollingGroups:
 
     def _new(self, partials: DataFrame) -> DataFrame:
         """Partial rows by the keys of the store, partitioned like it."""
-        return partials if self.window is None else self._store.hashed(self._windows.select(partials))
+        return partials if self.window is None else self._store.shuffled(self._windows.select(partials))
 
 
 class _Arriving:
@@ -145,9 +145,9 @@ class _Arriving:
         """None: no row is late."""
         return None
 
-    def partitioned(self, rows: DataFrame) -> DataFrame:
-        """Partial rows, persisted in memory once read; by windows they are partitioned when these are known."""
-        return self._store.partitioned(rows) if self._window is None else rows.localCheckpoint(eager=False)
+    def shuffled(self, rows: DataFrame) -> DataFrame:
+        """Partial rows, partitioned by the keys; by windows they are partitioned when these are known."""
+        return self._store.shuffled(rows) if self._window is None else rows
 
     def append(self, segment: Segment) -> None:
         """Add the partial rows of an epoch, which become state at the next close."""

@@ -61,6 +61,8 @@ class FileWriter:
         uri = self.directory.uri()
         job = WriteJob(rows, uri, self.format, self.options, self.partition_by)
         if self.directory.path is not None:
+            # Those that Hadoop's committer would make: it starts a process (`chmod`) for each.
+            (self.directory.path / "_temporary" / "0" / "_temporary").mkdir(parents=True)
             statistics = job.renaming(WRITING)
             return Saved(statistics.rows, statistics.files, self._found())
         statistics, written = job.listing()

@@ -17,6 +17,7 @@ from sparkjet.windows.spans import ClosingRange, Finish, windows_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from sparkjet.state.segments import Segment
     from sparkjet.time import WindowGrid
 
 
@@ -45,15 +46,17 @@ class DeductStrategy:
             self._garbage.append(self._spans)
         self._spans = self._reached = None
 
-    def close(self, frames: Sequence[Rows], closing: ClosingRange, finish: Finish) -> DataFrame:
-        """The finished rows of every key's windows in ``closing``; ``frames`` may have several of a key and frame."""
+    def close(self, segments: Sequence[Segment], closing: ClosingRange, finish: Finish) -> DataFrame:
+        """The finished rows of every key's windows in ``closing``; segments may have several of a key and frame."""
+        frames = [segment.rows for segment in segments]
         known = [] if self._spans is None else [[Rows(self._spans, _latest)]]
+        build = self._first if not known else self._next if closing.single else self._changed
         spans = self._kept(
             "spans",
-            len(known),
+            build,
             inputs=[frames, *known],
             constants=(closing.after, closing.upto, self._reached),
-            build=self._changed if known else self._first,
+            build=build,
             used=self._used,
         ).localCheckpoint(eager=False)
         self.reset()
@@ -84,6 +87,15 @@ class DeductStrategy:
         values = self._accumulators.once.columns(*self._keys, *self._accumulators.fields)
         known = values.select(latest, F.expr(f"{constant(reached, 'low')} AS low"))
         return self._points(self._changes(frames, after, after, upto).unionByName(known), upto)
+
+    def _next(self, frames: DataFrame, latest: DataFrame, after: int | None, upto: int, reached: int) -> DataFrame:
+        """The spans where one window closes: what changes adds up in any order, without a running value for each."""
+        del reached
+        values = self._accumulators.once.columns(*self._keys, *self._accumulators.fields)
+        changed = values.select(self._changes(frames, after, after, upto)).unionByName(values.select(latest))
+        only = F.expr(constant(upto, ROW_COUNT))
+        points = self._accumulators.group(changed, *self._keys).where(f"{ROW_COUNT} > 0")
+        return points.withColumns({"low": only, "next": F.lit(None).cast("long"), "high": only})
 
     def _changes(self, frames: DataFrame, floor: int | None, after: int | None, upto: int) -> DataFrame:
         """What enters and what leaves the running value, and the first window in which it does."""

@@ -72,6 +72,10 @@ class WindowOperator(Protocol):
         """The time below which a row is late, by the last :meth:`close`; None if no row is late."""
         ...
 
+    def shuffled(self, rows: DataFrame) -> DataFrame:
+        """Partial rows, partitioned like a segment."""
+        ...
+
     def partitioned(self, partials: DataFrame) -> DataFrame:
         """Partial or stored rows, partitioned like a segment, and persisted in the executors once read."""
         ...

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from sparkjet.catalyst.kept_plans import KeptPlans, Rows
+from sparkjet.catalyst.kept_plans import KeptPlans
 from sparkjet.windows.spans import ClosingRange, Finish, windows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from sparkjet.state.segments import Segment
     from sparkjet.time import WindowGrid
     from sparkjet.windows.accumulators import Accumulators
 
@@ -32,11 +33,11 @@ class RecombineStrategy:
         self._accumulators = accumulators
         self._kept = KeptPlans()
 
-    def close(self, frames: Sequence[Rows], closing: ClosingRange, finish: Finish) -> DataFrame:
-        """The finished rows of every key's windows in ``closing``; ``frames`` may have several of a key and frame."""
+    def close(self, segments: Sequence[Segment], closing: ClosingRange, finish: Finish) -> DataFrame:
+        """The finished rows of every key's windows in ``closing``; segments may have several of a key and frame."""
         return self._kept(
             "windows",
-            inputs=[frames],
+            inputs=[[segment.rows for segment in segments]],
             constants=(closing.after, closing.upto),
             build=lambda rows, *ends: finish(self._windows(rows, closing.moved(*ends))),
             used=lambda *ends: (self._floor(ends[0]), *closing.moved(*ends).used),

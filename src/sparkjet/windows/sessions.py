@@ -127,6 +127,10 @@ class SessionWindows:
         """The watermark of the last :meth:`close`."""
         return self.closed
 
+    def shuffled(self, rows: DataFrame) -> DataFrame:
+        """Partial rows with their hash, partitioned by it."""
+        return self._store.shuffled(rows)
+
     def partitioned(self, partials: DataFrame) -> DataFrame:
         """Partial or stored rows, hash-partitioned by the keys, and persisted in memory once read."""
         return self._store.partitioned(partials)

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from sparkjet.catalyst.columns import CompiledColumns, Once
 from sparkjet.catalyst.constants import constant
-from sparkjet.catalyst.kept_plans import KeptPlans, Rows
+from sparkjet.catalyst.kept_plans import KeptPlans
 from sparkjet.snapshots.record import SlidingSettings
 from sparkjet.state.segments import Segment, SegmentStatistics, free, mergeable
 from sparkjet.time import MIN, WindowGrid
@@ -96,7 +96,7 @@ class SlidingWindows:
             return
         merged = self._kept(
             "merged",
-            inputs=[self._rows()[-count:]],
+            inputs=[[segment.rows for segment in self.segments[-count:]]],
             constants=[None if self.closed is None else self.closed - self.window.size],
             build=self._merged,
         ).localCheckpoint(eager=False)
@@ -122,7 +122,7 @@ class SlidingWindows:
         if not self.segments:
             self._strategy.reset()
             return None
-        windows = self._strategy.close(self._rows(), closing, self._finished)
+        windows = self._strategy.close(self.segments, closing, self._finished)
         self._release_expired(upto)
         return windows
 
@@ -132,7 +132,7 @@ class SlidingWindows:
         if last is None or (self.closed is not None and last <= self.closed):
             return None
         # Not by the operator's own strategy, whose running values must not advance beyond the watermark.
-        return self._early.close(self._rows(), ClosingRange(self.closed, last, self.window), self._finished)
+        return self._early.close(self.segments, ClosingRange(self.closed, last, self.window), self._finished)
 
     def skip_to(self, watermark: int) -> None:
         """Advance to ``watermark`` without closing anything; no window may be open up to there."""
@@ -202,10 +202,10 @@ class SlidingWindows:
             moved = moved.where(F.col("frame") > end + self.window.step - self.window.size)
         return self.accumulators.group(moved, *self.keys, "frame")
 
+    def shuffled(self, rows: DataFrame) -> DataFrame:
+        """Partial rows, hash-partitioned by the keys."""
+        return rows.repartition(self.partitions, *self.accumulators.once.columns(*self.keys))
+
     def partitioned(self, partials: DataFrame) -> DataFrame:
         """The partial rows, hash-partitioned by the keys, and persisted in the executors once read."""
-        keys = self.accumulators.once.columns(*self.keys)
-        return partials.repartition(self.partitions, *keys).localCheckpoint(eager=False)
-
-    def _rows(self) -> list[Rows]:
-        return [segment.rows for segment in self.segments]
+        return self.shuffled(partials).localCheckpoint(eager=False)

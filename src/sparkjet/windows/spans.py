@@ -38,6 +38,11 @@ class ClosingRange:
         below = f"frame <= {constant(upto, 'frame')}"
         return below if floor is None else f"{below} AND frame > {constant(floor, 'frame')}"
 
+    @property
+    def single(self) -> bool:
+        """Whether one window closes, and whatever changes changes at its end."""
+        return self.after is not None and self.upto - self.after == self.window.step == self.window.frame
+
     def moved(self, after: int | None, upto: int) -> ClosingRange:
         """Another range of the same window."""
         return ClosingRange(after, upto, self.window)

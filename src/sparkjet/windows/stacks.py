@@ -7,6 +7,7 @@ block combined with one prefix of the later one: two accumulators, whatever the 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -25,15 +26,34 @@ from sparkjet.windows.spans import ClosingRange, Finish, windows_of
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
+    from sparkjet.state.segments import Segment
     from sparkjet.time import WindowGrid
+
+_MANY = 500_000
+"""Partial rows in the state from which on suffixes are read in slices."""
 
 
 @dataclass(frozen=True)
 class _Stack:
-    """A checkpointed DataFrame of which later epochs read the rows of one block."""
+    """A checkpointed DataFrame of which later epochs read the rows of one block.
+
+    Attributes:
+        table: The DataFrame.
+        block: Start of the block.
+        newest: Whether it has one row of each key, the newest prefix.
+    """
 
     table: DataFrame
     block: int
+    newest: bool = False
+
+
+@dataclass(frozen=True)
+class _Slice:
+    """The suffixes that windows with an end up to ``upto`` need, read instead of all of them."""
+
+    stack: _Stack
+    upto: int
 
 
 class StacksStrategy:
@@ -55,15 +75,17 @@ class StacksStrategy:
         self._kept = KeptPlans()
         self._suffixes: _Stack | None = None
         self._prefixes: _Stack | None = None
+        self._slice: _Slice | None = None
         self._garbage: list[DataFrame] = []
 
     def reset(self) -> None:
         """Discard both stacks, because the frames or the window changed."""
         self._replace(None, None)
 
-    def close(self, frames: Sequence[Rows], closing: ClosingRange, finish: Finish) -> DataFrame:
-        """The finished rows of every key's windows in ``closing``; ``frames`` may have several of a key and frame."""
+    def close(self, segments: Sequence[Segment], closing: ClosingRange, finish: Finish) -> DataFrame:
+        """The finished rows of every key's windows in ``closing``; segments may have several of a key and frame."""
         size, upto = self._window.size, closing.upto
+        frames = [segment.rows for segment in segments]
         current = None if closing.after is None else self._block_start(closing.after)
         next_block = self._block_start(upto)
         before, suffixes = self._suffixes, self._suffixes
@@ -75,7 +97,8 @@ class StacksStrategy:
         else:
             constants = closing.after, upto, live.block
             both = frames, [Rows(live.table)]
-            prefixes = self._kept("prefixes", inputs=both, constants=constants, build=self._continued)
+            build = self._continued if not closing.single else self._next if live.newest else self._first_next
+            prefixes = self._kept("prefixes", build, inputs=both, constants=constants, build=build)
         prefixes = prefixes.localCheckpoint(eager=False)
         spans = [Rows(prefixes, self._spans)]
         if live is None or next_block != current:
@@ -84,7 +107,9 @@ class StacksStrategy:
             finished = finished.localCheckpoint(eager=False)
             spans.append(Rows(finished, self._spans))
             suffixes = _Stack(finished, next_block - size)
-        self._replace(suffixes, _Stack(prefixes, next_block))
+        if before is not None:
+            before = self._sliced(before, closing, sum(segment.statistics.rows for segment in segments))
+        self._replace(suffixes, _Stack(prefixes, next_block, newest=live is not None and closing.single))
         return self._kept(
             "windows",
             inputs=[spans, *([] if before is None else [[Rows(before.table)]])],
@@ -102,6 +127,51 @@ class StacksStrategy:
         newest = self._blocked(self._newest(live, block))
         return self._prefix_spans(self._select(frames, after, upto).unionByName(newest), upto)
 
+    def _first_next(self, frames: DataFrame, live: DataFrame, after: int, upto: int, block: int) -> DataFrame:
+        """The first of :meth:`_next`, from prefixes of which a key may have several."""
+        return self._added(frames, self._newest(live, block), after, upto, block)
+
+    def _next(self, frames: DataFrame, live: DataFrame, after: int, upto: int, block: int) -> DataFrame:
+        """Prefixes where one window closes after another."""
+        return self._added(frames, live.where(f"block = {constant(block, 'block')}"), after, upto, block)
+
+    def _added(self, frames: DataFrame, newest: DataFrame, after: int, upto: int, block: int) -> DataFrame:
+        """Prefixes at one end: what is new adds up in any order, without a running value for each frame."""
+        values = self._once.columns(*self._keys, "frame", *self._accumulators.fields)
+        entering = values.select(frames.where(ClosingRange.within(after, upto)))
+        rows = entering.unionByName(values.select(newest))
+        prefixes = self._accumulators.group(rows, *self._keys, beside=("frame",))
+        end = F.expr(constant(upto, "frame"))
+        return self._with_span(prefixes.withColumn("block", F.expr(constant(block, "frame"))), end, end)
+
+    def _sliced(self, suffixes: _Stack, closing: ClosingRange, rows: int) -> _Stack:
+        """The suffixes of a block that ``closing`` needs, and perhaps further ones.
+
+        There are as many as there are rows in the state, and to look at them all would take longer than the epoch's
+        own rows. So what the next ends need is copied once, for the square root of their number.
+        """
+        step = self._window.step
+        ends = math.isqrt(self._window.size // step)
+        if rows < _MANY or closing.after is None or closing.upto - closing.after > ends * step:
+            return suffixes
+        known = self._slice
+        if known is None or known.stack.block != suffixes.block or closing.upto > known.upto:
+            upto = closing.upto + (ends - 1) * step
+            constants = closing.after + step, upto, suffixes.block
+            table = self._kept("slice", inputs=[[Rows(suffixes.table)]], constants=constants, build=self._between)
+            self._forget_slice()
+            self._slice = known = _Slice(_Stack(table.localCheckpoint(eager=False), suffixes.block), upto)
+        return known.stack
+
+    def _between(self, suffixes: DataFrame, first: int, last: int, block: int) -> DataFrame:
+        chosen = f"block = {constant(block, 'block')} AND low <= {constant(last, 'low')} AND high >= "
+        return suffixes.where(chosen + constant(first, "high"))
+
+    def _forget_slice(self) -> None:
+        if self._slice is not None:
+            self._garbage.append(self._slice.stack.table)
+        self._slice = None
+
     def _completed(self, frames: DataFrame, floor: int | None, upto: int, block: int) -> DataFrame:
         """Suffixes of the blocks before one."""
         return self._suffix_spans(self._select(frames, floor, upto).where(f"block < {constant(block, 'block')}"))
@@ -114,7 +184,7 @@ class StacksStrategy:
 
     def release(self) -> None:
         """Free the memory of earlier epochs; the rows of the last :meth:`close` must not be read afterwards."""
-        for stack in (self._suffixes, self._prefixes):
+        for stack in (self._suffixes, self._prefixes, None if self._slice is None else self._slice.stack):
             if stack is not None:
                 hold(stack.table)
         for checkpointed in self._garbage:
@@ -179,4 +249,6 @@ class StacksStrategy:
         for stack in (self._suffixes, self._prefixes):
             if stack is not None and id(stack.table) not in kept:
                 self._garbage.append(stack.table)
+        if suffixes is None:
+            self._forget_slice()
         self._suffixes, self._prefixes = suffixes, prefixes

@@ -135,6 +135,10 @@ class FunctionOperator:
         """The watermark of the last :meth:`close`, where timers are in event time."""
         return self._store.closed if self._function.domain is TimeDomain.WATERMARK else None
 
+    def shuffled(self, rows: DataFrame) -> DataFrame:
+        """New rows, hash-partitioned by the keys."""
+        return self._store.shuffled(rows)
+
     def partitioned(self, rows: DataFrame) -> DataFrame:
         """New or stored rows, hash-partitioned by the keys, and persisted in memory once read."""
         return self._store.partitioned(rows)

@@ -12,7 +12,6 @@ import java.util.stream.Collectors;
  */
 final class Results {
     static final Results ALL = new Results();
-    private static final int SETTLING = 10;
     private static final long LATER = 2;
 
     private static final class Totals {
@@ -79,7 +78,8 @@ final class Results {
     /**
      * Prints a stretch for each line of standard input, and then the results.
      *
-     * <p>A stretch is timed from the first row of one window end to the first row of another.
+     * <p>A stretch is timed from the first row of one window end to the first row of another. If none of the input is
+     * for settling, it begins at the end at which the one before was over: its time is that since the process goes on.
      */
     void serve(Work work) throws InterruptedException {
         var lines = new Scanner(System.in);
@@ -87,11 +87,18 @@ final class Results {
         long last = 0;
         while (lines.hasNextLine()) {
             lines.nextLine();
-            // When it goes on after a pause, its data is not in the caches any more.
-            first = last == 0 ? await(0, work.warmUp(), work) : await(newest(), work.measured() / SETTLING, work);
+            boolean goesOn = last > 0 && work.settling() == 0;
+            long began = System.nanoTime();
+            if (last == 0) {
+                first = await(0, work.warmUp(), work);
+            } else {
+                // When it goes on after a pause, its data is not in the caches any more.
+                first = goesOn ? last : await(newest(), work.settling(), work);
+            }
             last = await(first, work.measured(), work);
             long rows = Feed.before(last, work) - Feed.before(first, work);
-            System.out.println("{\"rows\":" + rows + ",\"seconds\":" + seconds(first, last) + "}");
+            double seconds = (seen(last) - (goesOn ? began : seen(first))) / 1e9;
+            System.out.println("{\"rows\":" + rows + ",\"seconds\":" + seconds + "}");
         }
         // A stream has no end: the first rows of later windows say that all of this one have come.
         await(last + LATER);
@@ -102,8 +109,8 @@ final class Results {
         return ends.lastKey();
     }
 
-    private synchronized double seconds(long first, long last) {
-        return (ends.get(last).seen - ends.get(first).seen) / 1e9;
+    private synchronized long seen(long end) {
+        return ends.get(end).seen;
     }
 
     private synchronized String results(long complete) {

@@ -14,7 +14,8 @@ record Work(
         long density,
         boolean exactlyOnce,
         long warmUp,
-        long measured)
+        long measured,
+        long settling)
         implements java.io.Serializable {
     static Work of(String[] arguments) {
         Map<String, String> given = new HashMap<>();
@@ -30,7 +31,8 @@ record Work(
                 Long.parseLong(given.get("density")),
                 given.get("guarantee").equals("exactly-once"),
                 Long.parseLong(given.get("warmUp")),
-                Long.parseLong(given.get("measured")));
+                Long.parseLong(given.get("measured")),
+                Long.parseLong(given.get("settling")));
     }
 
     boolean sessions() {
