@@ -11,7 +11,8 @@ from pyspark.sql import functions as F
 
 from sparkjet.catalyst import kept_plans
 from sparkjet.catalyst.constants import constant
-from sparkjet.catalyst.kept_plans import KeptPlans, Rows
+from sparkjet.catalyst.kept_plans import KeptPlans
+from sparkjet.catalyst.tables import Rows
 from sparkjet.errors import SparkjetError
 
 pytestmark = pytest.mark.spark

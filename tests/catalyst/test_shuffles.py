@@ -10,7 +10,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sparkjet.catalyst.kept_plans import KeptPlans, Rows
+from sparkjet.catalyst.kept_plans import KeptPlans
+from sparkjet.catalyst.tables import Rows
 
 pytestmark = pytest.mark.spark
 

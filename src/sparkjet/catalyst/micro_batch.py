@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from sparkjet.catalyst.physical_plans import planned
@@ -33,8 +34,8 @@ def with_plan(batch: DataFrame, query: StreamingQuery) -> DataFrame:
     jquery: Any = query._jsq  # noqa: SLF001
     # Not in Spark's API: the plan of the batch that runs.
     execution = jquery.streamingQuery().lastExecution()
-    patterns = java_class(session, "org.apache.spark.sql.catalyst.trees.TreePattern")
-    if any(execution.analyzed().containsPattern(getattr(patterns, name)()) for name in _CHANGING):
+    analyzed = execution.analyzed()
+    if any(analyzed.containsPattern(pattern) for pattern in _patterns(session.sparkContext._gateway)):
         return batch
     node, operators, is_compiled = execution.executedPlan(), [], False
     while (name := node.getClass().getSimpleName()) in {*_OPERATORS, _COMPILED, _ADAPTER}:
@@ -53,3 +54,9 @@ def with_plan(batch: DataFrame, query: StreamingQuery) -> DataFrame:
     for operator in reversed(operators):
         plan = operator.withNewChildren(as_seq(session, [plan]))
     return planned(session, plan, plan.output())
+
+
+@lru_cache(4)
+def _patterns(gateway: Any) -> list[Any]:
+    patterns = gateway.jvm.org.apache.spark.sql.catalyst.trees.TreePattern
+    return [getattr(patterns, name)() for name in _CHANGING]

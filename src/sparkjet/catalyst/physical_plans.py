@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
 
-from sparkjet.java import as_seq, java_class, nothing, static_method
+from sparkjet.java import as_seq, java_class, nothing, scala_context, static_method
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 PLANNED = "LogicalQueryStage"
@@ -33,17 +35,20 @@ def planned(session: SparkSession, plan: Any, output: Any) -> DataFrame:
 
 def no_rows(session: SparkSession, output: Any, partitioning: Any = None) -> Any:
     """An empty RDD with these columns as a logical plan."""
-    none = nothing(session)
-    if partitioning is None:
-        unknown = java_class(session, "org.apache.spark.sql.catalyst.plans.physical.UnknownPartitioning")
-        partitioning = unknown(0)
-    ordering = as_seq(session, [])
-    tags = static_method(session, "scala.reflect.ClassTag.apply")
-    row = java_class(session, "java.lang.Class").forName("org.apache.spark.sql.catalyst.InternalRow")
-    rdd = session.sparkContext._jsc.sc().emptyRDD(tags(row))
+    tag, unknown, rows = _parts(session.sparkContext)
+    rdd = scala_context(session).emptyRDD(tag)
+    none, ordering = nothing(session), as_seq(session, [])
     # Without the statistics and constraints of an epoch's rows: Spark would plan by them.
-    rows = java_class(session, "org.apache.spark.sql.execution.LogicalRDD")
-    return rows(output, rdd, partitioning, ordering, False, none, session._jsparkSession, none, none, False)
+    return rows(output, rdd, partitioning or unknown, ordering, False, none, session._jsparkSession, none, none, False)
+
+
+@lru_cache(4)
+def _parts(context: SparkContext) -> tuple[Any, Any, Any]:
+    """The tag of rows, no partitioning, and the class of logical plans of RDDs; the same for all tables."""
+    jvm: Any = context._gateway.jvm  # type: ignore[union-attr]
+    row = jvm.java.lang.Class.forName("org.apache.spark.sql.catalyst.InternalRow")
+    unknown = jvm.org.apache.spark.sql.catalyst.plans.physical.UnknownPartitioning(0)
+    return jvm.scala.reflect.ClassTag.apply(row), unknown, jvm.org.apache.spark.sql.execution.LogicalRDD
 
 
 def as_frame(session: SparkSession, logical: Any) -> DataFrame:

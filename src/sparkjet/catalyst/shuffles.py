@@ -70,9 +70,9 @@ def _over(session: SparkSession, node: Any, child: Any) -> Any:
     return node.withNewChildren(as_seq(session, [child]))
 
 
-def _aliases(named: Any) -> dict[Any, Any]:
+def _aliases(named: Any) -> list[tuple[Any, Any]]:
     """What the columns of a projection stand for, where that is not a column of the same identity."""
-    return {each.toAttribute(): each.child() for each in _each(named) if _name(each) == "Alias"}
+    return [(each.toAttribute(), each.child()) for each in _each(named) if _name(each) == "Alias"]
 
 
 def _each(sequence: Any) -> list[Any]:

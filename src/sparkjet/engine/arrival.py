@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from sparkjet.catalyst.kept_plans import KeptPlans, Rows
+from sparkjet.catalyst.kept_plans import KeptPlans
+from sparkjet.catalyst.tables import Rows
 from sparkjet.plan.dropped_rows import dropped_rows, judged
 from sparkjet.plan.partial_rows import ProgressDetail, RowKind, accepted
 from sparkjet.state import SegmentStatistics
@@ -124,8 +125,9 @@ def arrive(
         inputs=[[Rows(batch)]],
         constants=(side.judged_by,),
         build=lambda table, judged_by: side.shuffled(intake.of(judge(table, judged_by), side, detail)),
+        held=True,
     )
-    arrival = Arrival(table.localCheckpoint(eager=False))
+    arrival = Arrival(table)
     _count(arrival, feed, intake, detail, kept)
     return arrival
 

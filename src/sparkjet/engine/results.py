@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from sparkjet.catalyst.columns import KEPT
-from sparkjet.catalyst.kept_plans import Rows
+from sparkjet.catalyst.tables import Rows
 from sparkjet.engine.arrival import arrive
 from sparkjet.plan.stage import TimedOperator
 from sparkjet.plan.window_join import WindowJoin

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from sparkjet.catalyst.kept_plans import Rows
+from sparkjet.catalyst.tables import Rows, table_of
+from sparkjet.java import scala_context
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -101,18 +102,17 @@ def release(checkpointed: DataFrame) -> None:
     ``DataFrame.unpersist`` only looks in the cache manager, which does not list local checkpoints, and waiting for
     garbage collection would let a long query fill its executors. So this unpersists the RDD in the logical plan.
     """
-    plan = checkpointed._jdf.queryExecution().logical()
-    if plan.getClass().getSimpleName() == "LogicalRDD":
-        rdd = plan.rdd()
+    table = table_of(checkpointed)
+    if table is not None and table.plan is None:
         # Not RDD.unpersist: it warns each time that a truncated lineage cannot be recomputed, which fills the log.
-        rdd.sparkContext().unpersistRDD(rdd.id(), False)
+        scala_context(checkpointed.sparkSession).unpersistRDD(table.rdd.id(), False)
 
 
 def hold(checkpointed: DataFrame) -> None:
     """Materialize a lazy ``localCheckpoint`` that no job has read, before its inputs are freed."""
-    rdd = checkpointed._jdf.queryExecution().logical().rdd()
-    if not rdd.isCheckpointed():
-        rdd.count()
+    table = table_of(checkpointed)
+    if table is not None and not table.rdd.isCheckpointed():
+        table.rdd.count()
 
 
 def mergeable(segments: Sequence[Segment], *, replacing: bool = True) -> int:

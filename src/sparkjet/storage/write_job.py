@@ -6,7 +6,6 @@ import json
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from pyspark.java_gateway import ensure_callback_server_started
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 
 _DATASOURCES = "org.apache.spark.sql.execution.datasources"
 _STREAMING = "org.apache.spark.sql.execution.streaming"
-_CONFIGURATION = "org.apache.hadoop.conf.Configuration"
 _FORMATS = {
     "csv": "csv.CSVFileFormat",
     "json": "json.JsonFileFormat",
@@ -66,9 +64,7 @@ class WriteJob:
             settings: Hadoop's, for this job.
         """
         committer = java_class(self._session, f"{_DATASOURCES}.SQLHadoopMapReduceCommitProtocol")
-        configuration = java_class(self._session, _CONFIGURATION)(_own_settings(self._session))
-        for name, value in {**self.options, **settings}.items():
-            configuration.set(name, value)
+        configuration = _own_settings(self._session, tuple({**self.options, **settings}.items()))
         return self._run(committer(str(uuid.uuid4()), self.uri, False), configuration)
 
     def listing(self) -> tuple[WriteStatistics, list[str]]:
@@ -91,7 +87,7 @@ class WriteJob:
         committer = java_class(session, f"{_STREAMING}.ManifestFileCommitProtocol")("0", self.uri)
         committer.setupManifestOptions(log, 0)
         state = session._jsparkSession.sessionState()
-        statistics = self._run(committer, state.newHadoopConfWithOptions(as_map(session, dict(self.options))))
+        statistics = self._run(committer, state.newHadoopConfWithOptions(as_map(session, self.options.items())))
         files = log.get(0).get()
         return statistics, [file.path() for file in files]
 
@@ -103,8 +99,9 @@ class WriteJob:
         session = self._session
         execution = self.rows._jdf.queryExecution()
         output = execution.analyzed().output()
-        columns = {output.apply(number).name(): output.apply(number) for number in range(output.size())}
-        by = as_seq(session, [columns[name] for name in self.partition_by])
+        columns = [output.apply(number) for number in range(output.size() if self.partition_by else 0)]
+        named = {column.name(): column for column in columns}
+        by = as_seq(session, [named[name] for name in self.partition_by])
         trackers = java_class(session, f"{_DATASOURCES}.BasicWriteJobStatsTracker")
         metrics = static_method(session, f"{_DATASOURCES}.BasicWriteJobStatsTracker.metrics")()
         serializable = java_class(session, "org.apache.spark.util.SerializableConfiguration")
@@ -114,12 +111,12 @@ class WriteJob:
             execution.executedPlan(),
             java_class(session, f"{_DATASOURCES}.{_FORMATS[self.format]}")(),
             committer,
-            destination(self.uri, as_map(session, {}), output),
+            destination(self.uri, as_map(session, []), output),
             configuration,
             by,
             nothing(session),
             as_seq(session, [trackers(serializable(configuration), metrics)]),
-            as_map(session, dict(self.options)),
+            as_map(session, self.options.items()),
             0,
             static_method(session, f"{_DATASOURCES}.FileFormatWriter.write$default$12")(),
         )
@@ -128,17 +125,28 @@ class WriteJob:
         return WriteStatistics(metrics.apply("numOutputRows").value(), metrics.apply("numFiles").value())
 
 
-def _own_settings(session: SparkSession) -> Any:
-    """Hadoop's configuration of a session without Hadoop's defaults: code that asks for one of these knows it.
+_CONFIGURATIONS: dict[tuple[Any, ...], Any] = {}
+_MOST = 32
+"""Configurations that are kept."""
+
+
+def _own_settings(session: SparkSession, further: tuple[tuple[str, str], ...]) -> Any:
+    """Hadoop's configuration of a session with further settings, without Hadoop's defaults; made once.
 
     Spark sends the configuration to each task, twice. With the 1,100 defaults, the source of each compressed by itself,
-    that takes longer than to write the rows of a small epoch.
+    that takes longer than to write the rows of a small epoch. Code that asks for one of these knows it.
     """
-    return _without_defaults(session.sparkContext._gateway, session._jsparkSession)
+    gateway = session.sparkContext._gateway
+    # Not the session: each batch has another object of Python's for it.
+    key = gateway, session._jsparkSession.sessionUUID(), further
+    if key not in _CONFIGURATIONS:
+        if len(_CONFIGURATIONS) == _MOST:
+            _CONFIGURATIONS.clear()
+        _CONFIGURATIONS[key] = _without_defaults(gateway, session._jsparkSession, further)
+    return _CONFIGURATIONS[key]
 
 
-@lru_cache(16)
-def _without_defaults(gateway: Any, jsession: Any) -> Any:
+def _without_defaults(gateway: Any, jsession: Any, further: tuple[tuple[str, str], ...]) -> Any:
     jvm = gateway.jvm
     configuration = jsession.sessionState().newHadoopConf()
     shown = jvm.java.io.StringWriter()
@@ -148,6 +156,8 @@ def _without_defaults(gateway: Any, jsession: Any) -> Any:
         if not each["resource"].endswith("-default.xml"):
             # What is shown is redacted.
             own.set(each["key"], configuration.getRaw(each["key"]))
+    for name, value in further:
+        own.set(name, value)
     return own
 
 

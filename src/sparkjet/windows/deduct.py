@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from sparkjet.catalyst.constants import constant
-from sparkjet.catalyst.kept_plans import Constants, KeptPlans, Rows
+from sparkjet.catalyst.kept_plans import KeptPlans
+from sparkjet.catalyst.tables import Rows
 from sparkjet.state.segments import hold, release
 from sparkjet.windows.accumulators import ROW_COUNT, Accumulators
 from sparkjet.windows.running import Running
@@ -17,6 +18,7 @@ from sparkjet.windows.spans import ClosingRange, Finish, windows_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from sparkjet.catalyst.kept_plan import Constants
     from sparkjet.state.segments import Segment
     from sparkjet.time import WindowGrid
 
@@ -58,7 +60,8 @@ class DeductStrategy:
             constants=(closing.after, closing.upto, self._reached),
             build=build,
             used=self._used,
-        ).localCheckpoint(eager=False)
+            held=True,
+        )
         self.reset()
         self._spans, self._reached = spans, closing.upto
         return self._kept(

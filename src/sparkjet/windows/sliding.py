@@ -99,7 +99,8 @@ class SlidingWindows:
             inputs=[[segment.rows for segment in self.segments[-count:]]],
             constants=[None if self.closed is None else self.closed - self.window.size],
             build=self._merged,
-        ).localCheckpoint(eager=False)
+            held=True,
+        )
         statistics = SegmentStatistics.measure(merged)
         self._garbage += self.segments[-count:]
         self.segments = self.segments[:-count]

@@ -17,7 +17,8 @@ from pyspark.sql import functions as F
 
 from sparkjet.catalyst.columns import CompiledColumns, Once
 from sparkjet.catalyst.constants import constant
-from sparkjet.catalyst.kept_plans import KeptPlans, Rows
+from sparkjet.catalyst.kept_plans import KeptPlans
+from sparkjet.catalyst.tables import Rows
 from sparkjet.state.segments import hold, release
 from sparkjet.windows.accumulators import Accumulators
 from sparkjet.windows.running import Running
@@ -93,18 +94,16 @@ class StacksStrategy:
         # After a restore, both stacks are recomputed from the frames.
         floor = current if live is not None or current is None else current - size
         if live is None:
-            prefixes = self._kept("first", inputs=[frames], constants=(floor, upto), build=self._begun)
+            prefixes = self._kept("first", inputs=[frames], constants=(floor, upto), build=self._begun, held=True)
         else:
             constants = closing.after, upto, live.block
             both = frames, [Rows(live.table)]
             build = self._continued if not closing.single else self._next if live.newest else self._first_next
-            prefixes = self._kept("prefixes", build, inputs=both, constants=constants, build=build)
-        prefixes = prefixes.localCheckpoint(eager=False)
+            prefixes = self._kept("prefixes", build, inputs=both, constants=constants, build=build, held=True)
         spans = [Rows(prefixes, self._spans)]
         if live is None or next_block != current:
             constants = floor, upto, next_block
-            finished = self._kept("suffixes", inputs=[frames], constants=constants, build=self._completed)
-            finished = finished.localCheckpoint(eager=False)
+            finished = self._kept("suffixes", inputs=[frames], constants=constants, build=self._completed, held=True)
             spans.append(Rows(finished, self._spans))
             suffixes = _Stack(finished, next_block - size)
         if before is not None:
@@ -158,9 +157,10 @@ class StacksStrategy:
         if known is None or known.stack.block != suffixes.block or closing.upto > known.upto:
             upto = closing.upto + (ends - 1) * step
             constants = closing.after + step, upto, suffixes.block
-            table = self._kept("slice", inputs=[[Rows(suffixes.table)]], constants=constants, build=self._between)
+            source = [[Rows(suffixes.table)]]
+            table = self._kept("slice", inputs=source, constants=constants, build=self._between, held=True)
             self._forget_slice()
-            self._slice = known = _Slice(_Stack(table.localCheckpoint(eager=False), suffixes.block), upto)
+            self._slice = known = _Slice(_Stack(table, suffixes.block), upto)
         return known.stack
 
     def _between(self, suffixes: DataFrame, first: int, last: int, block: int) -> DataFrame:

@@ -1,0 +1,122 @@
+"""Tables that a kept plan can read: DataFrames that are nothing but an RDD, or a physical plan that is known."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from sparkjet.catalyst.physical_plans import PLANNED
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Read = Callable[["DataFrame"], "DataFrame"]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A table, or a part of it.
+
+    Attributes:
+        table: The table.
+        read: Makes the part of it, the same each time; None for all.
+    """
+
+    table: DataFrame
+    read: Read | None = None
+
+    @property
+    def frame(self) -> DataFrame:
+        """The rows."""
+        return self.table if self.read is None else self.read(self.table)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What plans over a table depend on.
+
+    Attributes:
+        shape: Its session, columns and partitioning.
+        is_partitioned: Whether Spark knows which rows are in which partition.
+        columns: Identifies the columns of a known plan, which are the same ones each time; None if they are not.
+    """
+
+    shape: Hashable
+    is_partitioned: bool
+    columns: object = None
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A DataFrame that is nothing but an RDD, or computed by a physical plan that is known.
+
+    Attributes:
+        frame: The DataFrame in the JVM.
+        kind: What plans over it depend on.
+        plan: The physical plan, None for an RDD.
+    """
+
+    frame: Any
+    kind: Kind
+    plan: Any = None
+
+    @cached_property
+    def logical(self) -> Any:
+        """The logical plan of the RDD, or of no rows that stands for the physical plan."""
+        logical = self.frame.queryExecution().logical()
+        return logical if self.plan is None else logical.logicalPlan()
+
+    @cached_property
+    def rdd(self) -> Any:
+        """The rows."""
+        return self.logical.rdd() if self.plan is None else self.frame.queryExecution().toRdd()
+
+
+_TABLES: WeakKeyDictionary[DataFrame, Table | None] = WeakKeyDictionary()
+
+
+def table_of(frame: DataFrame) -> Table | None:
+    """The table of a DataFrame, None if it is anything else."""
+    if frame not in _TABLES:
+        _TABLES[frame] = _found(frame)
+    return _TABLES[frame]
+
+
+def remember(frame: DataFrame, table: Table) -> None:
+    """Spare :func:`table_of` from asking the JVM what is known of a DataFrame, a dozen times."""
+    _TABLES[frame] = table
+
+
+def _found(frame: DataFrame) -> Table | None:
+    if frame.is_cached:
+        # Its plan would compute what is in memory.
+        return None
+    logical, plan = frame._jdf.queryExecution().logical(), None
+    if logical.getClass().getSimpleName() == PLANNED:
+        logical, plan = logical.logicalPlan(), logical.physicalPlan()
+    if logical.getClass().getSimpleName() != "LogicalRDD" or logical.isStreaming():
+        return None
+    # The numbers of the columns are others each time.
+    partitioning = re.sub(r"#\d+L?", "", logical.outputPartitioning().toString())
+    shape = frame.sparkSession._jsparkSession.sessionUUID(), frame._jdf.schema().json(), partitioning
+    return Table(frame._jdf, Kind(shape, partitioning.startswith("hashpartitioning")), plan)
+
+
+Groups = Mapping[tuple[Hashable, "Read | None"], Sequence[Table]]
+"""The tables of an input by their shape, and what is read of them."""
+
+
+def groups_of(rows: Sequence[Rows]) -> Groups:
+    """The tables of an input; empty if one of them is anything else, or cannot be put together with others."""
+    groups: dict[tuple[Hashable, Read | None], list[Table]] = {}
+    for each in rows:
+        table = table_of(each.table)
+        if table is None:
+            return {}
+        groups.setdefault((table.kind.shape, each.read), []).append(table)
+    alone = any(len(tables) > 1 and not tables[0].kind.is_partitioned for tables in groups.values())
+    return {} if alone else groups
