@@ -69,7 +69,7 @@ class Work:
         return self.shape, self.steps, self.keys, self.aggregates, self.density
 
 
-SECOND = 6_000_000
+SECOND = 12_000_000
 """Rows of a one-second epoch on an idle machine, to compare with Jet's snapshots of every second."""
 SAME = 1 / 1.2
 """A time within 1.2 x of another's, as a ratio of throughputs."""
@@ -189,7 +189,7 @@ WORKS = (
         keys=100,
         density=10_000,
         batch=10_000,
-        warm_up=90,
+        warm_up=300,
         measured=30,
         goals=(Goal("spark@T5-tumbling", 1.0),),
     ),
@@ -200,12 +200,12 @@ WORKS = (
         keys=100,
         density=10_000,
         batch=10_000,
-        warm_up=90,
+        warm_up=300,
         measured=30,
         sink="noop",
     ),
     Work(
-        "T9", "sessions, 1,000 keys", "sessions", batch=2_000_000, warm_up=20, measured=5, goals=(Goal("spark", 4.0),)
+        "T9", "sessions, 1,000 keys", "sessions", batch=3_000_000, warm_up=20, measured=5, goals=(Goal("spark", 4.0),)
     ),
     Work(
         "T9-100k",
@@ -224,7 +224,7 @@ WORKS = (
         "busiest",
         steps=10,
         aggregates=("count",),
-        batch=2_000_000,
+        batch=6_000_000,
         warm_up=8,
         measured=4,
         goals=(Goal("spark", 1.2), Goal("flink", 1.2)),
@@ -235,6 +235,7 @@ WORKS = (
         steps=1,
         keys=1,
         aggregates=("max",),
+        batch=12_000_000,
         warm_up=8,
         measured=4,
         goals=(Goal("spark", 1.2), Goal("flink", 1.2)),
@@ -246,7 +247,7 @@ WORKS = (
         steps=1,
         keys=10_000,
         aggregates=("persons", "auctions"),
-        batch=1_000_000,
+        batch=2_000_000,
         warm_up=8,
         measured=4,
         goals=(Goal("spark", 1.2), Goal("flink", 1.2)),
