@@ -57,7 +57,9 @@ def without_shuffle(session: SparkSession, plan: Any) -> Any:
 
 def _is_final(node: Any) -> bool:
     """Whether a node puts partial rows of other tasks together."""
-    return _name(node) in _AGGREGATES and _name(node.child()) in _AGGREGATES
+    if _name(node) not in _AGGREGATES or _name(node.child()) not in _AGGREGATES:
+        return False
+    return bool(node.requiredChildDistributionExpressions().isDefined())
 
 
 def _with_first(node: Any, *values: Any) -> Any:
