@@ -21,15 +21,6 @@ Table = Callable[..., DataFrame]
 
 
 @pytest.fixture
-def session(spark: SparkSession) -> SparkSession:
-    """A session of its own, set as that of a query."""
-    own = spark.newSession()
-    own.conf.set("spark.sql.adaptive.enabled", "false")
-    own.conf.set("spark.sql.shuffle.partitions", "2")
-    return own
-
-
-@pytest.fixture
 def table(session: SparkSession) -> Table:
     """Makes tables of numbers, partitioned by their last digit."""
 

@@ -10,15 +10,6 @@ from sparkjet.catalyst.physical_plans import PLANNED, as_frame, no_rows, planned
 pytestmark = pytest.mark.spark
 
 
-@pytest.fixture
-def session(spark: SparkSession) -> SparkSession:
-    """A session of its own without adaptive execution, as that of a query."""
-    own = spark.newSession()
-    own.conf.set("spark.sql.adaptive.enabled", "false")
-    own.conf.set("spark.sql.shuffle.partitions", "2")
-    return own
-
-
 def again(frame: DataFrame) -> DataFrame:
     """The same rows, by the physical plan of a DataFrame."""
     plan = frame._jdf.queryExecution().sparkPlan()
