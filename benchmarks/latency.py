@@ -13,7 +13,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from pyspark.sql.types import LongType, StructField, StructType, TimestampType
 
 import sparkjet as sj
 from benchmarks.local import local_session
+from benchmarks.peers.micro_batches import begun
 from benchmarks.ratio import Ratio
 from benchmarks.studies import main
 from benchmarks.work import Goal
@@ -138,8 +138,7 @@ class Epochs:
             taken |= {f"Spark's {step}": each for step, each in progress.get("durationMs", {}).items()}
             self.seconds |= {(number, step): each / 1000 for step, each in taken.items()}
             if progress.get("numInputRows"):
-                begun = datetime.fromisoformat(progress["timestamp"].replace("Z", "+00:00"))
-                self.started[number] = begun.timestamp()
+                self.started[number] = begun(progress).timestamp()
 
     @property
     def means(self) -> dict[str, float]:

@@ -12,7 +12,6 @@ import statistics
 import sys
 import tempfile
 from collections.abc import Callable
-from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,6 +21,7 @@ from pyspark.sql import functions as F
 
 import sparkjet as sj
 from benchmarks.local import local_session
+from benchmarks.peers.micro_batches import begun
 from benchmarks.ratio import Ratio
 from benchmarks.studies import main
 from benchmarks.work import Goal
@@ -95,7 +95,7 @@ def seconds(session: SparkSession, given: Path, home: Path, writer: Callable[[Da
     # A query without a trigger goes on looking for files.
     reports = [progress for progress in query.recentProgress if progress["numInputRows"]]
     query.stop()
-    starts = [datetime.fromisoformat(progress["timestamp"].replace("Z", "+00:00")) for progress in reports]
+    starts = [begun(progress) for progress in reports]
     apart = [(after - before).total_seconds() for before, after in pairwise(starts)]
     return statistics.median(apart[-MEASURED:])
 

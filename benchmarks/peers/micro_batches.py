@@ -87,6 +87,12 @@ SETTLING = 5
 """Before each stretch but the first, one of so many parts of it passes unmeasured: a resumed query has cold caches."""
 
 
+def begun(progress: Mapping[str, Any]) -> datetime:
+    """When an epoch began, by its report."""
+    # Python 3.10 does not read the Z.
+    return datetime.fromisoformat(progress["timestamp"].replace("Z", "+00:00"))
+
+
 class Epochs:
     """When the epochs of a query have started, by number; those with input only."""
 
@@ -111,7 +117,7 @@ class Epochs:
             raise failure
         for progress in self._query.recentProgress:
             if progress.get("numInputRows"):
-                started = datetime.fromisoformat(progress["timestamp"].replace("Z", "+00:00"))
+                started = begun(progress)
                 self._started[progress["batchId"]] = started
 
 
