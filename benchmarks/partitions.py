@@ -23,7 +23,7 @@ from benchmarks.studies import main
 from benchmarks.work import Goal, work_of
 
 COUNTS = (2, 8, 32, 128)
-WARM_UP, MEASURED = 40, 20
+WARM_UP, MEASURED = 60, 12
 """Epochs, those of each round."""
 ROUNDS = 5
 GOAL = 1.3

@@ -29,8 +29,8 @@ from sparkjet.api.stream import Stream
 
 SIZES = (100_000, 1_000_000)
 """Rows of an epoch."""
-EPOCHS = 14
-MEASURED = 10
+EPOCHS = 11
+MEASURED = 8
 """The last ones."""
 WARM_UP = 1
 """Rounds in which Java compiles."""

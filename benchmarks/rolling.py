@@ -25,6 +25,7 @@ from benchmarks.touched import PARTITIONS, TOUCHED, touched
 from benchmarks.work import Goal
 from sparkjet import functions as J
 from sparkjet.aggregates.operation import Inputs
+from sparkjet.catalyst.kept_plans import KeptPlans
 from sparkjet.engine.context import configure
 from sparkjet.state import Segment, SegmentStatistics
 from sparkjet.stateful.rolling import RollingGroups
@@ -58,7 +59,7 @@ class Feed:
         grouped = rows.groupBy("key0", F.lit(0).cast("long").alias("frame"))
         (side,) = self.operator.sides
         partials = side.shuffled(grouped.agg(*Accumulators.aggregations(self.results))).localCheckpoint(eager=False)
-        measured = SegmentStatistics.measure(partials)
+        measured = SegmentStatistics.measure(partials, KeptPlans())
         assert measured is not None  # noqa: S101 - an epoch has rows
         started = time.perf_counter()
         side.append(Segment(partials, measured))

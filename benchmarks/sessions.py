@@ -19,6 +19,7 @@ from benchmarks.studies import main
 from benchmarks.touched import PARTITIONS, SIZES, TOUCHED, touched
 from sparkjet import functions as J
 from sparkjet.aggregates.operation import Inputs
+from sparkjet.catalyst.kept_plans import KeptPlans
 from sparkjet.engine.context import configure
 from sparkjet.state import Segment, SegmentStatistics
 from sparkjet.time import MIN
@@ -56,7 +57,7 @@ class Feed:
         grouped = rows.groupBy("key0", operator.frame_of(F.col("time")).alias("frame"))
         bounds = [column.alias(name) for name, column in operator.bounds(F.col("time")).items()]
         partials = operator.partitioned(grouped.agg(*bounds, *Accumulators.aggregations(self.results)))
-        measured = SegmentStatistics.measure(partials)
+        measured = SegmentStatistics.measure(partials, KeptPlans())
         started = time.perf_counter()
         if measured is not None:
             operator.append(Segment(partials, measured))

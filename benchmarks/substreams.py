@@ -19,9 +19,9 @@ from benchmarks.local import local_session
 from sparkjet import functions as J
 from sparkjet.api.writer import settings_of
 from sparkjet.catalyst.columns import KEPT, ONLY_SUBSTREAM, SUBSTREAM, TIME
-from sparkjet.catalyst.kept_plans import KeptPlans
 from sparkjet.engine.arrival import arrive
 from sparkjet.engine.context import configure
+from sparkjet.engine.stage_state import StageState
 from sparkjet.plan.partial_rows import ProgressDetail
 from sparkjet.plan.plan import Plan
 from sparkjet.plan.planning import plan_of
@@ -59,7 +59,7 @@ def partial_aggregation(query: Plan, rows: DataFrame, substreams: int, detail: P
     (stage,) = query.stages
     operator = stage.stage.operator(2)
     assert operator is not None  # noqa: S101 - windows keep state
-    (feed,), (intake,), (side,) = stage.feeds, stage.stage.intakes, operator.sides
+    (feed,), (intake,) = stage.feeds, stage.stage.intakes
     chain = feed.feed.transformations
     started = time.perf_counter()
     plain = detail is ProgressDetail.NOTHING
@@ -67,7 +67,7 @@ def partial_aggregation(query: Plan, rows: DataFrame, substreams: int, detail: P
     def read(batch: DataFrame) -> DataFrame:
         return chain.apply(batch).withColumn(KEPT, F.lit(True)) if plain else chain.marked(batch)
 
-    partial = arrive(rows, read, feed, intake, side, KeptPlans(), detail)
+    partial = arrive(rows, read, feed, intake, StageState(operator, 2), 0, detail)
     taken = time.perf_counter() - started
     if partial.accepted != ROWS // 2 or (detail is not ProgressDetail.NOTHING and len(partial.highest) != substreams):
         sys.exit(f"wrong result: {len(partial.highest)} substreams, {partial.accepted} rows")

@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 from sparkjet import functions as J
 from sparkjet.aggregates.operation import AggregateOperation, Inputs
 from sparkjet.catalyst.constants import older
+from sparkjet.catalyst.kept_plans import KeptPlans
 from sparkjet.state import Segment, SegmentStatistics
 from sparkjet.state.segments import hold, release
 from sparkjet.time import MIN
@@ -62,7 +63,7 @@ class SparkOperator(ABC):
         bounds = [column.alias(name) for name, column in operator.bounds(F.col("time")).items()]
         grouped = rows.where(~late).groupBy(*_KEYS, "frame").agg(*bounds, *self._aggregations)
         partials = operator.partitioned(grouped)
-        statistics = SegmentStatistics.measure(partials)
+        statistics = SegmentStatistics.measure(partials, KeptPlans())
         if statistics is None:
             release(partials)
         else:
@@ -132,7 +133,7 @@ class SparkWindows(SparkOperator):
             if saved is not None:
                 moved = after.realigned(saved, before.window, before.closed) if changed else saved
                 partials = after.partitioned(moved)
-                statistics = SegmentStatistics.measure(partials)
+                statistics = SegmentStatistics.measure(partials, KeptPlans())
                 segments = [] if statistics is None else [Segment(partials, statistics)]
         after.restore(segments, after.realigned_end(before.window, before.closed) if changed else before.closed)
         self.dispose()

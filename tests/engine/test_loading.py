@@ -62,7 +62,7 @@ def saved(session: SparkSession, store: Counting) -> tuple[Delta, Segment]:
     kept = operator()
     rows = session.range(KEYS).select(F.col("id").alias("key"), F.lit(2**62).alias("due"))
     segment = Segment(kept.partitioned(rows), SegmentStatistics(KEYS, 2**62, 2**62))
-    state = StageState(kept)
+    state = StageState(kept, PARTITIONS)
     kept.restore([segment], None)
     state.save("000000-000000001-0-stage", store)
     (delta,) = state.snapshot().deltas
@@ -77,7 +77,7 @@ def keys(segment: Segment) -> list[int]:
 def test_only_what_was_lost_is_read(
     session: SparkSession, store: Counting, monkeypatch: pytest.MonkeyPatch, small: bool
 ) -> None:
-    monkeypatch.setattr(stage_state, "SMALL", KEYS if small else 10)
+    monkeypatch.setattr(stage_state, "FEW", KEYS if small else 10)
     delta, segment = saved(session, store)
     assert len(delta.files) == (1 if small else PARTITIONS)
     loading = Loading(operator(), session, store)
@@ -107,7 +107,7 @@ def test_files_that_do_not_hold_what_they_are_said_to_are_all_read(
     session: SparkSession, store: Counting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As if an older version had partitioned the state in another way."""
-    monkeypatch.setattr(stage_state, "SMALL", 10)
+    monkeypatch.setattr(stage_state, "FEW", 10)
     delta, segment = saved(session, store)
     delta = msgspec.structs.replace(delta, files=delta.files[1:] + delta.files[:1])
     renamed = {file: f"part-{number:05d}-moved{file[10:]}" for number, file in enumerate(delta.files)}

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 
 from sparkjet.aggregates.operation import Aggregate, Inputs
 from sparkjet.catalyst.constants import older
+from sparkjet.catalyst.kept_plans import KeptPlans
 from sparkjet.engine.arrival import Arrival
 from sparkjet.engine.stage_state import StageState
 from sparkjet.snapshots import DirectoryStore
@@ -52,7 +53,7 @@ class OperatorRun:
         accepted = framed.where(~older("time", operator.judged_by))
         grouped = accepted.groupBy(F.col("key").alias("key0"), "frame", F.lit(0).alias("kind"))
         table = operator.partitioned(grouped.agg(*Accumulators.aggregations(self._results)))
-        outcome = Arrival(table, SegmentStatistics.measure(table))
+        outcome = Arrival(table, SegmentStatistics.measure(table, KeptPlans()))
         self.state.append(0, outcome)
         watermark = operator.open_until if batch.watermark is None else batch.watermark
         windows = operator.close(MIN if watermark is None else watermark)
@@ -72,4 +73,4 @@ class OperatorRun:
 
     def _new(self, window: WindowGrid) -> StageState:
         self._window = window
-        return StageState(SlidingWindows(window, ["key0"], self._accumulators, PARTITIONS))
+        return StageState(SlidingWindows(window, ["key0"], self._accumulators, PARTITIONS), PARTITIONS)

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 
 from sparkjet.aggregates.operation import Aggregate, Inputs
 from sparkjet.catalyst.constants import older
+from sparkjet.catalyst.kept_plans import KeptPlans
 from sparkjet.state import Segment, SegmentStatistics
 from sparkjet.state.segments import release
 from sparkjet.time import MIN
@@ -68,7 +69,7 @@ class SessionRun:
         grouped = judged.where("NOT late").groupBy("key", operator.frame_of(F.col("time")).alias("frame"))
         bounds = [column.alias(name) for name, column in operator.bounds(F.col("time")).items()]
         partials = operator.partitioned(grouped.agg(*bounds, *Accumulators.aggregations(self._results)))
-        statistics = SegmentStatistics.measure(partials)
+        statistics = SegmentStatistics.measure(partials, KeptPlans())
         if statistics is None:
             release(partials)
         else:

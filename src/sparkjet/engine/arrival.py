@@ -13,13 +13,15 @@ from sparkjet.catalyst.tables import Rows
 from sparkjet.plan.dropped_rows import dropped_rows, judged
 from sparkjet.plan.partial_rows import ProgressDetail, RowKind, accepted
 from sparkjet.state import SegmentStatistics
+from sparkjet.state.tasks import in_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from sparkjet.catalyst.columns import CompiledColumns
+    from sparkjet.engine.stage_state import StageState
     from sparkjet.plan.plan import PlannedFeed
-    from sparkjet.plan.stage import Intake, Side
+    from sparkjet.plan.stage import Intake
 
 
 @dataclass
@@ -83,8 +85,8 @@ def arrive(
     read: Callable[[DataFrame], DataFrame],
     feed: PlannedFeed,
     intake: Intake,
-    side: Side,
-    kept: KeptPlans,
+    state: StageState,
+    number: int,
     detail: ProgressDetail = ProgressDetail.NOTHING,
     *,
     keep_rows: bool = False,
@@ -98,11 +100,12 @@ def arrive(
         read: From these to what has gone through the feed's transformations, with ``KEPT``; always the same for a feed.
         feed: The feed.
         intake: Its expressions.
-        side: The side of the operator that takes the rows in.
-        kept: The stage's plans.
+        state: The state of the stage.
+        number: The side of its operator that takes the rows in.
         detail: What to find out about event time.
         keep_rows: Whether the dropped rows are wanted.
     """
+    side, kept, tasks = state.operator.sides[number], state.kept, state.arrival_tasks(batch.sparkSession)
 
     def judge(table: DataFrame, judged_by: int | None) -> DataFrame:
         return judged(read(table), judged_by, timed=intake.timed)
@@ -112,7 +115,7 @@ def arrive(
         try:
             table = side.shuffled(intake.of(judged_rows, side, detail)).localCheckpoint(eager=False)
             arrival = Arrival(table)
-            _count(arrival, feed, intake, detail, kept)
+            _count(arrival, feed, intake, detail, kept, tasks)
         except BaseException:
             judged_rows.unpersist()
             raise
@@ -128,15 +131,17 @@ def arrive(
         held=True,
     )
     arrival = Arrival(table)
-    _count(arrival, feed, intake, detail, kept)
+    _count(arrival, feed, intake, detail, kept, tasks)
     return arrival
 
 
-def _count(arrival: Arrival, feed: PlannedFeed, intake: Intake, detail: ProgressDetail, kept: KeptPlans) -> None:
+def _count(
+    arrival: Arrival, feed: PlannedFeed, intake: Intake, detail: ProgressDetail, kept: KeptPlans, tasks: int | None
+) -> None:
     # From the aggregated table: an accumulator or an observation counts the rows of a retried task twice.
     labels, sums = intake.totals
-    build = partial(_totals, labels, sums)
-    totals = kept("totals", feed, inputs=[[Rows(arrival.table)]], build=build, by_partition=True)
+    build = partial(_totals, labels, sums, tasks)
+    totals = kept("totals", feed, tasks, inputs=[[Rows(arrival.table)]], build=build, by_partition=True)
     times = len(intake.substreams) or 1
     for row in totals.collect():
         highest = row[-times:]
@@ -152,5 +157,5 @@ def _count(arrival: Arrival, feed: PlannedFeed, intake: Intake, detail: Progress
             arrival.reach([(substream, *highest)])
 
 
-def _totals(labels: CompiledColumns, sums: CompiledColumns, table: DataFrame) -> DataFrame:
-    return sums.agg(table, labels)
+def _totals(labels: CompiledColumns, sums: CompiledColumns, tasks: int | None, table: DataFrame) -> DataFrame:
+    return sums.agg(in_tasks(table, tasks), labels)

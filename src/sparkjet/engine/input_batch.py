@@ -52,13 +52,12 @@ class InputBatch:
         for stage in self._plan.stages:
             if all(feed.parent is not None for feed in stage.feeds):
                 continue
-            sides = stages[stage.name].operator.sides
             late = self._plan.delivers_late_rows(stage.name)
             for number, feed in enumerate(stage.feeds):
                 if feed.parent is None:
-                    intake, kept = stage.stage.intakes[number], stages[stage.name].kept
+                    intake, state = stage.stage.intakes[number], stages[stage.name]
                     read = partial(self._rows, feed)
-                    found = arrive(self._batch, read, feed, intake, sides[number], kept, detail, keep_rows=late)
+                    found = arrive(self._batch, read, feed, intake, state, number, detail, keep_rows=late)
                     yield stage.name, number, found
 
     def output(self, output: PlannedStreamOutput) -> DataFrame:

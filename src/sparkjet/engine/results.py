@@ -13,6 +13,7 @@ from sparkjet.catalyst.tables import Rows
 from sparkjet.engine.arrival import arrive
 from sparkjet.plan.stage import TimedOperator
 from sparkjet.plan.window_join import WindowJoin
+from sparkjet.state.tasks import in_tasks
 from sparkjet.time import MIN
 
 if TYPE_CHECKING:
@@ -95,7 +96,14 @@ class Results:
         state = self._state.stages.get(output.reads)
         if final is None or state is None:
             return None if final is None else output.finished(final)
-        return state.kept("finished", output.name, inputs=[[Rows(final)]], build=output.finished)
+        tasks = state.result_tasks(final.sparkSession)
+        return state.kept(
+            "finished",
+            output.name,
+            tasks,
+            inputs=[[Rows(final)]],
+            build=lambda rows: output.finished(in_tasks(rows, tasks)),
+        )
 
     def changed_rows(self, output: PlannedOutput, changes: Changes, *, early: bool) -> DataFrame | None:
         """The rows for an output in update mode that have changed since they were last sent; None if there are none.
@@ -151,15 +159,10 @@ class Results:
         for number, feed in enumerate(stage.feeds):
             rows = None if feed.parent is None else self._rows[feed.parent.name]
             if rows is not None:
-                state = self._state.stages[stage.name]
-                side = state.operator.sides[number]
                 late = self._plan.delivers_late_rows(stage.name)
-                intake = stage.stage.intakes[number]
-                self.accept(
-                    stage.name,
-                    number,
-                    arrive(rows, partial(_shaped, feed), feed, intake, side, state.kept, keep_rows=late),
-                )
+                intake, state = stage.stage.intakes[number], self._state.stages[stage.name]
+                found = arrive(rows, partial(_shaped, feed), feed, intake, state, number, keep_rows=late)
+                self.accept(stage.name, number, found)
 
     def _close(self, stage: PlannedStage, watermarks: Sequence[int]) -> None:
         closed = self._state.stages[stage.name].operator.close(*watermarks)

@@ -18,6 +18,7 @@ from sparkjet.snapshots.store import Delta
 from sparkjet.state import Segment, SegmentStatistics
 from sparkjet.state.partitions import lost_partitions, partition_count
 from sparkjet.state.segments import release, to_store
+from sparkjet.state.tasks import FEW, in_tasks, tasks_of_few
 from sparkjet.stateful.interval_join import IntervalJoin
 from sparkjet.time import WindowGrid
 from sparkjet.windows import SlidingWindows
@@ -29,15 +30,14 @@ if TYPE_CHECKING:
     from sparkjet.plan.stage import Operator
     from sparkjet.snapshots import SnapshotStore
 
-SMALL = 10_000
-"""Partial rows of a delta that one task writes."""
-
 
 @dataclass
 class StageState:
     """What an epoch reads and changes in one stage.
 
     Attributes:
+        partitions: Number of partitions of the state.
+        arrived: Number of partial rows that last arrived at a side, None before the first ones.
         obsolete: Names of deltas that a restore has read or written; those that the next record does not name are
             removed once it is written.
         kept: The plans by which rows arrive, become results and are saved.
@@ -46,11 +46,13 @@ class StageState:
     """
 
     operator: Operator
+    partitions: int
     late: Counter[str] = field(default_factory=Counter)
     null_timestamps: Counter[str] = field(default_factory=Counter)
     obsolete: set[str] = field(default_factory=set)
     recorded: Mapping[str, Segment] = field(default_factory=dict)
     kept: KeptPlans = field(default_factory=KeptPlans)
+    arrived: int | None = None
 
     @property
     def is_open(self) -> bool:
@@ -62,11 +64,21 @@ class StageState:
         """Count an epoch's rows and hand the accepted ones to a side of the operator."""
         self.late += arrival.late
         self.null_timestamps += arrival.null_timestamps
+        self.arrived = 0 if arrival.statistics is None else arrival.statistics.rows
         if arrival.statistics is None:
             release(arrival.table)
         else:
             segment = Segment(arrival.table, arrival.statistics, None, accepted)
             self.operator.sides[number].append(segment)
+
+    def arrival_tasks(self, session: SparkSession) -> int | None:
+        """In how many tasks rows arrive if they are as few as the last ones; None for one for each partition."""
+        return tasks_of_few(session, self.partitions, self.arrived)
+
+    def result_tasks(self, session: SparkSession) -> int | None:
+        """In how many tasks what the state becomes is read; None for one for each partition."""
+        rows = sum(segment.statistics.rows for segment in self.operator.segments)
+        return tasks_of_few(session, self.partitions, rows)
 
     def save(self, name: str, store: SnapshotStore) -> None:
         """Write the segments that the store does not have yet."""
@@ -136,7 +148,7 @@ class StageState:
         if loaded:
             united = reduce(DataFrame.unionByName, [segment.partials for segment in loaded])
             partials = operator.partitioned(operator.realigned(united, before, saved.closed))
-            statistics = SegmentStatistics.measure(partials)
+            statistics = SegmentStatistics.measure(partials, self.kept)
             # Only now: the new partial rows are computed when they are first read, from these.
             for segment in loaded:
                 segment.release()
@@ -151,7 +163,7 @@ class StageState:
 
     def _write(self, name: str, segment: Segment, store: SnapshotStore) -> Delta:
         statistics = segment.statistics
-        partitions = None if statistics.rows <= SMALL else partition_count(segment.checkpointed)
+        partitions = None if statistics.rows <= FEW else partition_count(segment.checkpointed)
         # Of few rows, every other file would take longer to make than the rows to write.
         build = _to_store_as_one if partitions is None else to_store
         rows = self.kept("saved", build, inputs=[[segment.rows]], build=build)
@@ -160,4 +172,4 @@ class StageState:
 
 
 def _to_store_as_one(partials: DataFrame) -> DataFrame:
-    return to_store(partials).coalesce(1)
+    return in_tasks(to_store(partials), 1)

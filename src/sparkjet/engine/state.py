@@ -45,7 +45,7 @@ class QueryState:
     def of(plan: Plan, partitions: int) -> QueryState:
         """The state of a new query."""
         operators = {each.name: each.stage.operator(partitions) for each in plan.stages}
-        states = {name: StageState(operator) for name, operator in operators.items() if operator is not None}
+        states = {name: StageState(each, partitions) for name, each in operators.items() if each is not None}
         updated = (output for output in plan.of_stages if output.early_period is not None)
         changes = {
             output.name: Changes(output.stage) for output in updated if isinstance(output.stage, WindowedAggregation)

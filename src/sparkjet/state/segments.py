@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial, reduce
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
 from sparkjet.catalyst.tables import Rows, table_of
 from sparkjet.java import scala_context
+from sparkjet.state.tasks import in_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+    from sparkjet.catalyst.kept_plans import KeptPlans
 
 HASHES = ("key_hash", "left_hash", "right_hash")
 """Columns of hashes that rows are partitioned by; computed whenever rows are partitioned, and not stored."""
@@ -38,12 +41,16 @@ class SegmentStatistics:
         return SegmentStatistics(self.rows + other.rows, low, high)
 
     @staticmethod
-    def measure(partials: DataFrame) -> SegmentStatistics | None:
-        """Count the partial rows with one Spark job; None if there are none."""
-        row = partials.agg(F.count(F.lit(1)), F.min("frame"), F.max("frame")).head()
-        if row is None or row[0] == 0:
-            return None
-        return SegmentStatistics(row[0], row[1], row[2])
+    def measure(partials: DataFrame, kept: KeptPlans, tasks: int | None = None) -> SegmentStatistics | None:
+        """Count the partial rows with one Spark job, in so many tasks; None if there are none."""
+        build = partial(_measured, tasks)
+        found = kept("measured", tasks, inputs=[[Rows(partials)]], build=build, by_partition=True).collect()
+        parts = [SegmentStatistics(*row) for row in found if row[0]]
+        return reduce(SegmentStatistics.together, parts) if parts else None
+
+
+def _measured(tasks: int | None, partials: DataFrame) -> DataFrame:
+    return in_tasks(partials, tasks).agg(F.count(F.lit(1)), F.min("frame"), F.max("frame"))
 
 
 def _known(*times: Any) -> list[Any]:

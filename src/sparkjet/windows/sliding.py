@@ -12,6 +12,7 @@ from sparkjet.catalyst.constants import constant
 from sparkjet.catalyst.kept_plans import KeptPlans
 from sparkjet.snapshots.record import SlidingSettings
 from sparkjet.state.segments import Segment, SegmentStatistics, free, mergeable
+from sparkjet.state.tasks import tasks_of_few
 from sparkjet.time import MIN, WindowGrid
 from sparkjet.windows.accumulators import Accumulators
 from sparkjet.windows.deduct import DeductStrategy
@@ -101,7 +102,9 @@ class SlidingWindows:
             build=self._merged,
             held=True,
         )
-        statistics = SegmentStatistics.measure(merged)
+        rows = sum(each.statistics.rows for each in self.segments[-count:])
+        tasks = tasks_of_few(merged.sparkSession, self.partitions, rows)
+        statistics = SegmentStatistics.measure(merged, self._kept, tasks)
         self._garbage += self.segments[-count:]
         self.segments = self.segments[:-count]
         if statistics is not None:

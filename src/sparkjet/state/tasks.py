@@ -1,0 +1,33 @@
+"""Tasks of small epochs: fewer than the state has partitions, as each costs the driver time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+FEW = 10_000
+"""Rows that one task reads faster than another one is started."""
+
+
+def tasks_of_few(session: SparkSession, partitions: int, rows: int | None) -> int | None:
+    """The number of tasks that read the partitions of so many rows: that of the cores; None for one each.
+
+    A task costs the driver a millisecond. In epochs of a few rows a state of 128 partitions would take most of their
+    time for that.
+
+    Args:
+        session: The session; on the driver.
+        partitions: Number of partitions of the state.
+        rows: Number of rows in all of them, as far as it is known; None if it is not.
+    """
+    if rows is None:
+        return None
+    cores = int(session.sparkContext.defaultParallelism)
+    return cores if cores < partitions and rows <= FEW * cores else None
+
+
+def in_tasks(rows: DataFrame, tasks: int | None) -> DataFrame:
+    """The rows, read in so many tasks; None to leave that to Spark."""
+    return rows if tasks is None else rows.coalesce(tasks)

@@ -1,0 +1,39 @@
+"""Epochs of few rows run in as many tasks as there are cores, however many partitions the state has."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import sparkjet as sj
+from sparkjet import functions as J
+from tests.feed import Feed, rows
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+KEYS, EPOCHS = 40, 7
+"""Enough epochs that segments are merged."""
+
+
+def run(spark: SparkSession, feed: Feed, home: Path, partitions: int) -> tuple[list[str], int]:
+    """The results of a query, and the number of their files."""
+    stream = sj.stream(feed.read(spark)).withWatermark("ts", "0 seconds")
+    counts = stream.groupBy(sj.window("ts", "30 seconds", "10 seconds"), "k").agg(J.count().alias("n"), J.sum("v"))
+    writer = counts.writeStream.format("files").option("path", home / "out").option("checkpointLocation", home / "ck")
+    writer.option("statePartitions", partitions).trigger(availableNow=True).start().awaitTermination()
+    found = sorted(map(repr, sj.read_files(str(home / "out")).collect()))
+    return found, len(list((home / "out").rglob("*.parquet")))
+
+
+def test_files_are_as_few_as_cores_and_results_the_same(spark: SparkSession, tmp_path: Path) -> None:
+    feed = Feed(tmp_path / "in")
+    for epoch in range(EPOCHS):
+        feed.add(*(row for key in range(KEYS) for row in rows([epoch * 10 + key % 10], k=f"k{key}", v=key)))
+    cores = spark.sparkContext.defaultParallelism
+    expected, _ = run(spark, feed, tmp_path / "few", cores)
+    found, files = run(spark, feed, tmp_path / "many", 8 * cores)
+    assert found == expected
+    assert len(found) > KEYS
+    assert files <= cores * EPOCHS
