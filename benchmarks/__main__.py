@@ -17,7 +17,7 @@ from rich.console import Console
 from benchmarks import run, studies
 from benchmarks.contest import Contest
 from benchmarks.process import PeerError
-from benchmarks.ratio import RESULTS, Ratio, write
+from benchmarks.ratio import RESULTS, Ratio, read, write
 from benchmarks.report import Stretch
 from benchmarks.table import table
 from benchmarks.work import WORKS, Goal, Work, work_of
@@ -72,7 +72,8 @@ def main() -> int:
     given = arguments()
     console = Console(width=150)
     works, alone = chosen(given.quick, given.more, given.works)
-    file = RESULTS / ("quick.json" if given.quick else "latest.json")
+    name = "quick" if given.quick else "more" if given.more else "latest"
+    file = RESULTS / f"{name}.json"
     started = time.monotonic()
     ratios: list[Ratio] = []
 
@@ -89,12 +90,12 @@ def main() -> int:
         ratios += Contest(family, run.start, progress).run(given.rounds)
         # After every contest, so that an interrupted run keeps its results.
         write(ratios, file)
-    for name in alone:
-        console.print(f"{name}: {studies.STUDIES[name]}")
+    for study in alone:
+        console.print(f"{study}: {studies.STUDIES[study]}")
         try:
-            ratios += studies.run(name)
+            ratios += studies.run(study)
         except PeerError as error:
-            ratios.append(Ratio(name, studies.STUDIES[name], Goal("itself"), wrong=str(error)))
+            ratios.append(Ratio(study, studies.STUDIES[study], Goal("itself"), wrong=str(error)))
         write(ratios, file)
     console.print(table(ratios))
     for wrong in [pair for pair in ratios if pair.wrong is not None]:
@@ -103,7 +104,7 @@ def main() -> int:
         # matplotlib is an extra, needed only for the plot.
         from benchmarks.plot import draw  # noqa: PLC0415
 
-        draw(write(ratios, file), RESULTS / "latest.png")
+        draw(write(ratios, file), file.with_suffix(".png"), read(RESULTS / "before.json"))
     return int(any(pair.wrong is not None for pair in ratios))
 
 

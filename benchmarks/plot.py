@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import textwrap
+from collections.abc import Mapping
+from itertools import groupby
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import matplotlib as mpl
 
@@ -12,24 +16,81 @@ mpl.use("Agg")
 
 from matplotlib import pyplot as plt
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
-def draw(ratios: list[Ratio], file: Path) -> None:
-    """Draw each pair's ratios over the rounds, relative to its goal: on or right of the line, the goal is met.
+GROUPS = {
+    "jet": "Hazelcast Jet",
+    "flink": "Apache Flink",
+    "spark": "Spark's own operators and sinks",
+    "sparkjet": "sparkjet on another workload",
+}
+OTHERS = "A bare client, or a limit"
+MET, MISSED, WITHOUT = "tab:green", "tab:red", "tab:blue"
+ROW, TITLE = 0.3, 1.4
+"""Inches of a line, and the lines that a group's title and axis take."""
+WIDTH = 62
+"""Characters of a label."""
 
-    Without a goal, the line is the peer's throughput.
+
+def draw(ratios: list[Ratio], file: Path, before: list[Ratio]) -> None:
+    """Draw each pair's ratio with its goal, in a panel for each peer: minimum, median and maximum over the rounds.
+
+    Args:
+        ratios: The ratios.
+        file: The picture.
+        before: Earlier ones, of which the median is drawn as a circle.
     """
-    pairs = [pair for pair in reversed(ratios) if pair.median is not None]
-    figure, axes = plt.subplots(figsize=(9, 1.5 + 0.35 * len(pairs)), layout="constrained")
-    for place, pair in enumerate(pairs):
-        parts = [ratio / (pair.goal.at_least or 1.0) for ratio in pair.rounds]
-        colour = "tab:green" if pair.met else "tab:red"
-        axes.plot([min(parts), max(parts)], [place, place], color=colour, linewidth=2)
-        axes.plot(sorted(parts)[len(parts) // 2], place, "o", color=colour)
-    axes.axvline(1.0, color="black", linewidth=1)
-    axes.set_xscale("log")
-    goals = [f" (goal {pair.goal.at_least:.3g})" if pair.goal.at_least else "" for pair in pairs]
-    labels = [f"{pair.id} / {pair.goal.other}{goal}" for pair, goal in zip(pairs, goals, strict=True)]
-    axes.set_yticks(range(len(pairs)), labels)
-    axes.set_xlabel("ratio of throughputs as a part of its goal: least, median, greatest")
-    figure.savefig(file, dpi=120)
+    earlier = {(pair.id, pair.goal.other): pair.median for pair in before}
+    pairs = sorted((pair for pair in ratios if pair.median is not None), key=lambda pair: _place(_group(pair)))
+    panels = [(name, list(each)) for name, each in groupby(pairs, _group)]
+    heights = [len(each) + TITLE for _, each in panels]
+    figure, axes = plt.subplots(
+        len(panels),
+        figsize=(11, ROW * sum(heights) + 1),
+        height_ratios=heights,
+        sharex=True,
+        squeeze=False,
+        layout="constrained",
+    )
+    for (name, each), axis in zip(panels, axes[:, 0], strict=True):
+        _panel(axis, name, each, earlier)
+    axes[-1, 0].set_xlabel("times the throughput of the other: minimum, median, maximum; bar: goal; circle: before")
+    figure.savefig(file, dpi=110)
     plt.close(figure)
+
+
+def _panel(axis: Axes, name: str, pairs: list[Ratio], earlier: Mapping[tuple[str, str], float | None]) -> None:
+    for place, pair in enumerate(pairs):
+        median, goal = pair.median or 0.0, pair.goal.at_least
+        colour = WITHOUT if not goal else MET if pair.met else MISSED
+        axis.plot([min(pair.rounds), max(pair.rounds)], [place, place], color=colour, linewidth=2)
+        axis.plot(median, place, "o", color=colour)
+        was = earlier.get((pair.id, pair.goal.other))
+        if was is not None:
+            axis.plot(was, place, "o", markerfacecolor="none", color="tab:gray")
+        if goal:
+            axis.plot(goal, place, "|", color="black", markersize=11, markeredgewidth=1.5)
+        axis.annotate(
+            f"{median:.3g}", (max(*pair.rounds, goal), place), (8, 0), textcoords="offset points", va="center"
+        )
+    axis.axvline(1.0, color="tab:gray", linewidth=1)
+    axis.set_xscale("log")
+    axis.set_yticks(range(len(pairs)), [_label(pair) for pair in pairs])
+    axis.set_ylim(len(pairs) - 0.4, -0.6)
+    axis.set_title(name, loc="left", fontweight="bold")
+    axis.xaxis.set_major_formatter(lambda ratio, _: f"{ratio:g} x")
+    axis.tick_params(labelbottom=True)
+
+
+def _group(pair: Ratio) -> str:
+    engine = pair.goal.other.partition("@")[0]
+    return GROUPS.get("spark" if engine.startswith("Spark's") else engine, OTHERS)
+
+
+def _place(group: str) -> int:
+    return [*GROUPS.values(), OTHERS].index(group)
+
+
+def _label(pair: Ratio) -> str:
+    return textwrap.shorten(f"{pair.id}: {pair.what}", WIDTH, placeholder=" …")

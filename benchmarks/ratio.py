@@ -79,10 +79,17 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+def read(file: Path) -> list[Ratio]:
+    """The ratios of a file that :func:`write` has written; none if there is no such file."""
+    entries = msgspec.json.decode(file.read_bytes(), type=list[Entry]) if file.exists() else []
+    return [ratio for entry in entries for ratio in entry.ratios]
+
+
 def write(ratios: list[Ratio], file: Path) -> list[Ratio]:
     """Write ratios as JSON, one entry per work, and keep other works in the file; returns its whole content."""
-    old = msgspec.json.decode(file.read_bytes(), type=list[Entry]) if file.exists() else []
-    works = {entry.id: entry.ratios for entry in old}
+    works: dict[str, list[Ratio]] = {}
+    for ratio in read(file):
+        works.setdefault(ratio.id, []).append(ratio)
     for name in dict.fromkeys(ratio.id for ratio in ratios):
         works[name] = [ratio for ratio in ratios if ratio.id == name]
     save([Entry.of(own) for own in works.values()], file)

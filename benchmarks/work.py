@@ -69,7 +69,7 @@ class Work:
         return self.shape, self.steps, self.keys, self.aggregates, self.density
 
 
-SECOND = 12_000_000
+SECOND = 24_000_000
 """Rows of a one-second epoch on an idle machine, to compare with Jet's snapshots of every second."""
 SAME = 1 / 1.2
 """A time within 1.2 x of another's, as a ratio of throughputs."""
@@ -79,6 +79,7 @@ WORKS = (
         "T1",
         "60 steps, 1,000 keys, count + sum + avg",
         batch=SECOND,
+        warm_up=24,
         family="T1",
         goals=(Goal("jet", 2.0), Goal("spark", 50.0), Goal("flink")),
     ),
@@ -86,6 +87,7 @@ WORKS = (
         "T8",
         "60 steps, exactly-once against none",
         batch=SECOND,
+        warm_up=24,
         family="T1",
         goals=(Goal("sparkjet@T8-none", 1 / 1.15),),
     ),
@@ -98,9 +100,16 @@ WORKS = (
         family="T1",
         goals=(Goal("sparkjet@T1", 0.8), Goal("jet", 1.0)),
     ),
-    Work("T8-none", "60 steps, guarantee none", batch=SECOND, guarantee="none"),
-    Work("T11c", "60 steps, two cores by one", batch=SECOND, family="T1", goals=(Goal("sparkjet@T11c-one", 1.6),)),
-    Work("T11c-one", "60 steps, one core", batch=SECOND, measured=4, cores=1),
+    Work("T8-none", "60 steps, guarantee none", batch=SECOND, warm_up=24, guarantee="none"),
+    Work(
+        "T11c",
+        "60 steps, two cores by one",
+        batch=SECOND,
+        warm_up=20,
+        family="T1",
+        goals=(Goal("sparkjet@T11c-one", 1.6),),
+    ),
+    Work("T11c-one", "60 steps, one core", batch=SECOND, warm_up=20, measured=4, cores=1),
     Work(
         "T2",
         "60 steps, 100,000 keys, count + sum + avg",
@@ -224,7 +233,7 @@ WORKS = (
         "busiest",
         steps=10,
         aggregates=("count",),
-        batch=6_000_000,
+        batch=12_000_000,
         warm_up=8,
         measured=4,
         goals=(Goal("spark", 1.2), Goal("flink", 1.2)),
@@ -235,7 +244,7 @@ WORKS = (
         steps=1,
         keys=1,
         aggregates=("max",),
-        batch=12_000_000,
+        batch=24_000_000,
         warm_up=8,
         measured=4,
         goals=(Goal("spark", 1.2), Goal("flink", 1.2)),
@@ -247,7 +256,7 @@ WORKS = (
         steps=1,
         keys=10_000,
         aggregates=("persons", "auctions"),
-        batch=2_000_000,
+        batch=4_000_000,
         warm_up=8,
         measured=4,
         goals=(Goal("spark", 1.2), Goal("flink", 1.2)),
