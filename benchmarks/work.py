@@ -105,11 +105,11 @@ WORKS = (
         "T11c",
         "60 steps, two cores by one",
         batch=SECOND,
-        warm_up=20,
+        warm_up=24,
         family="T1",
         goals=(Goal("sparkjet@T11c-one", 1.6),),
     ),
-    Work("T11c-one", "60 steps, one core", batch=SECOND, warm_up=20, measured=4, cores=1),
+    Work("T11c-one", "60 steps, one core", batch=SECOND, warm_up=24, measured=4, cores=1),
     Work(
         "T2",
         "60 steps, 100,000 keys, count + sum + avg",
