@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from sparkjet.catalyst.kept_plans import KeptPlans
 from sparkjet.catalyst.tables import Rows
+from sparkjet.engine.hash_table import make_room
 from sparkjet.plan.dropped_rows import dropped_rows, judged
 from sparkjet.plan.partial_rows import ProgressDetail, RowKind, accepted
 from sparkjet.state import SegmentStatistics
@@ -105,6 +106,7 @@ def arrive(
         detail: What to find out about event time.
         keep_rows: Whether the dropped rows are wanted.
     """
+    make_room(batch.sparkSession, state.arrived)
     side, kept, tasks = state.operator.sides[number], state.kept, state.arrival_tasks(batch.sparkSession)
 
     def judge(table: DataFrame, judged_by: int | None) -> DataFrame:

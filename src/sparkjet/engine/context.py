@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sparkjet.engine.hash_table import CAPACITY, USUAL
 from sparkjet.snapshots.record import EpochKind
 from sparkjet.storage.paths import PLAIN_FILES
 
@@ -90,8 +91,7 @@ def configure(session: SparkSession, partitions: int | None) -> None:
     session.conf.set("spark.sql.shuffle.partitions", str(partitions))
     # Sketches and structs would fall back to sorting at 128 groups a task, which every window exceeds.
     session.conf.set("spark.sql.objectHashAggregate.sortBased.fallbackThreshold", "10000")
-    # Partial aggregation with more groups than 65,536 a task, Spark's default, would take a quarter longer.
-    session.conf.set("spark.sql.codegen.aggregate.fastHashMap.capacityBit", "18")
+    session.conf.set(CAPACITY, USUAL)
     # Otherwise a plan with one segment more has other class names in its generated code, and is compiled again.
     session.conf.set("spark.sql.codegen.useIdInClassName", "false")
     # Spark reads the byte code of every function that it makes of a plan, epoch by epoch; of these it need not.

@@ -89,6 +89,17 @@ class Segment:
         release(self.checkpointed)
 
 
+def overlapping(segments: Sequence[Segment], floor: int | None, upto: int) -> list[Rows]:
+    """The segments that may have frames above ``floor`` (None: any) up to ``upto``, for a kept plan.
+
+    If none has, the smallest one, as a plan needs a table: the caller's condition on the frame drops its rows.
+    """
+    found = [
+        each for each in segments if each.statistics.low <= upto and (floor is None or each.statistics.high > floor)
+    ]
+    return [each.rows for each in found or [min(segments, key=lambda each: each.statistics.rows)]]
+
+
 def to_store(partials: DataFrame) -> DataFrame:
     """The rows without their hashes: random numbers would be the largest column of a stored key."""
     return partials.drop(*HASHES)

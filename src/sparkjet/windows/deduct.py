@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from sparkjet.catalyst.constants import constant
 from sparkjet.catalyst.kept_plans import KeptPlans
 from sparkjet.catalyst.tables import Rows
-from sparkjet.state.segments import hold, release
+from sparkjet.state.segments import hold, overlapping, release
 from sparkjet.windows.accumulators import ROW_COUNT, Accumulators
 from sparkjet.windows.running import Running
 from sparkjet.windows.spans import ClosingRange, Finish, windows_of
@@ -50,24 +50,28 @@ class DeductStrategy:
 
     def close(self, segments: Sequence[Segment], closing: ClosingRange, finish: Finish) -> DataFrame:
         """The finished rows of every key's windows in ``closing``; segments may have several of a key and frame."""
-        frames = [segment.rows for segment in segments]
+        size, after, upto = self._window.size, closing.after, closing.upto
         known = [] if self._spans is None else [[Rows(self._spans, _latest)]]
         build = self._first if not known else self._next if closing.single else self._changed
+        before = None if after is None else after - size
+        # Of a state of many frames most are in neither, and to look at all of them would cost more than the slide.
+        entering = overlapping(segments, after if known else before, upto)
+        leaving = overlapping(segments, before, upto - size)
         spans = self._kept(
             "spans",
             build,
-            inputs=[frames, *known],
-            constants=(closing.after, closing.upto, self._reached),
+            inputs=[entering, leaving, *known],
+            constants=(after, upto, self._reached),
             build=build,
             used=self._used,
             held=True,
         )
         self.reset()
-        self._spans, self._reached = spans, closing.upto
+        self._spans, self._reached = spans, upto
         return self._kept(
             "windows",
             inputs=[[Rows(spans)]],
-            constants=(closing.after, closing.upto),
+            constants=(after, upto),
             build=lambda rows, *ends: finish(
                 windows_of(rows, closing.moved(*ends), self._keys, self._accumulators, unique=True)
             ),
@@ -78,37 +82,45 @@ class DeductStrategy:
         size = self._window.size
         return after, None if after is None else after - size, upto, upto - size, reached
 
-    def _first(self, frames: DataFrame, after: int | None, upto: int, reached: int | None) -> DataFrame:
+    def _first(
+        self, entering: DataFrame, leaving: DataFrame, after: int | None, upto: int, reached: int | None
+    ) -> DataFrame:
         """The spans without a running value."""
         del reached
-        return self._points(
-            self._changes(frames, None if after is None else after - self._window.size, after, upto), upto
-        )
+        floor = None if after is None else after - self._window.size
+        return self._points(self._changes(entering, leaving, floor, after, upto), upto)
 
-    def _changed(self, frames: DataFrame, latest: DataFrame, after: int | None, upto: int, reached: int) -> DataFrame:
+    def _changed(
+        self, entering: DataFrame, leaving: DataFrame, latest: DataFrame, after: int | None, upto: int, reached: int
+    ) -> DataFrame:
         """The spans with the running value of each key."""
         values = self._accumulators.once.columns(*self._keys, *self._accumulators.fields)
         known = values.select(latest, F.expr(f"{constant(reached, 'low')} AS low"))
-        return self._points(self._changes(frames, after, after, upto).unionByName(known), upto)
+        return self._points(self._changes(entering, leaving, after, after, upto).unionByName(known), upto)
 
-    def _next(self, frames: DataFrame, latest: DataFrame, after: int | None, upto: int, reached: int) -> DataFrame:
+    def _next(
+        self, entering: DataFrame, leaving: DataFrame, latest: DataFrame, after: int | None, upto: int, reached: int
+    ) -> DataFrame:
         """The spans where one window closes: what changes adds up in any order, without a running value for each."""
         del reached
         values = self._accumulators.once.columns(*self._keys, *self._accumulators.fields)
-        changed = values.select(self._changes(frames, after, after, upto)).unionByName(values.select(latest))
+        changes = values.select(self._changes(entering, leaving, after, after, upto))
+        changed = changes.unionByName(values.select(latest))
         only = F.expr(constant(upto, ROW_COUNT))
         points = self._accumulators.group(changed, *self._keys).where(f"{ROW_COUNT} > 0")
         return points.withColumns({"low": only, "next": F.lit(None).cast("long"), "high": only})
 
-    def _changes(self, frames: DataFrame, floor: int | None, after: int | None, upto: int) -> DataFrame:
+    def _changes(
+        self, entering: DataFrame, leaving: DataFrame, floor: int | None, after: int | None, upto: int
+    ) -> DataFrame:
         """What enters and what leaves the running value, and the first window in which it does."""
         size = self._window.size
         leave_floor = None if after is None else after - size
         values = self._accumulators.once.columns(*self._keys, *self._accumulators.fields)
-        entering = values.select(frames.where(ClosingRange.within(floor, upto)), F.expr("frame AS low"))
-        left = frames.where(ClosingRange.within(leave_floor, upto - size))
-        leaving = values.select(self._accumulators.negated(left), F.expr(f"frame + {size}L AS low"))
-        return entering.unionByName(leaving)
+        added = values.select(entering.where(ClosingRange.within(floor, upto)), F.expr("frame AS low"))
+        left = leaving.where(ClosingRange.within(leave_floor, upto - size))
+        taken = values.select(self._accumulators.negated(left), F.expr(f"frame + {size}L AS low"))
+        return added.unionByName(taken)
 
     def _points(self, changes: DataFrame, upto: int) -> DataFrame:
         keys = self._keys

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from sparkjet.catalyst.kept_plans import KeptPlans
+from sparkjet.state.segments import overlapping
 from sparkjet.windows.spans import ClosingRange, Finish, windows_of
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class RecombineStrategy:
         """The finished rows of every key's windows in ``closing``; segments may have several of a key and frame."""
         return self._kept(
             "windows",
-            inputs=[[segment.rows for segment in segments]],
+            inputs=[overlapping(segments, self._floor(closing.after), closing.upto)],
             constants=(closing.after, closing.upto),
             build=lambda rows, *ends: finish(self._windows(rows, closing.moved(*ends))),
             used=lambda *ends: (self._floor(ends[0]), *closing.moved(*ends).used),

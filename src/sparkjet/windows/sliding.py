@@ -92,7 +92,8 @@ class SlidingWindows:
     def append(self, segment: Segment) -> None:
         """Add the partial rows of an epoch, and merge the newest segments if there are enough."""
         self.segments.append(segment)
-        count = mergeable(self.segments)
+        # Not as often as rows that replace each other: where each epoch brings frames of its own, nothing is combined.
+        count = mergeable(self.segments, replacing=False)
         if not count:
             return
         merged = self._kept(

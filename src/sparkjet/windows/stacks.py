@@ -19,7 +19,7 @@ from sparkjet.catalyst.columns import CompiledColumns, Once
 from sparkjet.catalyst.constants import constant
 from sparkjet.catalyst.kept_plans import KeptPlans
 from sparkjet.catalyst.tables import Rows
-from sparkjet.state.segments import hold, release
+from sparkjet.state.segments import hold, overlapping, release
 from sparkjet.windows.accumulators import Accumulators
 from sparkjet.windows.running import Running
 from sparkjet.windows.spans import ClosingRange, Finish, windows_of
@@ -86,7 +86,6 @@ class StacksStrategy:
     def close(self, segments: Sequence[Segment], closing: ClosingRange, finish: Finish) -> DataFrame:
         """The finished rows of every key's windows in ``closing``; segments may have several of a key and frame."""
         size, upto = self._window.size, closing.upto
-        frames = [segment.rows for segment in segments]
         current = None if closing.after is None else self._block_start(closing.after)
         next_block = self._block_start(upto)
         before, suffixes = self._suffixes, self._suffixes
@@ -94,15 +93,16 @@ class StacksStrategy:
         # After a restore, both stacks are recomputed from the frames.
         floor = current if live is not None or current is None else current - size
         if live is None:
+            frames = overlapping(segments, floor, upto)
             prefixes = self._kept("first", inputs=[frames], constants=(floor, upto), build=self._begun, held=True)
         else:
             constants = closing.after, upto, live.block
-            both = frames, [Rows(live.table)]
+            both = overlapping(segments, closing.after, upto), [Rows(live.table)]
             build = self._continued if not closing.single else self._next if live.newest else self._first_next
             prefixes = self._kept("prefixes", build, inputs=both, constants=constants, build=build, held=True)
         spans = [Rows(prefixes, self._spans)]
         if live is None or next_block != current:
-            constants = floor, upto, next_block
+            constants, frames = (floor, upto, next_block), overlapping(segments, floor, upto)
             finished = self._kept("suffixes", inputs=[frames], constants=constants, build=self._completed, held=True)
             spans.append(Rows(finished, self._spans))
             suffixes = _Stack(finished, next_block - size)
