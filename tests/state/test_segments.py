@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame
 
-from sparkjet.state.segments import FEWEST, LARGE, MANY, Segment, SegmentStatistics, mergeable, release
+from sparkjet.state.segments import FEWEST, LARGE, MANY, Segment, SegmentStatistics, mergeable, overlapping, release
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,6 +59,28 @@ def test_large_ones_whose_rows_replace_none_are_merged_only_when_there_are_many(
         *[0] * (MANY - FEWEST),
         MANY,
     ]
+
+
+def of_frames(low: int, high: int, rows: int = 1) -> Segment:
+    """One with so many rows in these frames."""
+    return Segment(cast("DataFrame", object()), SegmentStatistics(rows, low, high))
+
+
+@given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20)), min_size=1), st.none() | st.integers(0, 9))
+def test_a_segment_is_read_if_and_only_if_its_frames_overlap(bounds: list[tuple[int, int]], floor: int | None) -> None:
+    upto = 10
+    segments = [of_frames(min(pair), max(pair)) for pair in bounds]
+    wanted = set(range(0 if floor is None else floor + 1, upto + 1))
+    pairs = zip(segments, bounds, strict=True)
+    expected = [each for each, pair in pairs if wanted & set(range(min(pair), max(pair) + 1))]
+    found = overlapping(segments, floor, upto)
+    assert [rows.table for rows in found] == [each.checkpointed for each in expected or segments[:1]]
+    assert len(found) == max(len(expected), 1)
+
+
+def test_the_smallest_is_read_if_none_has_the_frames() -> None:
+    segments = [of_frames(1, 2, 30), of_frames(3, 4, 10), of_frames(5, 6, 20)]
+    assert [rows.table for rows in overlapping(segments, 6, 9)] == [segments[1].checkpointed]
 
 
 @contextmanager

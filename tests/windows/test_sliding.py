@@ -15,8 +15,10 @@ from pyspark.sql import functions as F
 
 from sparkjet import functions as J
 from sparkjet.aggregates.operation import Aggregate
+from sparkjet.state import Segment, SegmentStatistics
+from sparkjet.state.segments import FEWEST
 from sparkjet.time import WindowGrid
-from sparkjet.windows import stacks
+from sparkjet.windows import sliding, stacks
 from tests.laws import QUICK_MODES, law, only_examples, random_runs
 from tests.parameters import mostly_crash
 from tests.windows.model import Batch, Event, Fold, Row, naive
@@ -189,12 +191,15 @@ def test_windows_equal_the_naive_ones(
 
 
 @pytest.mark.parametrize("path", ["deduct", "stacks"])
-@pytest.mark.parametrize("many", [0, stacks._MANY], ids=["sliced", "whole"])
+@pytest.mark.parametrize("large", [True, False], ids=["large", "small"])
 def test_windows_that_close_one_by_one_or_by_a_few_equal_the_naive_ones(
-    spark: SparkSession, path: str, many: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, path: str, *, large: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each key comes and goes, through three lengths of a window."""
-    monkeypatch.setattr(stacks, "_MANY", many)
+    """Each key comes and goes, through three lengths of a window; in a state that counts as large, or as it is."""
+    if large:
+        monkeypatch.setattr(stacks, "_MANY", 0)
+        monkeypatch.setattr(sliding, "LARGE", 0)
+        monkeypatch.setattr(sliding, "_SEPARATE", 9)
     closed = [9, *range(10, 16), 18, *range(19, 30), 36, 37, 38]
     batches, before = [], 0
     for watermark in closed:
@@ -257,3 +262,22 @@ def test_windows_equal_the_naive_ones_over_random_runs(
         check_modes(spark, path, *run, tmp_path_factory.mktemp("windows"))
 
     holds()
+
+
+def test_large_segments_are_merged_where_that_combines_frames(spark: SparkSession, tmp_path: Path) -> None:
+    operator = OperatorRun(spark, WindowGrid(60, 1), [J.count()], tmp_path).state.operator
+
+    def count(*bounds: tuple[int, int], rows: int = sliding.LARGE) -> int:
+        none = spark.range(0)
+        operator.segments = [Segment(none, SegmentStatistics(rows, low, high)) for low, high in bounds]
+        return operator._mergeable()
+
+    own = [(second, second) for second in range(sliding._SEPARATE)]
+    assert count(*own[:FEWEST], rows=1) == FEWEST
+    assert count(*own[:-1]) == 0
+    assert count(*own) == sliding._SEPARATE
+    assert count(*[(7, 7)] * FEWEST) == FEWEST
+    halves = [(second // 2, second // 2) for second in range(2 * FEWEST)]
+    assert count(*halves) == 0
+    thirds = [(second // 3, second // 3) for second in range(3 * FEWEST)]
+    assert count(*thirds) == 3 * FEWEST

@@ -11,7 +11,7 @@ from sparkjet.catalyst.columns import CompiledColumns, Once
 from sparkjet.catalyst.constants import constant
 from sparkjet.catalyst.kept_plans import KeptPlans
 from sparkjet.snapshots.record import SlidingSettings
-from sparkjet.state.segments import Segment, SegmentStatistics, free, mergeable
+from sparkjet.state.segments import LARGE, Segment, SegmentStatistics, free, mergeable
 from sparkjet.state.tasks import tasks_of_few
 from sparkjet.time import MIN, WindowGrid
 from sparkjet.windows.accumulators import Accumulators
@@ -22,6 +22,11 @@ from sparkjet.windows.stacks import StacksStrategy
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+
+_COMBINED = 3
+"""In how many segments a frame is on average, for large ones to be merged."""
+_SEPARATE = 64
+"""How many large segments are merged at last, so that they do not fill records; windows read few of them."""
 
 
 class SlidingWindows:
@@ -92,8 +97,7 @@ class SlidingWindows:
     def append(self, segment: Segment) -> None:
         """Add the partial rows of an epoch, and merge the newest segments if there are enough."""
         self.segments.append(segment)
-        # Not as often as rows that replace each other: where each epoch brings frames of its own, nothing is combined.
-        count = mergeable(self.segments, replacing=False)
+        count = self._mergeable()
         if not count:
             return
         merged = self._kept(
@@ -110,6 +114,17 @@ class SlidingWindows:
         self.segments = self.segments[:-count]
         if statistics is not None:
             self.segments.append(Segment(merged, statistics))
+
+    def _mergeable(self) -> int:
+        """How many of the newest segments to merge: where each has frames of its own, a merge would only copy them."""
+        count = mergeable(self.segments)
+        statistics = [segment.statistics for segment in self.segments[-count:]] if count else []
+        if sum(each.rows for each in statistics) <= LARGE:
+            return count
+        low, high = min(each.low for each in statistics), max(each.high for each in statistics)
+        together = (high - low) // self.window.frame + 1
+        each_alone = sum((each.high - each.low) // self.window.frame + 1 for each in statistics)
+        return count if each_alone >= _COMBINED * together or count >= _SEPARATE else 0
 
     def _merged(self, frames: DataFrame, expired: int | None) -> DataFrame:
         live = frames if expired is None else frames.where(f"frame > {constant(expired, 'frame')}")
