@@ -220,3 +220,17 @@ def test_ever_new_shapes_do_not_fill_the_driver(table: Table, monkeypatch: pytes
         kept(name, inputs=[[Rows(table(0, 1))]], constants=[None], build=build, used=used)
         assert len(kept._kept) <= 2
     assert build.built == 5
+
+
+def test_every_row_is_read_once_in_fewer_tasks(session: SparkSession) -> None:
+    def doubled(numbers: DataFrame) -> DataFrame:
+        return numbers.select((F.col("id") * 2).alias("n"))
+
+    kept = KeptPlans()
+    for first in (0, 100):
+        held = session.range(first, first + 100, 1, 16).localCheckpoint()
+        whole = kept("doubled", inputs=[[Rows(held)]], build=doubled)
+        together = kept("doubled", inputs=[[Rows(held)]], build=doubled, tasks=3)
+        assert whole.rdd.getNumPartitions() == 16
+        assert together.rdd.getNumPartitions() == 3
+        assert rows(together) == rows(whole) == [(2 * number,) for number in range(first, first + 100)]

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING
 
 import sparkjet as sj
 from sparkjet import functions as J
+from sparkjet.state import tasks
 from tests.feed import Feed, rows
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    import pytest
     from pyspark.sql import SparkSession
 
 KEYS, EPOCHS = 40, 7
@@ -37,3 +39,19 @@ def test_files_are_as_few_as_cores_and_results_the_same(spark: SparkSession, tmp
     assert found == expected
     assert len(found) > KEYS
     assert files <= cores * EPOCHS
+
+
+def test_results_of_many_rows_are_in_a_file_for_each_partition_even_if_their_windows_have_left_the_state(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partitions = 8 * spark.sparkContext.defaultParallelism
+    monkeypatch.setattr(tasks, "FEW", 1)
+    feed = Feed(tmp_path / "in")
+    feed.add(*(row for key in range(10 * partitions) for row in rows([0], k=f"k{key}", v=key)))
+    counts = sj.stream(feed.read(spark)).withWatermark("ts", "0 seconds")
+    tumbling = counts.groupBy(sj.window("ts", "10 seconds"), "k").agg(J.count().alias("n"))
+    writer = tumbling.writeStream.format("files").option("path", tmp_path / "out").option("closeWindowsAtEnd", True)
+    writer = writer.option("checkpointLocation", tmp_path / "ck").option("statePartitions", partitions)
+    writer.trigger(availableNow=True).start().awaitTermination()
+    assert sj.read_files(str(tmp_path / "out")).count() == 10 * partitions
+    assert len(list((tmp_path / "out").rglob("*.parquet"))) == partitions

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sparkjet.state.tasks import FEW, in_tasks, tasks_of_few
+from sparkjet.state.tasks import FEW, tasks_of_few
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,12 +29,3 @@ def test_many_rows_and_unknown_ones_are_read_by_a_task_for_each_partition(spark:
 @pytest.mark.spark
 def test_no_more_tasks_than_partitions(spark: SparkSession) -> None:
     assert tasks_of_few(spark, spark.sparkContext.defaultParallelism, 1) is None
-
-
-@pytest.mark.spark
-def test_every_row_is_read_once(spark: SparkSession) -> None:
-    rows = spark.range(0, 100, 1, 16)
-    assert in_tasks(rows, None) is rows
-    together = in_tasks(rows, 3)
-    assert together.rdd.getNumPartitions() == 3
-    assert sorted(row.id for row in together.collect()) == list(range(100))

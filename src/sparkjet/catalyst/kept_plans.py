@@ -47,6 +47,7 @@ class KeptPlans:
         build: Build,
         constants: Constants = (),
         used: Callable[..., Constants] = lambda *constants: constants,
+        tasks: int | None = None,
         by_partition: bool = False,
         held: bool = False,
     ) -> DataFrame:
@@ -58,27 +59,28 @@ class KeptPlans:
             build: Makes the result. Nothing else in it may differ from epoch to epoch.
             constants: What ``build`` gets behind the inputs.
             used: From the constants to all that ``build`` makes a :func:`sparkjet.catalyst.constants.constant` of.
+            tasks: In how many tasks the partitions of each input are read; None for one each.
             by_partition: Whether an aggregation at the end of ``build`` may give each group several times, aggregated
                 from some of its rows each.
             held: Whether the rows are persisted in the executors once read (``localCheckpoint``).
         """
 
         def planned_anew() -> DataFrame:
-            built = build(*(_union([each.frame for each in rows]) for rows in inputs), *constants)
+            built = build(*(_read([each.frame for each in rows], tasks) for rows in inputs), *constants)
             return built.localCheckpoint(eager=False) if held else built
 
         groups = [groups_of(rows) for rows in inputs]
         if not all(groups):
             return planned_anew()
         shapes = tuple(tuple((shape, len(tables) > 1) for shape, tables in group.items()) for group in groups)
-        key = (name, shapes, tuple(value is None for value in constants))
+        key = (name, shapes, tasks, tuple(value is None for value in constants))
         if key not in self._kept:
             if len(self._kept) == _MOST:
                 # A query that meets ever new shapes must not fill the driver.
                 self._kept.clear()
             session = inputs[0][0].table.sparkSession
             self._kept[key] = _plan(
-                session, groups, build, constants, used, without_shuffle if by_partition else with_one_shuffle
+                session, groups, build, constants, used, tasks, without_shuffle if by_partition else with_one_shuffle
             )
         kept = self._kept[key]
         if kept is None:
@@ -92,6 +94,7 @@ def _plan(
     build: Build,
     constants: Constants,
     used: Callable[..., Constants],
+    tasks: int | None,
     shuffled: Callable[[SparkSession, Any], Any],
 ) -> KeptPlan | None:
     """Plan ``build`` once and for all; None if its plan cannot be kept."""
@@ -107,7 +110,7 @@ def _plan(
             leaf = no_rows(session, logical.output(), logical.outputPartitioning())
             places[leaf.rdd().id()] = len(places)
             parts.append(Rows(as_frame(session, leaf), read).frame)
-        inputs.append(_union(parts))
+        inputs.append(_read(parts, tasks))
     markers = [
         None if value is None else _FIRST_MARKER + number * _NEXT_MARKER for number, value in enumerate(constants)
     ]
@@ -141,5 +144,6 @@ def _leaves(plan: Any) -> list[Any]:
     return [found.apply(number) for number in range(found.size())]
 
 
-def _union(frames: Sequence[DataFrame]) -> DataFrame:
-    return reduce(DataFrame.unionByName, frames)
+def _read(frames: Sequence[DataFrame], tasks: int | None) -> DataFrame:
+    rows = reduce(DataFrame.unionByName, frames)
+    return rows if tasks is None else rows.coalesce(tasks)

@@ -14,7 +14,6 @@ from sparkjet.engine.hash_table import make_room
 from sparkjet.plan.dropped_rows import dropped_rows, judged
 from sparkjet.plan.partial_rows import ProgressDetail, RowKind, accepted
 from sparkjet.state import SegmentStatistics
-from sparkjet.state.tasks import in_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -142,8 +141,8 @@ def _count(
 ) -> None:
     # From the aggregated table: an accumulator or an observation counts the rows of a retried task twice.
     labels, sums = intake.totals
-    build = partial(_totals, labels, sums, tasks)
-    totals = kept("totals", feed, tasks, inputs=[[Rows(arrival.table)]], build=build, by_partition=True)
+    build = partial(_totals, labels, sums)
+    totals = kept("totals", feed, inputs=[[Rows(arrival.table)]], build=build, tasks=tasks, by_partition=True)
     times = len(intake.substreams) or 1
     for row in totals.collect():
         highest = row[-times:]
@@ -159,5 +158,5 @@ def _count(
             arrival.reach([(substream, *highest)])
 
 
-def _totals(labels: CompiledColumns, sums: CompiledColumns, tasks: int | None, table: DataFrame) -> DataFrame:
-    return sums.agg(in_tasks(table, tasks), labels)
+def _totals(labels: CompiledColumns, sums: CompiledColumns, table: DataFrame) -> DataFrame:
+    return sums.agg(table, labels)

@@ -13,7 +13,7 @@ from sparkjet.catalyst.tables import Rows
 from sparkjet.engine.arrival import arrive
 from sparkjet.plan.stage import TimedOperator
 from sparkjet.plan.window_join import WindowJoin
-from sparkjet.state.tasks import in_tasks
+from sparkjet.state.tasks import tasks_of_few
 from sparkjet.time import MIN
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ class Results:
         self._plan = plan
         self._state = state
         self._rows: dict[str, DataFrame | None] = {}
+        self._read: dict[str, int] = {}
         self._persisted: list[DataFrame] = []
         self._before = MIN
         self.accepted: dict[str, list[Arrival]] = {}
@@ -96,14 +97,8 @@ class Results:
         state = self._state.stages.get(output.reads)
         if final is None or state is None:
             return None if final is None else output.finished(final)
-        tasks = state.result_tasks(final.sparkSession)
-        return state.kept(
-            "finished",
-            output.name,
-            tasks,
-            inputs=[[Rows(final)]],
-            build=lambda rows: output.finished(in_tasks(rows, tasks)),
-        )
+        tasks = tasks_of_few(final.sparkSession, state.partitions, self._read[output.reads])
+        return state.kept("finished", output.name, inputs=[[Rows(final)]], build=output.finished, tasks=tasks)
 
     def changed_rows(self, output: PlannedOutput, changes: Changes, *, early: bool) -> DataFrame | None:
         """The rows for an output in update mode that have changed since they were last sent; None if there are none.
@@ -165,8 +160,11 @@ class Results:
                 self.accept(stage.name, number, found)
 
     def _close(self, stage: PlannedStage, watermarks: Sequence[int]) -> None:
-        closed = self._state.stages[stage.name].operator.close(*watermarks)
-        kept = self._state.stages[stage.name].kept
+        state = self._state.stages[stage.name]
+        # Before: what has closed leaves the state, and the results are as many.
+        self._read[stage.name] = state.rows
+        closed = state.operator.close(*watermarks)
+        kept = state.kept
         output = stage.stage.output
         self._emit(stage, None if closed is None else kept("results", inputs=[[Rows(closed)]], build=output))
 

@@ -18,7 +18,7 @@ from sparkjet.snapshots.store import Delta
 from sparkjet.state import Segment, SegmentStatistics
 from sparkjet.state.partitions import lost_partitions, partition_count
 from sparkjet.state.segments import release, to_store
-from sparkjet.state.tasks import FEW, in_tasks, tasks_of_few
+from sparkjet.state.tasks import FEW, tasks_of_few
 from sparkjet.stateful.interval_join import IntervalJoin
 from sparkjet.time import WindowGrid
 from sparkjet.windows import SlidingWindows
@@ -75,10 +75,10 @@ class StageState:
         """In how many tasks rows arrive if they are as few as the last ones; None for one for each partition."""
         return tasks_of_few(session, self.partitions, self.arrived)
 
-    def result_tasks(self, session: SparkSession) -> int | None:
-        """In how many tasks what the state becomes is read; None for one for each partition."""
-        rows = sum(segment.statistics.rows for segment in self.operator.segments)
-        return tasks_of_few(session, self.partitions, rows)
+    @property
+    def rows(self) -> int:
+        """Number of rows in the state, at most: some operators have what arrived last among their segments by now."""
+        return sum(segment.statistics.rows for segment in self.operator.segments) + (self.arrived or 0)
 
     def save(self, name: str, store: SnapshotStore) -> None:
         """Write the segments that the store does not have yet."""
@@ -165,11 +165,6 @@ class StageState:
         statistics = segment.statistics
         partitions = None if statistics.rows <= FEW else partition_count(segment.checkpointed)
         # Of few rows, every other file would take longer to make than the rows to write.
-        build = _to_store_as_one if partitions is None else to_store
-        rows = self.kept("saved", build, inputs=[[segment.rows]], build=build)
+        rows = self.kept("saved", inputs=[[segment.rows]], build=to_store, tasks=1 if partitions is None else None)
         files = store.write_delta(name, rows)
         return Delta(name, files, statistics.rows, statistics.low, statistics.high, partitions)
-
-
-def _to_store_as_one(partials: DataFrame) -> DataFrame:
-    return in_tasks(to_store(partials), 1)

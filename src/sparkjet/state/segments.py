@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial, reduce
+from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
 from sparkjet.catalyst.tables import Rows, table_of
 from sparkjet.java import scala_context
-from sparkjet.state.tasks import in_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -43,14 +42,13 @@ class SegmentStatistics:
     @staticmethod
     def measure(partials: DataFrame, kept: KeptPlans, tasks: int | None = None) -> SegmentStatistics | None:
         """Count the partial rows with one Spark job, in so many tasks; None if there are none."""
-        build = partial(_measured, tasks)
-        found = kept("measured", tasks, inputs=[[Rows(partials)]], build=build, by_partition=True).collect()
+        found = kept("measured", inputs=[[Rows(partials)]], build=_measured, tasks=tasks, by_partition=True).collect()
         parts = [SegmentStatistics(*row) for row in found if row[0]]
         return reduce(SegmentStatistics.together, parts) if parts else None
 
 
-def _measured(tasks: int | None, partials: DataFrame) -> DataFrame:
-    return in_tasks(partials, tasks).agg(F.count(F.lit(1)), F.min("frame"), F.max("frame"))
+def _measured(partials: DataFrame) -> DataFrame:
+    return partials.agg(F.count(F.lit(1)), F.min("frame"), F.max("frame"))
 
 
 def _known(*times: Any) -> list[Any]:

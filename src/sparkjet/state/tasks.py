@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sparkjet.java import scala_context
+
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 FEW = 10_000
 """Rows that one task reads faster than another one is started."""
@@ -24,10 +26,5 @@ def tasks_of_few(session: SparkSession, partitions: int, rows: int | None) -> in
     """
     if rows is None:
         return None
-    cores = int(session.sparkContext.defaultParallelism)
+    cores = int(scala_context(session).defaultParallelism())
     return cores if cores < partitions and rows <= FEW * cores else None
-
-
-def in_tasks(rows: DataFrame, tasks: int | None) -> DataFrame:
-    """The rows, read in so many tasks; None to leave that to Spark."""
-    return rows if tasks is None else rows.coalesce(tasks)

@@ -92,8 +92,8 @@ class StacksStrategy:
         live = self._prefixes
         # After a restore, both stacks are recomputed from the frames.
         floor = current if live is not None or current is None else current - size
+        frames = overlapping(segments, floor, upto)
         if live is None:
-            frames = overlapping(segments, floor, upto)
             prefixes = self._kept("first", inputs=[frames], constants=(floor, upto), build=self._begun, held=True)
         else:
             constants = closing.after, upto, live.block
@@ -102,7 +102,7 @@ class StacksStrategy:
             prefixes = self._kept("prefixes", build, inputs=both, constants=constants, build=build, held=True)
         spans = [Rows(prefixes, self._spans)]
         if live is None or next_block != current:
-            constants, frames = (floor, upto, next_block), overlapping(segments, floor, upto)
+            constants = floor, upto, next_block
             finished = self._kept("suffixes", inputs=[frames], constants=constants, build=self._completed, held=True)
             spans.append(Rows(finished, self._spans))
             suffixes = _Stack(finished, next_block - size)
