@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from pyspark.sql import functions as F
 
 import sparkjet as sj
 from sparkjet.catalyst import kept_plans
+from tests.feed import Feed
 
 pytestmark = pytest.mark.spark
 
@@ -37,11 +37,9 @@ def test_later_epochs_use_the_plans_of_the_first(
     window: tuple[str, ...],
     aggregate: Callable[[], Column],
 ) -> None:
-    feed = tmp_path / "feed"
-    feed.mkdir()
+    feed = Feed(tmp_path / "feed")
     for batch in range(BATCHES):
-        rows = [{"ts": f"2026-01-01 00:{batch:02}:{second:02}", "k": second % 3, "v": 1} for second in range(0, 60, 5)]
-        (feed / f"{batch:02}.json").write_text("\n".join(map(json.dumps, rows)))
+        feed.add(*({"t": 60 * batch + second, "j": second % 3, "v": 1} for second in range(0, 60, 5)))
     planned: list[tuple[int, Any]] = []
     reached = 0
     plan = kept_plans._plan
@@ -56,9 +54,8 @@ def test_later_epochs_use_the_plans_of_the_first(
         reached = epoch
 
     monkeypatch.setattr(kept_plans, "_plan", counted)
-    source = spark.readStream.schema("ts timestamp, k int, v long").option("maxFilesPerTrigger", 1).json(str(feed))
-    stream = sj.stream(source).withWatermark("ts", "5 seconds")
-    results = stream.groupBy(sj.window("ts", *window), "k").agg(aggregate().alias("v"))
+    stream = sj.stream(feed.read(spark)).withWatermark("ts", "5 seconds")
+    results = stream.groupBy(sj.window("ts", *window), "j").agg(aggregate().alias("v"))
     writer = results.writeStream.format("files").option("path", tmp_path / "out").onEpochPhase(follow)
     query = writer.option("checkpointLocation", tmp_path / "home").trigger(availableNow=True).start()
     query.awaitTermination()
