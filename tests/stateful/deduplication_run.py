@@ -14,6 +14,7 @@ from sparkjet.state import Segment, SegmentStatistics
 from sparkjet.stateful.deduplication import Deduplication
 from sparkjet.time import MIN
 from tests.state.stored import read_back
+from tests.state.touching import made_of
 from tests.windows.model import Batch, Event
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ class DeduplicationRun:
 
     def new_keys(self, batch: Batch) -> DataFrame:
         """The keys of a batch that are not remembered, for a look at the plan."""
-        return self.operator._new_keys(Segment(*self._arrived(batch)))
+        return made_of(Segment(*self._arrived(batch)), self.operator._store, self.operator._new_keys)
 
     def restart(self, home: Path) -> None:
         """Discard the operator and continue with a new one that reads its snapshot."""

@@ -19,6 +19,7 @@ from sparkjet.time import MAX, MIN
 from sparkjet.windows import Accumulators, SessionWindows
 from tests.laws import QUICK_MODES, RANDOM_RUNS, law, only_examples
 from tests.persisted import persisted
+from tests.state.touching import made_of
 from tests.windows.model import Batch, Event, Fold, Row
 from tests.windows.session_model import Gap, naive, sessions
 from tests.windows.session_run import SessionRun, session_of
@@ -327,14 +328,17 @@ def test_the_state_is_neither_shuffled_nor_sorted_and_watermarks_compile_nothing
     run = SessionRun(session, 10, None, [J.count()])
     run.feed(Batch([Event(str(key), key, 1) for key in range(100)], 1))
     run.append(Batch([Event("50", 55, 1)], None))
-    execution = run.operator._touched(20)._jdf.queryExecution()
+    operator = run.operator
+    execution, others = (
+        made_of(*operator._pending, operator._store, operator._sessions, watermark)._jdf.queryExecution()
+        for watermark in (20, 31)
+    )
     plan = execution.executedPlan().toString()
     assert "Exchange" not in plan
     # Sorted is only what has been looked up, once for its versions and once with the new rows.
     assert plan.rindex("Sort ") < plan.index("ShuffledHashJoin")
     assert plan.count("Sort ") == 2
     assert "BuildRight" in plan
-    others = run.operator._touched(31)._jdf.queryExecution()
     codes, other_codes = ([each._2() for each in _items(e.debug().codegenToSeq())] for e in (execution, others))
     assert codes
     assert codes == other_codes

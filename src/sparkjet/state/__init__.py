@@ -1,6 +1,7 @@
 """What operators keep between epochs: DataFrames in segments, merged log-structured, and rows found by their key."""
 
-from sparkjet.state.keyed_store import DELETED, KEY_HASH, NEVER, KeyedStore
+from sparkjet.state.keyed_rows import DELETED, KEY_HASH, NEVER
+from sparkjet.state.keyed_store import KeyedStore
 from sparkjet.state.segments import Segment, SegmentStatistics
 
 __all__ = ["DELETED", "KEY_HASH", "NEVER", "KeyedStore", "Segment", "SegmentStatistics"]

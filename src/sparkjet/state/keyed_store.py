@@ -4,32 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import reduce
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.window import Window
 
-from sparkjet.catalyst.columns import CompiledColumns
-from sparkjet.catalyst.constants import constant
-from sparkjet.state.segments import HASHES, Segment, SegmentStatistics, free, mergeable, release
+from sparkjet.catalyst.kept_plans import KeptPlans
+from sparkjet.catalyst.tables import Rows
+from sparkjet.state.keyed_rows import DELETED, DUE, KEY_HASH, VERSION, KeyedRows, Touched
+from sparkjet.state.segments import Segment, SegmentStatistics, free, mergeable, release
 from sparkjet.time import MAX, MIN
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-KEY_HASH = HASHES[0]
-"""A hash of the keys as a long, never null: rows are partitioned and looked up by it."""
-VERSION = "version"
-"""Counts the epochs that have written rows; only the newest version of a key is valid."""
-DUE = "due"
-"""The time of a row: when the watermark has passed it, the row is dead, and need not be removed."""
-DELETED = "deleted"
-"""Whether a row says that its key has none."""
-NEVER = MAX
-"""The ``due`` of rows that only a newer version ends."""
-WANTED, FRESH = "wanted", "fresh"
+    from sparkjet.catalyst.columns import CompiledColumns
+
 _WORTHLESS = 8
 """Rows of a store that are not too many to copy for each key that was deleted."""
 
@@ -44,7 +35,8 @@ class KeyedStore:
     do not hide older ones.
 
     An epoch is ``lookup(wanted(arrived, watermark))``, what the operator makes of it, and :meth:`put` of that, with
-    :meth:`stamped`: one Spark job. If nothing arrived and nothing is due, it is :meth:`advance` and no job.
+    :meth:`stamped`: one Spark job. :meth:`touched` is all of it but the :meth:`put`, by a kept plan. If nothing arrived
+    and nothing is due, it is :meth:`advance` and no job.
 
     Args:
         keys: Names of the key columns, at least one.
@@ -80,17 +72,12 @@ class KeyedStore:
         self._deletable = deletable
         self._last = last
         self._marks = dict(marks or {})
-        version, deleted = [VERSION] * versioned, [DELETED] * deletable
-        self.columns = CompiledColumns([KEY_HASH, *self.keys, *version, *payload, DUE, *deleted])
+        self._rows = KeyedRows(keys, payload, versioned=versioned, deletable=deletable)
+        self.columns = self._rows.columns
         """The columns of a stored row."""
         self._kept = kept if kept is not None else self.columns.select
-        self._hashes = {
-            fresh: CompiledColumns([F.col(KEY_HASH).alias(WANTED), F.lit(fresh).alias(FRESH)])
-            for fresh in (False, True)
-        }
-        self._found = F.col(KEY_HASH) == F.col(WANTED)
-        self._newest_version = F.max(VERSION).over(Window.partitionBy(KEY_HASH, *self.keys)) if versioned else None
         self._merged = self.summary()
+        self._plans = KeptPlans()
         self._version = 0
         self._deleted = 0
         self._garbage: list[Segment] = []
@@ -110,25 +97,63 @@ class KeyedStore:
 
     def shuffled(self, rows: DataFrame) -> DataFrame:
         """New or stored rows with their hash, partitioned like a segment."""
-        # Strings that are equal by a collation may differ in their bytes, and would get different hashes.
-        plain = [key for key in self.keys if "collate" not in rows.schema[key].dataType.simpleString()]
-        hashed = F.xxhash64(*plain) if plain else F.lit(0).cast("long")
-        return rows.withColumn(KEY_HASH, hashed).repartition(self.partitions, KEY_HASH)
+        return self._rows.hashed(rows).repartition(self.partitions, KEY_HASH)
+
+    def touched(
+        self,
+        arrived: Sequence[Rows],
+        watermark: int,
+        build: Callable[[Touched], DataFrame],
+        due: tuple[int, int] = (MIN, MAX),
+    ) -> DataFrame:
+        """What an operator makes of what an epoch touches, by a kept plan; persisted in memory once read.
+
+        Args:
+            arrived: Partitioned rows. If there are none, some must be due.
+            watermark: The new watermark; keys that have rows due before it are touched. MIN for no others.
+            build: Makes the rows for :meth:`add`, :meth:`stamped`; it must do the same each time.
+            due: As for :meth:`lookup`.
+        """
+        inputs = {
+            "arrived": arrived,
+            "due": [segment.rows for segment in self.segments if segment.statistics.low < watermark],
+            "stored": [segment.rows for segment in self._read(due)],
+        }
+        present = [name for name, rows in inputs.items() if rows]
+
+        def built(*given: Any) -> DataFrame:
+            frames = dict(zip(present, given, strict=False))
+            reached, version, closed = given[len(present) :]
+            hashes = [self._rows.arrived(frames["arrived"])] if "arrived" in frames else []
+            if "due" in frames:
+                hashes.append(self._rows.due(frames["due"], reached, closed))
+            stored = None
+            if "stored" in frames:
+                stored = self._rows.found(frames["stored"], self._rows.wanted(hashes), closed)
+            return build(Touched(frames.get("arrived"), stored, reached, version))
+
+        return self._plans(
+            "touched",
+            *present,
+            inputs=[inputs[name] for name in present],
+            constants=(watermark, self._version + 1, self.closed),
+            build=built,
+            held=True,
+        )
 
     def wanted(self, arrived: Sequence[DataFrame], watermark: int | None = None) -> DataFrame:
         """The hashes of the keys of partitioned rows, and of those that may have rows due before a watermark.
 
         Rows ``(wanted, fresh)``, one for each hash; ``fresh`` is whether any of its rows arrived. There must be any.
         """
-        hashes = [self._hashes[True].select(rows) for rows in arrived]
+        hashes = [self._rows.arrived(rows) for rows in arrived]
         if watermark is not None:
-            due = f"{is_due(watermark)} AND {self._is_live}"
             hashes += [
-                self._hashes[False].select(segment.partials.where(due))
+                self._rows.due(segment.partials, watermark, self.closed)
                 for segment in self.segments
                 if segment.statistics.low < watermark
             ]
-        return reduce(DataFrame.union, hashes).groupBy(WANTED).agg(F.max(FRESH).alias(FRESH))
+        return self._rows.wanted(hashes)
 
     def lookup(self, wanted: DataFrame, due: tuple[int, int] = (MIN, MAX)) -> DataFrame | None:
         """The live rows of some hashes, with the columns of ``wanted``; None if there are none for certain.
@@ -139,51 +164,47 @@ class KeyedStore:
             wanted: The hashes.
             due: The lowest and highest ``due`` that matters; others may be left out. Not for rows with versions.
         """
-        low, high = due
-        read = [each for each in self.segments if each.statistics.low <= high and each.statistics.high >= low]
-        if not read:
-            return None
-        # Not as a semi-join: Spark would push it below the union, and join once per segment.
-        return self._newest(self._united(read).join(wanted.hint("shuffle_hash"), self._found))
+        read = self._read(due)
+        return self._rows.found(_united(read), wanted, self.closed) if read else None
 
     def live(self) -> DataFrame | None:
         """All live rows, None if nothing is stored."""
-        return self._newest(self._united(self.segments)) if self.segments else None
+        return self._rows.live(_united(self.segments), self.closed) if self.segments else None
 
-    def stamped(self, rows: DataFrame, *marks: Column) -> DataFrame:
-        """The columns of a stored row, under the version of this epoch, and the marks."""
-        if self._versioned:
-            rows = rows.withColumn(VERSION, F.expr(constant(self._version + 1, KEY_HASH)))
-        return self.columns.select(rows, *marks)
+    def stamped(self, rows: DataFrame, *marks: Column, version: int | None = None) -> DataFrame:
+        """The columns of a stored row, under a version (None: that of this epoch), and the marks."""
+        return self._rows.stamped(rows, self._version + 1 if version is None else version, *marks)
 
     def summary(self, *own: str, kept: str = "true", due: str = DUE) -> CompiledColumns:
-        """What :meth:`put` finds out about rows in its job; made once.
+        """What :meth:`add` finds out about rows in its job; made once.
 
         Args:
-            own: Aggregates of the operator's.
+            own: Aggregates of the operator's: sums or counts.
             kept: Whether a row is stored.
             due: The ``due`` that it is stored with.
         """
-        standard = [f"count_if({kept})", f"min(CASE WHEN {kept} THEN {due} END)"]
-        standard.append(f"max(CASE WHEN {kept} THEN `{self._last}` END)")
-        if self._deletable:
-            standard.append(f"count_if({kept} AND {DELETED})")
-        return CompiledColumns(F.expr(text) for text in (*standard, *own))
+        return self._rows.summary(*own, last=self._last, kept=kept, due=due)
 
     def put(self, stamped: DataFrame, summary: CompiledColumns, watermark: int) -> tuple[DataFrame, list[Any]]:
+        """:meth:`add` rows that are not persisted yet.
+
+        If they are derived from another table that is lazily checkpointed, the job fills that one too: what is not
+        stored can so be freed before them.
+        """
+        return self.add(stamped.localCheckpoint(eager=False), summary, watermark)
+
+    def add(self, rows: DataFrame, summary: CompiledColumns, watermark: int) -> tuple[DataFrame, list[Any]]:
         """Store all rows of the touched keys as a segment, then advance, and merge segments if there are enough.
 
         Args:
-            stamped: The rows, partitioned by their hash. If they are derived from another table that is lazily
-                checkpointed, the job fills that one too: what is not stored can so be freed before them.
-            summary: Made by :meth:`summary`.
+            rows: The rows, :meth:`stamped`, partitioned by their hash, and persisted in memory once read.
+            summary: Made by :meth:`summary`, the same each time.
             watermark: The new watermark.
 
         Returns:
             The rows, persisted until :meth:`release`, and what the operator's own aggregates have found.
         """
-        rows = stamped.localCheckpoint(eager=False)
-        count, low, high, *own = summary.agg(rows).collect()[0]
+        count, low, high, *own = self._found_out("summary", rows, summary)
         deleted = own.pop(0) if self._deletable else 0
         self._version += 1
         statistics = SegmentStatistics(count, low, high) if count else SegmentStatistics(0, watermark, watermark)
@@ -219,23 +240,13 @@ class KeyedStore:
         self._version = self._deleted = 0
         if self.segments and self._versioned:
             deleted = F.count_if(DELETED) if self._deletable else F.lit(0)
-            found = self._united(self.segments).agg(F.max(VERSION), deleted).collect()[0]
+            found = _united(self.segments).agg(F.max(VERSION), deleted).collect()[0]
             self._version, self._deleted = found[0] or 0, found[1]
 
-    def _united(self, segments: Sequence[Segment]) -> DataFrame:
-        """The rows of segments that are not dead; newer versions may have replaced them."""
-        rows = reduce(DataFrame.union, [each.partials for each in segments])
-        # Above the union, though Spark moves it below: a condition for each segment would be analyzed as often.
-        return rows if self.closed is None else rows.where(self._is_live)
-
-    @property
-    def _is_live(self) -> str:
-        return "true" if self.closed is None else f"{DUE} >= {constant(self.closed, DUE)}"
-
-    def _newest(self, rows: DataFrame, *, and_deleted: bool = False) -> DataFrame:
-        if self._newest_version is not None:
-            rows = rows.withColumn("newest", self._newest_version).where(f"{VERSION} = newest")
-        return rows.where(f"NOT {DELETED}") if self._deletable and not and_deleted else rows
+    def _read(self, due: tuple[int, int]) -> list[Segment]:
+        """The segments that may have rows due from a time to another."""
+        low, high = due
+        return [each for each in self.segments if each.statistics.low <= high and each.statistics.high >= low]
 
     def _merge(self, *, only_deleted: bool) -> None:
         count = mergeable(self.segments, replacing=self._versioned)
@@ -246,11 +257,15 @@ class KeyedStore:
             return
         merging = self.segments[-count:]
         everything = count == len(self.segments)
-        # What is deleted hides rows of older segments. And with the marks of an epoch's rows: a different schema would
-        # be compiled to different code.
-        newest = self.columns.select(self._newest(self._united(merging), and_deleted=not everything))
-        merged = newest.withColumns(self._marks).localCheckpoint(eager=False)
-        rows, low, high = self._merged.agg(merged).collect()[0][:3]
+        merged = self._plans(
+            "merged",
+            everything,
+            inputs=[[segment.rows for segment in merging]],
+            constants=[self.closed],
+            build=partial(self._merging, everything=everything),
+            held=True,
+        )
+        rows, low, high = self._found_out("measured", merged, self._merged)[:3]
         self.discard(*merging)
         del self.segments[-count:]
         if everything:
@@ -260,7 +275,19 @@ class KeyedStore:
         else:
             release(merged)
 
+    def _found_out(self, name: str, rows: DataFrame, summary: CompiledColumns) -> list[Any]:
+        """What a summary says of rows, put together from what it says of each partition."""
+        parts = self._plans(name, inputs=[[Rows(rows)]], build=summary.agg, by_partition=True).collect()
+        columns = zip(*parts, strict=True)
+        counts, lows, highs, *own = ([value for value in column if value is not None] for column in columns)
+        return [sum(counts), min(lows, default=None), max(highs, default=None), *map(sum, own)]
 
-def is_due(watermark: int) -> str:
-    """SQL of whether a row is due before a watermark."""
-    return f"{DUE} < {constant(watermark, DUE)}"
+    def _merging(self, rows: DataFrame, closed: int | None, *, everything: bool) -> DataFrame:
+        # What is deleted hides rows of older segments. And with the marks of an epoch's rows: a different schema would
+        # be compiled to different code.
+        newest = self._rows.live(rows, closed, and_deleted=not everything)
+        return self.columns.select(newest).withColumns(self._marks)
+
+
+def _united(segments: Sequence[Segment]) -> DataFrame:
+    return reduce(DataFrame.union, [each.partials for each in segments])

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from sparkjet.catalyst.columns import CompiledColumns
 from sparkjet.snapshots.record import DeduplicationSettings
 from sparkjet.state import KEY_HASH, NEVER, KeyedStore, Segment
+from sparkjet.state.keyed_rows import Touched
 from sparkjet.time import MAX, MIN
 
 if TYPE_CHECKING:
@@ -118,8 +119,10 @@ class Deduplication:
         if arrived is None:
             self._store.advance(reached)
             return None
-        new = self._store.stamped(self._new_keys(arrived), F.col(FIRST))
-        firsts, (found,) = self._store.put(new, self._summary, reached)
+        # Where the time is part of the key, most of what is remembered is of other times, and not read.
+        times = (arrived.statistics.low, arrived.statistics.high) if self.keep == 0 else (MIN, MAX)
+        new = self._store.touched([arrived.rows], MIN, self._new_keys, times)
+        firsts, (found,) = self._store.add(new, self._summary, reached)
         self._store.discard(arrived)
         if not found:
             return None
@@ -143,12 +146,11 @@ class Deduplication:
             self._arrived = None
         self._store.restore(segments, closed)
 
-    def _new_keys(self, arrived: Segment) -> DataFrame:
+    def _new_keys(self, touched: Touched) -> DataFrame:
         """The keys that are not remembered, each with the number of its first row."""
-        rows = self._new.select(arrived.partials)
-        # Where the time is part of the key, most of what is remembered is of other times, and not read.
-        times = (arrived.statistics.low, arrived.statistics.high) if self.keep == 0 else (MIN, MAX)
-        stored = self._store.lookup(self._store.wanted([arrived.partials]), times)
-        if stored is not None:
-            rows = rows.union(self._known.select(stored))
-        return self._remembered.select(self._firsts.agg(rows, self._keys).where("NOT known"))
+        assert touched.arrived is not None  # noqa: S101 - nothing else touches a key
+        rows = self._new.select(touched.arrived)
+        if touched.stored is not None:
+            rows = rows.union(self._known.select(touched.stored))
+        new = self._remembered.select(self._firsts.agg(rows, self._keys).where("NOT known"))
+        return self._store.stamped(new, F.col(FIRST), version=touched.version)

@@ -10,8 +10,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from sparkjet.catalyst.columns import CompiledColumns
+from sparkjet.catalyst.tables import Rows
 from sparkjet.snapshots.record import RollingSettings
 from sparkjet.state import KEY_HASH, NEVER, KeyedStore, Segment
+from sparkjet.state.keyed_rows import Touched
 from sparkjet.time import MIN
 
 if TYPE_CHECKING:
@@ -84,7 +86,9 @@ class RollingGroups:
         """
         if not self._pending:
             return None
-        found, _ = self._store.put(self._touched(), self._summary, MIN)
+        new = None if self.window is None else self._by_window
+        arrived = [Rows(each.checkpointed, new) for each in self._pending]
+        found, _ = self._store.add(self._store.touched(arrived, MIN, self._combined), self._summary, MIN)
         self._store.discard(*self._pending)
         self._pending.clear()
         return self._final.select(found)
@@ -107,19 +111,15 @@ class RollingGroups:
         self._pending.clear()
         self._store.restore(segments, closed)
 
-    def _touched(self) -> DataFrame:
+    def _combined(self, touched: Touched) -> DataFrame:
         """The keys with pending rows, as they are with these."""
-        new = [self._new(segment.partials) for segment in self._pending]
-        rows = [self._columns.select(each) for each in new]
-        stored = self._store.lookup(self._store.wanted(new))
-        if stored is not None:
-            rows.append(self._columns.select(stored))
+        rows = [self._columns.select(each) for each in (touched.arrived, touched.stored) if each is not None]
         combined = self.accumulators.group(reduce(DataFrame.union, rows), KEY_HASH, *self._store.keys)
-        return self._store.stamped(combined.withColumn("due", self._never))
+        return self._store.stamped(combined.withColumn("due", self._never), version=touched.version)
 
-    def _new(self, partials: DataFrame) -> DataFrame:
+    def _by_window(self, partials: DataFrame) -> DataFrame:
         """Partial rows by the keys of the store, partitioned like it."""
-        return partials if self.window is None else self._store.shuffled(self._windows.select(partials))
+        return self._store.shuffled(self._windows.select(partials))
 
 
 class _Arriving:

@@ -13,7 +13,7 @@ from sparkjet.catalyst.columns import CompiledColumns
 from sparkjet.catalyst.constants import constant
 from sparkjet.snapshots.record import SessionSettings
 from sparkjet.state import KEY_HASH, KeyedStore, Segment
-from sparkjet.state.keyed_store import is_due
+from sparkjet.state.keyed_rows import Touched, is_due
 from sparkjet.time import MAX, MIN
 from sparkjet.windows.accumulators import ROW_COUNT, Accumulators
 from sparkjet.windows.gaps_and_islands import GapsAndIslands
@@ -145,14 +145,15 @@ class SessionWindows:
         if not self._pending and not self._store.has_due(reached):
             self._store.advance(reached)
             return None
-        found, (closing,) = self._store.put(self._touched(reached), self._summary, reached)
+        touched = self._store.touched([each.rows for each in self._pending], reached, self._sessions)
+        found, (closing,) = self._store.add(touched, self._summary, reached)
         self._store.discard(*self._pending)
         self._pending = []
         return self._results(found.where("closing")) if closing else None
 
     def early(self) -> DataFrame | None:
         """Early rows of the open sessions or pieces, None without any; changes no state."""
-        rows = self._new()
+        rows = [self._spans.select(each.partials.withColumn("fresh", F.lit(True))) for each in self._pending]
         stored = self._store.live()
         if stored is not None:
             rows.append(self._spans.select(stored.withColumn("fresh", F.lit(False))))
@@ -172,24 +173,22 @@ class SessionWindows:
         self._pending = []
         self._store.restore(segments, closed)
 
-    def _touched(self, watermark: int) -> DataFrame:
+    def _sessions(self, touched: Touched) -> DataFrame:
         """Sessions of the keys with pending or due rows, flagged ``closing`` and ``kept``."""
-        closing = is_due(watermark)
-        rows = self._new()
-        stored = self._store.lookup(self._store.wanted([segment.partials for segment in self._pending], watermark))
-        if stored is not None:
-            rows.append(self._spans.select(stored))
-        found = self._islands.sessions(reduce(DataFrame.union, rows), watermark)
+        closing = is_due(touched.watermark)
+        rows = []
+        if touched.arrived is not None:
+            rows.append(self._spans.select(touched.arrived.withColumn("fresh", F.lit(True))))
+        if touched.stored is not None:
+            rows.append(self._spans.select(touched.stored))
+        found = self._islands.sessions(reduce(DataFrame.union, rows), touched.watermark)
         if self.max_duration is None:
             kept = f"fresh AND NOT {closing}"
         else:
             # Other rows of the key may depend on a start that leaves the state: the whole key is rewritten.
-            kept = f"NOT {closing} OR `end` >= {constant(watermark, '`end`')}"
+            kept = f"NOT {closing} OR `end` >= {constant(touched.watermark, '`end`')}"
         marks = F.expr(closing).alias("closing"), F.expr(kept).alias("kept")
-        return self._store.stamped(found, *marks).where("closing OR kept")
-
-    def _new(self) -> list[DataFrame]:
-        return [self._spans.select(segment.partials.withColumn("fresh", F.lit(True))) for segment in self._pending]
+        return self._store.stamped(found, *marks, version=touched.version).where("closing OR kept")
 
     def _kept(self, found: DataFrame) -> DataFrame:
         """The rows that become state: open rows, and a remnant of each closed piece whose last gap is not over."""

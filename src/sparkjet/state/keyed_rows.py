@@ -1,0 +1,136 @@
+"""Rows of a keyed store: their columns, and what is asked of them, as DataFrames over any of its segments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.window import Window
+
+from sparkjet.catalyst.columns import CompiledColumns
+from sparkjet.catalyst.constants import constant
+from sparkjet.state.segments import HASHES
+from sparkjet.time import MAX
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+KEY_HASH = HASHES[0]
+"""A hash of the keys as a long, never null: rows are partitioned and looked up by it."""
+VERSION = "version"
+"""Counts the epochs that have written rows; only the newest version of a key is valid."""
+DUE = "due"
+"""The time of a row: when the watermark has passed it, the row is dead, and need not be removed."""
+DELETED = "deleted"
+"""Whether a row says that its key has none."""
+NEVER = MAX
+"""The ``due`` of rows that only a newer version ends."""
+WANTED, FRESH = "wanted", "fresh"
+
+
+@dataclass(frozen=True)
+class Touched:
+    """What an epoch touches of a keyed store, for what an operator makes of it.
+
+    Attributes:
+        arrived: The rows that have arrived, None without any.
+        stored: The live rows of their keys, and of those that have rows which are due; None if there are none.
+        watermark: The new watermark; in a kept plan what stands for it, as for the version.
+        version: The version of the epoch's rows.
+    """
+
+    arrived: DataFrame | None
+    stored: DataFrame | None
+    watermark: int
+    version: int
+
+
+class KeyedRows:
+    """Builds DataFrames of the rows of a :class:`sparkjet.state.KeyedStore`, on the driver; it holds no rows.
+
+    Args:
+        keys: Names of the key columns, at least one.
+        payload: Names of the other columns.
+        versioned: Whether a key's new rows replace its old ones.
+        deletable: Whether keys can be deleted.
+    """
+
+    def __init__(self, keys: Sequence[str], payload: Sequence[str], *, versioned: bool, deletable: bool) -> None:
+        self._keys = tuple(keys)
+        self._versioned = versioned
+        self._deletable = deletable
+        version, deleted = [VERSION] * versioned, [DELETED] * deletable
+        self.columns = CompiledColumns([KEY_HASH, *self._keys, *version, *payload, DUE, *deleted])
+        """The columns of a stored row."""
+        self._hashes = {
+            fresh: CompiledColumns([F.col(KEY_HASH).alias(WANTED), F.lit(fresh).alias(FRESH)])
+            for fresh in (False, True)
+        }
+        self._found = F.col(KEY_HASH) == F.col(WANTED)
+        self._newest_version = F.max(VERSION).over(Window.partitionBy(KEY_HASH, *self._keys)) if versioned else None
+
+    def hashed(self, rows: DataFrame) -> DataFrame:
+        """Rows with the hash of their keys."""
+        # Strings that are equal by a collation may differ in their bytes, and would get different hashes.
+        plain = [key for key in self._keys if "collate" not in rows.schema[key].dataType.simpleString()]
+        return rows.withColumn(KEY_HASH, F.xxhash64(*plain) if plain else F.lit(0).cast("long"))
+
+    def stamped(self, rows: DataFrame, version: int, *marks: Column) -> DataFrame:
+        """The columns of a stored row, under a version, and the marks."""
+        if self._versioned:
+            rows = rows.withColumn(VERSION, F.expr(constant(version, KEY_HASH)))
+        return self.columns.select(rows, *marks)
+
+    def arrived(self, rows: DataFrame) -> DataFrame:
+        """The hashes of rows that have arrived, as :meth:`wanted` takes them."""
+        return self._hashes[True].select(rows)
+
+    def due(self, rows: DataFrame, watermark: int, closed: int | None) -> DataFrame:
+        """The hashes of stored rows that are due before a watermark and not dead, as :meth:`wanted` takes them."""
+        return self._hashes[False].select(rows.where(f"{is_due(watermark)} AND {_is_live(closed)}"))
+
+    def wanted(self, hashes: Sequence[DataFrame]) -> DataFrame:
+        """Each hash once, as rows ``(wanted, fresh)``; ``fresh`` is whether any of its rows arrived."""
+        return reduce(DataFrame.union, hashes).groupBy(WANTED).agg(F.max(FRESH).alias(FRESH))
+
+    def found(self, rows: DataFrame, wanted: DataFrame, closed: int | None) -> DataFrame:
+        """The live ones of stored rows that have a wanted hash, with the columns of ``wanted``.
+
+        Args:
+            rows: All segments that may have any, by union: a condition on each would be analyzed as often, and Spark
+                moves the one above the union below it.
+            wanted: The hashes.
+            closed: The watermark.
+        """
+        # Not as a semi-join: Spark would push it below the union, and join once per segment.
+        return self._newest(rows.where(_is_live(closed)).join(wanted.hint("shuffle_hash"), self._found))
+
+    def live(self, rows: DataFrame, closed: int | None, *, and_deleted: bool = False) -> DataFrame:
+        """The live ones of all stored rows; with those that say that a key has none, if need be."""
+        return self._newest(rows.where(_is_live(closed)), and_deleted=and_deleted)
+
+    def summary(self, *own: str, last: str, kept: str, due: str) -> CompiledColumns:
+        """Number, lowest ``due``, highest ``last`` and number of deletions of the rows that are kept; then ``own``."""
+        standard = [f"count_if({kept})", f"min(CASE WHEN {kept} THEN {due} END)"]
+        standard.append(f"max(CASE WHEN {kept} THEN `{last}` END)")
+        if self._deletable:
+            standard.append(f"count_if({kept} AND {DELETED})")
+        return CompiledColumns(F.expr(text) for text in (*standard, *own))
+
+    def _newest(self, rows: DataFrame, *, and_deleted: bool = False) -> DataFrame:
+        if self._newest_version is not None:
+            rows = rows.withColumn("newest", self._newest_version).where(f"{VERSION} = newest")
+        return rows.where(f"NOT {DELETED}") if self._deletable and not and_deleted else rows
+
+
+def is_due(watermark: int) -> str:
+    """SQL of whether a row is due before a watermark."""
+    return f"{DUE} < {constant(watermark, DUE)}"
+
+
+def _is_live(closed: int | None) -> str:
+    return "true" if closed is None else f"{DUE} >= {constant(closed, DUE)}"
