@@ -214,7 +214,7 @@ WORKS = (
         sink="noop",
     ),
     Work(
-        "T9", "sessions, 1,000 keys", "sessions", batch=3_000_000, warm_up=20, measured=5, goals=(Goal("spark", 4.0),)
+        "T9", "sessions, 1,000 keys", "sessions", batch=3_000_000, warm_up=36, measured=5, goals=(Goal("spark", 4.0),)
     ),
     Work(
         "T9-100k",
@@ -222,7 +222,7 @@ WORKS = (
         "sessions",
         keys=100_000,
         batch=2_000_000,
-        warm_up=20,
+        warm_up=36,
         measured=5,
         goals=(Goal("spark", 4.0),),
     ),

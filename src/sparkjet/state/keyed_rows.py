@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -93,6 +93,27 @@ class KeyedRows:
         """The hashes of stored rows that are due before a watermark and not dead, as :meth:`wanted` takes them."""
         return self._hashes[False].select(rows.where(f"{is_due(watermark)} AND {_is_live(closed)}"))
 
+    def touched(
+        self,
+        frames: Mapping[str, DataFrame],
+        watermark: int,
+        version: int,
+        closed: int | None,
+        *,
+        whole: bool,
+        single: bool,
+    ) -> Touched:
+        """What an epoch touches: of ``arrived`` rows, ``stored`` ones, and the ``due`` ones of these, where given."""
+        arrived, stored = frames.get("arrived"), frames.get("stored")
+        if stored is not None and whole:
+            stored = self.live(stored, closed, single=single).withColumn(FRESH, F.lit(True))
+        elif stored is not None:
+            hashes = [] if arrived is None else [self.arrived(arrived)]
+            if "due" in frames:
+                hashes.append(self.due(frames["due"], watermark, closed))
+            stored = self.found(stored, self.wanted(hashes), closed)
+        return Touched(arrived, stored, watermark, version)
+
     def wanted(self, hashes: Sequence[DataFrame]) -> DataFrame:
         """Each hash once, as rows ``(wanted, fresh)``; ``fresh`` is whether any of its rows arrived."""
         return reduce(DataFrame.union, hashes).groupBy(WANTED).agg(F.max(FRESH).alias(FRESH))
@@ -109,9 +130,27 @@ class KeyedRows:
         # Not as a semi-join: Spark would push it below the union, and join once per segment.
         return self._newest(rows.where(_is_live(closed)).join(wanted.hint("shuffle_hash"), self._found))
 
-    def live(self, rows: DataFrame, closed: int | None, *, and_deleted: bool = False) -> DataFrame:
-        """The live ones of all stored rows; with those that say that a key has none, if need be."""
-        return self._newest(rows.where(_is_live(closed)), and_deleted=and_deleted)
+    def live(
+        self, rows: DataFrame, closed: int | None, *, and_deleted: bool = False, single: bool = False
+    ) -> DataFrame:
+        """The live ones of all stored rows.
+
+        Args:
+            rows: All segments, by union.
+            closed: The watermark.
+            and_deleted: Whether those that say that a key has none are among them.
+            single: Whether there is one version of each key.
+        """
+        return self._newest(rows.where(_is_live(closed)), and_deleted=and_deleted, single=single)
+
+    def merged(
+        self, rows: DataFrame, closed: int | None, *, marks: Mapping[str, Column], and_deleted: bool
+    ) -> DataFrame:
+        """The live ones of merged segments, with the marks of an epoch's rows.
+
+        What is deleted hides rows of older segments. A different schema would be compiled to different code.
+        """
+        return self.columns.select(self.live(rows, closed, and_deleted=and_deleted)).withColumns(dict(marks))
 
     def summary(self, *own: str, last: str, kept: str, due: str) -> CompiledColumns:
         """Number, lowest ``due``, highest ``last`` and number of deletions of the rows that are kept; then ``own``."""
@@ -121,10 +160,17 @@ class KeyedRows:
             standard.append(f"count_if({kept} AND {DELETED})")
         return CompiledColumns(F.expr(text) for text in (*standard, *own))
 
-    def _newest(self, rows: DataFrame, *, and_deleted: bool = False) -> DataFrame:
-        if self._newest_version is not None:
+    def _newest(self, rows: DataFrame, *, and_deleted: bool = False, single: bool = False) -> DataFrame:
+        if self._newest_version is not None and not single:
             rows = rows.withColumn("newest", self._newest_version).where(f"{VERSION} = newest")
         return rows.where(f"NOT {DELETED}") if self._deletable and not and_deleted else rows
+
+
+def together(parts: Sequence[Sequence[Any]]) -> list[Any]:
+    """What :meth:`KeyedRows.summary` says of all rows, from what it says of those of each partition."""
+    columns = zip(*parts, strict=True)
+    counts, lows, highs, *own = ([value for value in column if value is not None] for column in columns)
+    return [sum(counts), min(lows, default=None), max(highs, default=None), *map(sum, own)]
 
 
 def is_due(watermark: int) -> str:

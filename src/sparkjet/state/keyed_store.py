@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from sparkjet.catalyst.kept_plans import KeptPlans
 from sparkjet.catalyst.tables import Rows
-from sparkjet.state.keyed_rows import DELETED, DUE, KEY_HASH, VERSION, KeyedRows, Touched
+from sparkjet.state.keyed_rows import DELETED, DUE, KEY_HASH, VERSION, KeyedRows, Touched, together
 from sparkjet.state.segments import Segment, SegmentStatistics, free, mergeable, release
 from sparkjet.time import MAX, MIN
 
@@ -80,6 +80,7 @@ class KeyedStore:
         self._plans = KeptPlans()
         self._version = 0
         self._deleted = 0
+        self._written: Segment | None = None
         self._garbage: list[Segment] = []
 
     @property
@@ -105,6 +106,8 @@ class KeyedStore:
         watermark: int,
         build: Callable[[Touched], DataFrame],
         due: tuple[int, int] = (MIN, MAX),
+        *,
+        whole: bool = False,
     ) -> DataFrame:
         """What an operator makes of what an epoch touches, by a kept plan; persisted in memory once read.
 
@@ -113,27 +116,25 @@ class KeyedStore:
             watermark: The new watermark; keys that have rows due before it are touched. MIN for no others.
             build: Makes the rows for :meth:`add`, :meth:`stamped`; it must do the same each time.
             due: As for :meth:`lookup`.
+            whole: Whether the whole store is touched, as if each key had rows that arrived. :meth:`add` must be told.
         """
         inputs = {
             "arrived": arrived,
-            "due": [segment.rows for segment in self.segments if segment.statistics.low < watermark],
+            "due": [segment.rows for segment in self.segments if segment.statistics.low < watermark and not whole],
             "stored": [segment.rows for segment in self._read(due)],
         }
         present = [name for name, rows in inputs.items() if rows]
+        # The rows of one epoch, or merged ones, have one version of a key; of a snapshot a segment may have several.
+        single = len(self.segments) == 1 and self.segments[0] is self._written
 
         def built(*given: Any) -> DataFrame:
             frames = dict(zip(present, given, strict=False))
-            reached, version, closed = given[len(present) :]
-            hashes = [self._rows.arrived(frames["arrived"])] if "arrived" in frames else []
-            if "due" in frames:
-                hashes.append(self._rows.due(frames["due"], reached, closed))
-            stored = None
-            if "stored" in frames:
-                stored = self._rows.found(frames["stored"], self._rows.wanted(hashes), closed)
-            return build(Touched(frames.get("arrived"), stored, reached, version))
+            return build(self._rows.touched(frames, *given[len(present) :], whole=whole, single=single))
 
         return self._plans(
             "touched",
+            whole and single,
+            whole,
             *present,
             inputs=[inputs[name] for name in present],
             constants=(watermark, self._version + 1, self.closed),
@@ -193,13 +194,20 @@ class KeyedStore:
         """
         return self.add(stamped.localCheckpoint(eager=False), summary, watermark)
 
-    def add(self, rows: DataFrame, summary: CompiledColumns, watermark: int) -> tuple[DataFrame, list[Any]]:
+    def is_small(self, arrived: Sequence[Segment]) -> bool:
+        """Whether to write the whole store costs no more than to find what rows that arrive touch of it."""
+        return self._size <= sum(each.statistics.rows for each in arrived)
+
+    def add(
+        self, rows: DataFrame, summary: CompiledColumns, watermark: int, *, whole: bool = False
+    ) -> tuple[DataFrame, list[Any]]:
         """Store all rows of the touched keys as a segment, then advance, and merge segments if there are enough.
 
         Args:
             rows: The rows, :meth:`stamped`, partitioned by their hash, and persisted in memory once read.
             summary: Made by :meth:`summary`, the same each time.
             watermark: The new watermark.
+            whole: Whether they are all that the store holds from now on.
 
         Returns:
             The rows, persisted until :meth:`release`, and what the operator's own aggregates have found.
@@ -207,13 +215,15 @@ class KeyedStore:
         count, low, high, *own = self._found_out("summary", rows, summary)
         deleted = own.pop(0) if self._deletable else 0
         self._version += 1
-        statistics = SegmentStatistics(count, low, high) if count else SegmentStatistics(0, watermark, watermark)
-        segment = Segment(rows, statistics, None, self._kept)
+        if whole:
+            self.discard(*self.segments)
+            self.segments, self._deleted = [], 0
         if count:
-            self.segments.append(segment)
+            self._written = Segment(rows, SegmentStatistics(count, low, high), None, self._kept)
+            self.segments.append(self._written)
             self._deleted += deleted
         else:
-            self.discard(segment)
+            self.discard(Segment(rows, SegmentStatistics(0, watermark, watermark)))
         self.advance(watermark)
         self._merge(only_deleted=0 < count == deleted)
         return rows, own
@@ -243,6 +253,11 @@ class KeyedStore:
             found = _united(self.segments).agg(F.max(VERSION), deleted).collect()[0]
             self._version, self._deleted = found[0] or 0, found[1]
 
+    @property
+    def _size(self) -> int:
+        """Number of stored rows, whether they are live or not."""
+        return sum(each.statistics.rows for each in self.segments)
+
     def _read(self, due: tuple[int, int]) -> list[Segment]:
         """The segments that may have rows due from a time to another."""
         low, high = due
@@ -250,7 +265,7 @@ class KeyedStore:
 
     def _merge(self, *, only_deleted: bool) -> None:
         count = mergeable(self.segments, replacing=self._versioned)
-        if only_deleted and sum(each.statistics.rows for each in self.segments) <= _WORTHLESS * self._deleted:
+        if only_deleted and self._size <= _WORTHLESS * self._deleted:
             # Nothing may come any more: what is deleted would be kept for ever.
             count = len(self.segments)
         if not count:
@@ -262,7 +277,7 @@ class KeyedStore:
             everything,
             inputs=[[segment.rows for segment in merging]],
             constants=[self.closed],
-            build=partial(self._merging, everything=everything),
+            build=partial(self._rows.merged, marks=self._marks, and_deleted=not everything),
             held=True,
         )
         rows, low, high = self._found_out("measured", merged, self._merged)[:3]
@@ -271,22 +286,13 @@ class KeyedStore:
         if everything:
             self._deleted = 0
         if rows:
-            self.segments.append(Segment(merged, SegmentStatistics(rows, low, high), None, self._kept))
+            self._written = Segment(merged, SegmentStatistics(rows, low, high), None, self._kept)
+            self.segments.append(self._written)
         else:
             release(merged)
 
     def _found_out(self, name: str, rows: DataFrame, summary: CompiledColumns) -> list[Any]:
-        """What a summary says of rows, put together from what it says of each partition."""
-        parts = self._plans(name, inputs=[[Rows(rows)]], build=summary.agg, by_partition=True).collect()
-        columns = zip(*parts, strict=True)
-        counts, lows, highs, *own = ([value for value in column if value is not None] for column in columns)
-        return [sum(counts), min(lows, default=None), max(highs, default=None), *map(sum, own)]
-
-    def _merging(self, rows: DataFrame, closed: int | None, *, everything: bool) -> DataFrame:
-        # What is deleted hides rows of older segments. And with the marks of an epoch's rows: a different schema would
-        # be compiled to different code.
-        newest = self._rows.live(rows, closed, and_deleted=not everything)
-        return self.columns.select(newest).withColumns(self._marks)
+        return together(self._plans(name, inputs=[[Rows(rows)]], build=summary.agg, by_partition=True).collect())
 
 
 def _united(segments: Sequence[Segment]) -> DataFrame:

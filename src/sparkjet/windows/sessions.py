@@ -145,8 +145,10 @@ class SessionWindows:
         if not self._pending and not self._store.has_due(reached):
             self._store.advance(reached)
             return None
-        touched = self._store.touched([each.rows for each in self._pending], reached, self._sessions)
-        found, (closing,) = self._store.add(touched, self._summary, reached)
+        arrived = [each.rows for each in self._pending]
+        whole = self._store.is_small(self._pending)
+        touched = self._store.touched(arrived, reached, self._sessions, whole=whole)
+        found, (closing,) = self._store.add(touched, self._summary, reached, whole=whole)
         self._store.discard(*self._pending)
         self._pending = []
         return self._results(found.where("closing")) if closing else None
