@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from sparkjet.state import DELETED, NEVER, KeyedStore, Segment, SegmentStatistics
-from sparkjet.state.keyed_rows import is_due
+from sparkjet.state.keyed_rows import Touched, is_due
 from sparkjet.time import MAX
 from tests.laws import RANDOM_RUNS, law, only_examples
 from tests.parameters import mostly_crash
@@ -21,7 +23,7 @@ from tests.state.stored import read_back
 from tests.windows.session_run import session_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 Row = tuple[int, int]
 """A value, and how long after the watermark it is due."""
@@ -281,6 +283,56 @@ def test_one_job_fills_what_the_rows_are_derived_from(session: SparkSession) -> 
     store.discard(Segment(table, SegmentStatistics(1, 0, 0)))
     store.release()
     assert [(row.key, row.value, row.due) for row in live.collect()] == [("a", 1, 5)]
+
+
+@pytest.mark.parametrize("may_be_whole", [True, False])
+def test_a_store_that_is_written_whole_equals_a_dict_as_well(
+    session: SparkSession, tmp_path: Path, may_be_whole: bool
+) -> None:
+    """Values are added up by key, and a key dies when it has not come for three epochs."""
+    store, sums, wholes = REPLACED.store(), dict[str, tuple[int, int]](), []
+    for number, keys in enumerate(["abcde", "a", "abcfgh", "bc", "", "g", "abcdefghij", "a", "b", "xyz"]):
+        watermark, due = 2 * number, 2 * number + 5
+        rows = store.partitioned(
+            session.createDataFrame([(key, 1, due) for key in keys], "key string, value long, due long")
+        )
+        arrived = [Segment(rows, SegmentStatistics(len(keys), due, due))] if keys else []
+        whole = may_be_whole and store.is_small(arrived)
+        touched = store.touched([each.rows for each in arrived], watermark, partial(_added, store), whole=whole)
+        _, (written,) = store.add(touched, store.summary("count(1)"), watermark, whole=whole)
+        everything = len(sums.keys() | set(keys))
+        needed = len({key for key, (_, last) in sums.items() if last < watermark} | set(keys))
+        # Keys of which only a replaced row is due are found too.
+        assert everything == written if whole else needed <= written <= everything
+        sums |= {key: (sums.get(key, (0, 0))[0] + 1, due) for key in keys}
+        sums = {key: (value, last) for key, (value, last) in sums.items() if last >= watermark}
+        live = store.live()
+        assert live is not None
+        assert {row.key: (row.value, row.due) for row in live.collect()} == sums
+        store.discard(Segment(rows, SegmentStatistics(0, 0, 0)))
+        store.release()
+        wholes.append(whole)
+        assert not whole or len(store.segments) == 1
+        if number in {1, 6}:
+            # Of a snapshot, one table may have several versions of a key.
+            before, store = store, REPLACED.store()
+            restored = read_back(session, before.segments, store.partitioned, tmp_path / f"{number}")
+            store.restore(restored, before.closed)
+            before.restore([], None)
+            before.release()
+    assert wholes == [may_be_whole and number in {0, 2, 6} for number in range(10)]
+
+
+def _added(store: KeyedStore, touched: Touched) -> DataFrame:
+    rows = [
+        each.select("key_hash", "key", "value", "due") for each in (touched.arrived, touched.stored) if each is not None
+    ]
+    sums = (
+        reduce(DataFrame.union, rows)
+        .groupBy("key_hash", "key")
+        .agg(F.sum("value").alias("value"), F.max("due").alias("due"))
+    )
+    return store.stamped(sums, version=touched.version)
 
 
 def test_keys_that_a_collation_holds_equal_are_one_key(session: SparkSession) -> None:
