@@ -91,7 +91,8 @@ class DeduplicationRun:
 
     def new_keys(self, batch: Batch) -> DataFrame:
         """The keys of a batch that are not remembered, for a look at the plan."""
-        return made_of(Segment(*self._arrived(batch)), self.operator._store, self.operator._new_keys)
+        arrived, operator = Segment(*self._arrived(batch)), self.operator
+        return made_of(arrived, operator._store, operator._new_keys, due=operator._times(arrived))
 
     def restart(self, home: Path) -> None:
         """Discard the operator and continue with a new one that reads its snapshot."""

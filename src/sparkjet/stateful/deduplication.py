@@ -119,9 +119,7 @@ class Deduplication:
         if arrived is None:
             self._store.advance(reached)
             return None
-        # Where the time is part of the key, most of what is remembered is of other times, and not read.
-        times = (arrived.statistics.low, arrived.statistics.high) if self.keep == 0 else (MIN, MAX)
-        new = self._store.touched([arrived.rows], MIN, self._new_keys, times)
+        new = self._store.touched([arrived.rows], MIN, self._new_keys, self._times(arrived))
         firsts, (found,) = self._store.add(new, self._summary, reached)
         self._store.discard(arrived)
         if not found:
@@ -145,6 +143,10 @@ class Deduplication:
             self._store.discard(self._arrived)
             self._arrived = None
         self._store.restore(segments, closed)
+
+    def _times(self, arrived: Segment) -> tuple[int, int]:
+        """Where the time is part of the key, most of what is remembered is of other times, and not read."""
+        return (arrived.statistics.low, arrived.statistics.high) if self.keep == 0 else (MIN, MAX)
 
     def _new_keys(self, touched: Touched) -> DataFrame:
         """The keys that are not remembered, each with the number of its first row."""
