@@ -314,7 +314,7 @@ def test_a_store_that_is_written_whole_equals_a_dict_as_well(
         wholes.append(whole)
         assert not whole or len(store.segments) == 1
         if number in {1, 6}:
-            # Of a snapshot, one table may have several versions of a key.
+            # Of a table that is not the store's own it cannot know whether it has one version of each key.
             before, store = store, REPLACED.store()
             restored = read_back(session, before.segments, store.partitioned, tmp_path / f"{number}")
             store.restore(restored, before.closed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -164,13 +164,6 @@ class KeyedRows:
         if self._newest_version is not None and not single:
             rows = rows.withColumn("newest", self._newest_version).where(f"{VERSION} = newest")
         return rows.where(f"NOT {DELETED}") if self._deletable and not and_deleted else rows
-
-
-def together(parts: Sequence[Sequence[Any]]) -> list[Any]:
-    """What :meth:`KeyedRows.summary` says of all rows, from what it says of those of each partition."""
-    columns = zip(*parts, strict=True)
-    counts, lows, highs, *own = ([value for value in column if value is not None] for column in columns)
-    return [sum(counts), min(lows, default=None), max(highs, default=None), *map(sum, own)]
 
 
 def is_due(watermark: int) -> str:

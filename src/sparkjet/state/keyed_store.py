@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from sparkjet.catalyst.kept_plans import KeptPlans
 from sparkjet.catalyst.tables import Rows
-from sparkjet.state.keyed_rows import DELETED, DUE, KEY_HASH, VERSION, KeyedRows, Touched, together
+from sparkjet.state.keyed_rows import DELETED, DUE, KEY_HASH, VERSION, KeyedRows, Touched
 from sparkjet.state.segments import Segment, SegmentStatistics, free, mergeable, release
 from sparkjet.time import MAX, MIN
 
@@ -35,8 +35,8 @@ class KeyedStore:
     do not hide older ones.
 
     An epoch is ``lookup(wanted(arrived, watermark))``, what the operator makes of it, and :meth:`put` of that, with
-    :meth:`stamped`: one Spark job. :meth:`touched` is all of it but the :meth:`put`, by a kept plan. If nothing arrived
-    and nothing is due, it is :meth:`advance` and no job.
+    :meth:`stamped`: one Spark job. Or it is :meth:`touched`, by a kept plan, and :meth:`add` of that. If nothing
+    arrived and nothing is due, it is :meth:`advance` and no job.
 
     Args:
         keys: Names of the key columns, at least one.
@@ -78,8 +78,7 @@ class KeyedStore:
         self._kept = kept if kept is not None else self.columns.select
         self._merged = self.summary()
         self._plans = KeptPlans()
-        self._version = 0
-        self._deleted = 0
+        self._version = self._deleted = 0
         self._written: Segment | None = None
         self._garbage: list[Segment] = []
 
@@ -125,7 +124,7 @@ class KeyedStore:
         }
         present = [name for name, rows in inputs.items() if rows]
         # The rows of one epoch, or merged ones, have one version of a key; of a snapshot a segment may have several.
-        single = len(self.segments) == 1 and self.segments[0] is self._written
+        single = whole and len(self.segments) == 1 and self.segments[0] is self._written
 
         def built(*given: Any) -> DataFrame:
             frames = dict(zip(present, given, strict=False))
@@ -133,8 +132,8 @@ class KeyedStore:
 
         return self._plans(
             "touched",
-            whole and single,
             whole,
+            single,
             *present,
             inputs=[inputs[name] for name in present],
             constants=(watermark, self._version + 1, self.closed),
@@ -212,20 +211,20 @@ class KeyedStore:
         Returns:
             The rows, persisted until :meth:`release`, and what the operator's own aggregates have found.
         """
-        count, low, high, *own = self._found_out("summary", rows, summary)
+        statistics, own = self._found("summary", rows, summary)
         deleted = own.pop(0) if self._deletable else 0
         self._version += 1
         if whole:
             self.discard(*self.segments)
             self.segments, self._deleted = [], 0
-        if count:
-            self._written = Segment(rows, SegmentStatistics(count, low, high), None, self._kept)
+        if statistics.rows:
+            self._written = Segment(rows, statistics, None, self._kept)
             self.segments.append(self._written)
             self._deleted += deleted
         else:
             self.discard(Segment(rows, SegmentStatistics(0, watermark, watermark)))
         self.advance(watermark)
-        self._merge(only_deleted=0 < count == deleted)
+        self._merge(only_deleted=0 < statistics.rows == deleted)
         return rows, own
 
     def advance(self, watermark: int) -> None:
@@ -280,19 +279,21 @@ class KeyedStore:
             build=partial(self._rows.merged, marks=self._marks, and_deleted=not everything),
             held=True,
         )
-        rows, low, high = self._found_out("measured", merged, self._merged)[:3]
+        statistics, _ = self._found("measured", merged, self._merged)
         self.discard(*merging)
         del self.segments[-count:]
-        if everything:
-            self._deleted = 0
-        if rows:
-            self._written = Segment(merged, SegmentStatistics(rows, low, high), None, self._kept)
+        self._deleted = 0 if everything else self._deleted
+        if statistics.rows:
+            self._written = Segment(merged, statistics, None, self._kept)
             self.segments.append(self._written)
         else:
             release(merged)
 
-    def _found_out(self, name: str, rows: DataFrame, summary: CompiledColumns) -> list[Any]:
-        return together(self._plans(name, inputs=[[Rows(rows)]], build=summary.agg, by_partition=True).collect())
+    def _found(self, name: str, rows: DataFrame, summary: CompiledColumns) -> tuple[SegmentStatistics, list[int]]:
+        parts = self._plans(name, inputs=[[Rows(rows)]], build=summary.agg, by_partition=True).collect()
+        statistics = reduce(SegmentStatistics.together, (SegmentStatistics(*part[:3]) for part in parts))
+        # The sum of a partition without rows is null.
+        return statistics, [sum(value or 0 for value in own) for own in zip(*(part[3:] for part in parts), strict=True)]
 
 
 def _united(segments: Sequence[Segment]) -> DataFrame:
