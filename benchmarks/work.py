@@ -115,7 +115,7 @@ WORKS = (
         "60 steps, 100,000 keys, count + sum + avg",
         keys=100_000,
         batch=1_000_000,
-        warm_up=20,
+        warm_up=70,
         goals=(Goal("jet", 2.0), Goal("spark", 15.0), Goal("flink")),
     ),
     # Full windows are 60 million partial results: 20 GB or more in Jet and Flink, by what the first ten seconds take,

@@ -1,4 +1,4 @@
-"""Few rows are read by as many tasks as there are cores, however many partitions hold them."""
+"""Few rows are read by few tasks, however many partitions hold them."""
 
 from __future__ import annotations
 
@@ -11,21 +11,35 @@ from sparkjet.state.tasks import FEW, tasks_of_few
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-
-@pytest.mark.spark
-@pytest.mark.parametrize("rows", [0, 1, FEW])
-def test_few_rows_are_read_by_a_task_for_each_core(spark: SparkSession, rows: int) -> None:
-    cores = spark.sparkContext.defaultParallelism
-    assert tasks_of_few(spark, 128, rows) == cores
+pytestmark = pytest.mark.spark
 
 
-@pytest.mark.spark
+@pytest.mark.parametrize(("rows", "tasks"), [(0, 1), (1, 1), (FEW, 1), (FEW + 1, 2), (2 * FEW, 2)])
+def test_few_rows_are_read_by_a_task_for_each_ten_thousand(spark: SparkSession, rows: int, tasks: int) -> None:
+    assert spark.sparkContext.defaultParallelism >= 2
+    assert tasks_of_few(spark, 128, rows) == tasks
+
+
+def test_tasks_are_powers_of_two(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sparkjet.state.tasks.scala_context", lambda _: _Cores)
+    found = [tasks_of_few(spark, 128, tens * FEW) for tens in (1, 2, 3, 4, 5, 9, 16, 17)]
+    assert found == [1, 2, 4, 4, 8, 16, 16, None]
+
+
 def test_many_rows_and_unknown_ones_are_read_by_a_task_for_each_partition(spark: SparkSession) -> None:
-    cores = spark.sparkContext.defaultParallelism
-    assert tasks_of_few(spark, 128, FEW * cores + 1) is None
+    assert tasks_of_few(spark, 128, FEW * spark.sparkContext.defaultParallelism * 2) is None
     assert tasks_of_few(spark, 128, None) is None
 
 
-@pytest.mark.spark
-def test_no_more_tasks_than_partitions(spark: SparkSession) -> None:
-    assert tasks_of_few(spark, spark.sparkContext.defaultParallelism, 1) is None
+def test_as_many_tasks_as_partitions_are_one_each(spark: SparkSession) -> None:
+    assert tasks_of_few(spark, 1, 1) is None
+    assert tasks_of_few(spark, 2, 1) == 1
+    assert tasks_of_few(spark, 2, 2 * FEW) is None
+
+
+class _Cores:
+    """A context of 16 cores."""
+
+    @staticmethod
+    def defaultParallelism() -> int:
+        return 16

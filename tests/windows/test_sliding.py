@@ -2,58 +2,28 @@
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Callable, Sequence
-from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from pyspark.sql import functions as F
 
 from sparkjet import functions as J
-from sparkjet.aggregates.operation import Aggregate
 from sparkjet.state import Segment, SegmentStatistics
 from sparkjet.state.segments import FEWEST
 from sparkjet.time import WindowGrid
-from sparkjet.windows import sliding, stacks
+from sparkjet.windows import sliding
 from tests.laws import QUICK_MODES, law, only_examples, random_runs
 from tests.parameters import mostly_crash
-from tests.windows.model import Batch, Event, Fold, Row, naive
+from tests.windows.model import Batch, Event, naive
 from tests.windows.operator import OperatorRun
+from tests.windows.paths import PATHS, SUM, check_modes, events, in_order
 from tests.windows.timeline import Timeline, timeline
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-
-def _values(fold: Callable[[list[int]], Any]) -> Fold:
-    return lambda events: fold([event.value for event in events])
-
-
-COUNT = (J.count, len)
-SUM = (lambda: J.sum("value"), _values(sum))
-PATHS: dict[str, list[tuple[Callable[[], Aggregate], Fold]]] = {
-    "deduct": [
-        COUNT,
-        SUM,
-        (lambda: J.avg("value"), _values(statistics.fmean)),
-        (lambda: J.sum(F.col("value").cast("decimal(10,2)")), _values(lambda v: Decimal(sum(v)))),
-    ],
-    "stacks": [
-        SUM,
-        (lambda: J.max("value"), _values(max)),
-        (lambda: J.avg(F.col("value").cast("double")), _values(statistics.fmean)),
-        (lambda: J.top_n("value", 2), _values(lambda v: sorted(v, reverse=True)[:2])),
-        (lambda: J.max_by("time", "value"), lambda events: min((-e.value, e.time) for e in events)[1]),
-    ],
-    "recombine": [
-        COUNT,
-        (lambda: J.collect_list("value"), lambda es: [v for _, v in sorted((e.time, e.value) for e in es)]),
-    ],
-}
 
 WINDOW = WindowGrid(6, 2, 1)
 EXAMPLE = timeline("""
@@ -127,10 +97,6 @@ UNEVEN_EXAMPLE = timeline("""
 """)
 """Two frames a slide, windows that end between them: late is what a closed window contains, however old it is."""
 
-events = st.builds(
-    Event, key=st.sampled_from(["a", "b", "c", None]), time=st.integers(-40, 60), value=st.integers(-9, 9)
-)
-
 
 @st.composite
 def runs(draw: st.DrawFn) -> tuple[WindowGrid, list[Batch]]:
@@ -145,37 +111,10 @@ def runs(draw: st.DrawFn) -> tuple[WindowGrid, list[Batch]]:
     return window, [*batches, Batch([], None)]
 
 
-def _sorted(rows: Sequence[Row]) -> list[Row]:
-    return sorted(rows, key=repr)
-
-
-def check_modes(
-    spark: SparkSession,
-    path: str,
-    window: WindowGrid,
-    batches: list[Batch],
-    home: Path,
-    modes: Sequence[str] = ("one batch", "many batches", "restarts"),
-) -> None:
-    """Feed everything at once, batch by batch, and batch by batch with a restart after each."""
-    aggregates, folds = [make() for make, _ in PATHS[path]], [fold for _, fold in PATHS[path]]
-    for mode in modes:
-        fed = [Batch([e for batch in batches for e in batch.events], None)] if mode == "one batch" else batches
-        expected, late = naive(fed, window, folds)
-        operator = OperatorRun(spark, window, aggregates, home / mode)
-        assert operator.state.operator.path == (path if window.size > window.step else "recombine")
-        for batch, rows in zip(fed, expected, strict=True):
-            assert _sorted(operator.feed(batch)) == _sorted(rows)
-            if mode == "restarts":
-                operator.restart()
-        assert operator.late == late
-        assert operator.state.operator.segments == []
-
-
 @pytest.mark.parametrize(("window", "drawn"), [(WINDOW, EXAMPLE), (UNEVEN, UNEVEN_EXAMPLE)], ids=["even", "uneven"])
 def test_the_model_gives_the_rows_that_are_drawn(window: WindowGrid, drawn: Timeline) -> None:
     rows, late = naive(drawn.batches, window, [len])
-    assert [_sorted(each) for each in rows] == [_sorted(each) for each in drawn.rows]
+    assert [in_order(each) for each in rows] == [in_order(each) for each in drawn.rows]
     assert late == drawn.late
 
 
@@ -190,27 +129,6 @@ def test_windows_equal_the_naive_ones(
     check_modes(spark, path, *run, tmp_path_factory.mktemp("windows"), QUICK_MODES)
 
 
-@pytest.mark.parametrize("path", ["deduct", "stacks"])
-@pytest.mark.parametrize("large", [True, False], ids=["large", "small"])
-def test_windows_that_close_one_by_one_or_by_a_few_equal_the_naive_ones(
-    spark: SparkSession, path: str, *, large: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each key comes and goes, through three lengths of a window; in a state that counts as large, or as it is."""
-    if large:
-        monkeypatch.setattr(stacks, "_MANY", 0)
-        monkeypatch.setattr(sliding, "LARGE", 0)
-        monkeypatch.setattr(sliding, "_SEPARATE", 9)
-    closed = [9, *range(10, 16), 18, *range(19, 30), 36, 37, 38]
-    batches, before = [], 0
-    for watermark in closed:
-        times = range(before, watermark)
-        batches.append(
-            Batch([Event(key, t, t % 5) for t in times for key in "abc" if t % 13 < 6 or key == "a"], watermark)
-        )
-        before = watermark
-    check_modes(spark, path, WindowGrid(9, 1), [*batches, Batch([], None)], tmp_path, ["many batches"])
-
-
 def test_early_rows_are_the_open_windows_where_a_slide_has_several_frames(spark: SparkSession, tmp_path: Path) -> None:
     run = OperatorRun(spark, UNEVEN, [J.count()], tmp_path)
     first = UNEVEN_EXAMPLE.batches[0]
@@ -219,7 +137,7 @@ def test_early_rows_are_the_open_windows_where_a_slide_has_several_frames(spark:
     assert early is not None
     whole, _ = naive([Batch(first.events, None)], UNEVEN, [len])
     rows = [(row[0], row[1], row[2], (row[3],)) for row in early.collect()]
-    assert _sorted(rows + final) == _sorted(whole[0])
+    assert in_order(rows + final) == in_order(whole[0])
 
 
 @pytest.mark.parametrize(
@@ -248,7 +166,7 @@ def test_a_changed_shape_goes_on_from_frames_that_are_moved_up(
     ]
     on_time = [event for event in later if not after.is_late(event.time, end - after.step)]
     whole, _ = naive([Batch(kept + on_time, None)], after, [len, SUM[1]])
-    assert _sorted(rows) == _sorted([row for row in whole[0] if row[2] >= end])
+    assert in_order(rows) == in_order([row for row in whole[0] if row[2] >= end])
     assert run.late == len(later) - len(on_time)
 
 

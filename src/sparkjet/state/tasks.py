@@ -14,10 +14,10 @@ FEW = 10_000
 
 
 def tasks_of_few(session: SparkSession, partitions: int, rows: int | None) -> int | None:
-    """The number of tasks that read the partitions of so many rows: that of the cores; None for one each.
+    """The number of tasks that read the partitions of so few rows; None for one each.
 
     A task costs the driver a millisecond. In epochs of a few rows a state of 128 partitions would take most of their
-    time for that.
+    time for that, on 128 cores too. Numbers are powers of two, so that few different plans are kept.
 
     Args:
         session: The session; on the driver.
@@ -26,5 +26,6 @@ def tasks_of_few(session: SparkSession, partitions: int, rows: int | None) -> in
     """
     if rows is None:
         return None
+    tasks = 1 << max(0, -(-rows // FEW) - 1).bit_length()
     cores = int(scala_context(session).defaultParallelism())
-    return cores if cores < partitions and rows <= FEW * cores else None
+    return tasks if tasks <= cores and tasks < partitions else None

@@ -7,7 +7,6 @@ block combined with one prefix of the later one: two accumulators, whatever the 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -21,6 +20,8 @@ from sparkjet.catalyst.kept_plans import KeptPlans
 from sparkjet.catalyst.tables import Rows
 from sparkjet.state.segments import hold, overlapping, release
 from sparkjet.windows.accumulators import Accumulators
+from sparkjet.windows.blocks import Blocks
+from sparkjet.windows.finished_block import FinishedBlock
 from sparkjet.windows.running import Running
 from sparkjet.windows.spans import ClosingRange, Finish, windows_of
 
@@ -29,9 +30,6 @@ if TYPE_CHECKING:
 
     from sparkjet.state.segments import Segment
     from sparkjet.time import WindowGrid
-
-_MANY = 500_000
-"""Partial rows in the state from which on suffixes are read in slices."""
 
 
 @dataclass(frozen=True)
@@ -47,14 +45,6 @@ class _Stack:
     table: DataFrame
     block: int
     newest: bool = False
-
-
-@dataclass(frozen=True)
-class _Slice:
-    """The suffixes that windows with an end up to ``upto`` need, read instead of all of them."""
-
-    stack: _Stack
-    upto: int
 
 
 class StacksStrategy:
@@ -74,47 +64,77 @@ class StacksStrategy:
         self._once = Once()
         self._cumulative = Running(accumulators)
         self._kept = KeptPlans()
+        self._blocks = Blocks(window)
+        self._finished_block = FinishedBlock(window, keys, accumulators, self._kept)
         self._suffixes: _Stack | None = None
         self._prefixes: _Stack | None = None
-        self._slice: _Slice | None = None
         self._garbage: list[DataFrame] = []
 
     def reset(self) -> None:
         """Discard both stacks, because the frames or the window changed."""
         self._replace(None, None)
+        self._finished_block.reset()
 
     def close(self, segments: Sequence[Segment], closing: ClosingRange, finish: Finish) -> DataFrame:
         """The finished rows of every key's windows in ``closing``; segments may have several of a key and frame."""
-        size, upto = self._window.size, closing.upto
-        current = None if closing.after is None else self._block_start(closing.after)
-        next_block = self._block_start(upto)
-        before, suffixes = self._suffixes, self._suffixes
-        live = self._prefixes
-        # After a restore, both stacks are recomputed from the frames.
-        floor = current if live is not None or current is None else current - size
-        frames = overlapping(segments, floor, upto)
-        if live is None:
-            prefixes = self._kept("first", inputs=[frames], constants=(floor, upto), build=self._begun, held=True)
-        else:
-            constants = closing.after, upto, live.block
-            both = overlapping(segments, closing.after, upto), [Rows(live.table)]
-            build = self._continued if not closing.single else self._next if live.newest else self._first_next
-            prefixes = self._kept("prefixes", build, inputs=both, constants=constants, build=build, held=True)
+        current = None if closing.after is None else self._blocks.start(closing.after)
+        next_block = self._blocks.start(closing.upto)
+        before, live = self._suffixes, self._prefixes
+        prefixes = self._grown(segments, closing, current, live)
+        newest = _Stack(prefixes, next_block, newest=live is not None and closing.single)
         spans = [Rows(prefixes, self._spans)]
-        if live is None or next_block != current:
-            constants = floor, upto, next_block
+        if self._finished_block.serves(closing, sum(segment.statistics.rows for segment in segments)):
+            self._replace(before if next_block == current else None, newest)
+            return self._few(segments, closing, spans, finish)
+        suffixes = before
+        if before is None or next_block != current:
+            # Those of the block before too, if they are not known.
+            floor = current if before is not None or current is None else current - self._window.size
+            frames = overlapping(segments, floor, closing.upto)
+            constants = floor, closing.upto, next_block
             finished = self._kept("suffixes", inputs=[frames], constants=constants, build=self._completed, held=True)
             spans.append(Rows(finished, self._spans))
-            suffixes = _Stack(finished, next_block - size)
-        if before is not None:
-            before = self._sliced(before, closing, sum(segment.statistics.rows for segment in segments))
-        self._replace(suffixes, _Stack(prefixes, next_block, newest=live is not None and closing.single))
+            suffixes = _Stack(finished, next_block - self._window.size)
+        self._replace(suffixes, newest)
         return self._kept(
             "windows",
             inputs=[spans, *([] if before is None else [[Rows(before.table)]])],
-            constants=(closing.after, upto, None if before is None else before.block),
+            constants=(closing.after, closing.upto, None if before is None else before.block),
             build=lambda *given: finish(self._windows(closing, *given)),
             used=lambda after, end, block: (*closing.moved(after, end).used, block),
+        )
+
+    def _grown(
+        self, segments: Sequence[Segment], closing: ClosingRange, current: int | None, live: _Stack | None
+    ) -> DataFrame:
+        """The prefixes of the blocks that windows in ``closing`` end in."""
+        if live is None:
+            # After a restore, from the frames.
+            frames, constants = overlapping(segments, current, closing.upto), (current, closing.upto)
+            return self._kept("first", inputs=[frames], constants=constants, build=self._begun, held=True)
+        both = overlapping(segments, closing.after, closing.upto), [Rows(live.table)]
+        build = self._continued if not closing.single else self._next if live.newest else self._first_next
+        changing = closing.after, closing.upto, live.block
+        return self._kept("prefixes", build, inputs=both, constants=changing, build=build, held=True)
+
+    def _few(self, segments: Sequence[Segment], closing: ClosingRange, spans: list[Rows], finish: Finish) -> DataFrame:
+        """A few windows of a large state, by prefixes and what they have of the block before."""
+        after, upto = closing.after, closing.upto
+        assert after is not None  # noqa: S101 - checked by `serves`
+        staying = self._finished_block.staying(segments, after, upto)
+        first = closing.window.step - closing.window.size
+
+        def build(spans: DataFrame, frames: DataFrame, after: int, upto: int, left: int) -> DataFrame:
+            leaving = self._finished_block.leaving(frames, after + first, left)
+            moved = closing.moved(after, upto)
+            return finish(windows_of(spans.unionByName(leaving), moved, self._keys, self._accumulators, unique=False))
+
+        return self._kept(
+            "few windows",
+            inputs=[[*spans, Rows(staying.table, self._spans)], overlapping(segments, after + first, staying.left)],
+            constants=(after, upto, staying.left),
+            build=build,
+            used=lambda after, upto, left: (*closing.moved(after, upto).used, after + first, left),
         )
 
     def _begun(self, frames: DataFrame, floor: int | None, upto: int) -> DataFrame:
@@ -143,35 +163,6 @@ class StacksStrategy:
         end = F.expr(constant(upto, "frame"))
         return self._with_span(prefixes.withColumn("block", F.expr(constant(block, "frame"))), end, end)
 
-    def _sliced(self, suffixes: _Stack, closing: ClosingRange, rows: int) -> _Stack:
-        """The suffixes of a block that ``closing`` needs, and perhaps further ones.
-
-        There are as many as there are rows in the state, and to look at them all would take longer than the epoch's
-        own rows. So what the next ends need is copied once, for the square root of their number.
-        """
-        step = self._window.step
-        ends = math.isqrt(self._window.size // step)
-        if rows < _MANY or closing.after is None or closing.upto - closing.after > ends * step:
-            return suffixes
-        known = self._slice
-        if known is None or known.stack.block != suffixes.block or closing.upto > known.upto:
-            upto = closing.upto + (ends - 1) * step
-            constants = closing.after + step, upto, suffixes.block
-            source = [[Rows(suffixes.table)]]
-            table = self._kept("slice", inputs=source, constants=constants, build=self._between, held=True)
-            self._forget_slice()
-            self._slice = known = _Slice(_Stack(table, suffixes.block), upto)
-        return known.stack
-
-    def _between(self, suffixes: DataFrame, first: int, last: int, block: int) -> DataFrame:
-        chosen = f"block = {constant(block, 'block')} AND low <= {constant(last, 'low')} AND high >= "
-        return suffixes.where(chosen + constant(first, "high"))
-
-    def _forget_slice(self) -> None:
-        if self._slice is not None:
-            self._garbage.append(self._slice.stack.table)
-        self._slice = None
-
     def _completed(self, frames: DataFrame, floor: int | None, upto: int, block: int) -> DataFrame:
         """Suffixes of the blocks before one."""
         return self._suffix_spans(self._select(frames, floor, upto).where(f"block < {constant(block, 'block')}"))
@@ -184,16 +175,13 @@ class StacksStrategy:
 
     def release(self) -> None:
         """Free the memory of earlier epochs; the rows of the last :meth:`close` must not be read afterwards."""
-        for stack in (self._suffixes, self._prefixes, None if self._slice is None else self._slice.stack):
+        self._finished_block.release()
+        for stack in (self._suffixes, self._prefixes):
             if stack is not None:
                 hold(stack.table)
         for checkpointed in self._garbage:
             release(checkpointed)
         self._garbage.clear()
-
-    def _block_start(self, end: int) -> int:
-        """Start of the block of the first frame after ``end``."""
-        return end - (end - self._window.offset) % self._window.size
 
     def _select(self, frames: DataFrame, floor: int | None, upto: int) -> DataFrame:
         """One row per key and frame, with the block that the frame is in."""
@@ -201,11 +189,7 @@ class StacksStrategy:
         return self._blocked(self._accumulators.group(chosen, *self._keys, "frame"))
 
     def _blocked(self, frames: DataFrame) -> DataFrame:
-        return frames.withColumn("block", self._once("block", build=self._block))
-
-    def _block(self) -> Column:
-        start = F.col("frame") - self._window.frame
-        return start - F.pmod(start - self._window.offset, F.lit(self._window.size))
+        return frames.withColumn("block", self._once("block", build=self._blocks.column))
 
     def _prefix_spans(self, frames: DataFrame, upto: int) -> DataFrame:
         """Spans from each frame of a block up to the next, with all of the block's frames so far."""
@@ -249,6 +233,4 @@ class StacksStrategy:
         for stack in (self._suffixes, self._prefixes):
             if stack is not None and id(stack.table) not in kept:
                 self._garbage.append(stack.table)
-        if suffixes is None:
-            self._forget_slice()
         self._suffixes, self._prefixes = suffixes, prefixes
