@@ -50,8 +50,9 @@ class _Stack:
 class StacksStrategy:
     """Windows as suffix and prefix, for every aggregate with a bounded accumulator.
 
-    Suffixes are computed when a block is complete, prefixes grow epoch by epoch; both are derived state, not part of
-    a snapshot: after :meth:`reset` they are recomputed from the frames.
+    Suffixes are computed when a block is complete, but for a large state of which few windows close
+    (:class:`sparkjet.windows.finished_block.FinishedBlock`); prefixes grow epoch by epoch. All of it is derived, not
+    part of a snapshot: after :meth:`reset` it is recomputed from the frames.
     """
 
     name = "stacks"
@@ -86,6 +87,7 @@ class StacksStrategy:
         if self._finished_block.serves(closing, sum(segment.statistics.rows for segment in segments)):
             self._replace(before if next_block == current else None, newest)
             return self._few(segments, closing, spans, finish)
+        self._finished_block.reset()
         suffixes = before
         if before is None or next_block != current:
             # Those of the block before too, if they are not known.
