@@ -48,3 +48,20 @@ def test_a_loop_that_is_stopped_begins_no_step() -> None:
     loop.start()
     until(lambda: bool(steps) and loop.is_stopped, "the first step", 10)
     assert (steps, reasons) == ([1], [])
+
+
+def test_a_loop_that_is_stopped_in_a_step_does_not_report_what_the_step_lacks() -> None:
+    ended: list[str] = []
+    reasons: list[str] = []
+
+    def step() -> None:
+        loop.stop()
+        try:
+            raise RuntimeError("cannot schedule new futures after shutdown")
+        finally:
+            ended.append("step")
+
+    loop = Loop("grid-loop", step, reasons.append)
+    loop.start()
+    until(lambda: bool(ended) and not loop._thread.is_alive(), "the end of the thread", 10)
+    assert reasons == []

@@ -38,7 +38,7 @@ class Loop:
     Args:
         name: Of the thread.
         step: What is done; it waits as long as it should.
-        failed: Called with the reason when a step raises; there is none after it.
+        failed: Called with the reason when a step raises before :meth:`stop`; there is none after it.
     """
 
     def __init__(self, name: str, step: Callable[[], None], failed: Callable[[str], None]) -> None:
@@ -68,6 +68,10 @@ class Loop:
             try:
                 self._step()
             except Exception as error:
+                if self._stopped.is_set():
+                    # Whoever stops a loop closes what its last step may still be using.
+                    logger.debug("%s was stopped in a step", self._thread.name, exc_info=error)
+                    return
                 # A member that has lost this thread would look alive, and do only half of what it should.
                 logger.exception("%s has failed", self._thread.name)
                 self._failed(f"{self._thread.name} has failed: {error}")
