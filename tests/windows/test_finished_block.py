@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sparkjet.time import WindowGrid
@@ -87,7 +87,12 @@ def test_windows_of_a_large_state_equal_the_naive_ones_over_random_runs(
 ) -> None:
     monkeypatch.setattr(finished_block, "MANY", 0)
 
+    # Frames of half a slide; twice, a boundary of blocks is between the ends that close together.
+    window = WindowGrid(9, 2, 1)
+    drawn = [Batch([Event("ab"[t % 2], t, t % 7) for t in range(end - 4, end)], end) for end in range(4, 40, 4)]
+
     @law(times)
+    @example(run=(window, [*drawn, Batch([], None)]))
     @given(run=slow_runs())
     def holds(run: tuple[WindowGrid, list[Batch]]) -> None:
         check_modes(spark, "stacks", *run, tmp_path_factory.mktemp("windows"), ["many batches", "restarts"])
