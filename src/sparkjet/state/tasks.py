@@ -17,7 +17,8 @@ def tasks_of_few(session: SparkSession, partitions: int, rows: int | None) -> in
     """The number of tasks that read the partitions of so few rows; None for one each.
 
     A task costs the driver a millisecond. In epochs of a few rows a state of 128 partitions would take most of their
-    time for that, on 128 cores too. Numbers are powers of two, so that few different plans are kept.
+    time for that, on 128 cores too. Numbers are powers of two, so that few different plans are kept, and at least two:
+    what is written by two tasks in the smallest epoch is committed like that of two hundred.
 
     Args:
         session: The session; on the driver.
@@ -26,6 +27,6 @@ def tasks_of_few(session: SparkSession, partitions: int, rows: int | None) -> in
     """
     if rows is None:
         return None
-    tasks = 1 << max(0, -(-rows // FEW) - 1).bit_length()
     cores = int(scala_context(session).defaultParallelism())
-    return tasks if tasks <= cores and tasks < partitions else None
+    tasks = min(cores, max(2, 1 << max(0, -(-rows // FEW) - 1).bit_length()))
+    return tasks if rows <= FEW * cores and tasks < partitions else None
