@@ -62,7 +62,7 @@ def test_windows_that_close_one_by_one_or_by_a_few_equal_the_naive_ones(
 
 @st.composite
 def slow_runs(draw: st.DrawFn) -> tuple[WindowGrid, list[Batch]]:
-    """Like :func:`runs`, with long windows of which few close with a batch."""
+    """A long window, and batches of which each closes few of them, with late events; the last closes everything."""
     step = draw(st.integers(1, 3))
     window = WindowGrid(step + draw(st.integers(3, 18)), step, draw(st.integers(0, step - 1)))
     batches = []

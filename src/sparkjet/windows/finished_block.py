@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sparkjet.windows.accumulators import Accumulators
 
 MANY = 500_000
-"""Partial rows in the state from which on to sort them for suffixes takes longer than many a small epoch."""
+"""Partial rows in the state from which on sorting them all, for suffixes, would hold up an epoch."""
 
 
 @dataclass(frozen=True)
