@@ -32,7 +32,7 @@ def test_a_good_checkout(checkout: Path, capsys: pytest.CaptureFixture[str]) -> 
 @pytest.mark.parametrize(
     ("name", "text", "finding"),
     [
-        ("src/sparkjet/time/frames.py", GOOD + "\n" * 300, "time/frames.py:301: 301 lines, more than 300"),
+        ("src/sparkjet/time/frames.py", GOOD + "\n" * 450, "time/frames.py:451: 451 lines, more than 450"),
         ("src/sparkjet/time/lags.py", GOOD, "src/sparkjet/time/lags.py:1: no tests/time/test_lags.py"),
         (
             "tests/README.md",
