@@ -2,13 +2,16 @@
 .DELETE_ON_ERROR:
 # Check, tests and docs share one machine and Spark takes all of it: never side by side, even under `make -j`.
 .NOTPARALLEL:
-.PHONY: help setup run clicks orders test test-unit test-crash test-long check docs bench bench-quick bench-more format clean checked benchmark-peers
+.PHONY: help setup servers run clicks orders test test-unit test-crash test-long check docs bench bench-quick bench-more format clean checked benchmark-peers
 
 VENV := .venv
 PYTHON_RUN := $(VENV)/bin/python
-PYTEST := $(PYTHON_RUN) -m pytest
 READY := $(VENV)/.ready
-ALONE := tests/cluster tests/crash tests/faults tests/soak
+CLASSES := $(VENV)/classes.jsa
+PYTEST := $(PYTHON_RUN) -m pytest
+# In two processes, each with a Spark session of its own; a file stays in one, as its fixtures are shared. The slowest
+# tests are shown, and all durations are kept: scripts/minutes.py compares them with tests/minutes.md.
+IN_TWO = $(PYTEST) -n 2 --dist loadfile --durations=15 --junit-xml=build/junit/$@.xml
 BYTEWAX := benchmarks/.venv-bytewax
 HAZELCAST := benchmarks/.venv-hazelcast
 
@@ -23,6 +26,9 @@ help: ## This text
 setup: checked $(READY) ## Check Python and Java, install the locked packages into .venv (the others do it when needed)
 	@echo "sparkjet: ready. Next: make run"
 
+servers: checked $(READY) $(CLASSES) ## Load and build the servers that tests start (the tests do when needed)
+	@$(PYTHON_RUN) -m tests.servers
+
 run: checked $(READY) ## The main job: a year of flights, skewed feeds, a killed driver, exactly once
 	@$(PYTHON_RUN) examples/flights.py
 
@@ -32,22 +38,18 @@ clicks: checked $(READY) ## Kafka to sessions to PostgreSQL, both started for it
 orders: checked $(READY) ## RabbitMQ to sessions to PostgreSQL with a kill in the middle (one minute; needs both installed)
 	@$(PYTHON_RUN) examples/orders.py
 
-test: checked $(READY) ## What a change needs (12 minutes with set-up): everything but crash matrices and long tests
-	@# In two processes, each with a Spark session of its own; a file stays in one, as its fixtures are shared.
-	@# The slowest are shown: where to save when the whole comes near its 12 minutes. Spark generates no code for their
-	@# thousands of small queries; it does in `make test-crash` and `make docs`.
-	@$(PYTEST) -m "not crash and not long" --interpreted -n 2 --dist loadfile --durations=15
+test: checked $(READY) $(CLASSES) ## What a change needs (10 minutes with set-up): everything but crash matrices and long tests
+	@# Spark generates no code for their thousands of small queries; it does in `make test-crash` and `make docs`.
+	@$(IN_TWO) -m "not crash and not long" --interpreted
 
-test-crash: checked $(READY) ## Drivers, executors and servers killed at every step of the protocols (45 minutes)
-	@# What ends processes or fills disks has the machine for itself; the rest runs in two processes, as in `make test`.
-	@$(PYTEST) -m "crash and not long" $(addprefix --ignore=,$(ALONE)) -n 2 --dist loadfile --durations=15
-	@$(PYTEST) -m "crash and not long" $(ALONE) --durations=15
+test-crash: checked $(READY) $(CLASSES) ## Drivers, executors and servers killed at every step of the protocols
+	@$(IN_TWO) -m "crash and not long"
 
 test-unit: $(READY) ## The tests that need no Java (under two minutes)
 	@# No Java to be found: a test that starts a JVM without saying so (the `spark` fixture, a mark) fails here.
 	@JAVA_HOME=/dev/null $(PYTEST) -m "not spark and not crash and not long"
 
-test-long: checked $(READY) ## The long ones: every crash point, many seeds (hours)
+test-long: checked $(READY) $(CLASSES) ## The long ones: every crash point, many seeds (hours)
 	@$(PYTEST) -m long
 
 check: $(READY) ## Lint, format, types, layers, house rules
@@ -57,8 +59,8 @@ check: $(READY) ## Lint, format, types, layers, house rules
 	@$(VENV)/bin/lint-imports --no-logo
 	@$(PYTHON_RUN) scripts/house_rules.py
 
-docs: checked $(READY) ## Run every example in docstrings, README and docs; check the links between pages
-	@$(PYTEST) --doctest-modules src $(wildcard *.md) docs
+docs: checked $(READY) $(CLASSES) ## Run every example in docstrings, README and docs; check the links between pages
+	@$(IN_TWO) --doctest-modules src $(wildcard *.md) docs
 
 bench: checked $(READY) benchmark-peers ## Speed next to Spark, Hazelcast Jet and Flink (up to 90 minutes; needs Maven and PostgreSQL)
 	@$(PYTHON_RUN) -m benchmarks --plot
@@ -89,6 +91,10 @@ benchmark-peers:
 # Every time, because Java can go away after set-up; it takes a fraction of a second.
 checked:
 	@scripts/setup.sh --check
+
+# Anew with the packages, as the JVM compares the archive with the jars it was made from.
+$(CLASSES): $(READY) scripts/class_archive.py
+	@$(PYTHON_RUN) scripts/class_archive.py $@
 
 # Again only when what is installed would change.
 $(READY): requirements.lock pyproject.toml scripts/setup.sh

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.servers.programs import ARCHIVE, SMALL
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -41,6 +43,8 @@ time.tzset()
 os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 # A name that does not resolve (containers, laptops offline) would stop the driver from binding.
 os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+# Every driver, those of other processes too, maps Spark's classes instead of loading them.
+os.environ["SPARK_SUBMIT_OPTS"] = " ".join(ARCHIVE)
 # The tests' client of Artemis would look for the machine's names when it is imported, and wait where there is no DNS.
 os.environ["STOMP_SKIP_HOSTNAME_SCAN"] = "1"
 
@@ -71,7 +75,7 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.memory", "2g")
         # Many small queries on two cores: the optimising compiler would take more time than it saves.
-        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+        .config("spark.driver.extraJavaOptions", " ".join(SMALL))
         # PySpark would walk the stack for every Column that is built, which takes two thirds of the time to build it.
         .config("spark.python.sql.dataFrameDebugging.enabled", "false")
         .config("spark.sql.session.timeZone", "UTC")

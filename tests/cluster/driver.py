@@ -24,6 +24,7 @@ from sparkjet.testing.sink_contract import QUERY, SCHEMA, SinkContract, SinkUnde
 from sparkjet.time import MIN
 from tests.faults.waiting import until
 from tests.feed import Feed
+from tests.servers.programs import SMALL
 from tests.windows.test_sliding import EXAMPLE, PATHS, WINDOW, check_modes
 
 EPOCH = 3
@@ -41,8 +42,8 @@ def session(settings: Mapping[str, str] | None = None) -> SparkSession:
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.executor.memory", "600m")
-        .config("spark.executor.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+        .config("spark.executor.extraJavaOptions", " ".join(SMALL))
+        .config("spark.driver.extraJavaOptions", " ".join(SMALL))
         .getOrCreate()
     )
 

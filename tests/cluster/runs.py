@@ -18,13 +18,14 @@ from typing import TYPE_CHECKING, Any
 from conftest import INTERPRETED
 from sparkjet import EpochPhase
 from tests.feed import Feed
+from tests.servers.programs import SMALL
 from tests.servers.spark import elsewhere
 
 if TYPE_CHECKING:
     from tests.servers.spark import SparkCluster
 
 ROOT = Path(__file__).parents[2]
-SMALL_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+SMALL_JVM = " ".join(SMALL)
 SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",

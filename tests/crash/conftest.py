@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.crash.farm import Farm, Suite
 from tests.crash.feeds import write_skewed
 from tests.crash.jobs import JOBS, Place
 
@@ -48,6 +49,25 @@ def half_done(at_rest: Place, tmp_path: Path) -> Place:
 def done(finished: Place, tmp_path: Path) -> Place:
     """A copy of a query that has ended."""
     return copied(finished, tmp_path)
+
+
+@pytest.fixture(scope="session")
+def farm(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Suite]:
+    """The suites of all chosen tests that ask for `verdicts`, crashed together; by the name of their module."""
+    root = tmp_path_factory.mktemp("farm")
+    modules = {item.module.__name__: item.module for item in request.session.items if "verdicts" in item.fixturenames}
+    suites = {
+        name: module.suite(root / name.rpartition(".")[2], *map(request.getfixturevalue, module.SERVERS))
+        for name, module in sorted(modules.items())
+    }
+    Farm(root, list(suites.values())).crash()
+    return suites
+
+
+@pytest.fixture(scope="module")
+def verdicts(request: pytest.FixtureRequest, farm: dict[str, Suite]) -> dict[str, str]:
+    """What was wrong with the queries of this module's suite, by name; empty where nothing was."""
+    return farm[request.module.__name__].verdicts
 
 
 def copied(place: Place, directory: Path) -> Place:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.crash.history import keep
 from tests.crash.jobs import JOBS, Place
+from tests.servers.programs import SMALL
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,13 +27,13 @@ if TYPE_CHECKING:
 SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
-    "spark.driver.memory": "1g",
+    "spark.driver.memory": "2g",
     # On a cluster only.
     "spark.executor.memory": "600m",
-    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.executor.extraJavaOptions": " ".join(SMALL),
     # A process lives for a minute and runs every plan for the first time: compiling costs more than it gains.
     # This option's 48 MB for compiled code were full after 16 queries, after which new lambdas of the JVM fail.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=256m",
+    "spark.driver.extraJavaOptions": " ".join([*SMALL, "-XX:ReservedCodeCacheSize=256m"]),
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     # A stopped driver must not consider its own executor lost when it is resumed.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,13 +10,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sparkjet import EpochPhase
-from tests.crash import test_artemis, test_fencing, test_kafka, test_postgres, test_queues, test_random_kills
+from tests.crash import test_random_kills
 from tests.crash.drivers import Victim
+from tests.crash.farm import Crash, Farm, Suite
+from tests.crash.farmed import test_artemis, test_fencing, test_kafka, test_postgres, test_queues
+from tests.crash.farmed.test_steps import Steps, every_crash
 from tests.crash.homes import homes_in
-from tests.crash.test_steps import Crash, Crashes, every_crash
 from tests.grid.processes import GridProcesses
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from tests.servers.artemis import ArtemisServer
     from tests.servers.kafka import KafkaServer
     from tests.servers.postgres import PostgresServer
@@ -24,9 +28,13 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(3600)]
 
-JOBS = "sums", "sums-ahead"
-SOME = [Crash(step, Victim.BOTH, closing=False, job=JOBS[n % len(JOBS)]) for n, step in enumerate(EpochPhase)]
-"""The machine of a driver and of a member goes, at every phase."""
+SOME = [
+    Crash(EpochPhase.SAVE, "both", "sums"),
+    Crash(EpochPhase.DECIDE, "both", "sums-ahead"),
+    Crash(EpochPhase.COMMIT, "both", "sums"),
+    Crash(EpochPhase.CLEAN, "both", "sums-ahead"),
+]
+"""The machine of a driver and of a member goes, at the phases in which a home is written, read or swept."""
 
 
 @pytest.fixture(scope="module")
@@ -57,22 +65,25 @@ def no_home(root: Path) -> None:
     assert not list(root.rglob("snapshots"))
 
 
+def crashed(root: Path, suites: Sequence[Suite], losses: Losses | None = None) -> None:
+    """Crash suites, and assert that nothing was wrong and that no query has a home in a directory."""
+    Farm(root, suites, losses or (lambda: None)).crash()
+    for suite in suites:
+        assert suite.verdicts == dict.fromkeys(suite.verdicts, "")
+    no_home(root)
+
+
 def test_a_machine_with_driver_and_member_that_goes_loses_and_repeats_nothing(
     grid: GridProcesses, tmp_path: Path
 ) -> None:
-    crashes = Crashes(tmp_path, SOME, Losses(grid))
-    crashes.run()
-    assert crashes.verdicts == {}
-    no_home(tmp_path)
+    crashed(tmp_path, [Steps(tmp_path / "steps", SOME)], Losses(grid))
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("victim", Victim)
 def test_every_crash_loses_and_repeats_nothing(grid: GridProcesses, tmp_path: Path, victim: Victim) -> None:
-    crashes = Crashes(tmp_path, [crash for crash in every_crash() if crash.victim is victim], Losses(grid))
-    crashes.run()
-    assert crashes.verdicts == {}
-    no_home(tmp_path)
+    crashes = [each for each in every_crash() if each.fault == victim.value]
+    crashed(tmp_path, [Steps(tmp_path / "steps", crashes)], Losses(grid))
 
 
 @pytest.mark.long
@@ -85,43 +96,22 @@ def test_random_kills_lose_and_repeat_nothing(grid: GridProcesses, tmp_path: Pat
 
 @pytest.mark.long
 @pytest.mark.usefixtures("grid")
-def test_drivers_that_were_paused_change_nothing(tmp_path: Path) -> None:
-    for zombie in test_fencing.resumed(tmp_path).values():
-        assert zombie.error is not None
-        assert zombie.error.startswith("FencedError"), zombie.error
-        assert zombie.after == zombie.before
-        assert zombie.verdicts == []
-    no_home(tmp_path)
-
-
-@pytest.mark.long
-@pytest.mark.usefixtures("grid")
-def test_crashes_with_a_table_lose_and_repeat_nothing(postgres: PostgresServer, tmp_path: Path) -> None:
-    verdicts = test_postgres.run(postgres, tmp_path, test_postgres.some_crashes())
-    assert verdicts == dict.fromkeys(verdicts, "")
-    no_home(tmp_path)
-
-
-@pytest.mark.long
-@pytest.mark.usefixtures("grid")
-def test_crashes_with_topics_lose_and_repeat_nothing(kafka: KafkaServer, tmp_path: Path) -> None:
-    verdicts = test_kafka.Crashes(kafka, tmp_path, list(dict.fromkeys([*test_kafka.SOME, *test_kafka.MORE]))).verdicts
-    assert verdicts == dict.fromkeys(verdicts, "")
-    no_home(tmp_path)
-
-
-@pytest.mark.long
-@pytest.mark.usefixtures("grid", "spark")
-def test_crashes_with_queues_of_rabbitmq_lose_and_repeat_nothing(
-    rabbitmq: RabbitServer, postgres: PostgresServer, tmp_path: Path
+def test_crashes_with_servers_lose_and_repeat_nothing(
+    spark: SparkSession,
+    postgres: PostgresServer,
+    kafka: KafkaServer,
+    rabbitmq: RabbitServer,
+    artemis: ArtemisServer,
+    tmp_path: Path,
 ) -> None:
-    test_queues.run(rabbitmq, postgres, tmp_path, [*test_queues.SOME, *test_queues.INTO])
-    no_home(tmp_path)
-
-
-@pytest.mark.long
-@pytest.mark.usefixtures("grid")
-def test_crashes_with_queues_of_artemis_lose_and_repeat_nothing(artemis: ArtemisServer, tmp_path: Path) -> None:
-    verdicts = test_artemis.Crashes(artemis, tmp_path, test_artemis.CRASHES).verdicts
-    assert verdicts == dict.fromkeys(verdicts, "")
-    no_home(tmp_path)
+    """Drivers that were paused change nothing either."""
+    topics = list(dict.fromkeys([*test_kafka.SOME, *test_kafka.MORE]))
+    queues = [*test_queues.SOME, *test_queues.INTO]
+    suites = [
+        test_fencing.Fencing(tmp_path / "fencing"),
+        test_postgres.suite(tmp_path / "postgres", postgres),
+        test_kafka.Topics(tmp_path / "kafka", kafka, topics),
+        test_queues.Queues(tmp_path / "queues", rabbitmq, postgres, spark, queues),
+        test_artemis.ArtemisQueues(tmp_path / "artemis", artemis),
+    ]
+    crashed(tmp_path, suites)

@@ -17,7 +17,7 @@ from tests.crash.feeds import write_skewed
 from tests.crash.invariants import check, same_epochs
 from tests.crash.jobs import AHEAD
 
-pytestmark = [pytest.mark.crash, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.crash, pytest.mark.long, pytest.mark.timeout(3600)]
 
 FLIGHTS = Slices(days=2, backlog=0, live_days=2, live=6)
 FILES = {"flights": FLIGHTS.files, "visits": 6}
@@ -130,7 +130,6 @@ def test_random_kills_lose_and_repeat_nothing(some: dict[tuple[str, int], list[s
     assert some[job, seed] == []
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("job", "first"),
     [("flights", first) for first in range(100, 150, 5)] + [("visits", first) for first in range(200, 230, 5)],

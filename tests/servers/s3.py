@@ -31,6 +31,15 @@ def client(folder: Path = TARGET) -> list[Path]:
     return sorted(jars(_HERE / "s3a.xml", folder).glob("*.jar"))
 
 
+def proxy(folder: Path = TARGET) -> Path:
+    """The directory of the jars of the server that needs no Go.
+
+    Raises:
+        NoProgramError: They cannot be loaded.
+    """
+    return jars(_HERE / "s3proxy.xml", folder)
+
+
 def versitygw(folder: Path = TARGET) -> Path | None:
     """The server's program, which the first call builds; None without Go."""
     found = folder / f"versitygw-{VERSION}"
@@ -131,5 +140,5 @@ class S3Server:
         }
         written = self._home / "s3proxy.conf"
         written.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-        classes = f"{jars(_HERE / 's3proxy.xml')}/*"
+        classes = f"{proxy()}/*"
         return [java(), "-Xmx256m", *SMALL, "-cp", classes, "org.gaul.s3proxy.Main", "--properties", str(written)]

@@ -7,16 +7,19 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
+SHARING = ("kafka", "rabbitmq", "artemis", "farmed")
+"""Folders whose files share what is expensive to start: a broker, or the drivers of the crash farm."""
 
-class OneProcessForEachBroker(LoadFileScheduling):
-    """With ``--dist loadfile``, gives the files of a broker to one process: each starts brokers of its own."""
+
+class OneProcessForEachFolder(LoadFileScheduling):
+    """With ``--dist loadfile``, gives the files of some folders to one process each."""
 
     def _split_scope(self, nodeid: str) -> str:
         file: str = super()._split_scope(nodeid)
-        return next((broker for broker in ("kafka", "rabbitmq", "artemis") if f"/{broker}/" in file), file)
+        return next((folder for folder in SHARING if f"/{folder}/" in file), file)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling | None:
     """The scheduler above, in its place."""
-    return OneProcessForEachBroker(config, log) if config.getvalue("dist") == "loadfile" else None
+    return OneProcessForEachFolder(config, log) if config.getvalue("dist") == "loadfile" else None

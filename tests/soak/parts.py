@@ -12,12 +12,12 @@ from typing import Protocol
 from sparkjet.snapshots.record import Record
 from tests.crash.delivered import check_table, check_topic
 from tests.crash.drivers import Query
+from tests.crash.farmed.test_postgres import delivered
 from tests.crash.feeds import skewed_feed, write_skewed
 from tests.crash.history import end_of, keep
 from tests.crash.invariants import check_accepted
 from tests.crash.readers import newest_record
 from tests.crash.replay import RESULTS
-from tests.crash.test_postgres import judge
 from tests.crash.topics import Topic
 from tests.servers.kafka import KafkaServer
 from tests.servers.postgres import PostgresServer
@@ -68,7 +68,11 @@ class FromFiles:
 
     def judge(self) -> str:
         """See :meth:`Part.judge`."""
-        return judge(self._server, self.query, self._files)
+        try:
+            delivered(self._server, self.query, self._files)
+        except AssertionError as error:
+            return str(error) or repr(error)
+        return ""
 
 
 class Through:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tests.servers.kafka import KafkaServer
     from tests.servers.postgres import PostgresServer
 
-pytestmark = [pytest.mark.crash, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.crash, pytest.mark.long, pytest.mark.timeout(3600)]
 
 SEED = 20261121
 PATIENCE = 300.0
@@ -113,7 +113,6 @@ def test_a_kill_of_each(kafka: KafkaServer, postgres: PostgresServer, tmp_path: 
     assert soak.finish() == {}
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("source", ["files", "kafka"])
 def test_twenty_minutes_of_kills(kafka: KafkaServer, postgres: PostgresServer, tmp_path: Path, source: str) -> None:
     chance = random.Random(SEED)
