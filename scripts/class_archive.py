@@ -56,13 +56,8 @@ def main(archive: Path) -> int:
     with tempfile.TemporaryDirectory() as folder:
         # Beside its place: a rename does not cross file systems.
         made = archive.with_suffix(f".{os.getpid()}")
-        options = f"-XX:ArchiveClassesAtExit={made} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xlog:cds=off -Xlog:cds+dynamic=off"
-        environment = {
-            **os.environ,
-            "SPARK_SUBMIT_OPTS": options,
-            "SPARK_LOCAL_IP": "127.0.0.1",
-            "PYSPARK_PYTHON": sys.executable,
-        }
+        options = f"-XX:ArchiveClassesAtExit={made} -XX:TieredStopAtLevel=1 -Xlog:cds=off -Xlog:cds+dynamic=off"
+        environment = {"SPARK_SUBMIT_OPTS": options, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
         command = [sys.executable, __file__, CHILD, folder]
         done = subprocess.run(command, check=False, capture_output=True, text=True, env=os.environ | environment)
         if done.returncode != 0 or not made.is_file():
