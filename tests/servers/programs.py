@@ -20,7 +20,7 @@ TARGET = Path(__file__).with_name("target")
 PATIENCE = 60.0
 """Seconds to wait for a server; far more than any needs."""
 ARCHIVE = [f"-XX:SharedArchiveFile={Path(sys.prefix) / 'classes.jsa'}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
-"""Options with which Spark's JVMs start in half the time: its classes come from the archive of scripts/class_archive.py.
+"""Options with which Spark's JVMs start in half the time: its classes come from scripts/class_archive.py.
 
 A JVM that the archive does not fit, or that finds none, starts as always.
 """

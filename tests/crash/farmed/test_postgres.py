@@ -14,7 +14,7 @@ import pytest
 from sparkjet import EpochPhase
 from tests.crash.delivered import check_tables
 from tests.crash.drivers import Driver, Query
-from tests.crash.farm import FAULTS, NEAR, SERVER, Crash, Suite, calm
+from tests.crash.farm import FAULTS, NEAR, SERVER, Crash, Farm, Suite, calm
 from tests.crash.feeds import write_skewed
 from tests.crash.invariants import check
 
