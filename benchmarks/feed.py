@@ -63,11 +63,11 @@ def rows(session: SparkSession, work: Work, keys: int | None = None) -> DataFram
 
 
 def sides(session: SparkSession, work: Work) -> tuple[DataFrame, DataFrame]:
-    """Two streams of columns ts, key, person and auction: of twice as many keys as have persons, all open auctions."""
+    """Two streams of columns ts, key, entry and opening: of twice as many keys as have entries, all have openings."""
     one, none = F.lit(1).alias, F.lit(0).alias
-    persons = rows(session, work).select("ts", "key", one("person"), none("auction"))
-    auctions = rows(session, work, 2 * work.keys).select("ts", "key", none("person"), one("auction"))
-    return persons, auctions
+    entries = rows(session, work).select("ts", "key", one("entry"), none("opening"))
+    openings = rows(session, work, 2 * work.keys).select("ts", "key", none("entry"), one("opening"))
+    return entries, openings
 
 
 def checksum(end: Column, key: Column, whole: Sequence[Column]) -> Column:

@@ -49,12 +49,12 @@ def feed(session: SparkSession, size: int, home: Path) -> None:
     for number in range(EPOCHS):
         ids = session.range(number * size, (number + 1) * size, 1, 1)
         value = F.format_string(
-            '{"bid":%d,"auction":%d,"price":%d,"text":"%s"}', "id", F.col("id") % 997, F.col("id") % 1000, F.hex("id")
+            '{"offer":%d,"load":%d,"price":%d,"text":"%s"}', "id", F.col("id") % 997, F.col("id") % 1000, F.hex("id")
         )
         rows = ids.select(
-            F.concat(F.lit("bidder-"), F.col("id") * 7919 % 1000).cast("binary").alias("key"),
+            F.concat(F.lit("carrier-"), F.col("id") * 7919 % 1000).cast("binary").alias("key"),
             value.cast("binary").alias("value"),
-            F.lit("bids").alias("topic"),
+            F.lit("offers").alias("topic"),
             (F.col("id") % 2).cast("int").alias("partition"),
             F.expr("id div 2").alias("offset"),
             F.timestamp_micros("id").alias("timestamp"),
@@ -70,7 +70,7 @@ def feed(session: SparkSession, size: int, home: Path) -> None:
 def shaped(rows: Rows) -> Rows:
     """The pipeline, the same text for both."""
     read = rows.select(
-        F.col("key").cast("string").alias("bidder"),
+        F.col("key").cast("string").alias("carrier"),
         F.get_json_object(F.col("value").cast("string"), "$.price").cast("long").alias("price"),
         "timestamp",
     )
@@ -102,7 +102,7 @@ def seconds(session: SparkSession, given: Path, home: Path, writer: Callable[[Da
 
 def written(session: SparkSession, home: Path) -> Row:
     """What the output adds up to."""
-    columns = ("bidder", "price", "timestamp")
+    columns = ("carrier", "price", "timestamp")
     found = session.read.parquet(str(home / "out")).select(F.xxhash64(*columns).cast("decimal(38)").alias("row"))
     return found.agg(F.count("*"), F.sum("row")).collect()[0]
 

@@ -33,7 +33,7 @@ class Work:
         steps: Length of the window in steps of one second.
         keys: Number of keys.
         aggregates: The result columns: some of ``count``, ``sum``, ``avg``, ``max``, ``percentile``; of ``both``
-            ``persons`` and ``auctions``.
+            ``entries`` and ``openings``.
         density: Events per second of event time.
         guarantee: ``exactly-once`` or ``none``.
         sink: ``files``, or ``noop`` for Spark without a sink, whose results are not compared.
@@ -255,7 +255,7 @@ WORKS = (
         "both",
         steps=1,
         keys=10_000,
-        aggregates=("persons", "auctions"),
+        aggregates=("entries", "openings"),
         batch=4_000_000,
         warm_up=8,
         measured=4,

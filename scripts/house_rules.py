@@ -15,6 +15,28 @@ LONGEST_MODULE = 450
 # In pieces, so that this file does not find itself.
 INDEX_ROW = re.compile(r"^\| `([\w/]+)` \| (.+) \|$", re.MULTILINE)
 MACHINE_PATH = re.compile(r"(?<![\w.~$*{}/-])/(?:home|work|root)" + r"/\w")
+TEXTS = r"(?:documentation|docs|docstrings?|examples?|[Gg]uide|manual|training|tutorial|README|source code)\b"
+TAKEN = r"(?:[Cc]opied|[Aa]dapted|[Bb]orrowed|[Qq]uoted|[Rr]eproduced|[Tt]ranslated|[Vv]erbatim)"
+ORIGIN = re.compile(
+    "|".join(
+        (
+            # A licence behind what it is for, or at the head of a file.
+            r"[(,] ?(?:Apache(?: Licen[sc]e|-2)|(?:MIT|BSD|L?GPL|MPL|EPL)\b|CC[ -]BY)",
+            r"SPDX-Licen[sc]e|\b[Ll]icensed (?:under|to)\b|\bCopyright \(",
+            # A version with a file of it.
+            r"[\w-] \d+\.\d+\.\d+, \S+/\S",
+            # From whom, or after what.
+            rf"\b{TAKEN} from (?:the )?(?:[A-Z`]|https?:|[\w-]+'s |{TEXTS})",
+            rf"\b(?:[Ff]rom|[Aa]fter) the {TEXTS} (?:of|in)\b",
+            rf"\b(?:[Ff]rom|[Aa]fter) (?:\S+ of )?[A-Z]\w+'s (?:[\w-]+ ){{0,3}}{TEXTS}",
+            r"\b(?:[Ff]rom|[Aa]fter) [A-Z]\w+'s \S+\.(?:sql|py|java|scala)\b",
+            rf"\b[Ww]ritten (?:in \w+ )?after (?:the )?(?:{TEXTS}|SQL|Java)",
+            r"# [D]ocstring of\b",
+            r"\b[Tt]exts? of (?:its |their )?(?:others|authors)\b|\bquotes? (?:short )?passages\b",
+        )
+    )
+)
+"""How a file says whose text it has: with a licence, a version and a file, or the words for it."""
 
 
 def files_of(root: Path) -> list[Path]:
@@ -71,17 +93,28 @@ class Rules:
 
     def no_machine_paths(self) -> Iterator[str]:
         """A path of one machine works on no other."""
+        for path, number, found in self.found(MACHINE_PATH):
+            yield self.at(path, number, f"a path of one machine: {found}…")
+
+    def own_words(self) -> Iterator[str]:
+        """What has another origin is not written here: it is read from where it is installed, or is made anew."""
+        for path, number, found in self.found(ORIGIN):
+            if path != self.root / "LICENSE":
+                yield self.at(path, number, f"names the origin of its text: {found.strip()}…; write your own")
+
+    def found(self, pattern: re.Pattern[str]) -> Iterator[tuple[Path, int, str]]:
+        """The first match of each line of text."""
         for path in self.files:
             content = path.read_bytes()
             if b"\0" in content:
                 continue
             for number, line in enumerate(content.decode("utf-8", "replace").splitlines(), 1):
-                if found := MACHINE_PATH.search(line):
-                    yield self.at(path, number, f"a path of one machine: {found.group()}…")
+                if match := pattern.search(line):
+                    yield path, number, match.group()
 
     def broken(self) -> list[str]:
         """Everything that is wrong."""
-        return [*self.short_modules(), *self.tested_modules(), *self.no_machine_paths()]
+        return [*self.short_modules(), *self.tested_modules(), *self.no_machine_paths(), *self.own_words()]
 
 
 def main(root: Path) -> int:

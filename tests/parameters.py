@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from typing import Any
 
 import pytest
@@ -29,3 +29,17 @@ def mostly_crash(
         marks = () if value in quick else pytest.mark.crash if often else pytest.mark.long
         found.append(pytest.param(*together, marks=marks, id=None if name is None else name(value)))
     return found
+
+
+def mostly_long(values: Mapping[str, Any], often: Collection[str]) -> list[Any]:
+    """One parameter for each value; those that are not needed often, as others show what they show, are long.
+
+    Args:
+        values: By what pytest calls them.
+        often: Names of those that CI runs too.
+    """
+    unknown = set(often).difference(values)
+    assert not unknown, f"there are no parameters {unknown}"
+    return [
+        pytest.param(value, marks=() if name in often else pytest.mark.long, id=name) for name, value in values.items()
+    ]

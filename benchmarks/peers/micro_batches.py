@@ -22,8 +22,8 @@ AGGREGATES: Mapping[str, Callable[[Any], Any]] = {
     "avg": lambda functions: functions.avg("price"),
     "max": lambda functions: functions.max("value"),
     "percentile": lambda functions: functions.percentile_approx("price", 0.9),
-    "persons": lambda functions: functions.sum("person"),
-    "auctions": lambda functions: functions.sum("auction"),
+    "entries": lambda functions: functions.sum("entry"),
+    "openings": lambda functions: functions.sum("opening"),
 }
 
 
@@ -50,14 +50,14 @@ def results(session: SparkSession, work: Work, dialect: Dialect) -> Any:
     sliding = dialect.window("ts", f"{work.steps} seconds", step)
     window = dialect.session_window("ts", step) if work.shape == "sessions" else sliding
     if work.shape == "both":
-        persons, auctions = map(dialect.watermarked, feed.sides(session, work))
-        stream = persons.union(auctions)
+        entries, openings = map(dialect.watermarked, feed.sides(session, work))
+        stream = entries.union(openings)
     else:
         stream = dialect.watermarked(feed.rows(session, work))
     aggregates = [AGGREGATES[name](dialect.functions).alias(name) for name in work.aggregates]
     found = stream.groupBy(window.alias("window"), "key").agg(*aggregates)
     if work.shape == "both":
-        return found.where("persons > 0 AND auctions > 0")
+        return found.where("entries > 0 AND openings > 0")
     if work.shape == "busiest":
         each_end = dialect.window("window", step).alias("window")
         ends = found.withColumn("all", F.lit(0)).groupBy(each_end, F.col("all").alias("key"))

@@ -193,18 +193,18 @@ def test_three_streams_shaped_and_grouped_again(spark: SparkSession, tmp_path: P
 
 
 @pytest.mark.crash
-def test_hot_items_keep_their_ties(spark: SparkSession, tmp_path: Path) -> None:
-    """Nexmark q5: the auctions with the most bids in each sliding window, all of them."""
+def test_the_most_frequent_keys_keep_their_ties(spark: SparkSession, tmp_path: Path) -> None:
+    """The keys with the most events in each sliding window, all of them, by two joins with the windows' maximum."""
 
-    def query(bids: Stream) -> list[WindowedStream]:
-        counts = timed(bids).groupBy(F.window("ts", "10 seconds", "5 seconds"), "key").agg(F.count("*").alias("num"))
+    def query(events: Stream) -> list[WindowedStream]:
+        counts = timed(events).groupBy(F.window("ts", "10 seconds", "5 seconds"), "key").agg(F.count("*").alias("num"))
         # As long as the slide, these windows end where the sliding ones do.
         most = counts.groupBy(F.window("window", "5 seconds")).agg(F.max("num").alias("most"))
-        condition = F.expr("bids.window.end = top.window.end AND num >= most")
-        by_field = F.col("bids.window")["end"] == F.col("top.window").getField("end")
+        condition = F.expr("each.window.end = top.window.end AND num >= most")
+        by_field = F.col("each.window")["end"] == F.col("top.window").getField("end")
         return [
-            counts.alias("bids").join(most.alias("top"), condition).select("bids.window", "key", "num"),
-            counts.alias("bids").join(most.alias("top"), [by_field, F.col("num") == F.col("most")], "semi"),
+            counts.alias("each").join(most.alias("top"), condition).select("each.window", "key", "num"),
+            counts.alias("each").join(most.alias("top"), [by_field, F.col("num") == F.col("most")], "semi"),
         ]
 
     driver = EventDriver(spark, tmp_path, query)

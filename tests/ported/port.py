@@ -1,4 +1,4 @@
-"""Public queries as tests: the text of others, the rows that it gets here, and the one line that changes."""
+"""Queries as tests: what is written for Spark, the rows that it gets here, and the one line that changes."""
 
 from __future__ import annotations
 
@@ -17,22 +17,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Port:
-    """A public query, over rows of ours.
+    """A query that was written for Spark, over rows of ours.
 
     Attributes:
-        source: Where its text comes from, and the licence.
-        query: The text, from the input to the result. It is called with Spark's DataFrame and with a stream.
+        query: From the input to the result. It is called with Spark's DataFrame and with a stream.
         schema: Columns of the input.
         batches: Rows of each micro-batch, as JSON has them.
-        watermark: Column and lag, where the text has none: Spark needs none to keep windows for ever. It goes into the
+        watermark: Column and lag, where the query has none: Spark needs none to keep windows for ever. It goes into the
             line that changes, ``sj.stream(df).withWatermark(…)``.
         mode: The output mode in which the results are compared.
-        write: The text from the result to ``start()``, where it belongs to the query and has a sink that is here;
-            called with the result and a directory of its own.
+        write: From the result to ``start()``, where the sink belongs to the query; called with the result and a
+            directory of its own.
         delivered: Rows in the sink of ``write``; called with the session and the directory. None: the console.
     """
 
-    source: str
     query: Callable[[Any], Any]
     schema: str
     batches: Sequence[Sequence[tuple[Any, ...]]]
@@ -47,5 +45,5 @@ class Port:
         return [[dict(zip(names, row, strict=True)) for row in batch] for batch in self.batches]
 
     def ported(self, stream: sj.Stream) -> Any:
-        """The text's result for a stream."""
+        """The query's result for a stream."""
         return self.query(stream if self.watermark is None else stream.withWatermark(*self.watermark))

@@ -1,4 +1,4 @@
-"""Public queries with state or several inputs as tests: their text, the rows of each input, and what must come out."""
+"""Queries with state or several inputs as tests: the rows of each input, and what must come out."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Input:
     Attributes:
         schema: Its columns.
         batches: Rows of each micro-batch, as JSON has them.
-        watermark: Event time and lag, where they belong to the input and not to the text: they go into the line that
+        watermark: Event time and lag, where they belong to the input and not to the query: they go into the line that
             changes, ``sj.stream(df).withWatermark(…)``.
         by: Column of the substreams 0 and 1, of which the second one lags; they go into the same line.
         on_time: The batches without that lag, for Spark.
@@ -69,11 +69,10 @@ class Table:
 
 @dataclass(frozen=True)
 class StatefulPort:
-    """A public query, over rows of ours.
+    """A query that was written for Spark, over rows of ours.
 
     Attributes:
-        source: Where its text comes from, and the licence; or what it follows, if the text is ours.
-        query: The text, from the inputs to the result. It is called with Spark's DataFrames and with streams.
+        query: From the inputs to the result. It is called with Spark's DataFrames and with streams.
         inputs: What it is called with.
         tables: What it is called with after them.
         mode: Its output mode.
@@ -84,7 +83,6 @@ class StatefulPort:
             ``same``, or ``closed``, which is those results whose windows Spark closes at the end of the input.
     """
 
-    source: str
     query: Callable[..., Any]
     inputs: tuple[Input, ...]
     tables: tuple[Table, ...] = ()

@@ -48,6 +48,45 @@ def test_each_rule(checkout: Path, name: str, text: str, finding: str) -> None:
     assert finding in broken
 
 
+# In pieces, so that this file names no origin itself.
+ORIGINS = [
+    "From Spark's " + "example `words.py`.",
+    "From the " + "documentation of `flights`, which reads the positions of aircraft.",
+    "This is Spark's `words.py` (" + "Apache-2.0).",
+    'SOURCES = "flights 0.1.11, ' + "flights/{}, " + 'Apache-2.0"',
+    "# flights 0.1.11, " + "flights/writers/stream.py, Writer.start",
+    "# " + "Docstring of DataFrame.distinct",
+    "# SPDX-" + "License-Identifier: MIT",
+    "# Copy" + "right (c) 2023 somebody",
+    '"""The exercises, written in PySpark ' + 'after the Java of a course."""',
+    "after Flink's " + "words.sql",
+    "after Spark's Structured Streaming " + "Programming Guide, joins",
+    "Each query is the text of its " + "authors.",
+    "# Adapted " + "from https://example.org/words",
+    "    // copied from " + "Flink's examples",
+]
+
+
+@pytest.mark.parametrize("line", ORIGINS)
+def test_no_file_names_the_origin_of_its_text(checkout: Path, line: str) -> None:
+    write(checkout, "tests/time/words.py", "one = 1\n" + line + "\n")
+    (broken,) = Rules(checkout).broken()
+    assert broken.startswith("tests/time/words.py:2: names the origin of its text: ")
+
+
+def test_what_is_compared_with_may_be_named(checkout: Path) -> None:
+    prose = [
+        "Jet's manual warns of two effects; from Spark's sources rows come in the order of Flink's documentation.",
+        "Spark's commit log is written after the sink. After the restart, files are copied from a member.",
+        "| stomp.py 9.0 | 28 µs | Apache-2.0, pure Python |",
+        "Nexmark q5, as Spark 4.2.0, Flink and Jet run it. Licence: Apache-2.0.",
+        "from sparkjet.catalyst.columns import TIME, quoted",
+    ]
+    write(checkout, "docs/a.md", "\n".join(prose))
+    write(checkout, "LICENSE", "Licensed " + "under the Apache License, Version 2.0\n")
+    assert not Rules(checkout).broken()
+
+
 def test_ignored_files_and_addresses_are_not_looked_at(checkout: Path) -> None:
     write(checkout, ".gitignore", "build/\n")
     write(checkout, "build/a.txt", "/ho" + "me/me/data\n")

@@ -68,15 +68,15 @@ class RollingStream(AggregateRows):
     def groupBy(self, *cols: str | Column | Sequence[str | Column]) -> GroupedResults[RollingStream]:
         """Aggregate all results once more, as ``DataFrame.groupBy``: only with ``outputMode("complete")``.
 
-        E.g. the mean of the highest bids: a highest bid that rises takes the place of the earlier one. Each epoch
+        E.g. the mean of the lowest offers: a lowest offer that falls takes the place of the earlier one. Each epoch
         computes these groups from all results, so it costs what ``complete`` costs.
 
         >>> import sparkjet as sj
         >>> from pyspark.sql import functions as F
-        >>> bids = sj.stream(spark.sql("SELECT id % 3 AS auction, id % 3 % 2 AS category, id AS price FROM range(9)"))
-        >>> highest = bids.groupBy("auction", "category").agg(F.max("price").alias("final"))
-        >>> highest.groupBy("category").agg(F.avg("final")).toDF().orderBy("category").collect()
-        [Row(category=0, avg(final)=7.0), Row(category=1, avg(final)=7.0)]
+        >>> offers = sj.stream(spark.sql("SELECT id % 3 AS load, id % 3 % 2 AS kind, id AS cents FROM range(9)"))
+        >>> lowest = offers.groupBy("load", "kind").agg(F.min("cents").alias("lowest"))
+        >>> lowest.groupBy("kind").agg(F.avg("lowest")).toDF().orderBy("kind").collect()
+        [Row(kind=0, avg(lowest)=1.0), Row(kind=1, avg(lowest)=1.0)]
         """
         return GroupedResults(self._then, one_by_one(cols))
 

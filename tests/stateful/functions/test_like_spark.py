@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import ast
-import doctest
 import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import pyspark
 import pytest
 from pyspark.sql import GroupedData, Row, SparkSession
 from pyspark.sql import types as T
@@ -19,9 +16,9 @@ from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 from sparkjet.testing import StreamDriver
 from tests.ported.both import Both
+from tests.ported.installed import example, processor
 
 SCHEMA = "at timestamp, k string, n long, x double, names array<string>, i int, price decimal(10,2), day date"
-EXAMPLE = Path(pyspark.__file__).parent / "examples/src/main/python/sql/streaming"
 
 
 @pytest.fixture
@@ -176,31 +173,15 @@ def test_a_processor_sees_what_it_sees_in_spark(both: Both, pandas: bool) -> Non
     assert len(found) == 6 + 6
 
 
-def documented(method: Callable[..., Any]) -> type[StatefulProcessor]:
-    """The processor of a docstring of Spark's, which forgets an argument that Spark passes."""
-    names = {"pd": pd, "Row": Row, "StatefulProcessor": StatefulProcessor, "StatefulProcessorHandle": object}
-    for example in doctest.DocTestParser().get_examples(method.__doc__ or ""):
-        if example.source.startswith(("class ", "state_schema", "output_schema")):
-            exec(example.source, names | vars(T), names)  # noqa: S102 - Spark's own text
-            names |= vars(T)
-    processor: Any = names["SimpleStatefulProcessor"]
-
-    class Completed(processor):  # type: ignore[misc] # known when it runs
-        def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Any:
-            return processor.handleInputRows(self, key, rows)
-
-    return Completed
-
-
 @pytest.mark.parametrize("pandas", [True, False], ids=["pandas", "rows"])
 def test_the_processor_of_sparks_documentation(spark: SparkSession, pandas: bool) -> None:
     method = GroupedData.transformWithStateInPandas if pandas else GroupedData.transformWithState
-    processor = documented(method)()
+    documented = processor(method)()
 
     def query(rows: Any) -> Any:
         grouped = rows.groupBy("id")
         run = grouped.transformWithStateInPandas if pandas else grouped.transformWithState
-        return run(processor, "id int, count int" if pandas else "id array<int>, count int", "update", "None")
+        return run(documented, "id int, count int" if pandas else "id array<int>, count int", "update", "None")
 
     driver = StreamDriver(spark, query, "id int, temperature int")
     driver.process([(0, 123), (0, 23), (1, 33), (1, 188), (1, 88)])
@@ -211,16 +192,13 @@ def test_the_processor_of_sparks_documentation(spark: SparkSession, pandas: bool
 
 def test_the_example_of_sparks_distribution(spark: SparkSession) -> None:
     """Sessions of words, from the file that comes with Spark."""
-    text = (EXAMPLE / "structured_network_wordcount_session_window.py").read_text()
-    (function,) = [each for each in ast.walk(ast.parse(text)) if isinstance(each, ast.FunctionDef)]
-    names: dict[str, Any] = {"pd": pd, "math": math, "Iterator": Iterator, "GroupState": GroupState}
-    exec(ast.unparse(function), names)  # noqa: S102 - Spark's own text
+    function = example("structured_network_wordcount_session_window").run("def func")
     fields = [T.StructField("sessionId", T.StringType())]
     fields += [T.StructField(name, T.LongType()) for name in ("count", "start", "end")]
     driver = StreamDriver(
         spark,
         lambda events: events.groupBy("sessionId").applyInPandasWithState(
-            names["func"],
+            function,
             T.StructType(fields),
             T.StructType(fields[1:]),
             "Update",

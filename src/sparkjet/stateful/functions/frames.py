@@ -133,13 +133,14 @@ class ReturnedFrames:
     def _column(self, convert: Any, series: pd.Series[Any], field: pa.Field) -> pa.Array:
         if isinstance(series.dtype, pd.CategoricalDtype):
             series = series.astype(series.dtype.categories.dtype)
-        series = convert(series)
-        mask = None if hasattr(series.array, "__arrow_array__") else series.isnull()
+        values = convert(series)
+        # What turns itself into Arrow knows its nulls; of the rest they are what pandas takes for missing, NaN too.
+        nulls = None if hasattr(values.array, "__arrow_array__") else values.isna()
         try:
             try:
-                return pa.Array.from_pandas(series, mask=mask, type=field.type)
+                return pa.Array.from_pandas(values, mask=nulls, type=field.type)
             except pa.ArrowInvalid:
-                return pa.Array.from_pandas(series, mask=mask).cast(field.type)
+                return pa.Array.from_pandas(values, mask=nulls).cast(field.type)
         except (TypeError, ValueError) as error:
             raise OutputError(f"column {field.name!r} of what it returned is not {field.type}: {error}") from error
 

@@ -70,11 +70,11 @@ public final class Flink {
             case "sessions" -> "SELECT window_end, `key`, " + aggregates + " FROM TABLE(" + session + by;
             case "busiest" -> "SELECT window_end, CAST(0 AS BIGINT), MAX(c) FROM (SELECT window_start, window_end, "
                     + "`key`, COUNT(*) AS c FROM TABLE(" + hop + by + ") GROUP BY window_start, window_end";
-            case "both" -> "WITH sides AS (SELECT ts, `key`, 1 AS person, 0 AS auction FROM feed UNION ALL "
-                    + "SELECT ts, `key`, 0 AS person, 1 AS auction FROM auctions) "
-                    + "SELECT window_end, `key`, CAST(SUM(person) AS BIGINT), CAST(SUM(auction) AS BIGINT) "
+            case "both" -> "WITH sides AS (SELECT ts, `key`, 1 AS entry, 0 AS opening FROM feed UNION ALL "
+                    + "SELECT ts, `key`, 0 AS entry, 1 AS opening FROM openings) "
+                    + "SELECT window_end, `key`, CAST(SUM(entry) AS BIGINT), CAST(SUM(opening) AS BIGINT) "
                     + "FROM TABLE(TUMBLE(TABLE sides, DESCRIPTOR(ts), INTERVAL '1' SECOND)" + by
-                    + " HAVING SUM(person) > 0 AND SUM(auction) > 0";
+                    + " HAVING SUM(entry) > 0 AND SUM(opening) > 0";
             default -> throw new IllegalArgumentException("Flink is not asked for " + work.shape());
         };
     }
@@ -119,7 +119,7 @@ public final class Flink {
         var tables = StreamTableEnvironment.create(environment);
         feed(environment, tables, "feed", work, work.keys());
         if (work.shape().equals("both")) {
-            feed(environment, tables, "auctions", work, 2 * work.keys());
+            feed(environment, tables, "openings", work, 2 * work.keys());
         }
         var results = tables.sqlQuery(query(work));
         tables.toDataStream(results)

@@ -1,4 +1,4 @@
-"""Public queries with state: one changed line for each input, and what Spark computes of the same rows."""
+"""A query with state, run by sparkjet, by Spark's streams and by Spark's batch over the same rows."""
 
 from __future__ import annotations
 
@@ -7,22 +7,13 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 import sparkjet as sj
-from sparkjet.testing import StreamDriver
-from tests.ported import flink_training, nexmark_queries, spark_guide, spark_stateful
 from tests.ported.both import Both
 from tests.ported.stateful_port import Input, StatefulPort
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
 
-FAMILIES = {"nexmark": nexmark_queries, "flink": flink_training, "guide": spark_guide, "pyspark": spark_stateful}
-PORTS: dict[str, StatefulPort] = {
-    f"{family}-{name}": port for family, module in FAMILIES.items() for name, port in module.PORTS.items()
-}
-ON_SPARK = {name: port for name, port in PORTS.items() if port.spark is not None}
 STORE = "spark.sql.streaming.stateStore.providerClass"
 
 
@@ -39,7 +30,21 @@ class PortedQuery:
             for n, each in enumerate(port.inputs)
         ]
 
-    def expected(self) -> Counter[str]:
+    def check_batch(self) -> None:
+        """The results are those of a batch."""
+        expected = self._expected()
+        assert expected
+        assert bag(self._sparkjet(**({"closeWindowsAtEnd": True} if self._port.closing else {}))) == expected
+
+    def check_spark(self) -> None:
+        """The results of Spark's streams are those of a batch too, or as many of them as Spark closes."""
+        theirs, expected = bag(self._spark_streams()), self._expected()
+        assert theirs
+        if self._port.spark == "same":
+            assert theirs == expected
+        assert theirs <= expected
+
+    def _expected(self) -> Counter[str]:
         """What must come out: naively, or by Spark in a batch."""
         if self._port.expected is not None:
             rows = self._port.expected(*([row for batch in each.rows() for row in batch] for each in self._port.inputs))
@@ -47,7 +52,7 @@ class PortedQuery:
         rows = self._port.query(*(each.whole() for each in self._inputs), *self._tables)
         return bag(rows.collect())
 
-    def sparkjet(self, **options: object) -> list[Row]:
+    def _sparkjet(self, **options: object) -> list[Row]:
         """What the query gives here."""
         streams = [
             each.ported(sj.stream(source.source()))
@@ -55,7 +60,7 @@ class PortedQuery:
         ]
         return self._run(self._port.query(*streams, *self._tables), **options)
 
-    def spark(self) -> list[Row]:
+    def _spark_streams(self) -> list[Row]:
         """What it gives as a streaming query of Spark's, without a lagging partition."""
         sources = [
             each.watermarked(source.source()) for each, source in zip(self._port.inputs, self._on_time, strict=True)
@@ -94,37 +99,3 @@ def newest(rows: Iterable[Row], keys: Sequence[str]) -> list[Row]:
 def bag(rows: Iterable[Sequence[Any]]) -> Counter[str]:
     """The rows in whatever order."""
     return Counter(repr(tuple(row)) for row in rows)
-
-
-@pytest.mark.parametrize("port", PORTS.values(), ids=PORTS)
-def test_results_are_those_of_a_batch(spark: SparkSession, port: StatefulPort, tmp_path: Path) -> None:
-    query = PortedQuery(spark, port, tmp_path)
-    expected = query.expected()
-    assert expected
-    assert bag(query.sparkjet(**({"closeWindowsAtEnd": True} if port.closing else {}))) == expected
-
-
-@pytest.mark.parametrize("port", ON_SPARK.values(), ids=ON_SPARK)
-def test_results_are_those_of_spark(spark: SparkSession, port: StatefulPort, tmp_path: Path) -> None:
-    query = PortedQuery(spark, port, tmp_path)
-    theirs, expected = bag(query.spark()), query.expected()
-    assert theirs
-    if port.spark == "same":
-        assert theirs == expected
-    assert theirs <= expected
-
-
-def test_a_session_of_words_ends_after_ten_seconds_without_the_word(spark: SparkSession) -> None:
-    """Of structured_network_wordcount_session_window.py: a timeout in processing time."""
-    driver = StreamDriver(spark, spark_stateful.sessions_of_words, "timestamp timestamp, value string")
-    driver.process([("2026-01-01 12:00:00", "to be or not to be")])
-    driver.advance("6 seconds")
-    driver.process([("2026-01-01 12:00:06", "to dream")])
-    assert driver.results() == []
-    driver.advance("5 seconds")
-    first = [(row.sessionId, row["count"], row.end.second) for row in driver.results()]
-    assert sorted(first) == [("be", 2, 0), ("not", 1, 0), ("or", 1, 0)]
-    driver.restart()
-    driver.advance("6 seconds")
-    later = [(row.sessionId, row["count"], row.end.second) for row in driver.results()][3:]
-    assert sorted(later) == [("dream", 1, 6), ("to", 3, 6)]
