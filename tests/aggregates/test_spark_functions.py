@@ -108,6 +108,7 @@ WRITTEN = [
     "sum(s2)", "avg(s2)", "sum(n) / count(d)", "round(avg(d), 2)", "coalesce(sum(n), -1)", "concat(g, '-', max(s))",
     "CASE WHEN sum(n) > 20 THEN 'big' ELSE 'small' END", "cast(avg(n) AS decimal(10, 3))", "max(d) - min(d)",
     "sum(n) FILTER (WHERE d > 3)", "count(*) FILTER (WHERE d > 3)", "count(*) FILTER (WHERE d > 3000)",
+    "count(*) FILTER (WHERE n BETWEEN 2 AND 7)", "sum(nullif(n, 3))", "max(n) BETWEEN 4 AND count(*)",
     "avg(d) FILTER (WHERE s IS NOT NULL)", "sum(n * 2 + 1)", "sum(if(b, n, 0))", "struct(max(n) AS hi, min(n) AS lo)",
     "array(min(n), max(n))", "stddev(d)", "stddev_pop(n)", "var_samp(d)", "variance(n)", "var_pop(d)", "std(d)",
     "collect_set(s)", "sort_array(collect_set(n))", "size(collect_set(s))", "max(struct(n, s))", "upper(g)",

@@ -46,8 +46,8 @@ PORTS = {
     "windowed-word-count": Port(windowed_words, LINES, SPOKEN, mode="complete"),
     "blockchain": Port(
         query=lambda df: df,
-        schema="block_number int, block_hash string, timestamp long, transaction_count int",
-        batches=[[(0, "0f3c", 1767268800, 4)], [(1, "a9d2", 1767268815, 2)]],
+        schema="height int, digest string, sealed timestamp, entries int",
+        batches=[[(0, "0f3c", "2026-01-01 12:00:00", 4)], [(1, "a9d2", "2026-01-01 12:00:15", 2)]],
         write=print_blocks,
     ),
 }

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from sparkjet.catalyst.columns import quoted
-from sparkjet.catalyst.expressions import by_name, column_of, expression_of, rebuilt, without_alias
+from sparkjet.catalyst.expressions import by_name, column_of, expression_of, inlined, rebuilt, without_alias
 from sparkjet.catalyst.logical_plans import analyzed, attribute_id, children, kind_of, listed
 from sparkjet.catalyst.markers import marked_by, unmarked
 from sparkjet.errors import AnalysisError
@@ -120,7 +120,7 @@ class AggregateColumns:
                 name = next((name for name, key in keys if key.semanticEquals(part)), "")
             return expression_of(F.col(quoted(name)), self._session) if name else None
 
-        expression = rebuilt(without_alias(named), self._session, composed)
+        expression = rebuilt(inlined(without_alias(named), self._session), self._session, composed)
         return ResultColumn(unmarked(str(named.name())), column_of(expression, self._session))
 
     def _call(self, expression: Any) -> AggregateCall:

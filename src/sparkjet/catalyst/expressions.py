@@ -10,7 +10,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from sparkjet.catalyst.columns import quoted
-from sparkjet.catalyst.logical_plans import attribute_id, children, kind_of
+from sparkjet.catalyst.logical_plans import attribute_id, children, kind_of, listed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -75,6 +75,24 @@ def rebuilt(expression: Any, session: SparkSession, replacement: Callable[[Any],
         return expression
     jvm: Any = session._jvm
     return expression.withNewChildren(jvm.PythonUtils.toSeq(new))
+
+
+def inlined(expression: Any, session: SparkSession) -> Any:
+    """The expression without common expressions, which BETWEEN and NULLIF make of what they use twice.
+
+    Spark cannot analyze one again in which something has been replaced.
+    """
+
+    def without(part: Any, defined: Mapping[str, Any]) -> Any:
+        def replaced(each: Any) -> Any:
+            if kind_of(each) == "With":
+                own = {str(one.id().toString()): without(one.child(), defined) for one in listed(each.defs())}
+                return without(each.child(), {**defined, **own})
+            return defined.get(str(each.id().toString())) if kind_of(each) == "CommonExpressionRef" else None
+
+        return rebuilt(part, session, replaced)
+
+    return without(expression, {})
 
 
 def by_name(expression: Any, session: SparkSession, names: Mapping[int, str]) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import product
@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException
 
-from sparkjet.catalyst.expressions import by_name, column_of, expression_of, function_name, rebuilt, without_alias
+from sparkjet.catalyst.expressions import (
+    by_name,
+    column_of,
+    expression_of,
+    function_name,
+    inlined,
+    rebuilt,
+    without_alias,
+)
 from sparkjet.catalyst.logical_plans import analyzed, attribute_id, children, kind_of, listed
 from sparkjet.catalyst.time_bounds import TimeBounds, TimeComparisons
 from sparkjet.errors import AnalysisError
@@ -175,7 +183,7 @@ class _TakenApart:
             for number, identity in enumerate(ids)
         }
         condition = self._join.condition()
-        self._condition = _inlined(condition.get(), self._session) if condition.isDefined() else None
+        self._condition = inlined(condition.get(), self._session) if condition.isDefined() else None
         self.text = "" if self._condition is None else str(self._condition.sql())
         self._check()
 
@@ -247,21 +255,6 @@ class _TakenApart:
                     "the column."
                 )
                 raise AnalysisError(message)
-
-
-def _inlined(condition: Any, session: Any) -> Any:
-    """The condition without common expressions, which BETWEEN makes of what it compares."""
-
-    def without(part: Any, defined: Mapping[str, Any]) -> Any:
-        def replaced(each: Any) -> Any:
-            if kind_of(each) == "With":
-                own = {str(one.id().toString()): without(one.child(), defined) for one in listed(each.defs())}
-                return without(each.child(), {**defined, **own})
-            return defined.get(str(each.id().toString())) if kind_of(each) == "CommonExpressionRef" else None
-
-        return rebuilt(part, session, replaced)
-
-    return without(condition, {})
 
 
 def _is_attribute(expression: Any) -> bool:
