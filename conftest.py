@@ -34,7 +34,7 @@ BUILT = {"s3"}
 """Fixtures whose server takes minutes to be built the first time: their tests run in `make test-crash`."""
 
 MATRICES = ("cluster", "crash", "faults", "ported", "protocol", "soak")
-"""Folders of tests over many cases: killed drivers, executors and servers, and ports of public queries."""
+"""Folders of tests over many cases: killed drivers, executors and servers, and queries that were written for Spark."""
 
 # Before any JVM: naive datetimes of rows are read in the process's zone, and a test must not depend on the machine's.
 os.environ["TZ"] = "UTC"

@@ -21,101 +21,109 @@ if TYPE_CHECKING:
 
     from sparkjet.api.stream import Stream
 
-SHOWN = "ad long, shown timestamp, p string"
-CLICKED = "clicked long, at timestamp, q string"
-WITHIN = "ad = clicked AND at >= shown AND at <= shown + INTERVAL 1 MINUTE"
+SENT = "letter long, sent timestamp, p string"
+ANSWERED = "answered long, at timestamp, q string"
+WITHIN = "letter = answered AND at >= sent AND at <= sent + INTERVAL 1 MINUTE"
 
 
 def at(second: int) -> str:
     return f"2026-01-01 12:{second // 60:02}:{second % 60:02}"
 
 
-def show(ad: int, second: int, p: str = "p") -> tuple[int, str, str]:
-    return ad, at(second), p
+def posted(letter: int, second: int, p: str = "p") -> tuple[int, str, str]:
+    return letter, at(second), p
 
 
-def click(ad: int, second: int, q: str = "q") -> tuple[int, str, str]:
-    return ad, at(second), q
+def answer(letter: int, second: int, q: str = "q") -> tuple[int, str, str]:
+    return letter, at(second), q
 
 
-def watermarked(shows: Stream, clicks: Stream) -> tuple[Stream, Stream]:
-    return shows.withWatermark("shown", "0 seconds", by="p"), clicks.withWatermark(
+def watermarked(letters: Stream, answers: Stream) -> tuple[Stream, Stream]:
+    return letters.withWatermark("sent", "0 seconds", by="p"), answers.withWatermark(
         "at", "0 seconds", by="q", substreams=["q", "other"]
     )
 
 
 def pairs(driver: StreamDriver) -> list[tuple[Any, ...]]:
-    """Ad, second shown and second clicked of the results."""
+    """Letter, second sent and second answered of the results."""
     found = [row.asDict() for row in driver.results()]
-    seconds = [[row[name] and row[name].minute * 60 + row[name].second for name in ("shown", "at")] for row in found]
-    return sorted(((row["ad"], *each) for row, each in zip(found, seconds, strict=True)), key=repr)
+    seconds = [[row[name] and row[name].minute * 60 + row[name].second for name in ("sent", "at")] for row in found]
+    return sorted(((row["letter"], *each) for row, each in zip(found, seconds, strict=True)), key=repr)
 
 
 def test_a_side_that_lags_loses_nothing_and_rows_without_a_partner_come_when_they_are_known(
     spark: SparkSession,
 ) -> None:
-    def query(shows: Stream, clicks: Stream) -> Stream:
-        left, right = watermarked(shows, clicks)
+    def query(letters: Stream, answers: Stream) -> Stream:
+        left, right = watermarked(letters, answers)
         return left.join(right, F.expr(WITHIN), "leftOuter")
 
-    driver = StreamDriver(spark, query, [SHOWN, CLICKED])
-    driver.process([show(1, 0), show(2, 30)], [click(9, 5)])
-    # The shows are an hour ahead: Spark's watermark, one for both sides and by the highest time, would drop the rest.
-    driver.process([show(3, 3000), show(4, 3001)], [])
-    driver.process([], [click(1, 60), click(2, 80), click(2, 91)])
+    driver = StreamDriver(spark, query, [SENT, ANSWERED])
+    driver.process([posted(1, 0), posted(2, 30)], [answer(9, 5)])
+    # The letters are an hour ahead: Spark's watermark, one for both sides and by the highest time, would drop the rest.
+    driver.process([posted(3, 3000), posted(4, 3001)], [])
+    driver.process([], [answer(1, 60), answer(2, 80), answer(2, 91)])
     assert pairs(driver) == [(1, 0, 60), (2, 30, 80)]
-    # The other substream of the clicks is behind, and is waited for.
+    # The other substream of the answers is behind, and is waited for.
     with driver.crash(at=sj.EpochPhase.PREPARE):
-        driver.process([], [click(2, 85, "other"), click(8, 3200)])
+        driver.process([], [answer(2, 85, "other"), answer(8, 3200)])
     driver.restart()
     driver.process()
     assert pairs(driver) == [(1, 0, 60), (2, 30, 80), (2, 30, 85)]
-    driver.process([], [click(3, 3061, "other"), click(4, 3061, "other")])
+    driver.process([], [answer(3, 3061, "other"), answer(4, 3061, "other")])
     assert pairs(driver) == [(1, 0, 60), (2, 30, 80), (2, 30, 85), (3, 3000, None), (4, 3001, 3061)]
     assert driver.late_counts == {}
 
 
 @pytest.mark.crash
 def test_what_comes_after_a_join_sees_both_event_times(spark: SparkSession) -> None:
-    def query(shows: Stream, clicks: Stream) -> list[Any]:
-        left, right = watermarked(shows, clicks)
+    def query(letters: Stream, answers: Stream) -> list[Any]:
+        left, right = watermarked(letters, answers)
         both = left.alias("a").join(right.alias("b"), F.expr(WITHIN))
-        named = both.where("a.ad < 3").select("a.ad", "a.shown", "b.at")
-        by_click = named.groupBy(F.window("at", "1 minute"), "ad").count()
-        by_show = named.groupBy(sj.window("shown", "1 minute")).agg(F.count("*").alias("n"), F.max("at").alias("at"))
+        named = both.where("a.letter < 3").select("a.letter", "a.sent", "b.at")
+        by_answer = named.groupBy(F.window("at", "1 minute"), "letter").count()
+        by_letter = named.groupBy(sj.window("sent", "1 minute")).agg(F.count("*").alias("n"), F.max("at").alias("at"))
         again = both.alias("x").join(
-            left.alias("y"), F.expr("x.ad = y.ad AND y.shown > x.at AND y.shown <= x.at + INTERVAL 10 SECONDS")
+            left.alias("y"), F.expr("x.letter = y.letter AND y.sent > x.at AND y.sent <= x.at + INTERVAL 10 SECONDS")
         )
-        return [named, by_click, by_show, again.select("x.ad", F.col("x.at").alias("at"), "y.shown"), both.lateRows]
+        return [
+            named,
+            by_answer,
+            by_letter,
+            again.select("x.letter", F.col("x.at").alias("at"), "y.sent"),
+            both.lateRows,
+        ]
 
-    driver = StreamDriver(spark, query, [SHOWN, CLICKED])
-    driver.process([show(1, 0), show(1, 50), show(2, 58), show(3, 1)], [click(1, 55), click(3, 2, "other")])
-    driver.process([show(1, 65), show(9, 500)], [click(1, 70), click(2, 118, "other")])
-    # The time of the clicks is that of the substream that is behind; of the shows it is not held up by that.
-    driver.process([show(9, 490)], [click(9, 60, "other"), click(1, 110)])
-    driver.process([], [click(9, 600), click(9, 600, "other")])
-    driver.process([show(9, 700)], [])
+    driver = StreamDriver(spark, query, [SENT, ANSWERED])
+    driver.process([posted(1, 0), posted(1, 50), posted(2, 58), posted(3, 1)], [answer(1, 55), answer(3, 2, "other")])
+    driver.process([posted(1, 65), posted(9, 500)], [answer(1, 70), answer(2, 118, "other")])
+    # The time of the answers is that of the substream that is behind; of the letters it is not held up by that.
+    driver.process([posted(9, 490)], [answer(9, 60, "other"), answer(1, 110)])
+    driver.process([], [answer(9, 600), answer(9, 600, "other")])
+    driver.process([posted(9, 700)], [])
     named = [(1, 0, 55), (1, 50, 110), (1, 50, 55), (1, 50, 70), (1, 65, 110), (1, 65, 70), (2, 58, 118)]
     assert pairs(driver) == sorted(named, key=repr)
-    minutes = {(row.window.start.minute, row.ad): row["count"] for row in driver.results(1)}
+    minutes = {(row.window.start.minute, row.letter): row["count"] for row in driver.results(1)}
     assert minutes == {(0, 1): 2, (1, 1): 4, (1, 2): 1}
     assert {row.window.start.minute: row.n for row in driver.results(2)} == {0: 5, 1: 2}
-    assert sorted((row.at.second, row.shown.second, row.ad) for row in driver.results(3)) == [(55, 5, 1), (55, 5, 1)]
-    late = {(row.ad, row.clicked, row["_substream"].partition("/")[2], row["_reason"]) for row in driver.late_rows()}
+    assert sorted((row.at.second, row.sent.second, row.letter) for row in driver.results(3)) == [(55, 5, 1), (55, 5, 1)]
+    late = {
+        (row.letter, row.answered, row["_substream"].partition("/")[2], row["_reason"]) for row in driver.late_rows()
+    }
     assert late == {(9, None, "p", "late"), (None, 9, "other", "late")}
     # The watermark of its own side has made a row late, not that of the query.
-    judged = {row.ad: row["_watermark"].minute * 60 + row["_watermark"].second for row in driver.late_rows()}
+    judged = {row.letter: row["_watermark"].minute * 60 + row["_watermark"].second for row in driver.late_rows()}
     assert judged == {9: 500, None: 70}
 
 
 def test_a_stream_keeps_its_name_when_its_own_rows_are_written_too(spark: SparkSession) -> None:
-    def query(shows: Stream, clicks: Stream) -> list[Any]:
-        left, right = watermarked(shows, clicks)
-        left = left.alias("shows")
-        return [left.join(right.alias("clicks"), F.expr(WITHIN)), left.select("ad")]
+    def query(letters: Stream, answers: Stream) -> list[Any]:
+        left, right = watermarked(letters, answers)
+        left = left.alias("letters")
+        return [left.join(right.alias("answers"), F.expr(WITHIN)), left.select("letter")]
 
-    driver = StreamDriver(spark, query, [SHOWN, CLICKED])
-    assert [each.prefix for each in driver.plan.inputs] == ["shows/", "clicks/"]
+    driver = StreamDriver(spark, query, [SENT, ANSWERED])
+    assert [each.prefix for each in driver.plan.inputs] == ["letters/", "answers/"]
 
 
 BATCH_LEFT = [(1, 0, 5), (1, 10, 3), (2, 0, 1), (None, 4, 1), (3, 7, 2), (1, 0, 5)]
@@ -161,52 +169,52 @@ def test_where_nothing_is_late_a_join_is_that_of_spark(spark: SparkSession, how:
 def test_a_stream_is_joined_with_itself_and_a_clock_without_input_brings_what_has_no_partner(
     spark: SparkSession,
 ) -> None:
-    def query(shows: Stream) -> Stream:
-        timed = shows.withWatermark("shown", sj.limiting_lag("0 seconds"), by="p", idleTimeout="1 minute")
+    def query(letters: Stream) -> Stream:
+        timed = letters.withWatermark("sent", sj.limiting_lag("0 seconds"), by="p", idleTimeout="1 minute")
         return timed.alias("a").join(
-            timed.where("ad > 0").alias("b"),
-            F.expr("a.ad = b.ad AND b.shown > a.shown AND b.shown <= a.shown + INTERVAL 10 SECONDS"),
+            timed.where("letter > 0").alias("b"),
+            F.expr("a.letter = b.letter AND b.sent > a.sent AND b.sent <= a.sent + INTERVAL 10 SECONDS"),
             "left_anti",
         )
 
-    driver = StreamDriver(spark, query, SHOWN)
-    driver.process([show(1, 0), show(2, 1), show(1, 5), show(-3, 2), show(-3, 3)])
-    driver.process([show(1, 3, "behind"), show(2, 100)])
+    driver = StreamDriver(spark, query, SENT)
+    driver.process([posted(1, 0), posted(2, 1), posted(1, 5), posted(-3, 2), posted(-3, 3)])
+    driver.process([posted(1, 3, "behind"), posted(2, 100)])
     assert driver.results() == []
     # The substream that is behind is idle, and not waited for any more.
     driver.advance("61 seconds")
-    assert sorted((row.ad, row.shown.second) for row in driver.results()) == [(-3, 2), (-3, 3), (1, 5), (2, 1)]
+    assert sorted((row.letter, row.sent.second) for row in driver.results()) == [(-3, 2), (-3, 3), (1, 5), (2, 1)]
 
 
 @pytest.mark.parametrize(
     ("bound", "last"),
     [
-        ("at >= shown", [2]),
-        pytest.param("at <= shown", [1], marks=pytest.mark.crash),
+        ("at >= sent", [2]),
+        pytest.param("at <= sent", [1], marks=pytest.mark.crash),
         pytest.param("true", [1, 2], marks=pytest.mark.crash),
     ],
 )
 @pytest.mark.crash
 def test_an_inner_join_without_a_bound_holds_rows_for_ever(spark: SparkSession, bound: str, last: list[int]) -> None:
-    def query(shows: Stream, clicks: Stream) -> Stream:
-        left, right = watermarked(shows, clicks)
-        return left.join(right, F.expr(f"ad = clicked AND {bound}"))
+    def query(letters: Stream, answers: Stream) -> Stream:
+        left, right = watermarked(letters, answers)
+        return left.join(right, F.expr(f"letter = answered AND {bound}"))
 
-    driver = StreamDriver(spark, query, [SHOWN, CLICKED])
-    driver.process([show(2, 0)], [click(1, 5)])
+    driver = StreamDriver(spark, query, [SENT, ANSWERED])
+    driver.process([posted(2, 0)], [answer(1, 5)])
     for quarter in range(1, 4):
-        driver.process([show(9, 900 * quarter)], [click(8, 900 * quarter)])
+        driver.process([posted(9, 900 * quarter)], [answer(8, 900 * quarter)])
     driver.restart()
     assert driver.results() == []
-    driver.process([show(1, 2701)], [click(2, 2702)])
-    assert sorted(row.ad for row in driver.results()) == last
+    driver.process([posted(1, 2701)], [answer(2, 2702)])
+    assert sorted(row.letter for row in driver.results()) == last
 
 
 def test_a_join_without_a_bound_leaves_no_event_time(spark: SparkSession) -> None:
-    shows = spark.createDataFrame([], SHOWN)
-    clicks = spark.createDataFrame([], CLICKED)
-    left, right = watermarked(sj.stream(shows), sj.stream(clicks))
-    joined = left.join(right, F.expr("ad = clicked AND at >= shown"))
+    letters = spark.createDataFrame([], SENT)
+    answers = spark.createDataFrame([], ANSWERED)
+    left, right = watermarked(sj.stream(letters), sj.stream(answers))
+    joined = left.join(right, F.expr("letter = answered AND at >= sent"))
     with pytest.raises(sj.AnalysisError, match="watermark"):
         joined.groupBy(F.session_window("at", "1 minute"))
 
@@ -214,23 +222,23 @@ def test_a_join_without_a_bound_leaves_no_event_time(spark: SparkSession) -> Non
 def totals(key: Any, frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
     """The number of rows of a key so far."""
     state.update(((state.getOption or (0,))[0] + sum(map(len, frames)),))
-    yield pd.DataFrame({"ad": [key[0]], "n": [state.get[0]]})
+    yield pd.DataFrame({"letter": [key[0]], "n": [state.get[0]]})
 
 
 @pytest.mark.crash
 def test_the_end_of_the_input_takes_nothing_from_a_join_without_a_bound(spark: SparkSession) -> None:
     """It ends the windows beside the join; what the join holds for ever still finds its partners afterwards."""
 
-    def query(shows: Stream, clicks: Stream) -> list[Any]:
-        left, right = watermarked(shows, clicks)
-        joined = left.join(right, F.expr("ad = clicked AND at >= shown"))
-        counted = joined.groupBy("ad").applyInPandasWithState(
-            totals, "ad long, n long", "n long", "update", "NoTimeout"
+    def query(letters: Stream, answers: Stream) -> list[Any]:
+        left, right = watermarked(letters, answers)
+        joined = left.join(right, F.expr("letter = answered AND at >= sent"))
+        counted = joined.groupBy("letter").applyInPandasWithState(
+            totals, "letter long, n long", "n long", "update", "NoTimeout"
         )
-        return [left.groupBy(F.window("shown", "1 minute")).count(), counted]
+        return [left.groupBy(F.window("sent", "1 minute")).count(), counted]
 
-    driver = StreamDriver(spark, query, [SHOWN, CLICKED])
-    driver.process([show(1, 0), show(2, 61)], [click(1, 5), click(1, 6, "other"), click(2, 4)])
+    driver = StreamDriver(spark, query, [SENT, ANSWERED])
+    driver.process([posted(1, 0), posted(2, 61)], [answer(1, 5), answer(1, 6, "other"), answer(2, 4)])
     driver.close_windows()
     assert sorted(row["count"] for row in driver.results()) == [1, 1]
     assert sorted(row.n for row in driver.results(1)) == [2]
@@ -238,26 +246,26 @@ def test_the_end_of_the_input_takes_nothing_from_a_join_without_a_bound(spark: S
     # No further than to the end of the last window: a later run goes on from there.
     assert driver.watermark.minute == 2
     driver.restart()
-    driver.process([show(3, 130)], [click(2, 131), click(1, 132), click(1, 3)])
-    assert sorted((row.ad, row.n) for row in driver.results(1))[1:] == [(1, 3), (2, 1)]
+    driver.process([posted(3, 130)], [answer(2, 131), answer(1, 132), answer(1, 3)])
+    assert sorted((row.letter, row.n) for row in driver.results(1))[1:] == [(1, 3), (2, 1)]
     assert sum(driver.late_counts.values()) == 1
 
 
 def test_what_asks_for_event_time_behind_a_join_without_a_bound_is_refused(spark: SparkSession) -> None:
-    left, right = watermarked(*(sj.stream(spark.createDataFrame([], each)) for each in (SHOWN, CLICKED)))
-    keyed = left.join(right, F.expr("ad = clicked AND at >= shown")).groupBy("ad")
+    left, right = watermarked(*(sj.stream(spark.createDataFrame([], each)) for each in (SENT, ANSWERED)))
+    keyed = left.join(right, F.expr("letter = answered AND at >= sent")).groupBy("letter")
     with pytest.raises(sj.AnalysisError, match=r"event time needs withWatermark.*a join bounds it in both directions"):
-        keyed.applyInPandasWithState(totals, "ad long, n long", "n long", "update", "EventTimeTimeout")
+        keyed.applyInPandasWithState(totals, "letter long, n long", "n long", "update", "EventTimeTimeout")
 
 
 REFUSED: dict[str, tuple[str, str]] = {
-    "no upper bound": ("ad = clicked AND at >= shown", "does not say how much later, e.g. at <= shown"),
-    "no lower bound": ("ad = clicked AND at < shown", "does not say how much earlier .* e.g. at >= shown"),
-    "no bound": ("ad = clicked", "earlier .* nor how much later"),
-    "another column": ("ad = clicked AND cast(other AS timestamp) BETWEEN shown AND shown", "both directions"),
-    "by OR": (f"ad = clicked AND ({WITHIN} OR ad = 1)", "one of those joined by AND"),
-    "never": ("ad = clicked AND at < shown AND at > shown", "never be true: 'at' would be at least 1 microsecond"),
-    "no equality": ("at >= shown AND at <= shown", "no equality .* a constant column on both sides"),
+    "no upper bound": ("letter = answered AND at >= sent", "does not say how much later, e.g. at <= sent"),
+    "no lower bound": ("letter = answered AND at < sent", "does not say how much earlier .* e.g. at >= sent"),
+    "no bound": ("letter = answered", "earlier .* nor how much later"),
+    "another column": ("letter = answered AND cast(other AS timestamp) BETWEEN sent AND sent", "both directions"),
+    "by OR": (f"letter = answered AND ({WITHIN} OR letter = 1)", "one of those joined by AND"),
+    "never": ("letter = answered AND at < sent AND at > sent", "never be true: 'at' would be at least 1 microsecond"),
+    "no equality": ("at >= sent AND at <= sent", "no equality .* a constant column on both sides"),
     "unknown column": (f"{WITHIN} AND nothing = 1", "UNRESOLVED_COLUMN.*nothing"),
     "ambiguous column": (f"{WITHIN} AND p = 'a'", "AMBIGUOUS_REFERENCE.*Both streams have such a column"),
 }
@@ -265,9 +273,9 @@ REFUSED: dict[str, tuple[str, str]] = {
 
 @pytest.fixture
 def two(spark: SparkSession) -> tuple[Stream, Stream]:
-    shows = spark.createDataFrame([], "ad long, shown timestamp, p string, other timestamp")
-    clicks = spark.createDataFrame([], "clicked long, at timestamp, p string")
-    return sj.stream(shows).withWatermark("shown", 0), sj.stream(clicks).withWatermark("at", 0)
+    letters = spark.createDataFrame([], "letter long, sent timestamp, p string, other timestamp")
+    answers = spark.createDataFrame([], "answered long, at timestamp, p string")
+    return sj.stream(letters).withWatermark("sent", 0), sj.stream(answers).withWatermark("at", 0)
 
 
 @pytest.mark.parametrize("case", REFUSED)
@@ -286,24 +294,25 @@ def test_joins_that_cannot_be_are_refused(two: tuple[Stream, Stream]) -> None:
     with pytest.raises(sj.AnalysisError, match="the condition contains a Python function"):
         left.join(right, F.expr(WITHIN) & F.udf(lambda a, b: a == b, "boolean")("other", "at"))
     with pytest.raises(sj.AnalysisError, match="the condition contains a subquery"):
-        left.join(right, F.expr(f"{WITHIN} AND EXISTS (SELECT 1 FROM range(3) WHERE id = ad)"))
+        left.join(right, F.expr(f"{WITHIN} AND EXISTS (SELECT 1 FROM range(3) WHERE id = letter)"))
     with pytest.raises(sj.AnalysisError, match="the other stream has no watermark"):
         left.join(sj.stream(right.toDF()), F.expr(WITHIN))
     with pytest.raises(sj.AnalysisError, match="the left stream has two columns 'p'"):
-        left.join(right, F.expr(WITHIN)).join(right.alias("r"), F.expr("ad = r.clicked AND shown = r.at"))
-    with pytest.raises(sj.AnalysisError, match="has no watermark, which is on 'shown'"):
+        left.join(right, F.expr(WITHIN)).join(right.alias("r"), F.expr("letter = r.answered AND sent = r.at"))
+    with pytest.raises(sj.AnalysisError, match="has no watermark, which is on 'sent'"):
         left.join(right, F.expr(WITHIN)).groupBy(F.window("other", "1 minute"))
-    replaced = left.join(right, F.expr(WITHIN)).withColumn("shown", F.col("other"))
-    with pytest.raises(sj.AnalysisError, match="'shown' was replaced after the join"):
-        replaced.groupBy(F.window("shown", "1 minute"))
+    replaced = left.join(right, F.expr(WITHIN)).withColumn("sent", F.col("other"))
+    with pytest.raises(sj.AnalysisError, match="'sent' was replaced after the join"):
+        replaced.groupBy(F.window("sent", "1 minute"))
     with pytest.raises(sj.AnalysisError, match="lateRows: no row of a stream is late"):
         _ = left.lateRows
 
 
 def test_columns_of_a_stream_need_no_side(two: tuple[Stream, Stream]) -> None:
     left, right = two
-    renamed = right.withColumnsRenamed({"clicked": "ad", "at": "clicked_at"})
+    renamed = right.withColumnsRenamed({"answered": "letter", "at": "answered_at"})
     joined = left.join(
-        renamed, (left.ad == renamed.ad) & (renamed.clicked_at >= left.shown) & (renamed.clicked_at <= left.shown)
+        renamed,
+        (left.letter == renamed.letter) & (renamed.answered_at >= left.sent) & (renamed.answered_at <= left.sent),
     )
-    assert joined.columns == ["ad", "shown", "p", "other", "ad", "clicked_at", "p"]
+    assert joined.columns == ["letter", "sent", "p", "other", "letter", "answered_at", "p"]

@@ -59,13 +59,13 @@ class StreamJoins(FrameMethods):
             AnalysisError: No watermark on a side, no bound, no equality, or a condition that Spark cannot analyze.
 
         >>> import sparkjet as sj
-        >>> shows = spark.sql("SELECT 7 AS ad, timestamp_seconds(60) AS shown")
-        >>> clicks = spark.sql("SELECT 7 AS clicked, timestamp_seconds(id) AS at FROM range(50, 71, 10)")
-        >>> sj.stream(shows).withWatermark("shown", "1 minute").join(
-        ...     sj.stream(clicks).withWatermark("at", "1 minute"),
-        ...     F.expr("ad = clicked AND at BETWEEN shown AND shown + INTERVAL 1 HOUR"),
-        ... ).selectExpr("ad", "unix_seconds(at)").toDF().collect()
-        [Row(ad=7, unix_seconds(at)=60), Row(ad=7, unix_seconds(at)=70)]
+        >>> letters = spark.sql("SELECT 7 AS letter, timestamp_seconds(60) AS sent")
+        >>> answers = spark.sql("SELECT 7 AS answered, timestamp_seconds(id) AS at FROM range(50, 71, 10)")
+        >>> sj.stream(letters).withWatermark("sent", "1 minute").join(
+        ...     sj.stream(answers).withWatermark("at", "1 minute"),
+        ...     F.expr("letter = answered AND at BETWEEN sent AND sent + INTERVAL 2 DAYS"),
+        ... ).selectExpr("letter", "unix_seconds(at)").toDF().collect()
+        [Row(letter=7, unix_seconds(at)=60), Row(letter=7, unix_seconds(at)=70)]
         """
         if isinstance(other, StreamJoins):
             return self._with_stream(other, on, how or "inner")
