@@ -143,19 +143,20 @@ def test_a_receiver_that_is_gone_fails_the_epoch_but_not_a_decided_one(
     receivers: Receivers, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.raises(SourceError, match="does not answer at"):
-        receivers.meet([offset(tmp_path / "nobody", 1)], {})
+        receivers.meet({"0": offset(tmp_path / "nobody", 1)}, {})
     broker = Broker("orders")
     broker.send("orders", "m1")
     running = Running(BrokerSource(broker), SCHEMA, ReaderSettings(), {})
     try:
-        assert receivers.meet(["-", offset(running.path, 0), '{"logOffset": 3}'], {}) == {1: 0}
+        offsets = {"0": "-", "1": offset(running.path, 0), "2": '{"logOffset": 3}'}
+        assert receivers.meet(offsets, {}) == {"1": 0}
         while not running.receiver.wait(0, 1):
             continue
     finally:
         running.stop()
     with pytest.raises(SourceError, match="does not answer at"):
-        receivers.save({1: 1}, "000000-000000001-0")
-    receivers.acknowledge({1: 1})
+        receivers.save({"1": 1}, "000000-000000001-0")
+    receivers.acknowledge({"1": 1})
     assert "messages up to 1 are decided, but were not acknowledged" in caplog.text
     receivers.stop()
     receivers.stop()
@@ -164,14 +165,14 @@ def test_a_receiver_that_is_gone_fails_the_epoch_but_not_a_decided_one(
 def test_ids_go_into_a_blob_and_from_there_to_the_next_receiver(receivers: Receivers) -> None:
     broker = Broker("orders")
     broker.send("orders", "m1", "m2")
-    names: dict[int, str] = {}
+    names: dict[str, str] = {}
     for start, attempt, rows in ((0, "000000-000000001-0", 1), (2, "000001-000000002-0", 0)):
         running = Running(BrokerSource(broker), SCHEMA, ReaderSettings(), {"orders": start})
-        receivers.meet([offset(running.path, start)], names)
+        receivers.meet({"0": offset(running.path, start)}, names)
         while running.receiver.end({"orders": start}, None)["orders"] < start + 2:
             running.receiver.wait(start, 1)
-        names = receivers.save({0: start + 2}, attempt)
-        assert names == {0: f"{attempt}-queues0"}
+        names = receivers.save({"0": start + 2}, attempt)
+        assert names == {"0": f"{attempt}-queues0"}
         # The second one drops all that the first one has read, and was not acknowledged.
         assert len(running.receiver.rows(0, 9)) == rows
         receivers.stop()

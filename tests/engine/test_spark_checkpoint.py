@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 import sparkjet as sj
 from sparkjet import functions as J
 from sparkjet.engine.phases import EpochPhase
 from sparkjet.engine.spark_checkpoint import SparkCheckpoint
 from sparkjet.snapshots import DirectoryStore
-from tests.feed import Feed, rows
+from tests.feed import SCHEMA, Feed, rows
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyspark.sql import SparkSession
 
 
@@ -82,6 +87,47 @@ def test_whatever_else_is_refused_by_its_name(checkpoint: SparkCheckpoint, tmp_p
     with pytest.raises(sj.RecoveryError, match=rf"a source keeps {named}.*numbered files.*Nothing was decided"):
         capture(checkpoint, tmp_path)
     assert not list((tmp_path / "snapshots").rglob("p-*"))
+
+
+def counts(session: SparkSession, directory: Path, sources: Sequence[str], *, named: bool) -> dict[str, int]:
+    """Rows by feed in closed windows, over all runs in the directory; each feed is a source of Spark's."""
+    readers = {name: session.readStream.schema(SCHEMA) for name in sources}
+    inputs = [(readers[name].name(name) if named else readers[name]).json(str(directory / name)) for name in sources]
+    united = sj.stream(reduce(DataFrame.union, inputs)).withWatermark("ts", "0 seconds")
+    result = united.groupBy(sj.window("ts", "10 seconds"), "k").agg(J.count().alias("n"))
+    writer = result.writeStream.format("files").option("path", directory / "out").trigger(availableNow=True)
+    writer.option("checkpointLocation", directory / "ck").start().awaitTermination()
+    return {
+        row.k: row.n for row in sj.read_files(str(directory / "out")).groupBy("k").agg(F.sum("n").alias("n")).collect()
+    }
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_sources_are_found_in_the_second_version_of_the_offset_log(
+    spark: SparkSession, tmp_path: Path, named: bool
+) -> None:
+    """Its lines have another order than the sources; with names, sources may change places between two runs."""
+    session = spark.newSession()
+    evolution = {"spark.sql.streaming.queryEvolution.enableSourceEvolution": "true"} if named else {}
+    for setting, value in {"spark.sql.streaming.offsetLog.formatVersion": "2", **evolution}.items():
+        session.conf.set(setting, value)
+    names = ["zebra", "ant", "bee", "cow", "dog"]
+    feeds = {name: Feed(tmp_path / name) for name in names}
+    for n, name in enumerate(names):
+        feeds[name].add(*rows([1] * (n + 1) + [20], k=name))
+    assert counts(session, tmp_path, names, named=named) == {name: n + 1 for n, name in enumerate(names)}
+    for name in names:
+        feeds[name].add(*rows([40], k=name))
+    again = [*reversed(names)] if named else names
+    assert counts(session, tmp_path, again, named=named) == {name: n + 2 for n, name in enumerate(names)}
+    [run] = (tmp_path / "ck" / "spark").iterdir()
+    assert (run / "offsets" / "1").read_text().startswith("v2")
+
+
+def test_another_version_of_the_offset_log_is_refused_by_its_name(checkpoint: SparkCheckpoint) -> None:
+    add(checkpoint.directory, {"offsets/1": "v3\n{}\n1"})
+    with pytest.raises(sj.RecoveryError, match=r"offset log has version 'v3'.*Unset .*offsetLog.formatVersion"):
+        checkpoint.end_offsets(1)
 
 
 def test_the_first_epoch_refuses_it_before_anything_is_decided(spark: SparkSession, tmp_path: Path) -> None:

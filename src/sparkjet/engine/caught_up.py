@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sparkjet.sources.acknowledging.offset import QueueOffset
@@ -11,6 +11,9 @@ from sparkjet.sources.acknowledging.offset import QueueOffset
 if TYPE_CHECKING:
     from sparkjet.plan.inputs import Input
     from sparkjet.time import SubstreamProgress
+
+_VOID = "-"
+"""Stands in Spark's log for a source that no batch has read."""
 
 
 def caught_up(
@@ -46,6 +49,23 @@ def caught_up(
                 name = full_name.removeprefix(each.prefix)
                 answers[full_name] = _all(_at_end(name, s.get("endOffset"), s.get("latestOffset")) for s in own)
     return answers
+
+
+def in_order(offsets: Mapping[str, str], names: Sequence[str]) -> list[str]:
+    """Offsets in the order of the query's sources, where Spark names sources or numbers them.
+
+    Args:
+        offsets: By name or number.
+        names: Those of the query's sources in their order; none where they are numbered.
+
+    >>> in_order({"10": "c", "2": "b", "0": "a"}, ())
+    ['a', 'b', 'c']
+    >>> in_order({"removed": "c", "views": "b", "clicks": "a"}, ("clicks", "views", "added"))
+    ['a', 'b', '-']
+    """
+    if names:
+        return [offsets.get(name, _VOID) for name in names]
+    return [offsets[number] for number in sorted(offsets, key=int)]
 
 
 def announced(inputs: Sequence[Input], offsets: Sequence[str]) -> Iterator[str]:
@@ -100,7 +120,7 @@ def _partitions(offset: str, *, columns: int) -> Iterator[str]:
     received = QueueOffset.found_in(offset)
     if received is not None:
         yield from received.queues
-    elif offset != "-":
+    elif offset != _VOID:
         for path in _leaves(json.loads(offset)):
             yield path if columns > 1 else path.rpartition("/")[2]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from sparkjet.engine.caught_up import announced
+from sparkjet.engine.caught_up import announced, in_order
 from sparkjet.engine.input_batch import InputBatch
 from sparkjet.engine.phases import EpochPhase
 from sparkjet.engine.progress import EpochProgress
@@ -57,8 +57,8 @@ class Epoch:
         self._prepared: list[PreparedTransaction] = []
         self._opened: list[TransactionId] = []
         # Of the sources whose messages are acknowledged: where the batch ends, and the blobs of their ids.
-        self._received: dict[int, int] = {}
-        self._queues: dict[int, str] = {}
+        self._received: dict[str, int] = {}
+        self._queues: dict[str, str] = {}
         self.request = request
         self.progress = EpochProgress(epoch=transaction.epoch, batch=request.batch_id)
 
@@ -89,7 +89,7 @@ class Epoch:
             offsets = self._checkpoint.end_offsets(request.batch_id)
             self._received = self._context.receivers.meet(offsets, record.queues)
             # Before the watermark moves: a partition without rows yet would find its first ones late.
-            for substream in announced(self._context.plan.inputs, offsets):
+            for substream in announced(self._context.plan.inputs, in_order(offsets, self._context.plan.source_names)):
                 tracker.add(substream, request.now)
         for substream, timestamp in self._highest.items():
             tracker.report(substream, timestamp, request.now)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -21,7 +21,7 @@ logger = logging.getLogger("sparkjet")
 
 
 class Receivers:
-    """The receivers that the offsets of a run name, by the number of their source; see docs/design/021.
+    """The receivers that the offsets of a run name, by the number or name of their source; see docs/design/021.
 
     An epoch calls :meth:`meet`, :meth:`save` and, when it is decided, :meth:`acknowledge`; one thread at a time.
 
@@ -32,9 +32,9 @@ class Receivers:
 
     def __init__(self, store: SnapshotStore, *, identified: bool) -> None:
         self._store, self._identified = store, identified
-        self._known: dict[int, _Receiver] = {}
+        self._known: dict[str, _Receiver] = {}
 
-    def meet(self, offsets: Sequence[str], saved: Mapping[int, str]) -> dict[int, int]:
+    def meet(self, offsets: Mapping[str, str], saved: Mapping[str, str]) -> dict[str, int]:
         """Let receivers read that are new in the offsets of a batch.
 
         Args:
@@ -47,22 +47,22 @@ class Receivers:
         Raises:
             SourceError: A receiver does not answer, or its offsets and the record disagree.
         """
-        positions: dict[int, int] = {}
-        for number, text in enumerate(offsets):
+        positions: dict[str, int] = {}
+        for source, text in offsets.items():
             offset = QueueOffset.found_in(text)
             if offset is None:
                 continue
-            positions[number] = offset.position
-            known = self._known.get(number)
+            positions[source] = offset.position
+            known = self._known.get(source)
             if known is None or known.path != offset.receiver:
                 receiver = _Receiver(offset.receiver)
-                name = saved.get(number)
+                name = saved.get(source)
                 state = None if name is None else msgspec.json.decode(self._store.read_blob(name), type=LedgerState)
                 receiver.line.ask(Start(identified=self._identified, state=state))
-                self._known[number] = receiver
+                self._known[source] = receiver
         return positions
 
-    def save(self, positions: Mapping[int, int], name: str) -> dict[int, str]:
+    def save(self, positions: Mapping[str, int], name: str) -> dict[str, str]:
         """Write the ids that the record of an epoch must name into blobs; those of sources without any need none.
 
         Args:
@@ -72,22 +72,22 @@ class Receivers:
         Raises:
             SourceError: A receiver does not answer.
         """
-        names: dict[int, str] = {}
-        for number, position in positions.items():
-            state = self._known[number].line.ask(Held(position))
+        names: dict[str, str] = {}
+        for source, position in positions.items():
+            state = self._known[source].line.ask(Held(position))
             if state is not None and state.ids:
-                names[number] = f"{name}-queues{number}"
-                self._store.put_blob(names[number], msgspec.json.encode(state))
+                names[source] = f"{name}-queues{source}"
+                self._store.put_blob(names[source], msgspec.json.encode(state))
         return names
 
-    def acknowledge(self, positions: Mapping[int, int]) -> None:
+    def acknowledge(self, positions: Mapping[str, int]) -> None:
         """Have the messages of a decided epoch acknowledged, and wait for it.
 
         What fails here is not lost: its messages are delivered again, and dropped.
         """
-        for number, position in positions.items():
+        for source, position in positions.items():
             try:
-                self._known[number].line.ask(Acknowledge(position))
+                self._known[source].line.ask(Acknowledge(position))
             except SourceError as error:
                 logger.warning("messages up to %d are decided, but were not acknowledged: %s", position, error)
 

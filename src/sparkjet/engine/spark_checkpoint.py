@@ -41,8 +41,8 @@ class SparkCheckpoint:
         ids = [int(path.name) for path in folder.iterdir() if path.name.isdecimal()] if folder.is_dir() else []
         return max(ids, default=None)
 
-    def end_offsets(self, batch: int) -> list[str]:
-        """The end offset of each source in a batch, as Spark wrote them."""
+    def end_offsets(self, batch: int) -> dict[str, str]:
+        """The end offset of each source in a batch as Spark wrote it, by the source's number or name."""
         return _offsets((self.directory / "offsets" / str(batch)).read_text())
 
     def refuse(self, batch: int) -> None:
@@ -139,8 +139,8 @@ def _visible(folder: Path) -> list[Path]:
 
 def same_offsets(position: SparkPosition, current: SparkCheckpoint) -> bool:
     """Whether the batch that Spark runs ends where the recorded one of the same number ended."""
-    recorded = position.files.get(f"offsets/{position.batch}", "")
-    return _offsets(recorded) == current.end_offsets(position.batch)
+    recorded = position.files.get(f"offsets/{position.batch}")
+    return recorded is not None and _offsets(recorded) == current.end_offsets(position.batch)
 
 
 def check_agreement(
@@ -191,5 +191,25 @@ def check_agreement(
         raise RecoveryError(message)
 
 
-def _offsets(text: str) -> list[str]:
-    return text.splitlines()[2:]
+def _offsets(text: str) -> dict[str, str]:
+    r"""By source, the offsets of a file in ``offsets``: a version, metadata, and a line for each source.
+
+    >>> _offsets('v1\n{}\n{"logOffset":4}\n-')
+    {'0': '{"logOffset":4}', '1': '-'}
+    >>> _offsets('v2\n{}\nclicks:{"logOffset":4}\n10:-')
+    {'clicks': '{"logOffset":4}', '10': '-'}
+
+    Raises:
+        RecoveryError: The file is in a format that this version does not know.
+    """
+    version, _, *lines = text.splitlines()
+    if version == "v1":
+        return {str(number): offset for number, offset in enumerate(lines)}
+    if version == "v2":
+        # The JSON of an offset has colons, a name has none.
+        return {source: offset for source, _, offset in (line.partition(":") for line in lines)}
+    message = (
+        f"Spark's offset log has version {version!r}, this version of sparkjet reads v1 and v2. Unset "
+        "spark.sql.streaming.offsetLog.formatVersion, or upgrade sparkjet."
+    )
+    raise RecoveryError(message)

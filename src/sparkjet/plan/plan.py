@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from sparkjet.catalyst.columns import ONLY_SUBSTREAM
 from sparkjet.plan.inputs import several_substreams, tracker_of
 from sparkjet.plan.outputs import Rows, StageOutput, StreamOutput
 from sparkjet.plan.partial_rows import ProgressDetail
+from sparkjet.plan.spark_sources import given_names
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -111,6 +113,11 @@ class Plan:
         if self.persisted or not self.inputs:
             return ProgressDetail.NOTHING
         return ProgressDetail.EACH if several_substreams(self.inputs) else ProgressDetail.ALL
+
+    @cached_property
+    def source_names(self) -> tuple[str, ...]:
+        """Names of Spark's sources in their order; none where Spark numbers them."""
+        return given_names(self.source)
 
     @property
     def uses_clock(self) -> bool:

@@ -34,6 +34,8 @@ PARTITIONED = {
 }
 """Sources whose offsets name all their partitions, also those without rows; each with the columns that name them."""
 
+_RELATIONS = ("StreamingRelation", "StreamingRelationV2")
+_GIVEN = "org.apache.spark.sql.catalyst.streaming.UserProvided"
 _NAMED = "org.apache.spark.sql.sources.DataSourceRegister"
 _PYTHON = "org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2"
 
@@ -84,6 +86,19 @@ def guarantee_of_sources(df: DataFrame) -> Guarantee:
 def streaming_sources(df: DataFrame) -> int:
     """Number of Spark sources that a streaming DataFrame reads."""
     return len(_leaves(df))
+
+
+def given_names(df: DataFrame) -> tuple[str, ...]:
+    """The names that ``readStream.name`` has given to the sources of a streaming DataFrame, in their order.
+
+    With names, Spark's checkpoint tells sources apart by these, and not by their order: they may change places.
+    """
+    gateway = df.sparkSession.sparkContext._gateway
+    relations = [leaf for leaf in _leaves(df) if leaf.nodeName() in _RELATIONS]
+    given = [
+        name for name in (leaf.sourceIdentifyingName() for leaf in relations) if is_instance_of(gateway, name, _GIVEN)
+    ]
+    return tuple(dict.fromkeys(str(name.name()) for name in given))
 
 
 def source_names(df: DataFrame) -> set[str]:
@@ -171,7 +186,7 @@ def _provider(leaf: Any) -> Any:
 
 def _name(df: DataFrame, leaf: Any) -> str:
     """The short name of a source, whatever name the query uses."""
-    if leaf.nodeName() not in {"StreamingRelation", "StreamingRelationV2"}:
+    if leaf.nodeName() not in _RELATIONS:
         return str(leaf.nodeName())
     if _reads_files(leaf):
         return str(leaf.dataSource().className())

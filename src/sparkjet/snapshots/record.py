@@ -123,8 +123,8 @@ class Record(msgspec.Struct, frozen=True):
     clock reading that policies have seen, by which a start notices that the machine's clock was set back.
     ``published`` keeps the last transaction of each sink whose destination does not number epochs: a start compares
     it with what is there. ``queues`` names the blobs with the ids of messages that were received and not acknowledged,
-    by the number of their source. ``early_at`` says when each output last had early rows. ``overlap`` says that Spark's
-    checkpoint may be one batch ahead of the record.
+    by the number or name of their source. ``early_at`` says when each output last had early rows. ``overlap`` says that
+    Spark's checkpoint may be one batch ahead of the record.
     """
 
     kind: EpochKind
@@ -141,7 +141,7 @@ class Record(msgspec.Struct, frozen=True):
     transactions: list[PreparedTransaction]
     overlap: bool = False
     published: list[PreparedTransaction] = []
-    queues: dict[int, str] = {}
+    queues: dict[str, str] = {}
     format: int = FORMAT
 
     def encode(self) -> bytes:
