@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+MICROS = 1_000_000
+YEAR_10000 = 253_402_300_800 * MICROS
+
+
 class Heard(StreamingQueryListener):
     """Keeps the progress of every event."""
 
@@ -38,6 +42,15 @@ def arrive(directory: Path, batch: int, seconds: Sequence[int]) -> None:
     file = directory / f"{batch}.json"
     file.write_text("\n".join(json.dumps({"ts": f"2026-03-01 10:00:{second:02}"}) for second in seconds))
     os.utime(file, (batch, batch))
+
+
+class Raising(Heard):
+    """Keeps the progress, and fails all the same."""
+
+    def onQueryProgress(self, event: Any) -> None:
+        super().onQueryProgress(event)
+        message = "the dashboard is away"
+        raise ConnectionError(message)
 
 
 def test_a_listener_hears_the_watermark_and_the_late_rows(spark: SparkSession, tmp_path: Path) -> None:
@@ -68,3 +81,38 @@ def test_a_listener_hears_the_watermark_and_the_late_rows(spark: SparkSession, t
     report = json.loads(ours[1].sink.metrics["sparkjet"])
     assert report["lateRows"] == {"epoch": 1, "total": 1}
     assert report == {key: query.lastProgress[key] for key in report}
+
+
+def test_times_that_python_does_not_know_and_listeners_that_fail_end_no_query(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Of one row in the year 10000, and of metrics that PySpark cannot make a row of; a listener raises each time."""
+    times = [-70_000_000_000 * MICROS, -62_198_755_200 * MICROS, YEAR_10000 + 1, 9_000_000_000_000 * MICROS]
+    for batch, micros in enumerate(times):
+        file = tmp_path / f"{batch}.json"
+        file.write_text(json.dumps({"micros": micros}))
+        os.utime(file, (batch, batch))
+    source = spark.readStream.schema("micros long").option("maxFilesPerTrigger", 1).json(str(tmp_path))
+    timed = source.select(F.timestamp_micros("micros").alias("ts")).observe("seen", F.max("ts").alias("newest"))
+    heard = Raising()
+    spark.streams.addListener(heard)
+    try:
+        counts = sj.stream(timed).withWatermark("ts", 0).groupBy(F.window("ts", "10 seconds")).count()
+        writer = counts.select("count").writeStream.format("memory").queryName("far").trigger(availableNow=True)
+        query = writer.start()
+        query.awaitTermination()
+        spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+    finally:
+        spark.streams.removeListener(heard)
+    assert spark.table("far").count() == 3
+    ours = [progress for progress in heard.progress if progress.sink.description == "sparkjet"]
+    assert [progress.eventTime["watermark"] for progress in ours] == [
+        "-0249-10-15T19:33:20.000Z",
+        "-0001-01-01T00:00:00.000Z",
+        "+10000-01-01T00:00:00.000Z",
+        "+287168-08-24T16:00:00.000Z",
+    ]
+    assert [progress["observedMetrics"]["seen"]["newest"] for progress in query.recentProgress][2:] == [
+        "10000-01-01 00:00:00",
+        "287168-08-24 16:00:00",
+    ]

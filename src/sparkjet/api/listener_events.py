@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import logging
+import time
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -15,9 +17,16 @@ if TYPE_CHECKING:
 
     from sparkjet.engine.progress_report import ProgressReport
 
+logger = logging.getLogger("sparkjet")
+
 SOURCE = "sparkjet"
 """Description of the sink in these events, by which a listener tells them from Spark's; key of the report in them."""
 _NEVER = -1
+_CYCLE = timedelta(days=146_097)
+"""400 years, after which the calendar repeats."""
+_IN_CYCLE = datetime(2000, 1, 1, tzinfo=timezone.utc)
+_FOUR_DIGITS = 9999
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 @dataclass
@@ -36,19 +45,28 @@ class ListenerEvents:
     query: SparkQuery | None = None
 
     def post(self, report: ProgressReport) -> None:
-        """Post the event of an epoch; nothing is done while there are no listeners."""
+        """Post the event of an epoch; nothing is done while there are no listeners.
+
+        The epoch has ended: an event that cannot be posted is logged, as Spark's listener bus does with failures.
+        """
+        try:
+            self._post(report)
+        except Exception as error:  # noqa: BLE001 - whatever it is
+            logger.warning("epoch %d: Spark's listeners do not hear of it: %s", report.epoch.number, error)
+
+    def _post(self, report: ProgressReport) -> None:
         # Python's manager hides these; each costs one call to the JVM.
         manager: Any = self.session.streams._jsqm  # noqa: SLF001
         if self.query is None or not len(manager.listListeners()):
             return
         streaming: Any = self.session._jvm.org.apache.spark.sql.streaming  # type: ignore[union-attr]
         companion = getattr(getattr(streaming, "StreamingQueryProgress$"), "MODULE$")
-        progress = companion.fromJson(json.dumps(event(report, self.query, datetime.now(timezone.utc))))
+        progress = companion.fromJson(json.dumps(event(report, self.query, time.time_ns() // 1000)))
         manager.postListenerEvent(getattr(streaming, "StreamingQueryListener$QueryProgressEvent")(progress))
 
 
-def event(report: ProgressReport, query: SparkQuery, now: datetime) -> dict[str, Any]:
-    """The progress of an epoch in the form of Spark's ``StreamingQueryProgress``, as JSON."""
+def event(report: ProgressReport, query: SparkQuery, now: int) -> dict[str, Any]:
+    """The progress of an epoch in the form of Spark's ``StreamingQueryProgress``, as JSON; ``now`` in microseconds."""
     duration = sum(report.epoch.duration_ms.values())
     dropped = report.late_rows.epoch + report.null_timestamps.epoch
     rows = report.accepted_rows + dropped
@@ -57,11 +75,11 @@ def event(report: ProgressReport, query: SparkQuery, now: datetime) -> dict[str,
         "id": query.id,
         "runId": query.runId,
         "name": query.name,
-        "timestamp": _iso(now),
+        "timestamp": iso(now),
         "batchId": _NEVER if report.batch_id is None else report.batch_id,
         "batchDuration": duration,
         "durationMs": {**report.epoch.duration_ms, "triggerExecution": duration},
-        "eventTime": {} if report.watermark is None else {"watermark": _iso(_time(report.watermark))},
+        "eventTime": {} if report.watermark is None else {"watermark": iso(report.watermark)},
         "stateOperators": [
             {
                 "operatorName": SOURCE,
@@ -99,10 +117,14 @@ def event(report: ProgressReport, query: SparkQuery, now: datetime) -> dict[str,
     }
 
 
-def _time(microseconds: int) -> datetime:
-    return datetime.fromtimestamp(microseconds / 1_000_000, timezone.utc)
+def iso(microseconds: int) -> str:
+    """A time as Spark's progress writes it; years that have more than four digits, or are below 0, with their sign.
 
-
-def _iso(time: datetime) -> str:
-    """A time as Spark's progress writes it."""
-    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    >>> iso(1_700_000_000_123_456), iso(253_402_300_800_000_000), iso(-62_198_755_200_000_000)
+    ('2023-11-14T22:13:20.123Z', '+10000-01-01T00:00:00.000Z', '-0001-01-01T00:00:00.000Z')
+    """
+    cycles, rest = divmod(timedelta(microseconds=microseconds) - (_IN_CYCLE - _EPOCH), _CYCLE)
+    found = _IN_CYCLE + rest
+    year = found.year + 400 * cycles
+    shown = f"{year:04}" if 0 <= year <= _FOUR_DIGITS else f"{year:+05}"
+    return f"{shown}-{found:%m-%dT%H:%M:%S}.{found.microsecond // 1000:03}Z"

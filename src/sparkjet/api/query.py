@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 from sparkjet.api.guided import Guided
-from sparkjet.engine.progress import merged
+from sparkjet.engine.progress import merged, spark_progress
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -76,7 +75,7 @@ class StreamingQuery(Guided):
     @property
     def recentProgress(self) -> list[dict[str, Any]]:
         """Progress of the last epochs, oldest first."""
-        return merged([json.loads(progress.json) for progress in self._spark.recentProgress], list(self._reports))
+        return merged(spark_progress(self._spark), list(self._reports))
 
     def awaitTermination(self, timeout: float | None = None) -> bool | None:
         """Wait for the end; with a timeout in seconds, return whether it has come.

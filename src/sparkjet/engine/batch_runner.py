@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sparkjet.catalyst.micro_batch import with_plan
+from sparkjet.engine.progress import newest_progress
 from sparkjet.errors import SparkjetError
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class BatchRunner:
                     newest = None
                     if self._spark.done():
                         query = self._spark.result()
-                        newest, batch = query.lastProgress, with_plan(batch, query)
+                        newest, batch = newest_progress(query), with_plan(batch, query)
                     self._engine.run_batch(batch, batch_id, self._engine.caught_up(newest, in_batch=True))
                     return
             except BaseException as error:

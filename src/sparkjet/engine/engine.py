@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -22,7 +21,6 @@ from sparkjet.state.partitions import LOST
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-    from pyspark.sql.streaming.listener import StreamingQueryProgress
 
     from sparkjet.clock import SteadyClock
     from sparkjet.engine.spark_checkpoint import SparkCheckpoint
@@ -183,19 +181,19 @@ class Engine:
             elif self._idle_for(self._now()) > IDLE:
                 self._record_settled()
 
-    def caught_up(self, newest: StreamingQueryProgress | None, *, in_batch: bool) -> CaughtUp:
+    def caught_up(self, newest: dict[str, Any] | None, *, in_batch: bool) -> CaughtUp:
         """Which substreams have been read to their end, by Spark's newest progress; empty before the first.
 
         Args:
-            newest: Spark's ``lastProgress``.
+            newest: Spark's, as :func:`sparkjet.engine.progress.newest_progress` gives it.
             in_batch: Whether a batch is about to run, which that progress does not describe yet.
         """
         if newest is None:
             return {}
-        progress, position = json.loads(newest.json), self.record.spark
-        between = not in_batch and position is not None and progress["batchId"] >= position.batch
+        position = self.record.spark
+        between = not in_batch and position is not None and newest["batchId"] >= position.batch
         substreams = self.state.tracker.progress()
-        return caught_up_by(self._context.plan.inputs, progress, substreams, between_batches=between)
+        return caught_up_by(self._context.plan.inputs, newest, substreams, between_batches=between)
 
     def refuse(self, batch_id: int) -> None:
         """Write down that a batch is left to the next run, though Spark may mark it as done."""

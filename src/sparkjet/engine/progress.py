@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 from collections import Counter
@@ -21,6 +22,8 @@ from sparkjet.engine.progress_report import (
 from sparkjet.time import MIN
 
 if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery as SparkQuery
+
     from sparkjet.engine.arrival import Arrival
     from sparkjet.engine.phases import EpochPhase
     from sparkjet.engine.state import QueryState
@@ -83,6 +86,21 @@ class EpochProgress:
                 for prepared in record.transactions
             ],
         )
+
+
+def spark_progress(query: SparkQuery) -> list[dict[str, Any]]:
+    """Spark's progress of its last batches as JSON, oldest first.
+
+    Not as PySpark's objects: it makes rows of what a query observes, and fails where Python has no such value.
+    """
+    progress: list[Any] = query._jsq.recentProgress()  # type: ignore[attr-defined]  # noqa: SLF001 - see above
+    return [json.loads(each.json()) for each in progress]
+
+
+def newest_progress(query: SparkQuery) -> dict[str, Any] | None:
+    """The last of them, None before the first batch."""
+    newest: Any = query._jsq.lastProgress()  # type: ignore[attr-defined]  # noqa: SLF001 - see above
+    return None if newest is None else dict(json.loads(newest.json()))
 
 
 def merged(sparks: Iterable[dict[str, Any]], reports: Iterable[ProgressReport]) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from sparkjet.catalyst.plan_analysis import used_up
+from sparkjet.engine.progress import newest_progress
 from sparkjet.errors import AnalysisError
 
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ class Supervisor:
         """Run an epoch without a batch if the clock makes one due; the caller holds the lock."""
         if self._ending.begun or not self._spark.isActive:
             return
-        newest = self._spark.lastProgress
+        newest = newest_progress(self._spark)
         if newest is None:
             # Spark has not looked at the sources yet: what has piled up there must not find its windows closed.
             return
