@@ -93,13 +93,13 @@ def spark_progress(query: SparkQuery) -> list[dict[str, Any]]:
 
     Not as PySpark's objects: it makes rows of what a query observes, and fails where Python has no such value.
     """
-    progress: list[Any] = query._jsq.recentProgress()  # type: ignore[attr-defined]  # noqa: SLF001 - see above
+    progress: list[Any] = query._jsq.recentProgress()  # noqa: SLF001 - see above
     return [json.loads(each.json()) for each in progress]
 
 
 def newest_progress(query: SparkQuery) -> dict[str, Any] | None:
     """The last of them, None before the first batch."""
-    newest: Any = query._jsq.lastProgress()  # type: ignore[attr-defined]  # noqa: SLF001 - see above
+    newest: Any = query._jsq.lastProgress()  # noqa: SLF001 - see above
     return None if newest is None else dict(json.loads(newest.json()))
 
 
