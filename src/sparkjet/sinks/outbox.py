@@ -64,7 +64,7 @@ class Outbox(ABC):
         """See :meth:`Sink.prepare`."""
         entries, entry = self._entries(transaction.sink), str(transaction)
         entries.directory.create()
-        found = write(rows, FileWriter(entries.at(entry), options={"maxRecordsPerFile": "0"}), SinkError)
+        found = write(rows, FileWriter(entries.at(entry), read_back=True), SinkError)
         if not found.rows and not self._is_complete:
             entries.remove(entry)
             return None

@@ -64,7 +64,7 @@ class DirectoryStore:
 
     def write_delta(self, name: str, partials: DataFrame) -> list[str]:
         """See :meth:`SnapshotStore.write_delta`."""
-        writer = FileWriter(self._state.below(name), options={"maxRecordsPerFile": "0"})
+        writer = FileWriter(self._state.below(name), read_back=True)
         files = write(partials, writer, StorageError).files
         self._state.sync(f"{name}/{file}" for file in files)
         self._places[name] = self._state

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from sparkjet.storage.directory import HoldsRows
 from sparkjet.storage.paths import CHECKING
+from sparkjet.storage.read_back import for_read_back, in_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -15,7 +16,11 @@ if TYPE_CHECKING:
 
 
 def read(session: SparkSession, directory: Directory, files: Sequence[str]) -> DataFrame:
-    """The rows of some files of a directory, whose checksums Spark compares where it has them."""
+    """The rows of some files of a directory, whose checksums Spark compares where it has them.
+
+    The session is for what becomes of them: how the files are read does not depend on its settings.
+    """
     if isinstance(directory, HoldsRows):
         return directory.read_rows(session, files)
-    return session.read.options(**CHECKING).parquet(*map(directory.uri, files))
+    found = for_read_back(session).read.options(**CHECKING).parquet(*map(directory.uri, files))
+    return in_session(session, found)

@@ -10,6 +10,7 @@ from urllib.parse import unquote
 
 from sparkjet.storage.directory import HoldsRows
 from sparkjet.storage.paths import WRITING
+from sparkjet.storage.read_back import for_read_back
 from sparkjet.storage.write_job import WriteJob
 
 if TYPE_CHECKING:
@@ -46,12 +47,14 @@ class FileWriter:
         format: As Spark calls it.
         options: For Spark's writer.
         partition_by: Columns that become directories.
+        read_back: Whether sparkjet itself reads the files: then the settings of the rows' session do not count.
     """
 
     directory: Directory
     format: str = "parquet"
     options: Mapping[str, str] = field(default_factory=dict)
     partition_by: Sequence[str] = ()
+    read_back: bool = False
 
     def save(self, rows: DataFrame) -> Saved:
         """Write the rows; what has been written when it fails does not count."""
@@ -59,7 +62,8 @@ class FileWriter:
             files = self.directory.write_rows(rows)
             return Saved(sum(files.values()), len(files), sorted(files))
         uri = self.directory.uri()
-        job = WriteJob(rows, uri, self.format, self.options, self.partition_by)
+        settings = for_read_back(rows.sparkSession) if self.read_back else None
+        job = WriteJob(rows, uri, self.format, self.options, self.partition_by, settings)
         if self.directory.path is not None:
             # Those that Hadoop's committer would make: it starts a process (`chmod`) for each.
             (self.directory.path / "_temporary" / "0" / "_temporary").mkdir(parents=True)

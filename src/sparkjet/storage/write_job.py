@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _DATASOURCES = "org.apache.spark.sql.execution.datasources"
+_EXECUTION = "org.apache.spark.sql.execution.SQLExecution"
 _STREAMING = "org.apache.spark.sql.execution.streaming"
 _FORMATS = {
     "csv": "csv.CSVFileFormat",
@@ -49,6 +50,7 @@ class WriteJob:
         format: As Spark calls it.
         options: Of the format.
         partition_by: Columns that become directories.
+        settings: The session whose settings count for the files; that of the rows where there is none.
     """
 
     rows: DataFrame
@@ -56,6 +58,7 @@ class WriteJob:
     format: str
     options: Mapping[str, str]
     partition_by: Sequence[str]
+    settings: SparkSession | None = None
 
     def renaming(self, settings: Mapping[str, str]) -> WriteStatistics:
         """Write, each task attempt below a directory of its own, from where a rename gives its files their names.
@@ -63,8 +66,8 @@ class WriteJob:
         Args:
             settings: Hadoop's, for this job.
         """
-        committer = java_class(self._session, f"{_DATASOURCES}.SQLHadoopMapReduceCommitProtocol")
-        configuration = _own_settings(self._session, tuple({**self.options, **settings}.items()))
+        committer = java_class(self.session, f"{_DATASOURCES}.SQLHadoopMapReduceCommitProtocol")
+        configuration = _own_settings(self.session, tuple({**self.options, **settings}.items()))
         return self._run(committer(str(uuid.uuid4()), self.uri, False), configuration)
 
     def listing(self) -> tuple[WriteStatistics, list[str]]:
@@ -72,7 +75,7 @@ class WriteJob:
 
         Their paths are encoded as Hadoop does it.
         """
-        session = self._session
+        session = self.session
         logs = java_class(session, f"{_STREAMING}.sinks.FileStreamSinkLog")
         version = static_method(session, f"{_STREAMING}.sinks.FileStreamSinkLog.VERSION")()
 
@@ -92,11 +95,12 @@ class WriteJob:
         return statistics, [file.path() for file in files]
 
     @property
-    def _session(self) -> SparkSession:
-        return self.rows.sparkSession
+    def session(self) -> SparkSession:
+        """The session whose settings count for the files."""
+        return self.settings if self.settings is not None else self.rows.sparkSession
 
     def _run(self, committer: Any, configuration: Any) -> WriteStatistics:
-        session = self._session
+        session = self.session
         execution = self.rows._jdf.queryExecution()
         output = execution.analyzed().output()
         columns = [output.apply(number) for number in range(output.size() if self.partition_by else 0)]
@@ -162,12 +166,20 @@ def _without_defaults(gateway: Any, jsession: Any, further: tuple[tuple[str, str
 
 
 def _as_execution(session: SparkSession, execution: Any, call: Callable[[], object]) -> None:
-    """Call something as Spark runs a query: else its jobs would not have the session's settings on the executors."""
+    """Call something as Spark runs a query: else its jobs would not have the session's settings on the executors.
+
+    Args:
+        session: Whose settings the jobs have; they come before those of the execution's own session.
+        execution: The query.
+        call: What is called.
+    """
     ensure_callback_server_started(session.sparkContext._gateway)
     body = _Body(call)
     name = static_method(session, "scala.Option.apply")("save")
+    with_settings = static_method(session, f"{_EXECUTION}.withSQLConfPropagated")
+    outer = _Body(lambda: with_settings(session._jsparkSession, body))
     try:
-        static_method(session, "org.apache.spark.sql.execution.SQLExecution.withNewExecutionId")(execution, name, body)
+        static_method(session, f"{_EXECUTION}.withNewExecutionId")(execution, name, outer)
     except JAVA_ERRORS:
         if body.failure is not None:
             raise body.failure from None

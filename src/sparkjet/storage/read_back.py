@@ -1,0 +1,71 @@
+"""Files that are read back: their rows come back as they were, whatever the settings of the user's session."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from sparkjet.java import java_class, static_method
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+_READERS_AND_WRITERS = (
+    "spark.sql.files.",
+    "spark.sql.legacy.parquet.",
+    "spark.sql.parquet.",
+    "spark.sql.sources.",
+    "spark.sql.variant.",
+)
+"""Where the settings are that Spark's reader and writer of Parquet take from a session; those of later versions too."""
+_OWN = {
+    # Columns of user rows may differ in nothing else.
+    "spark.sql.caseSensitive": "true",
+    # Spark's default, INT96, is nanoseconds for readers that are not Spark's: they end in the year 2262.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+}
+_SESSIONS: dict[Hashable, Any] = {}
+_MOST = 8
+"""Sessions that are kept."""
+
+
+def for_read_back(session: SparkSession) -> SparkSession:
+    """A copy of a session in which Spark reads and writes files by its own defaults; made once.
+
+    What a user sets there is for the user's files: ``TIMESTAMP_MILLIS`` would cut times in the state,
+    ``ignoreCorruptFiles`` would lose rows without a word.
+    """
+    jsession: Any = session._jsparkSession
+    # Not the session: each batch has another object of Python's for it.
+    key = session.sparkContext._gateway, jsession.sessionUUID()
+    if key not in _SESSIONS:
+        if len(_SESSIONS) == _MOST:
+            _SESSIONS.clear()
+        _SESSIONS[key] = _with_defaults(session, jsession.cloneSession())
+    return SparkSession(session.sparkContext, _SESSIONS[key])
+
+
+def in_session(session: SparkSession, rows: DataFrame) -> DataFrame:
+    """The same rows for the session that goes on with them; how their files are read stays as it is."""
+    of_rows = static_method(session, "org.apache.spark.sql.classic.Dataset.ofRows")
+    return DataFrame(of_rows(session._jsparkSession, rows._jdf.logicalPlan()), session)
+
+
+def _with_defaults(session: SparkSession, jsession: Any) -> Any:
+    settings = jsession.sessionState().conf()
+    as_java = static_method(session, "scala.jdk.javaapi.CollectionConverters.asJava")
+    entries = getattr(java_class(session, "org.apache.spark.sql.internal.SQLConf$"), "MODULE$")
+    for name in [*as_java(settings.getAllConfs().keySet())]:
+        known = entries.getConfigEntry(name) if name.startswith(_READERS_AND_WRITERS) else None
+        if known is not None:
+            default = known.defaultValueString()
+            if default.startswith("<"):
+                # "<undefined>", "<value of …>"
+                settings.unsetConf(name)
+            else:
+                # Set, as what is not would not replace the user's value in tasks.
+                settings.setConfString(name, default)
+    for name, value in _OWN.items():
+        settings.setConfString(name, value)
+    return jsession

@@ -1,0 +1,179 @@
+"""What sparkjet writes for itself comes back as it was, whatever a user has set in the session."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyarrow import parquet
+
+import sparkjet as sj
+from sparkjet import functions as J
+from sparkjet.errors import StorageError
+from sparkjet.sinks.foreach_batch import ForeachBatchSink
+from sparkjet.storage.file_reader import read
+from sparkjet.storage.file_writer import FileWriter
+from sparkjet.storage.posix_directory import PosixDirectory
+from sparkjet.storage.read_back import in_session
+from sparkjet.storage.written import write
+from sparkjet.testing import StreamDriver
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pyspark.sql import DataFrame, SparkSession
+
+TOUCHING = re.compile(
+    r"spark\.sql\.(parquet|files|legacy\.parquet|sources|variant)\."
+    r"|spark\.sql\.(caseSensitive|timestampType|session\.timeZone|datetime\.java8API\.enabled)$"
+    r"|spark\.sql\..*([cC]har[A-Z]|charAs|Varchar|schemaPruning|nestedSchema|maxConcurrentOutputFileWriters|plannedWrite)"
+    r"|spark\.sql\.legacy\.timeParserPolicy|spark\.sql\.ansi\.enabled|spark\.sql\.leafNodeDefaultParallelism"
+)
+"""Settings that readers and writers take from a session, and those around them that could change a value."""
+
+OTHERS: Mapping[str, list[str]] = {
+    "spark.sql.files.ignoredPathSegmentRegex": ["part"],
+    "spark.sql.files.maxPartitionBytes": ["100"],
+    "spark.sql.files.maxPartitionNum": ["1"],
+    "spark.sql.files.maxRecordsPerFile": ["1"],
+    "spark.sql.files.minPartitionNum": ["7"],
+    "spark.sql.files.openCostInBytes": ["1"],
+    "spark.sql.leafNodeDefaultParallelism": ["3"],
+    "spark.sql.legacy.timeParserPolicy": ["LEGACY"],
+    "spark.sql.maxConcurrentOutputFileWriters": ["2"],
+    "spark.sql.parquet.columnarReaderBatchSize": ["1"],
+    "spark.sql.parquet.compression.codec": ["none", "zstd"],
+    "spark.sql.parquet.datetimeRebaseModeInRead": ["LEGACY", "EXCEPTION"],
+    "spark.sql.parquet.datetimeRebaseModeInWrite": ["LEGACY", "EXCEPTION"],
+    "spark.sql.parquet.int96RebaseModeInRead": ["LEGACY", "EXCEPTION"],
+    "spark.sql.parquet.int96RebaseModeInWrite": ["LEGACY", "EXCEPTION"],
+    "spark.sql.parquet.output.committer.class": ["org.apache.hadoop.mapreduce.lib.output.PartialFileOutputCommitter"],
+    "spark.sql.parquet.outputTimestampType": ["TIMESTAMP_MILLIS", "INT96"],
+    "spark.sql.parquet.pushdown.inFilterThreshold": ["0"],
+    "spark.sql.session.timeZone": ["America/New_York", "Asia/Kathmandu"],
+    "spark.sql.sources.commitProtocolClass": ["org.apache.spark.sql.execution.streaming.ManifestFileCommitProtocol"],
+    "spark.sql.sources.default": ["json"],
+    "spark.sql.sources.outputCommitterClass": ["org.apache.hadoop.mapreduce.lib.output.PartialFileOutputCommitter"],
+    "spark.sql.sources.partitionOverwriteMode": ["DYNAMIC"],
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": ["0"],
+    "spark.sql.sources.useListFilesFileSystemList": ["file"],
+    "spark.sql.sources.useV1SourceList": [""],
+    "spark.sql.timestampType": ["TIMESTAMP_NTZ"],
+    "spark.sql.variant.shredding.maxSchemaDepth": ["1"],
+    "spark.sql.variant.shredding.maxSchemaWidth": ["1"],
+}
+"""Values other than the default of what is not true or false."""
+
+WITHOUT_EFFECT = re.compile(
+    r"spark\.sql\.sources\.(bucketing|v2|disabledJdbcConnProviderList|fileCompressionFactor|schemaStringLengthThreshold"
+    r"|parallelPartitionDiscovery\.parallelism|structPredicateDecompose\.maxFields|binaryFile\.maxLength)"
+    r"|spark\.sql\.variant\.forceShreddingSchemaForTest|spark\.sql\.parquet\.filterPushdown\.stringPredicate"
+)
+"""Of tables, JDBC and planning, or for Spark's own tests."""
+
+
+def entries(spark: SparkSession) -> dict[str, str]:
+    """Spark's settings that touch readers and writers, with their defaults."""
+    conf: Any = getattr(spark._jvm.org.apache.spark.sql.internal, "SQLConf$")  # type: ignore[union-attr]
+    found, every = {}, getattr(conf, "MODULE$").getConfigEntries().iterator()
+    while every.hasNext():
+        entry = every.next()
+        if TOUCHING.match(entry.key()) and not WITHOUT_EFFECT.match(entry.key()):
+            found[entry.key()] = entry.defaultValueString()
+    return found
+
+
+def alternatives(spark: SparkSession) -> Iterator[dict[str, str]]:
+    """Sessions' settings, none of them at its default; all at their first alternative, then at the second."""
+    defaults = entries(spark)
+    unknown = [name for name, value in defaults.items() if value not in {"true", "false"} and name not in OTHERS]
+    assert not unknown, f"new settings of Spark: give other values in OTHERS or say that they have no effect: {unknown}"
+    for number in (0, 1):
+        yield {
+            name: OTHERS[name][number % len(OTHERS[name])] if name in OTHERS else str(value == "false").lower()
+            for name, value in defaults.items()
+        }
+
+
+def session_with(spark: SparkSession, settings: Mapping[str, str]) -> SparkSession:
+    session = spark.newSession()
+    for name, value in settings.items():
+        session.conf.set(name, value)
+    return session
+
+
+VALUES = """
+    SELECT id, id * 3 AS ID2,
+        timestamp_micros(id * 1000001 + 1) AS recent,
+        timestamp_micros(-12219292800000000 - id * 86400000001) AS julian,
+        timestamp_micros(253402300800000001 + id) AS far,
+        timestamp_ntz '1582-10-07 01:02:03.000004' AS ntz,
+        date_add(DATE '1582-10-15', int(-id)) AS day,
+        make_dt_interval(int(id), 1, 2, 3.000004) AS for, make_ym_interval(int(id), 2) AS months,
+        cast(id AS decimal(9, 2)) AS small, cast(id AS decimal(38, 18)) / 7 AS large,
+        cast(concat('b', id) AS binary) AS bytes, concat('ü', id) AS text, id % 2 = 0 AS even,
+        named_struct('A b', array(timestamp_micros(id)), 'c', map(id, named_struct('d', timestamp_micros(id)))) AS deep,
+        parse_json(concat('{"a": ', id, ', "t": [1, "x"]}')) AS variant, NULL AS nothing
+    FROM range(0, 20, 1, 2)
+"""
+SHOWN = """
+    id, ID2, unix_micros(recent) AS recent, unix_micros(julian) AS julian, unix_micros(far) AS far,
+    cast(ntz AS string) AS ntz, unix_date(day) AS day, cast(for AS string) AS for, cast(months AS string) AS months,
+    cast(small AS string) AS small, cast(large AS string) AS large, hex(bytes) AS bytes, text, even,
+    unix_micros(deep.`A b`[0]) AS a, unix_micros(deep.c[id].d) AS c, to_json(variant) AS variant,
+    cast(nothing AS string) AS nothing
+"""
+
+
+def shown(rows: DataFrame, session: SparkSession) -> list[tuple[Any, ...]]:
+    """The values as Python has them all; computed in a session that changes none."""
+    columns = [each.strip() for each in re.split(r",\s(?![^(]*\))", SHOWN)]
+    return sorted(tuple(row) for row in in_session(session, rows).selectExpr(*columns).collect())
+
+
+def test_rows_come_back_under_any_setting_of_readers_and_writers(spark: SparkSession, tmp_path: Path) -> None:
+    plain = spark.sql(VALUES)
+    expected = shown(plain, spark)
+    one, other = (session_with(spark, settings) for settings in alternatives(spark))
+    for number, (writing, reading) in enumerate([(one, spark), (spark, one), (other, other)]):
+        place = tmp_path / f"{number}"
+        # Its expressions are resolved: only writer and reader differ.
+        found = write(in_session(writing, plain), FileWriter(PosixDirectory(place), read_back=True), StorageError)
+        assert (found.rows, len(found.files)) == (20, 2)
+        back = read(reading, PosixDirectory(place), found.files)
+        assert back.sparkSession is reading
+        assert back.schema.simpleString() == plain.schema.simpleString()
+        assert shown(back, spark) == expected
+        # Of readers that are not Spark's: those of queues read on the driver.
+        assert str(parquet.read_schema(place / found.files[0]).field("far").type) == "timestamp[us, tz=UTC]"
+
+
+def test_state_and_outbox_hold_what_the_query_has_computed(spark: SparkSession, tmp_path: Path) -> None:
+    """In one session with all these settings: each time keeps its microseconds over a restart."""
+    settings = next(alternatives(spark))
+    session = session_with(spark, {**settings, "spark.sql.caseSensitive": "false"})
+    got: list[tuple[str, int, int]] = []
+
+    def keep(rows: DataFrame, epoch: int) -> None:
+        del epoch
+        assert rows.sparkSession.conf.get("spark.sql.parquet.outputTimestampType") == "TIMESTAMP_MILLIS"
+        got.extend(tuple(row) for row in rows.selectExpr("k", "unix_micros(newest)", "n").collect())
+
+    driver = StreamDriver(
+        session,
+        lambda rows: (
+            rows.withWatermark("ts", 0)
+            .groupBy(sj.window("ts", "10 seconds"), "k")
+            .agg(J.max("ts").alias("newest"), J.count().alias("n"))
+        ),
+        "ts timestamp_ltz, k string",
+        sinks=[ForeachBatchSink(keep)],
+    )
+    first = dt.datetime(2026, 1, 1, tzinfo=dt.timezone.utc)
+    driver.process([(first + dt.timedelta(microseconds=n), "a") for n in (1, 3, 1001)])
+    driver.stop()
+    driver.restart()
+    driver.process([(first + dt.timedelta(seconds=10), "a")])
+    assert got == [("a", int(first.timestamp()) * 1_000_000 + 1001, 3)]
