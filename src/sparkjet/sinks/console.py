@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 from sparkjet.sinks.outbox_sink import OutboxSink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+
+_TRUNCATED = 20
+"""Characters of a value, as in Spark's sink."""
 
 
 class ConsoleSink(OutboxSink):
@@ -26,5 +31,8 @@ class ConsoleSink(OutboxSink):
     def publish(self, rows: DataFrame, epoch: int) -> None:
         """See :meth:`OutboxSink.publish`."""
         line = "-" * 43
-        print(f"{line}\nEpoch: {epoch}\n{line}")  # noqa: T201 - the purpose of this sink
-        rows.show(self._rows, self._truncate)
+        shown = rows._jdf.showString(self._rows, _TRUNCATED if self._truncate else 0, False)
+        text = f"{line}\nEpoch: {epoch}\n{line}\n{shown}"
+        # A character that the terminal does not have would fail the epoch at every start again.
+        encoding = sys.stdout.encoding or "utf-8"
+        print(text.encode(encoding, "backslashreplace").decode(encoding))  # noqa: T201 - the purpose of this sink

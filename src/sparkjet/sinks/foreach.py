@@ -7,13 +7,19 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
+from pyspark.sql import Observation
+from pyspark.sql import functions as F
 
-from sparkjet.errors import AnalysisError
+from sparkjet.errors import AnalysisError, SinkError
 from sparkjet.sinks.outbox_sink import OutboxSink
+from sparkjet.sinks.python_values import doubtful
+from sparkjet.storage.written import ROWS, metrics
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import Row, StructType
+
+    from sparkjet.sinks.protocol import Handle, TransactionId
 
 
 class ForeachSink(OutboxSink):
@@ -56,9 +62,35 @@ class ForeachSink(OutboxSink):
             )
             raise AnalysisError(message) from error
 
+    def prepare(self, rows: DataFrame, transaction: TransactionId) -> Handle | None:
+        """See :meth:`Sink.prepare`; refuses values that no Python function can be called with."""
+        in_doubt = doubtful(rows.schema)
+        if in_doubt is None:
+            return super().prepare(rows, transaction)
+        noticed = Observation()
+        counts = (F.count(F.lit(1)).alias(ROWS), F.count_if(in_doubt).alias("doubtful"))
+        handle = super().prepare(rows.observe(noticed, *counts), transaction)
+        if metrics(noticed, "rows for foreach", SinkError)["doubtful"] and handle is not None:
+            try:
+                self.stored(handle).where(in_doubt).foreachPartition(_passed_over)
+            except PySparkException as error:
+                message = (
+                    f"foreach: epoch {transaction.epoch} has rows that Python has no values for: its dates and times "
+                    "are of the years 1 to 9999, and it has no intervals of months. Filter these rows, or cast the "
+                    'column, e.g. to string, or with F.unix_micros("ts").'
+                )
+                raise SinkError(message) from error
+        return handle
+
     def publish(self, rows: DataFrame, epoch: int) -> None:
         """See :meth:`OutboxSink.publish`."""
         rows.foreachPartition(_task(self._writer, epoch))
+
+
+def _passed_over(rows: Iterator[Row]) -> None:
+    """What makes a value for Python of each row, as calling a function with it does."""
+    for _ in rows:
+        pass
 
 
 def _task(writer: Any, epoch: int) -> Callable[[Iterator[Row]], None]:

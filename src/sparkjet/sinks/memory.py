@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sparkjet.catalyst.local_rows import LocalRows
 from sparkjet.errors import AnalysisError
 from sparkjet.sinks.outbox_sink import OutboxSink
 from sparkjet.sinks.protocol import Guarantee
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import Row, StructType
+    from pyspark.sql.types import StructType
 
 
 class MemorySink(OutboxSink):
@@ -33,26 +34,28 @@ class MemorySink(OutboxSink):
             raise AnalysisError(message)
         self.view = view
         self._target = session
-        self._rows: list[Row] = []
-        self._schema: StructType | None = None
+        self._rows: LocalRows | None = None
         self._last = -1
 
     def check(self, schema: StructType) -> None:
         """See :meth:`Sink.check`."""
-        self._schema = schema
+        self._rows = LocalRows(self._target, schema)
 
     def create(self) -> None:
         """See :meth:`Creating.create`: creates the empty view."""
-        self._show()
+        self._table.frame().createOrReplaceTempView(self.view)
 
     def publish(self, rows: DataFrame, epoch: int) -> None:
         """See :meth:`OutboxSink.publish`; an epoch that is already there is skipped."""
         if epoch <= self._last:
             return
-        self._rows = rows.collect() if self._is_complete else self._rows + rows.collect()
+        if self._is_complete:
+            self._table.clear()
+        self._table.append(rows)
         self._last = epoch
-        self._show()
+        self._table.frame().createOrReplaceTempView(self.view)
 
-    def _show(self) -> None:
-        assert self._schema is not None  # noqa: S101 - check() comes first
-        self._target.createDataFrame(self._rows, self._schema).createOrReplaceTempView(self.view)
+    @property
+    def _table(self) -> LocalRows:
+        assert self._rows is not None  # noqa: S101 - check() comes first
+        return self._rows

@@ -42,5 +42,12 @@ class OutboxSink(Outbox):
 
     def deliver(self, entry: Directory, handle: Handle) -> None:
         """See :meth:`Outbox.deliver`."""
+        self.publish(self._read(entry, handle), handle["epoch"])
+
+    def stored(self, handle: Handle) -> DataFrame:
+        """The rows of an epoch that has been prepared, as they will be published."""
+        return self._read(self._entries(handle["sink"]).at(handle["box"]), handle)
+
+    def _read(self, entry: Directory, handle: Handle) -> DataFrame:
         assert self._session is not None  # noqa: S101 - attach() comes first
-        self.publish(read(self._session, entry, files_of(entry, handle)), handle["epoch"])
+        return read(self._session, entry, files_of(entry, handle))

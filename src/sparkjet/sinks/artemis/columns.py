@@ -80,11 +80,13 @@ def faults(schema: T.StructType) -> list[tuple[str, Column]]:
     """What the broker would refuse after the decision, at every start again: what it is, and whether a row has it."""
     texts = [field.name for field in schema.fields if isinstance(field.dataType, _TEXT)]
     found = [(f"column {name!r} has the character NUL", _has_nul(F.col(name))) for name in texts]
+    found += [(f"column {name!r} has text that is not UTF-8", ~F.is_valid_utf8(F.col(name))) for name in texts]
     if "properties" in schema.fieldNames():
         names, values = F.map_keys("properties"), F.map_values("properties")
         taken = F.exists(names, lambda name: name.isin(*_OURS) | name.startswith(_BROKERS) | (name == ""))
         found.append((f"a property is called {', '.join(_OURS)}, {_BROKERS}… or nothing", taken))
-        found.append(("a property has the character NUL", F.exists(names, _has_nul) | F.exists(values, _has_nul)))
+        for fault, has_it in (("the character NUL", _has_nul), ("text that is not UTF-8", _is_damaged)):
+            found.append((f"a property has {fault}", F.exists(names, has_it) | F.exists(values, has_it)))
     return found
 
 
@@ -109,6 +111,10 @@ def frames(batch: pa.RecordBatch, fixed: Mapping[str, str]) -> Iterator[Frame]:
 
 def _has_nul(text: Column) -> Column:
     return F.coalesce(text.contains("\0"), F.lit(False))
+
+
+def _is_damaged(text: Column) -> Column:
+    return F.coalesce(~F.is_valid_utf8(text), F.lit(False))
 
 
 def _fits(field: T.StructField) -> bool:
