@@ -16,7 +16,7 @@ from tests.durable import recorded
 
 @pytest.mark.parametrize(
     ("location", "path"),
-    [("/data/out", "/data/out"), ("file:///data/a%20b", "/data/a b"), ("file:/data/out", "/data/out")],
+    [("/data/out", "/data/out"), ("file:///data/a%20b", "/data/a b"), ("file:/data/a?b#c", "/data/a?b#c")],
 )
 def test_plain_paths_and_file_uris_are_accepted(location: str, path: str) -> None:
     assert local_path(location, "path") == Path(path)

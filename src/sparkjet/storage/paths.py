@@ -38,8 +38,8 @@ def local_path(location: str, option: str) -> Path:
     Raises:
         AnalysisError: It is empty.
     """
-    parts = urlsplit(location)
-    path = unquote(parts.path) if parts.scheme == "file" else location
+    # Not the path that urlsplit() finds: # and ? are parts of names here, as they are for Hadoop.
+    path = unquote(_FILE_URI.sub("", location)) if urlsplit(location).scheme == "file" else location
     if not path:
         message = f"{option}: the location is empty. Give a directory."
         raise AnalysisError(message)
@@ -183,6 +183,7 @@ def _refuses_to_overwrite(directory: Path) -> bool:
         probe.unlink(missing_ok=True)
 
 
+_FILE_URI = re.compile("^file:(//[^/]*)?", re.IGNORECASE)
 _ATTEMPTS = 10
 _WAYS_OUT = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "Free space there and start again; nothing has been changed."),
