@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
@@ -112,9 +113,18 @@ class Rules:
                 if match := pattern.search(line):
                     yield path, number, match.group()
 
+    def one_reader(self) -> Iterator[str]:
+        """`session.read` takes the names of files for patterns; what sparkjet has written is read as it is called."""
+        for path in self.below("src/**/*.py"):
+            for node in ast.walk(ast.parse(path.read_bytes())):
+                match node:
+                    case ast.Attribute(value=ast.Attribute(attr="read"), lineno=line):
+                        yield self.at(path, line, "reads by patterns: use sparkjet.storage.file_reader")
+
     def broken(self) -> list[str]:
         """Everything that is wrong."""
-        return [*self.short_modules(), *self.tested_modules(), *self.no_machine_paths(), *self.own_words()]
+        rules = (self.short_modules, self.tested_modules, self.no_machine_paths, self.own_words, self.one_reader)
+        return [finding for rule in rules for finding in rule()]
 
 
 def main(root: Path) -> int:

@@ -39,6 +39,11 @@ def test_a_good_checkout(checkout: Path, capsys: pytest.CaptureFixture[str]) -> 
             "| `time/lags` | `time/test_frames.py` |\n",
             "time/lags has a test file of its name",
         ),
+        (
+            "src/sparkjet/time/frames.py",
+            GOOD + "rows = session.read.parquet(file.read())\n",
+            "time/frames.py:2: reads by patterns",
+        ),
         ("docs/a.md", "In `" + "/ho" + "me/me/data`.\n", "docs/a.md:1: a path of one machine"),
     ],
 )

@@ -19,7 +19,7 @@ from sparkjet.storage.posix_directory import as_directory
 from sparkjet.storage.written import write
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
     from sparkjet.storage.directory import Directory
@@ -97,7 +97,7 @@ class FilesSink:
             "files": [[file, name] for file, name in zip(files, names, strict=True)],
             "format": self.file_format,
             "schema": rows.schema.jsonValue(),
-            "options": dict(self.options),
+            "options": {**_zone(rows.sparkSession, self.options), **self.options},
         }
 
     def commit(self, handle: Handle, between: Callable[[], None]) -> None:
@@ -205,6 +205,15 @@ class FilesSink:
 
     def _manifest(self, base: Directory, handle: Handle) -> Manifest:
         return Manifest(base, handle["query"], handle["sink"])
+
+
+def _zone(session: SparkSession, options: Mapping[str, str]) -> dict[str, str]:
+    """The session's time zone, in which times are written as text, unless an option names another.
+
+    Readers may have another one, and ``ts=2026-01-01 00:00:00`` in a path does not say which it was.
+    """
+    given = any(name.lower() == "timezone" for name in options)
+    return {} if given else {"timeZone": str(session.conf.get("spark.sql.session.timeZone"))}
 
 
 def _staging(base: Directory, query: str, sink: str) -> Directory:

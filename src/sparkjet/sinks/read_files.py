@@ -4,25 +4,40 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from sparkjet.errors import AnalysisError
 from sparkjet.sinks.manifest import Manifest
+from sparkjet.sinks.united_rows import united
+from sparkjet.storage.file_reader import read
 from sparkjet.storage.schemes import directory_at
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from sparkjet.sinks.manifest import ManifestEntry
+    from sparkjet.storage.directory import Directory
 
-def read_files(path: str) -> DataFrame:
+
+def read_files(path: str, schema: StructType | str | None = None) -> DataFrame:
     """Read a directory written by ``format("files")``, wherever it is: only epochs that are completely published.
 
     A plain ``spark.read`` sees each file as soon as it is renamed into place; this reads the manifest instead.
     Needs an active Spark session; the files are listed once, when this is called.
 
+    Each epoch is read with the format, options, schema and partition columns that it was written with, and the columns
+    of all are united by name, those of the newest epoch first: a column that an epoch does not have is null there. A
+    type that has changed becomes the one that Spark's ``UNION`` would widen both to, or ``string`` if one of them is.
+
+    Args:
+        path: The directory.
+        schema: The columns to read, with the types to cast them to; all of them by default.
+
     Raises:
-        AnalysisError: If no query has written there, or it cannot be read.
+        AnalysisError: If no query has written there, it cannot be read, or a type has changed to one that does not go
+            with it, which only ``schema`` can settle.
     """
     directory = directory_at(path, "read_files", SparkSession.active)
     try:
@@ -33,8 +48,36 @@ def read_files(path: str) -> DataFrame:
     if not entries:
         message = f"read_files: {directory} has no manifest: no sparkjet query has published an epoch there."
         raise AnalysisError(message)
-    newest = max(entries, key=lambda entry: entry.epoch)
-    reader = SparkSession.active().read.format(newest.format).options(**newest.options)
-    reader = reader.schema(StructType.fromJson(newest.schema))
-    files = [directory.uri(file) for entry in entries for file in entry.files]
-    return reader.option("basePath", directory.uri()).load(files)
+    groups: dict[tuple[bytes, tuple[str, ...]], tuple[ManifestEntry, list[str]]] = {}
+    # Epochs of different queries do not compare.
+    for entry in sorted(entries, key=lambda each: (each.committed or 0, each.epoch), reverse=True):
+        settings = msgspec.json.encode((entry.format, entry.schema, sorted(entry.options.items())))
+        for file in entry.files:
+            groups.setdefault((settings, _partition_columns(file)), (entry, []))[1].append(file)
+    try:
+        frames = [_read(directory, *group) for group in groups.values()]
+    except FileNotFoundError as error:
+        message = (
+            f"read_files: {error.filename} is missing, which the manifest of {directory} names. Restore the file. With "
+            "the option retention, old epochs leave the manifest before their files are deleted."
+        )
+        raise AnalysisError(message) from error
+    wanted = SparkSession.active().createDataFrame([], schema).schema if schema else None
+    return united(frames, wanted, f"read_files: {directory}")
+
+
+def _read(directory: Directory, entry: ManifestEntry, files: list[str]) -> DataFrame:
+    return read(
+        SparkSession.active(),
+        directory,
+        files,
+        file_format=entry.format,
+        options=entry.options,
+        schema=StructType.fromJson(entry.schema),
+        read_back=False,
+    )
+
+
+def _partition_columns(file: str) -> tuple[str, ...]:
+    """The names of the columns that are directories, as a file's name has them."""
+    return tuple(level.partition("=")[0] for level in file.split("/")[:-1])

@@ -1,26 +1,94 @@
-"""Reading rows that a :class:`~sparkjet.storage.file_writer.FileWriter` has written as Parquet files."""
+"""Reading rows back from files: the only place that reads files with Spark."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+import errno
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
+
+from sparkjet.java import as_map, java_class, nothing, static_method
 from sparkjet.storage.directory import HoldsRows
 from sparkjet.storage.paths import CHECKING
 from sparkjet.storage.read_back import for_read_back, in_session
+from sparkjet.storage.write_job import DATASOURCES, FORMATS
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from sparkjet.storage.directory import Directory
 
+_INDEX = f"{DATASOURCES}.InMemoryFileIndex"
+_BETWEEN = "\0"
 
-def read(session: SparkSession, directory: Directory, files: Sequence[str]) -> DataFrame:
-    """The rows of some files of a directory, whose checksums Spark compares where it has them.
 
-    The session is for what becomes of them: how the files are read does not depend on its settings.
+def read(
+    session: SparkSession,
+    directory: Directory,
+    files: Sequence[str],
+    *,
+    file_format: str = "parquet",
+    options: Mapping[str, str] = CHECKING,
+    schema: StructType | None = None,
+    read_back: bool = True,
+) -> DataFrame:
+    """The rows of files that a :class:`~sparkjet.storage.file_writer.FileWriter` has written below a directory.
+
+    Not through ``DataFrameReader``, which takes names for patterns: below a directory called ``a[b]`` it would find
+    nothing, below ``a*`` the files of all directories that begin with ``a``. Its own option against that reads each
+    file once for each file that there is.
+
+    Args:
+        session: The session.
+        directory: The directory; levels below it are values of partition columns.
+        files: The names of the files.
+        file_format: As Spark calls it.
+        options: For Spark's reader.
+        schema: Of the rows, partition columns among them; that of the files by default.
+        read_back: Whether the files are sparkjet's own: then the session is for what becomes of the rows, and how the
+            files are read does not depend on its settings.
+
+    Raises:
+        FileNotFoundError: A file is missing.
     """
     if isinstance(directory, HoldsRows):
         return directory.read_rows(session, files)
-    found = for_read_back(session).read.options(**CHECKING).parquet(*map(directory.uri, files))
-    return in_session(session, found)
+    reading = for_read_back(session) if read_back else session
+    java = reading._jsparkSession
+    named = as_map(session, {**options, "basePath": directory.uri()}.items())
+    given = nothing(session) if schema is None else _some(session, java.parseDataType(schema.json()))
+    defaults = [static_method(session, f"{_INDEX}.$lessinit$greater$default${number}")() for number in (5, 6, 7)]
+    index = java_class(session, _INDEX)(java, _paths(session, directory, files), named, given, *defaults)
+    found = index.allFiles()
+    if found.size() < len(files):
+        # Spark would leave it out.
+        missing = next((file for file in files if not directory.exists(file)), files[0])
+        raise FileNotFoundError(errno.ENOENT, "no such file", directory.uri(missing))
+    reader = java_class(session, f"{DATASOURCES}.{FORMATS[file_format]}")()
+    partitions = index.partitionSchema()
+    if schema is None:
+        columns = reader.inferSchema(java, named, found).get()
+    else:
+        levels = {str(name).lower() for name in partitions.fieldNames()}
+        stored = StructType([field for field in schema.fields if field.name.lower() not in levels])
+        columns = java.parseDataType(stored.json())
+    relation = java_class(session, f"{DATASOURCES}.HadoopFsRelation")(
+        index, partitions, columns.asNullable(), nothing(session), reader, named, java
+    )
+    return in_session(session, DataFrame(java.baseRelationToDataFrame(relation), reading))
+
+
+def _paths(session: SparkSession, directory: Directory, files: Sequence[str]) -> Any:
+    """The paths of files, made in a few calls of the JVM however many there are."""
+    jvm: Any = session._jvm
+    joined = _BETWEEN.join(map(directory.uri, files))
+    paths = jvm.org.apache.hadoop.util.StringUtils.stringToPath(
+        jvm.org.apache.commons.lang3.StringUtils.split(joined, _BETWEEN)
+    )
+    return static_method(session, "scala.collection.immutable.ArraySeq.unsafeWrapArray")(paths)
+
+
+def _some(session: SparkSession, value: Any) -> Any:
+    return static_method(session, "scala.Option.apply")(value)

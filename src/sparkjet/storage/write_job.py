@@ -17,10 +17,10 @@ from sparkjet.storage.patience import Patience
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_DATASOURCES = "org.apache.spark.sql.execution.datasources"
+DATASOURCES = "org.apache.spark.sql.execution.datasources"
 _EXECUTION = "org.apache.spark.sql.execution.SQLExecution"
 _STREAMING = "org.apache.spark.sql.execution.streaming"
-_FORMATS = {
+FORMATS = {
     "csv": "csv.CSVFileFormat",
     "json": "json.JsonFileFormat",
     "orc": "orc.OrcFileFormat",
@@ -66,7 +66,7 @@ class WriteJob:
         Args:
             settings: Hadoop's, for this job.
         """
-        committer = java_class(self.session, f"{_DATASOURCES}.SQLHadoopMapReduceCommitProtocol")
+        committer = java_class(self.session, f"{DATASOURCES}.SQLHadoopMapReduceCommitProtocol")
         configuration = _own_settings(self.session, tuple({**self.options, **settings}.items()))
         return self._run(committer(str(uuid.uuid4()), self.uri, False), configuration)
 
@@ -106,14 +106,14 @@ class WriteJob:
         columns = [output.apply(number) for number in range(output.size() if self.partition_by else 0)]
         named = {column.name(): column for column in columns}
         by = as_seq(session, [named[name] for name in self.partition_by])
-        trackers = java_class(session, f"{_DATASOURCES}.BasicWriteJobStatsTracker")
-        metrics = static_method(session, f"{_DATASOURCES}.BasicWriteJobStatsTracker.metrics")()
+        trackers = java_class(session, f"{DATASOURCES}.BasicWriteJobStatsTracker")
+        metrics = static_method(session, f"{DATASOURCES}.BasicWriteJobStatsTracker.metrics")()
         serializable = java_class(session, "org.apache.spark.util.SerializableConfiguration")
-        destination = java_class(session, f"{_DATASOURCES}.FileFormatWriter$OutputSpec")
+        destination = java_class(session, f"{DATASOURCES}.FileFormatWriter$OutputSpec")
         arguments = (
             session._jsparkSession,
             execution.executedPlan(),
-            java_class(session, f"{_DATASOURCES}.{_FORMATS[self.format]}")(),
+            java_class(session, f"{DATASOURCES}.{FORMATS[self.format]}")(),
             committer,
             destination(self.uri, as_map(session, []), output),
             configuration,
@@ -122,9 +122,9 @@ class WriteJob:
             as_seq(session, [trackers(serializable(configuration), metrics)]),
             as_map(session, self.options.items()),
             0,
-            static_method(session, f"{_DATASOURCES}.FileFormatWriter.write$default$12")(),
+            static_method(session, f"{DATASOURCES}.FileFormatWriter.write$default$12")(),
         )
-        write = static_method(session, f"{_DATASOURCES}.FileFormatWriter.write")
+        write = static_method(session, f"{DATASOURCES}.FileFormatWriter.write")
         _as_execution(session, execution, lambda: write(*arguments))
         return WriteStatistics(metrics.apply("numOutputRows").value(), metrics.apply("numFiles").value())
 
