@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import sparkjet as sj
 from sparkjet.clock import ManualClock
 from sparkjet.errors import AnalysisError, LostTransactionError
 from sparkjet.sinks.files import FilesSink
 from sparkjet.sinks.manifest import Manifest
 from sparkjet.sinks.read_files import read_files
 from sparkjet.testing.sink_contract import QUERY, SCHEMA, SinkContract, SinkUnderTest, transaction
+from tests.feed import Feed, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -140,3 +142,29 @@ def test_reading_where_nothing_was_written_is_refused(spark: SparkSession, tmp_p
     del spark
     with pytest.raises(AnalysisError, match="no manifest"):
         read_files(str(tmp_path))
+
+
+def test_a_directory_of_sparks_own_streaming_is_refused_and_a_copy_of_it_goes_on(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    feed = Feed(tmp_path / "in")
+    feed.add(*rows([1], k="a"))
+    plain = feed.read(spark).select("k").writeStream.option("checkpointLocation", str(tmp_path / "plain"))
+    plain.format("parquet").trigger(availableNow=True).start(str(tmp_path / "old")).awaitTermination()
+    writer = sj.stream(feed.read(spark)).select("k").writeStream.trigger(availableNow=True)
+    with pytest.raises(AnalysisError, match=r'path: ".*/old" was written by Spark\'s own streaming.*_spark_metadata'):
+        writer.option("checkpointLocation", tmp_path / "home").start(str(tmp_path / "old"), "parquet")
+    assert not (tmp_path / "home").exists()
+    assert not (tmp_path / "old" / "_sparkjet").exists()
+    spark.read.parquet(str(tmp_path / "old")).write.parquet(str(tmp_path / "new"))
+    target = under_test(spark, FilesSink(tmp_path / "new"))
+    handle = target.sink.prepare(spark.createDataFrame([("b", 2)], SCHEMA), transaction(1))
+    assert handle is not None
+    target.sink.commit(handle, lambda: None)
+    assert sorted(target.read()) == [("a", None), ("b", 2)]
+
+
+def test_a_directory_of_delta_is_refused(tmp_path: Path, spark: SparkSession) -> None:
+    (tmp_path / "out" / "_delta_log").mkdir(parents=True)
+    with pytest.raises(AnalysisError, match="lateRowsPath: .* was written by Delta"):
+        FilesSink(tmp_path / "out", option="lateRowsPath").check(spark.createDataFrame([], SCHEMA).schema)

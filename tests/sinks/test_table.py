@@ -143,3 +143,13 @@ def test_rows_must_have_the_columns_of_the_table(spark: SparkSession, tmp_path: 
         sink_of(spark)
     with pytest.raises(AnalysisError, match=r'format\("postgres"\) is not one of files'):
         writer(spark, Feed(tmp_path / "in"), tmp_path).toTable(NAME, "postgres")
+
+
+def test_a_table_of_sparks_own_streaming_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    feed = Feed(tmp_path / "in")
+    feed.add(*rows([1], k="a"))
+    plain = feed.read(spark).select("k").writeStream.option("checkpointLocation", str(tmp_path / "plain"))
+    plain.trigger(availableNow=True).toTable(NAME, format="parquet").awaitTermination()
+    with pytest.raises(AnalysisError, match="toTable: .* was written by Spark's own streaming"):
+        sj.stream(feed.read(spark)).select("k").writeStream.option("checkpointLocation", tmp_path / "ck").toTable(NAME)
+    assert not (tmp_path / "ck").exists()

@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from sparkjet.clock import Clock, SystemClock
-from sparkjet.errors import LostTransactionError, SinkError
+from sparkjet.errors import AnalysisError, LostTransactionError, SinkError
 from sparkjet.sinks.file_formats import check_format
 from sparkjet.sinks.manifest import MANIFEST_DIRECTORY, Manifest, ManifestEntry
 from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("sparkjet")
 
+_LISTS = {"_spark_metadata": "Spark's own streaming", "_delta_log": "Delta"}
+"""Lists of files that the readers of a directory follow, and who keeps them."""
 STEPS = 16
 """Entries expire from the manifest in this many steps per retention."""
 RENAMES = 8
@@ -68,6 +70,7 @@ class FilesSink:
     def check(self, schema: StructType) -> None:
         """See :meth:`Sink.check`."""
         check_format(self.file_format, schema, self.partition_by)
+        self._check_readers()
         self.directory.below(MANIFEST_DIRECTORY).check(self.option, create=False)
 
     def create(self) -> None:
@@ -175,6 +178,17 @@ class FilesSink:
                     if is_orphan and (sink, staged) not in decided:
                         staging.remove(staged)
                 Manifest(base, query, sink).remove_leftovers()
+
+    def _check_readers(self) -> None:
+        """Refuse a directory whose readers follow somebody else's list of files: they would see none of ours."""
+        for name, owner in _LISTS.items():
+            if self.directory.exists(name):
+                message = (
+                    f'{self.option}: "{self.directory}" was written by {owner}. Its {name} lists the files that readers '
+                    f"may see, so they would see no row of this query. Give another directory or table; what is "
+                    "here can be copied there first, as a batch of Spark's."
+                )
+                raise AnalysisError(message)
 
     def _bases(self, handles: Sequence[Handle]) -> list[Directory]:
         """Directories that transactions may be in: the configured one, and those configured when they were prepared."""
