@@ -49,7 +49,7 @@ def run(spark: SparkSession, feed: Feed, place: Path, handed: list[Any]) -> None
 def test_a_second_start_reads_back_what_the_first_has_written(spark: SparkSession, tmp_path: Path, name: str) -> None:
     for decoy in ("ab", ".a%20b", "_a%2520b"):
         for number in range(3):
-            (tmp_path / decoy / "home" / "spark" / str(number)).mkdir(parents=True)
+            (tmp_path / decoy / "home" / "spark" / f"{number:06d}").mkdir(parents=True)
     feed, handed = Feed(tmp_path / "in"), list[Any]()
     feed.add(*rows([1, 2, 12], k="a"))
     run(spark, feed, tmp_path / name, handed)

@@ -166,5 +166,5 @@ def test_a_directory_of_sparks_own_streaming_is_refused_and_a_copy_of_it_goes_on
 
 def test_a_directory_of_delta_is_refused(tmp_path: Path, spark: SparkSession) -> None:
     (tmp_path / "out" / "_delta_log").mkdir(parents=True)
-    with pytest.raises(AnalysisError, match="lateRowsPath: .* was written by Delta"):
+    with pytest.raises(AnalysisError, match=r"lateRowsPath: .* was written by Delta"):
         FilesSink(tmp_path / "out", option="lateRowsPath").check(spark.createDataFrame([], SCHEMA).schema)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F
 
 import sparkjet as sj
 from sparkjet.errors import AnalysisError
@@ -16,7 +19,7 @@ from tests.feed import Feed, rows
 from tests.sinks.test_files import staged
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from sparkjet.api.writer import StreamWriter
 
@@ -150,6 +153,111 @@ def test_a_table_of_sparks_own_streaming_is_refused(spark: SparkSession, tmp_pat
     feed.add(*rows([1], k="a"))
     plain = feed.read(spark).select("k").writeStream.option("checkpointLocation", str(tmp_path / "plain"))
     plain.trigger(availableNow=True).toTable(NAME, format="parquet").awaitTermination()
-    with pytest.raises(AnalysisError, match="toTable: .* was written by Spark's own streaming"):
+    with pytest.raises(AnalysisError, match=r"toTable: .* was written by Spark's own streaming"):
         sj.stream(feed.read(spark)).select("k").writeStream.option("checkpointLocation", tmp_path / "ck").toTable(NAME)
     assert not (tmp_path / "ck").exists()
+
+
+def published(spark: SparkSession, found: DataFrame, *epochs: int) -> None:
+    """Rows in the table, as several epochs."""
+    sink = table_sink(NAME, spark, None, (), {}, None)
+    sink.check(found.schema)
+    sink.create()
+    for epoch in epochs:
+        handle = sink.prepare(found, transaction(epoch))
+        assert handle is not None
+        sink.commit(handle, lambda: None)
+
+
+@pytest.mark.parametrize(
+    ("definition", "keys"),
+    [
+        ("USING parquet CLUSTERED BY (v) SORTED BY (k) INTO 2 BUCKETS", ["v"]),
+        ("USING json PARTITIONED BY (k) CLUSTERED BY (v) INTO 3 BUCKETS", ["v"]),
+        ("USING csv OPTIONS (header 'true') CLUSTERED BY (v, k) INTO 2 BUCKETS", ["v", "k"]),
+    ],
+)
+def test_files_of_a_bucketed_table_are_those_of_its_buckets(
+    spark: SparkSession, definition: str, keys: list[str]
+) -> None:
+    spark.sql(f"CREATE TABLE {NAME} (k STRING, v BIGINT) {definition}")
+    spark.sql(f"INSERT INTO {NAME} (k, v) SELECT CAST(id % 2 AS STRING), id FROM RANGE(10)")
+    added = spark.sql("SELECT CAST(id % 3 AS STRING) AS k, id AS v FROM RANGE(20)").repartition(2)
+    published(spark, added.select(*spark.table(NAME).columns), 1, 2)
+    # Without an exchange: each task reads one bucket of both sides.
+    joined = spark.table(NAME).join(spark.table(NAME).hint("merge"), keys)
+    assert "Exchange hashpartitioning" not in joined._jdf.queryExecution().executedPlan().toString()
+    values = [(n, str(n % 2)) for n in range(10)] + [(n, str(n % 3)) for n in range(20)] * 2
+    found = Counter(each[: len(keys)] for each in values)
+    assert joined.count() == sum(number * number for number in found.values())
+    assert [tuple(row) for row in spark.table(NAME).where("v = 7").select("k", "v").collect()] == [("1", 7)] * 3
+
+
+LENGTHS = "k VARCHAR(3), c CHAR(4), n STRUCT<x: VARCHAR(2)>, a ARRAY<CHAR(3)>, m MAP<VARCHAR(2), CHAR(2)>, v BIGINT"
+VALUES = {"k": "'abc'", "c": "'x'", "n": "STRUCT('12' AS x)", "a": "ARRAY('a', NULL)", "m": "MAP('a', 'b')", "v": "1L"}
+
+
+def of_lengths(spark: SparkSession, **changed: str) -> DataFrame:
+    return spark.sql("SELECT " + ", ".join(f"{value} AS {name}" for name, value in (VALUES | changed).items()))
+
+
+@pytest.mark.parametrize("partitions", ["", "PARTITIONED BY (v)", "PARTITIONED BY (k, c)"])
+def test_declared_lengths_are_kept_as_an_insert_keeps_them(spark: SparkSession, partitions: str) -> None:
+    spark.sql(f"CREATE TABLE {NAME} ({LENGTHS}) USING parquet {partitions}")
+    found = of_lengths(spark).select(*spark.table(NAME).columns)
+    nothing = of_lengths(spark, **dict.fromkeys(("k", "c"), "CAST(NULL AS STRING)")).select(*found.columns)
+    found.write.insertInto(NAME)
+    published(spark, found.union(nothing), 1)
+    first, second, last = spark.table(NAME).orderBy(F.desc("k")).select("k", "c", "a", "n", "m", "v").collect()
+    assert first == second
+    assert (first.k, first.c, first.a, last.k, last.c) == ("abc", "x   ", ["a  ", None], None, None)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"k": "'abcd'"}, {"c": "'abcde'"}, {"n": "STRUCT('123' AS x)"}, {"a": "ARRAY('abcd')"}, {"m": "MAP('abc', 'b')"}],
+)
+def test_a_value_that_is_too_long_is_refused_before_the_decision(spark: SparkSession, changed: dict[str, str]) -> None:
+    spark.sql(f"CREATE TABLE {NAME} ({LENGTHS}) USING parquet")
+    with pytest.raises(PySparkException, match="EXCEED_LIMIT_LENGTH"):
+        published(spark, of_lengths(spark, **changed), 1)
+    assert spark.table(NAME).count() == 0
+
+
+def test_nothing_that_a_table_can_declare_is_overlooked(spark: SparkSession) -> None:
+    """What a new version of Spark adds is to be honoured or refused, and then named here."""
+    for column in ("v INT CHECK (v > 0)", "v INT PRIMARY KEY", "v INT GENERATED ALWAYS AS (1)"):
+        with pytest.raises(PySparkException, match="UNSUPPORTED_FEATURE"):
+            spark.sql(f"CREATE TABLE {NAME} ({column}) USING parquet")
+    spark.sql(f"CREATE TABLE {NAME} (k STRING NOT NULL, v INT DEFAULT 7) USING parquet TBLPROPERTIES ('a' = 'b')")
+    # An INSERT takes nulls as well.
+    published(spark, spark.sql("SELECT CAST(NULL AS STRING) AS k, CAST(NULL AS INT) AS v"), 1)
+    assert [tuple(row) for row in spark.table(NAME).collect()] == [(None, None)]
+    state: Any = spark._jsparkSession.sessionState()
+    table = state.catalog().getTableMetadata(state.sqlParser().parseTableIdentifier(NAME))
+    assert {str(table.productElementName(number)) for number in range(table.productArity())} <= {
+        *("identifier", "multipartIdentifier", "owner", "createTime", "lastAccessTime", "createVersion", "comment"),
+        *("viewText", "viewOriginalText", "stats", "ignoredProperties", "schemaPreservesCase", "unsupportedFeatures"),
+        # Honoured; of the properties, an INSERT into files heeds none.
+        *(
+            "tableType",
+            "provider",
+            "storage",
+            "schema",
+            "collation",
+            "partitionColumnNames",
+            "tracksPartitionsInCatalog",
+        ),
+        *("bucketSpec", "properties"),
+    }
+
+
+def test_a_new_table_where_spark_would_look_for_a_pattern_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(AnalysisError, match=r'toTable: Spark takes "\[" in the location .* of a table for a pattern'):
+        sink_of(spark, path=f"{tmp_path}/a[b]")
+    sink = sink_of(spark, path=f"{tmp_path}/a[b]", partition_by=["k"])
+    sink.create()
+    handle = sink.prepare(spark.createDataFrame([("a", 1)], SCHEMA), transaction(1))
+    assert handle is not None
+    sink.commit(handle, lambda: None)
+    assert [tuple(row) for row in spark.table(NAME).collect()] == [(1, "a")]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import InitVar, dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sparkjet.clock import Clock, SystemClock
 from sparkjet.errors import AnalysisError, LostTransactionError, SinkError
@@ -30,6 +31,7 @@ _LISTS = {"_spark_metadata": "Spark's own streaming", "_delta_log": "Delta"}
 """Lists of files that the readers of a directory follow, and who keeps them."""
 STEPS = 16
 """Entries expire from the manifest in this many steps per retention."""
+_BUCKET = re.compile(r"(?<=[0-9a-f])_\d{5}(?=\.)")
 RENAMES = 8
 """At once, in a store: each is some requests there, and the next epoch waits for them."""
 
@@ -51,6 +53,7 @@ class FilesSink:
         retention: Microseconds after which an epoch may expire from the manifest; None keeps all. Its files stay.
         clock: The clock that dates epochs.
         at: Gives the directory of a location, for rows that were decided while the option was another.
+        buckets: Of a table, as :class:`~sparkjet.storage.file_writer.FileWriter` takes them.
     """
 
     place: InitVar[Path | Directory]
@@ -61,6 +64,7 @@ class FilesSink:
     retention: int | None = None
     clock: Clock = field(default_factory=SystemClock)
     at: Callable[[str], Directory] = field(default=lambda location: as_directory(Path(location)))
+    buckets: Any = None
     directory: Directory = field(init=False)
     guarantee: Guarantee = field(default=Guarantee.EXACTLY_ONCE, init=False)
 
@@ -82,7 +86,7 @@ class FilesSink:
         staging = _staging(self.directory, transaction.query, transaction.sink)
         staging.create()
         staged = str(transaction)
-        writer = FileWriter(staging.below(staged), self.file_format, self.options, self.partition_by)
+        writer = FileWriter(staging.below(staged), self.file_format, self.options, self.partition_by, self.buckets)
         found = write(rows, writer, SinkError)
         if not found.rows:
             staging.remove(staged)
@@ -184,9 +188,9 @@ class FilesSink:
         for name, owner in _LISTS.items():
             if self.directory.exists(name):
                 message = (
-                    f'{self.option}: "{self.directory}" was written by {owner}. Its {name} lists the files that readers '
-                    f"may see, so they would see no row of this query. Give another directory or table; what is "
-                    "here can be copied there first, as a batch of Spark's."
+                    f'{self.option}: "{self.directory}" was written by {owner}: readers follow the list of files in '
+                    f"{name}, and would see no row of this query. Give another directory or table; what is here can be "
+                    "copied there first, as a batch of Spark's."
                 )
                 raise AnalysisError(message)
 
@@ -253,6 +257,8 @@ def _lost(bases: Sequence[Directory], handle: Handle, staged: str) -> LostTransa
 def _published(transaction: TransactionId, number: int, staged: str) -> str:
     """Final name of a staged file: unique, and the same in every process that commits it."""
     path = PurePosixPath(staged)
-    suffix = "".join(path.suffixes)
+    # Spark's readers take the number of the bucket from the name.
+    bucket = _BUCKET.search(path.name)
+    suffix = (bucket[0] if bucket is not None else "") + "".join(path.suffixes)
     name = f"part-{transaction.epoch:09d}-{number:05d}-{transaction.query[:8]}-{transaction.sink}{suffix}"
     return str(path.parent / name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -12,8 +13,10 @@ from urllib.parse import unquote
 from pyspark.errors import ParseException
 
 from sparkjet.catalyst.columns import quoted
+from sparkjet.catalyst.expressions import column_of
 from sparkjet.catalyst.logical_plans import listed
 from sparkjet.errors import AnalysisError
+from sparkjet.java import static_method
 from sparkjet.sinks.file_formats import FORMATS
 from sparkjet.sinks.files import FilesSink
 from sparkjet.storage.schemes import directory_at, scheme_of
@@ -26,6 +29,8 @@ if TYPE_CHECKING:
 
 OPTION = "toTable"
 """What messages call the sink's directory."""
+_LENGTHS = "org.apache.spark.sql.catalyst.util.CharVarcharUtils"
+_PATTERN = re.compile(r"[][{}*?\\]")
 _NO_VALUE, _NULL = "__HIVE_DEFAULT_PARTITION__", "NULL"
 _SESSION_CATALOG = "spark_catalog"
 _DATABASE_AND_TABLE = 2
@@ -40,16 +45,25 @@ class TableSink(FilesSink):
         session: The user's.
         columns: Of the table, with their types; None until there is a table.
         located: Whether the user has chosen the directory of a new table.
+        lengths: The schema of the table with the lengths that it declares (``char(n)``), None if it declares none.
     """
 
     table: str = field(kw_only=True)
     session: SparkSession = field(kw_only=True)
     columns: Mapping[str, str] | None = field(kw_only=True)
     located: bool = field(kw_only=True)
+    lengths: Any = field(default=None, kw_only=True)
 
     def check(self, schema: StructType) -> None:
         """See :meth:`Sink.check`."""
         super().check(schema)
+        pattern = _PATTERN.search(self.directory.uri())
+        if pattern is not None and not self.partition_by:
+            message = (
+                f'{OPTION}: Spark takes "{pattern[0]}" in the location {self.directory} of a table for a pattern. Give '
+                "another path."
+            )
+            raise AnalysisError(message)
         found = {each.name: each.dataType.simpleString() for each in schema.fields}
         if self.columns is None:
             self._schema = schema
@@ -70,7 +84,7 @@ class TableSink(FilesSink):
 
     def prepare(self, rows: DataFrame, transaction: TransactionId) -> Handle | None:
         """See :meth:`Sink.prepare`; formats without names have the columns in the table's order."""
-        return super().prepare(rows.select(*map(quoted, self.columns or ())), transaction)
+        return super().prepare(self._of_lengths(rows.select(*map(quoted, self.columns or ()))), transaction)
 
     def commit(self, handle: Handle, between: Callable[[], None]) -> None:
         """See :meth:`Sink.commit`."""
@@ -78,6 +92,18 @@ class TableSink(FilesSink):
         self._register({Path(published).parent for _, published in handle["files"]} - {Path()})
         # The session remembers which files a table has.
         self.session.catalog.refreshTable(self.table)
+
+    def _of_lengths(self, rows: DataFrame) -> DataFrame:
+        """The rows as an ``INSERT`` stores them: ``char`` is padded, and what is too long fails the epoch."""
+        if self.lengths is None:
+            return rows
+        checked = static_method(self.session, f"{_LENGTHS}.stringLengthCheck")
+        output = rows._jdf.queryExecution().analyzed().output()
+        columns = (
+            column_of(checked(output.apply(number), self.lengths.apply(number).dataType()), self.session).alias(name)
+            for number, name in enumerate(rows.columns)
+        )
+        return rows.select(*columns)
 
     def _register(self, directories: Collection[Path]) -> None:
         """Make the partitions known to a catalog that keeps a list of them."""
@@ -154,7 +180,18 @@ def table_sink(
     properties = found.storage().properties()
     options = {str(name): str(properties.apply(name)) for name in listed(properties.keys().toSeq())} | {**options}
     columns = {each.name: each.dataType.simpleString() for each in session.table(table).schema.fields}
-    return TableSink(place, provider, partitions, options, columns=columns, located=False, **settings)
+    declared = static_method(session, f"{_LENGTHS}.getRawSchema")(found.schema())
+    return TableSink(
+        place,
+        provider,
+        partitions,
+        options,
+        columns=columns,
+        located=False,
+        lengths=declared if static_method(session, f"{_LENGTHS}.hasCharVarchar")(declared) else None,
+        buckets=found.bucketSpec(),
+        **settings,
+    )
 
 
 def _location(uri: Any) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from sparkjet.storage.directory import HoldsRows
@@ -48,6 +48,7 @@ class FileWriter:
         options: For Spark's writer.
         partition_by: Columns that become directories.
         read_back: Whether sparkjet itself reads the files: then the settings of the rows' session do not count.
+        buckets: Of the table that the files are for, as :class:`WriteJob` takes them.
     """
 
     directory: Directory
@@ -55,6 +56,7 @@ class FileWriter:
     options: Mapping[str, str] = field(default_factory=dict)
     partition_by: Sequence[str] = ()
     read_back: bool = False
+    buckets: Any = None
 
     def save(self, rows: DataFrame) -> Saved:
         """Write the rows; what has been written when it fails does not count."""
@@ -63,7 +65,7 @@ class FileWriter:
             return Saved(sum(files.values()), len(files), sorted(files))
         uri = self.directory.uri()
         settings = for_read_back(rows.sparkSession) if self.read_back else None
-        job = WriteJob(rows, uri, self.format, self.options, self.partition_by, settings)
+        job = WriteJob(rows, uri, self.format, self.options, self.partition_by, settings, self.buckets)
         if self.directory.path is not None:
             # Those that Hadoop's committer would make: it starts a process (`chmod`) for each.
             (self.directory.path / "_temporary" / "0" / "_temporary").mkdir(parents=True)

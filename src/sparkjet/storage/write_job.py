@@ -51,6 +51,7 @@ class WriteJob:
         options: Of the format.
         partition_by: Columns that become directories.
         settings: The session whose settings count for the files; that of the rows where there is none.
+        buckets: Scala's option of the ``BucketSpec`` of the table that the files are for; None if there is none.
     """
 
     rows: DataFrame
@@ -59,6 +60,7 @@ class WriteJob:
     options: Mapping[str, str]
     partition_by: Sequence[str]
     settings: SparkSession | None = None
+    buckets: Any = None
 
     def renaming(self, settings: Mapping[str, str]) -> WriteStatistics:
         """Write, each task attempt below a directory of its own, from where a rename gives its files their names.
@@ -118,7 +120,7 @@ class WriteJob:
             destination(self.uri, as_map(session, []), output),
             configuration,
             by,
-            nothing(session),
+            nothing(session) if self.buckets is None else self.buckets,
             as_seq(session, [trackers(serializable(configuration), metrics)]),
             as_map(session, self.options.items()),
             0,
