@@ -147,6 +147,15 @@ def test_entries_of_earlier_versions_are_read_by_what_they_say(spark: SparkSessi
     assert found(out, "k", "v") == [("a", 1), ("b", 2), ("c", 3)]
 
 
+def test_a_file_that_is_missing_is_an_error_that_names_it(spark: SparkSession, out: Path) -> None:
+    for epoch in (1, 2):
+        publish(out, epoch, spark.createDataFrame([("a", epoch)], "k string, v long").coalesce(1))
+    (lost,) = out.glob("part-000000001-*")
+    lost.unlink()
+    with pytest.raises(AnalysisError, match=f"{lost.name} is missing, which the manifest"):
+        read_files(str(out))
+
+
 def test_names_are_no_patterns(spark: SparkSession, tmp_path: Path) -> None:
     """Beside directories that a pattern would match."""
     names = ["outa", "outx", "out", "out[ab]", "out{a,x}", "o?t", "o*", "out\\a"]

@@ -104,7 +104,7 @@ class FilesSink:
             "files": [[file, name] for file, name in zip(files, names, strict=True)],
             "format": self.file_format,
             "schema": rows.schema.jsonValue(),
-            "options": {**_zone(rows.sparkSession, self.options), **self.options},
+            "options": {**self._zone(rows.sparkSession), **self.options},
         }
 
     def commit(self, handle: Handle, between: Callable[[], None]) -> None:
@@ -183,6 +183,15 @@ class FilesSink:
                         staging.remove(staged)
                 Manifest(base, query, sink).remove_leftovers()
 
+    def _zone(self, session: SparkSession) -> dict[str, str]:
+        """The session's time zone where times are written as text, unless an option names another.
+
+        Readers may have another one, and ``ts=2026-01-01 00:00:00`` in a path does not say which it was.
+        """
+        as_text = self.partition_by or self.file_format in {"csv", "json"}
+        given = any(name.lower() == "timezone" for name in self.options)
+        return {"timeZone": str(session.conf.get("spark.sql.session.timeZone"))} if as_text and not given else {}
+
     def _check_readers(self) -> None:
         """Refuse a directory whose readers follow somebody else's list of files: they would see none of ours."""
         for name, owner in _LISTS.items():
@@ -223,15 +232,6 @@ class FilesSink:
 
     def _manifest(self, base: Directory, handle: Handle) -> Manifest:
         return Manifest(base, handle["query"], handle["sink"])
-
-
-def _zone(session: SparkSession, options: Mapping[str, str]) -> dict[str, str]:
-    """The session's time zone, in which times are written as text, unless an option names another.
-
-    Readers may have another one, and ``ts=2026-01-01 00:00:00`` in a path does not say which it was.
-    """
-    given = any(name.lower() == "timezone" for name in options)
-    return {} if given else {"timeZone": str(session.conf.get("spark.sql.session.timeZone"))}
 
 
 def _staging(base: Directory, query: str, sink: str) -> Directory:

@@ -58,7 +58,7 @@ class TableSink(FilesSink):
         """See :meth:`Sink.check`."""
         super().check(schema)
         pattern = _PATTERN.search(self.directory.uri())
-        if pattern is not None and not self.partition_by:
+        if pattern is not None and self.columns is None and not self.partition_by:
             message = (
                 f'{OPTION}: Spark takes "{pattern[0]}" in the location {self.directory} of a table for a pattern. Give '
                 "another path."

@@ -71,8 +71,8 @@ def read(
     if schema is None:
         columns = reader.inferSchema(java, named, found).get()
     else:
-        levels = {str(name).lower() for name in partitions.fieldNames()}
-        stored = StructType([field for field in schema.fields if field.name.lower() not in levels])
+        levels = set(map(str, partitions.fieldNames()))
+        stored = StructType([field for field in schema.fields if field.name not in levels])
         columns = java.parseDataType(stored.json())
     relation = java_class(session, f"{DATASOURCES}.HadoopFsRelation")(
         index, partitions, columns.asNullable(), nothing(session), reader, named, java
