@@ -24,6 +24,7 @@ from sparkjet.clock import Clock, ManualClock, SystemClock
 from sparkjet.engine.phases import EpochPhase
 from sparkjet.errors import (
     AnalysisError,
+    CopiedHomeError,
     FencedError,
     LostTransactionError,
     RecoveryError,
@@ -58,6 +59,7 @@ __all__ = [
     "AggregateOperation",
     "AnalysisError",
     "Clock",
+    "CopiedHomeError",
     "EpochInfo",
     "EpochPhase",
     "FencedError",

@@ -41,6 +41,10 @@ class SourceError(SparkjetError):
     """An external system could not be read, or no longer has the data; nothing was skipped."""
 
 
+class CopiedHomeError(SparkjetError):
+    """Another copy of this query's home has published too: two queries count the same epochs, and one must end."""
+
+
 class LostTransactionError(SparkjetError):
     """A decided transaction is gone from the external system: its rows are lost."""
 

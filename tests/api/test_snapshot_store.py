@@ -47,6 +47,34 @@ def test_a_query_goes_on_from_the_grid_and_has_no_directory(spark: SparkSession,
     assert not list(tmp_path.rglob("snapshots"))
 
 
+def test_a_query_whose_grid_was_lost_as_a_whole_is_known_by_what_it_has_published(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All members are lost, and the driver starts on another machine: nothing of the home is anywhere."""
+    feed = Feed(tmp_path / "in")
+    feed.add(*rows([1, 2, 11, 31], k="a"))
+
+    def run(machine: str, **options: Any) -> None:
+        (tmp_path / machine).mkdir(exist_ok=True)
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / machine))
+        settings = {"snapshotStore": "grid", "queryId": "counts", **options}
+        try:
+            writer(spark, tmp_path, **settings).trigger(availableNow=True).start().awaitTermination()
+        finally:
+            os.kill(embedded_member(local_directory("grid:"), "64m").process, signal.SIGKILL)
+
+    def published(place: str) -> list[int]:
+        return sorted(row["count"] for row in sj.read_files(str(tmp_path / place)).collect())
+
+    run("first")
+    assert published("out") == [1, 2]
+    with pytest.raises(sj.RecoveryError, match=r"The home .* has no record, but sink 'results' .* has epoch \d+"):
+        run("second")
+    assert published("out") == [1, 2]
+    run("second", path=tmp_path / "elsewhere")
+    assert published("elsewhere") == [1, 2]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

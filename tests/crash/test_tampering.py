@@ -80,7 +80,7 @@ def test_sparks_checkpoint_that_was_half_written_in_a_crash_is_rebuilt(
 def test_a_store_that_is_gone_is_not_taken_for_a_new_query(spark: SparkSession, half_done: Place) -> None:
     shutil.rmtree(half_done.home / "snapshots" / "log")
     (half_done.home / "snapshots" / "log").mkdir()
-    refuses(spark, half_done, r"spark.000000 has batch 3, but the snapshot store of this checkpointLocation is empty")
+    refuses(spark, half_done, r"spark.000000 has batch 3, but the home of this query has no record")
 
 
 @pytest.mark.parametrize("removed", [2, 3, 4])

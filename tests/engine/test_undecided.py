@@ -13,7 +13,7 @@ import sparkjet as sj
 from sparkjet import EpochPhase
 from sparkjet import functions as J
 from sparkjet.engine.engine import IDLE
-from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
+from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId, Unknown
 from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.record import EpochKind
 from sparkjet.snapshots.record_log import RecordLog
@@ -259,6 +259,10 @@ class TableSink:
         """Show the rows."""
         self._reach()
         self.table.rows += self.table.open.pop(handle["name"], [])
+
+    def published_after(self, newest: TransactionId, handle: Handle | None) -> Unknown:
+        """It keeps no epochs."""
+        return Unknown.UNKNOWN
 
     def abort_orphans(self, query: str, takeover: int, keep: object) -> None:
         """Nothing to do."""

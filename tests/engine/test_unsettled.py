@@ -60,7 +60,7 @@ def test_what_fails_stays_decided_and_is_committed_before_a_new_transaction_is_o
     prepare(outputs, 1)
     outputs.attempt()
     assert (len(sink.asked), sink.committed) == (2, {})
-    assert [each.handle for each in outputs.unsettled] == [{"transaction": "000000-000000001-0"}]
+    assert [each.handle["transaction"] for each in outputs.unsettled] == ["000000-000000001-0"]
     prepare(outputs, 2)
     assert sink.committed == {1: [(1,)]}
     outputs.attempt()
@@ -213,7 +213,7 @@ class Remembered(Fleeting):
     asked_about: list[tuple[TransactionId, Handle | None]] = field(default_factory=list)
 
     def published_after(self, newest: TransactionId, handle: Handle | None) -> str | None:
-        """See :meth:`Remembering.published_after`."""
+        """See :meth:`Sink.published_after`."""
         self.asked_about.append((newest, handle))
         return self.later
 
@@ -223,10 +223,16 @@ def test_a_record_that_is_older_than_what_a_sink_has_is_refused_and_both_are_nam
     outputs = Committer({"results": sink}, ONCE)
     earlier = PreparedTransaction("results", {"transaction": "earlier"}, "Remembered")
     outputs.check_history(record_of(published=[earlier]))
-    assert sink.asked_about == [(TransactionId("q", "results", 3, 7, 0), earlier.handle)]
+    assert sink.asked_about == [(TransactionId("q", "results", 3, 7, 0, "r"), earlier.handle)]
     sink.later = "the table has epoch 9. Bring the newest snapshots back."
     with pytest.raises(RecoveryError, match=r"newest record is of epoch 7.* 'results' .*the table has epoch 9"):
         outputs.check_history(record_of())
+
+
+def test_a_home_that_has_no_record_although_a_sink_knows_the_query_is_refused() -> None:
+    sink = Remembered(later="the table has epoch 9. Bring a copy of the home back.")
+    with pytest.raises(RecoveryError, match=r"The home of this query has no record, but sink 'results' .* epoch 9"):
+        Committer({"results": sink}, ONCE).check_history(record_of(), is_first=True)
 
 
 def test_a_record_keeps_the_last_transactions_of_sinks_that_forget() -> None:

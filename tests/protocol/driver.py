@@ -19,7 +19,7 @@ from sparkjet.errors import SparkjetError
 from sparkjet.sinks.postgres.copying import CopyError
 from sparkjet.sinks.postgres.target import Target
 from sparkjet.sinks.postgres.transactions import PostgresTransactions, outbox_handle
-from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
+from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId, Unknown
 from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.record import EpochKind, Record
 from sparkjet.snapshots.record_log import RecordLog
@@ -129,6 +129,10 @@ class PlainSink:
         else:
             rows = [(int(n), 0) for n in self._entry(handle["box"]).read_text().split()]
             self.transactions.publish(handle, batch(*rows), between)
+
+    def published_after(self, newest: TransactionId, handle: Handle | None) -> Unknown:
+        """The driver does not ask."""
+        return Unknown.UNKNOWN
 
     def abort_orphans(self, query: str, takeover: int, keep: Sequence[Handle]) -> None:
         """Only in the database: the outbox entries are files of this test."""

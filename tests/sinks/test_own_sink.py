@@ -13,7 +13,7 @@ import pytest
 
 import sparkjet as sj
 from sparkjet import functions as J
-from sparkjet.sinks import Guarantee, Handle, TransactionId
+from sparkjet.sinks import Guarantee, Handle, TransactionId, Unknown
 from sparkjet.testing.sink_contract import SCHEMA, SinkContract, SinkUnderTest
 from tests.feed import Feed, rows
 from tests.parameters import mostly_crash
@@ -56,6 +56,10 @@ class JsonSink:
         if not (self.directory / handle["name"]).exists():
             shutil.move(self.directory / "prepared" / handle["name"], self.directory / handle["name"])
         between()
+
+    def published_after(self, newest: TransactionId, handle: Handle | None) -> Unknown:
+        """Nothing is looked up."""
+        return Unknown.UNKNOWN
 
     def abort_orphans(self, query: str, takeover: int, keep: Sequence[Handle]) -> None:
         """Remove what earlier drivers prepared."""

@@ -152,6 +152,7 @@ class Launch:
         context.configure(session)
         engine, checkpoint = recover(context, self._spark_directory)
         return self._run(context.receivers, engine, checkpoint, reports, events)
+            home=self.home,
 
     def _newest(self, log: RecordLog) -> tuple[int, Record] | None:
         """The newest record, before anything else is asked of the home.

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sparkjet.clock import Clock
     from sparkjet.sinks.protocol import Sink
 
-_SINK_PARTS = ("guarantee", "check", "prepare", "commit", "abort_orphans")
+_SINK_PARTS = ("guarantee", "check", "prepare", "commit", "published_after", "abort_orphans")
 
 
 @dataclass(frozen=True)

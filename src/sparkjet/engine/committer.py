@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import tenacity
 
-from sparkjet.errors import LostTransactionError, RecoveryError, UnsettledError
-from sparkjet.sinks.protocol import Aborting, Creating, Expiring, Remembering, TransactionId
+from sparkjet.errors import CopiedHomeError, LostTransactionError, RecoveryError, UnsettledError
+from sparkjet.sinks.copies import run_name
+from sparkjet.sinks.protocol import Aborting, Creating, Expiring, TransactionId, Unknown
 from sparkjet.snapshots.record import PreparedTransaction
 
 if TYPE_CHECKING:
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from sparkjet.snapshots.record import Record
 
 logger = logging.getLogger("sparkjet")
+
+_FINAL = LostTransactionError, CopiedHomeError
+"""What another attempt at a commit would not change."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +111,7 @@ class Committer:
 
         Raises:
             LostTransactionError: If a prepared transaction is gone.
+            CopiedHomeError: If another copy of the home has published.
         """
         try:
             self.settle(between)
@@ -121,14 +126,15 @@ class Committer:
         Raises:
             UnsettledError: If a commit kept failing; it stays decided, as do later ones of its sink.
             LostTransactionError: If a prepared transaction is gone; likewise.
+            CopiedHomeError: If another copy of the home has published; likewise.
         """
-        failed: dict[str, LostTransactionError | UnsettledError] = {}
+        failed: dict[str, LostTransactionError | CopiedHomeError | UnsettledError] = {}
         for prepared in sorted(self.unsettled, key=lambda each: not self._expires(each)):
             if prepared.sink in failed:
                 continue
             try:
                 self._commit(prepared, between, attempts or self._retry.attempts)
-            except (LostTransactionError, UnsettledError) as error:
+            except (*_FINAL, UnsettledError) as error:
                 failed[prepared.sink] = error
             else:
                 self.unsettled.remove(prepared)
@@ -145,7 +151,7 @@ class Committer:
             if self._expires(prepared):
                 try:
                     self._commit(prepared, lambda: None, self._retry.attempts)
-                except (LostTransactionError, UnsettledError) as error:
+                except (*_FINAL, UnsettledError) as error:
                     logger.warning("%s", error)
                 else:
                     self._settled_early.append(prepared)
@@ -161,12 +167,16 @@ class Committer:
             if isinstance(sink, Expiring):
                 sink.check_alive(prepared.handle)
 
-    def check_history(self, record: Record) -> None:
+    def check_history(self, record: Record, *, is_first: bool = False) -> None:
         """Refuse to go on from a record that the sinks cannot commit, or that is older than what they hold.
 
+        Args:
+            record: The newest record.
+            is_first: Whether there is none yet, and this is to be the first.
+
         Raises:
-            RecoveryError: Naming the sink. No output can commit a decided transaction, or the home was restored from a
-                backup: epoch numbers would repeat, and a sink that knows them takes new rows for old ones.
+            RecoveryError: Naming the sink. No output can commit a decided transaction, or the home was lost or restored
+                from a backup: epoch numbers would repeat, and a sink that knows them takes new rows for old ones.
         """
         for prepared in record.transactions:
             self._check_known(prepared)
@@ -174,15 +184,14 @@ class Committer:
             each.sink: each.handle for each in [*record.published, *record.transactions] if self._obstacle(each) is None
         }
         for name, sink in self.sinks.items():
-            if isinstance(sink, Remembering):
-                newest = TransactionId(record.query, name, record.takeover, record.epoch, 0)
-                later = sink.published_after(newest, last.get(name))
-                if later is not None:
-                    message = (
-                        f"The newest record is of epoch {record.epoch} (takeover {record.takeover}), but sink {name!r} "
-                        f"was written by a later one: {later}"
-                    )
-                    raise RecoveryError(message)
+            newest = TransactionId(record.query, name, record.takeover, record.epoch, 0, run_name(record.run))
+            later = sink.published_after(newest, last.get(name))
+            if later not in {None, Unknown.UNKNOWN}:
+                found = f"The newest record is of epoch {record.epoch} (takeover {record.takeover})"
+                if is_first:
+                    found = "The home of this query has no record"
+                message = f"{found}, but sink {name!r} was written by a later one: {later}"
+                raise RecoveryError(message)
 
     def published(self, before: Record, decided: Sequence[PreparedTransaction]) -> list[PreparedTransaction]:
         """The last transaction of each sink whose destination does not number epochs, for the record."""
@@ -221,13 +230,13 @@ class Committer:
         retrying = tenacity.Retrying(
             stop=tenacity.stop_after_attempt(attempts),
             wait=tenacity.wait_exponential(self._retry.first_wait, self._retry.longest_wait),
-            retry=tenacity.retry_if_exception(lambda e: not isinstance(e, LostTransactionError)),
+            retry=tenacity.retry_if_exception(lambda e: not isinstance(e, _FINAL)),
             before_sleep=tenacity.before_sleep_log(logger, logging.WARNING),
             reraise=True,
         )
         try:
             retrying(self.sinks[prepared.sink].commit, prepared.handle, between)
-        except LostTransactionError:
+        except _FINAL:
             raise
         except Exception as error:
             reason = str(error).rstrip(".")
@@ -238,9 +247,9 @@ class Committer:
             raise UnsettledError(message) from error
 
 
-def _raise_all(errors: Sequence[LostTransactionError | UnsettledError]) -> None:
-    """Raise one error for several: lost rows are the graver news."""
-    gravest = next((error for error in errors if isinstance(error, LostTransactionError)), errors[0])
+def _raise_all(errors: Sequence[LostTransactionError | CopiedHomeError | UnsettledError]) -> None:
+    """Raise one error for several: what no other attempt will change is the graver news."""
+    gravest = next((error for error in errors if isinstance(error, _FINAL)), errors[0])
     others = [str(error) for error in errors if error is not gravest]
     if not others:
         raise gravest

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from sparkjet.sinks.protocol import Guarantee
     from sparkjet.snapshots import SnapshotStore
     from sparkjet.snapshots.record_log import RecordLog
+    from sparkjet.storage.directory import Directory
 
 CaughtUp = Mapping[str, bool | None]
 """By full name of a substream: whether it has been read to its end, None where its source does not say."""
@@ -35,6 +36,7 @@ class EngineContext:
         overlap: Whether an epoch may end beside the partial aggregation of the next one.
         listener: Called at the end of each phase.
         on_progress: Called at the end of each epoch.
+        home: Where the store is, for messages and to know a query by it whose home was lost.
     """
 
     plan: Plan
@@ -49,6 +51,7 @@ class EngineContext:
     clock: Clock
     listener: PhaseListener
     on_progress: ProgressListener = lambda _: None
+    home: Directory | None = None
 
     def configure(self, session: SparkSession) -> None:
         """Prepare a session of the query's own for its batches; see :func:`configure`."""

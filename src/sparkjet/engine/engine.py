@@ -15,6 +15,7 @@ from sparkjet.engine.epoch import Epoch
 from sparkjet.engine.executors import Executors
 from sparkjet.engine.spark_checkpoint import same_offsets
 from sparkjet.errors import RecoveryError
+from sparkjet.sinks.copies import run_name
 from sparkjet.sinks.protocol import TransactionId
 from sparkjet.snapshots.record import EpochKind
 from sparkjet.state.partitions import LOST
@@ -70,6 +71,7 @@ class Engine:
         self._slot = slot
         self._checkpoint = checkpoint
         self._clock = record.clock
+        self._since = record.epoch
         self._batch = None if record.spark is None else record.spark.batch
         self._ending: _EndingEpoch | None = None
         self._executors = Executors(context.session)
@@ -248,7 +250,10 @@ class Engine:
     def _epoch(self, request: EpochRequest, attempt: int) -> Epoch:
         # Not the record's number plus two: the epoch that is ending may be in the record by now.
         before = self.record.epoch if self._ending is None else self._ending.epoch.progress.epoch
-        transaction = TransactionId(self.record.query, "", self.record.takeover, before + 1, attempt)
+        record = self.record
+        transaction = TransactionId(
+            record.query, "", record.takeover, before + 1, attempt, run_name(record.run), self._since
+        )
         return Epoch(self._context, self.state, self._checkpoint, request, transaction)
 
     def _finish(self, epoch: Epoch) -> None:

@@ -17,6 +17,7 @@ from sparkjet.engine.spark_checkpoint import SparkCheckpoint, check_agreement
 from sparkjet.engine.state import QueryState
 from sparkjet.errors import FencedError, RecoveryError
 from sparkjet.snapshots.record import EpochKind, Record
+from sparkjet.storage.directory import Losable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -81,10 +82,10 @@ def _take_over(context: EngineContext, spark_directory: Path) -> tuple[int, Reco
     while True:
         newest = context.log.newest()
         slot, before = newest if newest is not None else (-1, None)
+        known = before if before is not None else _first(run, context)
         try:
             _check_checkpoint(spark_directory, before)
-            if before is not None:
-                context.committer.check_history(before)
+            context.committer.check_history(known, is_first=before is None)
         except (OSError, RecoveryError):
             # A driver that is still running, or another successor, may have gone on between the two looks.
             again = context.log.newest()
@@ -93,7 +94,7 @@ def _take_over(context: EngineContext, spark_directory: Path) -> tuple[int, Reco
             raise
         fingerprint = context.plan.fingerprint
         if before is None:
-            record = _first(run, fingerprint, context)
+            record = known
         else:
             _check_fingerprint(before.fingerprint, fingerprint)
             next_takeover = before.takeover + 1
@@ -110,14 +111,14 @@ def _take_over(context: EngineContext, spark_directory: Path) -> tuple[int, Reco
         return slot + 1, record
 
 
-def _first(run: str, fingerprint: Fingerprint, context: EngineContext) -> Record:
+def _first(run: str, context: EngineContext) -> Record:
     return Record(
         kind=EpochKind.TAKEOVER,
-        query=str(uuid.uuid4()),
+        query=_identity(context),
         takeover=0,
         run=run,
         epoch=0,
-        fingerprint=fingerprint,
+        fingerprint=context.plan.fingerprint,
         clock=context.clock.now(),
         watermarks=context.plan.tracker().snapshot(),
         stages={},
@@ -126,6 +127,14 @@ def _first(run: str, fingerprint: Fingerprint, context: EngineContext) -> Record
         transactions=[],
         overlap=context.overlap,
     )
+
+
+def _identity(context: EngineContext) -> str:
+    """The id of a new query; where a home may be lost as a whole, sinks know by it what was published before."""
+    home = context.home
+    if home is not None and isinstance(home, Losable):
+        return str(uuid.uuid5(uuid.NAMESPACE_URL, f"grid:{home.identity}"))
+    return str(uuid.uuid4())
 
 
 def _check_checkpoint(spark_directory: Path, record: Record | None) -> None:

@@ -163,8 +163,8 @@ def check_agreement(
     if query is None:
         if offsets is not None:
             message = (
-                f"{current.directory} has batch {offsets}, but the snapshot store of this checkpointLocation is empty. "
-                "Restore snapshots/, or start from scratch with another checkpointLocation."
+                f"{current.directory} has batch {offsets}, but the home of this query has no record. Restore a copy of "
+                "it, or start from scratch with another checkpointLocation (in a grid: queryId)."
             )
             raise RecoveryError(message)
         return
@@ -174,7 +174,7 @@ def check_agreement(
     if takeover is not None and int(current.directory.name) > takeover:
         message = (
             f"{current.directory} was made by a later takeover, but the newest record is of takeover "
-            f"{takeover}: records are missing. Restore the newest snapshots/; going on would reuse "
+            f"{takeover}: records are missing. Restore the newest copy of the home; going on would reuse "
             "transaction names."
         )
         raise RecoveryError(message)
@@ -185,7 +185,7 @@ def check_agreement(
     if (commits is not None and commits > known and not refused) or (offsets is not None and offsets > known + 1):
         message = (
             f"{current.directory} has offsets of batch {offsets} and a commit of batch {commits}, but the newest "
-            f"record is of batch {batch}: records are missing. Restore the newest snapshots/; going on would "
+            f"record is of batch {batch}: records are missing. Restore the newest copy of the home; going on would "
             "publish rows twice."
         )
         raise RecoveryError(message)

@@ -8,9 +8,10 @@ from sparkjet.sinks.protocol import (
     Guarantee,
     Handle,
     Keyed,
-    Remembering,
+    Later,
     Sink,
     TransactionId,
+    Unknown,
 )
 
 __all__ = [
@@ -20,8 +21,9 @@ __all__ = [
     "Guarantee",
     "Handle",
     "Keyed",
+    "Later",
     "OutboxSink",
-    "Remembering",
     "Sink",
     "TransactionId",
+    "Unknown",
 ]

@@ -11,7 +11,8 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from sparkjet.clock import Clock, SystemClock
-from sparkjet.errors import AnalysisError, LostTransactionError, SinkError
+from sparkjet.errors import AnalysisError, CopiedHomeError, LostTransactionError, SinkError
+from sparkjet.sinks.copies import check_run, origin
 from sparkjet.sinks.file_formats import check_format
 from sparkjet.sinks.manifest import MANIFEST_DIRECTORY, Manifest, ManifestEntry
 from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
@@ -67,6 +68,8 @@ class FilesSink:
     buckets: Any = None
     directory: Directory = field(init=False)
     guarantee: Guarantee = field(default=Guarantee.EXACTLY_ONCE, init=False)
+    _added: tuple[str, str | None, int] = field(default=("", None, 0), init=False)
+    """Directory, run and epoch of the last manifest entry: it need not be read to know whose it is."""
 
     def __post_init__(self, place: Path | Directory) -> None:
         self.directory = as_directory(place)
@@ -105,13 +108,14 @@ class FilesSink:
             "format": self.file_format,
             "schema": rows.schema.jsonValue(),
             "options": {**self._zone(rows.sparkSession), **self.options},
+            **origin(transaction),
         }
 
     def commit(self, handle: Handle, between: Callable[[], None]) -> None:
         """See :meth:`Sink.commit`."""
         bases = self._bases([handle])
         for base in bases:
-            if self._manifest(base, handle).contains(handle["epoch"]):
+            if self._is_published(base, handle):
                 # Checked first: a fenced driver may resume its commits after a user has removed old output files, and
                 # must not report them as lost.
                 _discard(base, handle)
@@ -133,7 +137,7 @@ class FilesSink:
         base.sync((published for _, published in handle["files"]), contents=False)
         manifest = self._manifest(base, handle)
         now = self.clock.now()
-        manifest.add(
+        is_new = manifest.add(
             ManifestEntry(
                 epoch=handle["epoch"],
                 files=[published for _, published in handle["files"]],
@@ -141,8 +145,13 @@ class FilesSink:
                 schema=handle["schema"],
                 options=handle["options"],
                 committed=now,
+                run=handle.get("run"),
             )
         )
+        if is_new:
+            self._added = str(base), handle.get("run"), handle["epoch"]
+        else:
+            self._is_published(base, handle)
         if self.retention is not None:
             manifest.expire(now - self.retention, self.retention // STEPS)
         _discard(base, handle)
@@ -152,7 +161,7 @@ class FilesSink:
         _staging(self.directory, transaction.query, transaction.sink).remove(str(transaction))
 
     def published_after(self, newest: TransactionId, handle: Handle | None) -> str | None:
-        """See :meth:`Remembering.published_after`.
+        """See :meth:`Sink.published_after`.
 
         Only the configured directory is checked: in a different one, recomputed epochs do not meet older ones.
         """
@@ -162,11 +171,11 @@ class FilesSink:
             return None
         first = newest.epoch + 1
         return (
-            f"the manifest of {self.directory} has epoch {last}. Restore the newest snapshots, with which nothing is "
-            f"lost or repeated. Or go on from these with another {self.option}: epochs from {first} on are computed "
-            f"again and written there, and epochs {first} to {last} in {self.directory} (files part-{first:09d}-… to "
-            f"part-{last:09d}-…) must not be read together with it. Or start from scratch, with another "
-            f"checkpointLocation and another {self.option}."
+            f"the manifest of {self.directory} has epoch {last}. Restore the newest copy of the home, with which "
+            f"nothing is lost or repeated. Or go on from this one with another {self.option}: epochs from {first} on "
+            f"are computed again and written there, and epochs {first} to {last} in {self.directory} (files "
+            f"part-{first:09d}-… to part-{last:09d}-…) must not be read together with it. Or start from scratch, with "
+            f"another checkpointLocation (in a grid: queryId) and another {self.option}."
         )
 
     def abort_orphans(self, query: str, takeover: int, keep: Sequence[Handle]) -> None:
@@ -230,6 +239,25 @@ class FilesSink:
             )
         return base
 
+    def _is_published(self, base: Directory, handle: Handle) -> bool:
+        """Whether the manifest has the epoch.
+
+        Raises:
+            CopiedHomeError: Another copy of the home has published; what was put in place here is staged again.
+        """
+        *whose, added = self._added
+        after = max(handle.get("since", 0), added if whose == [str(base), handle.get("run")] else 0)
+        there, entry = self._manifest(base, handle).published(handle["epoch"], after)
+        if entry is not None:
+            try:
+                check_run(handle, entry.epoch, entry.run, f"the manifest of {base}")
+            except CopiedHomeError:
+                for staged, published in handle["files"]:
+                    if base.exists(published):
+                        base.rename(published, f"{_staged_by(handle)}/{staged}")
+                raise
+        return there
+
     def _manifest(self, base: Directory, handle: Handle) -> Manifest:
         return Manifest(base, handle["query"], handle["sink"])
 
@@ -260,5 +288,7 @@ def _published(transaction: TransactionId, number: int, staged: str) -> str:
     # Spark's readers take the number of the bucket from the name.
     bucket = _BUCKET.search(path.name)
     suffix = (bucket[0] if bucket is not None else "") + "".join(path.suffixes)
-    name = f"part-{transaction.epoch:09d}-{number:05d}-{transaction.query[:8]}-{transaction.sink}{suffix}"
+    # With the run: copies of a home would replace each other's files.
+    run = f"-{transaction.run}" if transaction.run else ""
+    name = f"part-{transaction.epoch:09d}-{number:05d}-{transaction.query[:8]}-{transaction.sink}{run}{suffix}"
     return str(path.parent / name)

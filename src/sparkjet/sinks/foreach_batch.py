@@ -14,7 +14,7 @@ from sparkjet.sinks.outbox_sink import OutboxSink
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from sparkjet.sinks.protocol import Handle, TransactionId
+    from sparkjet.sinks.protocol import Handle, Later, TransactionId
     from sparkjet.storage.directory import Directory
 
 BatchFunction = Callable[..., object]
@@ -77,8 +77,8 @@ class ForeachBatchSink(OutboxSink):
         self._new.discard(str(transaction))
         super().abort(transaction)
 
-    def published_after(self, newest: TransactionId, handle: Handle | None) -> str | None:
-        """See :meth:`Remembering.published_after`; a start learns here whose query it goes on with."""
+    def published_after(self, newest: TransactionId, handle: Handle | None) -> Later:
+        """See :meth:`Sink.published_after`; a start learns here whose query it goes on with."""
         self._query = newest.query
         return super().published_after(newest, handle)
 

@@ -22,8 +22,9 @@ LARGEST = 32 * 2**20
 class ManifestEntry(msgspec.Struct, frozen=True):
     """An epoch's published files, relative to the output directory.
 
-    ``committed`` is the clock's time in microseconds; entries of earlier versions have none. The marker of expired
-    epochs, and compactions of earlier versions, are entries that stand for all epochs up to their own.
+    ``committed`` is the clock's time in microseconds, and ``run`` the run that prepared them; entries of earlier
+    versions have none. The marker of expired epochs, and compactions of earlier versions, are entries that stand for
+    all epochs up to their own.
     """
 
     epoch: int
@@ -32,6 +33,7 @@ class ManifestEntry(msgspec.Struct, frozen=True):
     schema: dict[str, Any]
     options: dict[str, str]
     committed: int | None = None
+    run: str | None = None
 
 
 class _Shape(msgspec.Struct, frozen=True):
@@ -48,6 +50,7 @@ class _Row(msgspec.Struct, frozen=True, array_like=True):
     epoch: int
     committed: int | None
     files: list[str]
+    run: str | None = None
 
 
 class Manifest:
@@ -86,13 +89,35 @@ class Manifest:
         """The newest epoch that was published, expired or not; reads file names only."""
         return Listing.of(self._folder).newest
 
-    def add(self, entry: ManifestEntry) -> None:
-        """Publish an entry; a second call with the same epoch changes nothing."""
+    def published(self, epoch: int, after: int) -> tuple[bool, ManifestEntry | None]:
+        """Whether an epoch has been published, and its entry; or else the newest one, if that is of a later one.
+
+        Args:
+            epoch: The epoch.
+            after: No entry is read if none is of an epoch after this one.
+        """
+        while True:
+            listing = Listing.settled(self._folder)
+            there = listing.contains(epoch)
+            if listing.newest is None or listing.newest <= after:
+                return there, None
+            sought = epoch if there else listing.newest
+            # The last one: what has not expired is behind the marker.
+            piece = [piece for piece in listing.live if piece.first <= sought <= piece.last][-1]
+            try:
+                return there, max(self._read(piece), key=lambda entry: (entry.epoch == sought, entry.epoch))
+            except FileNotFoundError:
+                # A merge removed the piece between the listing and the read; what replaced it is there now.
+                continue
+
+    def add(self, entry: ManifestEntry) -> bool:
+        """Publish an entry; a second call with the same epoch changes nothing, and is told so."""
         self._folder.create()
-        self._folder.put(f"{entry.epoch:09d}.{SINGLE}", msgspec.json.encode(entry))
+        is_new = self._folder.put(f"{entry.epoch:09d}.{SINGLE}", msgspec.json.encode(entry))
         self._between()
         if Listing.of(self._folder).begins_block(entry.epoch):
             self._merge(entry.epoch)
+        return is_new
 
     def entries(self) -> list[ManifestEntry]:
         """All live entries, oldest first."""
@@ -177,7 +202,7 @@ class Manifest:
             if shape != last:
                 yield msgspec.json.encode(shape) + b"\n"
             last = shape
-            yield msgspec.json.encode(_Row(entry.epoch, entry.committed, entry.files)) + b"\n"
+            yield msgspec.json.encode(_Row(entry.epoch, entry.committed, entry.files, entry.run)) + b"\n"
 
     def _remove_obsolete(self) -> None:
         for piece in sorted(Listing.of(self._folder).obsolete):
@@ -240,7 +265,7 @@ def _entries(segment: bytes) -> list[ManifestEntry]:
             assert shape is not None  # noqa: S101 - a merge writes it first
             row = _ROW.decode(line)
             entries.append(
-                ManifestEntry(row.epoch, row.files, shape.format, shape.schema, shape.options, row.committed)
+                ManifestEntry(row.epoch, row.files, shape.format, shape.schema, shape.options, row.committed, row.run)
             )
     return entries
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
@@ -9,6 +10,8 @@ from sparkjet.sinks.protocol import TransactionId
 
 _BEGINNING = "sparkjet"
 _PARTS = 5
+_NAME = re.compile(r"(\d+)-(\d+)-(\d+)(?:-([0-9a-f]+))?")
+"""A :class:`TransactionId` as text: takeover, epoch, attempt and run, which earlier versions left out."""
 POOLED = "p"
 """What the last part of a pooled id begins with."""
 _UNKNOWN = datetime.fromtimestamp(0, timezone.utc)
@@ -29,8 +32,8 @@ class ListedTransaction:
     """A prepared transaction of sparkjet's, as a server lists it.
 
     Attributes:
-        gid: Its id: ``sparkjet/query/sink/takeover-epoch-attempt/partition-task``, or one of the pool that the Kafka
-            sink reuses: ``sparkjet/query/sink/takeover-epoch-number/ppartition``.
+        gid: Its id: ``sparkjet/query/sink/takeover-epoch-attempt-run/partition-task``, or one of the pool that the
+            Kafka sink reuses: ``sparkjet/query/sink/takeover-epoch-number-run/ppartition``.
         since: When it was prepared or began, if requested.
     """
 
@@ -46,6 +49,12 @@ class ListedTransaction:
     def epoch(self) -> int:
         """Number of the epoch; for a pooled id, of the first epoch that used its pool."""
         return int(self.gid.split("/")[3].split("-")[1])
+
+    @property
+    def run(self) -> str:
+        """The run that opened it; empty if it was of an earlier version."""
+        found = _NAME.fullmatch(self.gid.split("/")[3])
+        return (found and found[4]) or ""
 
     @property
     def is_pooled(self) -> bool:
@@ -66,5 +75,4 @@ class ListedTransaction:
     def is_ours(name: str) -> bool:
         """Whether an id has the form of sparkjet's."""
         parts = name.split("/")
-        numbers = parts[3].split("-") if len(parts) == _PARTS else []
-        return len(numbers) == 3 and all(number.isdecimal() for number in numbers)  # noqa: PLR2004 - as above
+        return len(parts) == _PARTS and _NAME.fullmatch(parts[3]) is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
+from sparkjet.sinks.protocol import Guarantee, Handle, Later, TransactionId, Unknown
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -28,6 +28,11 @@ class NoopSink:
 
     def commit(self, handle: Handle, between: Callable[[], None]) -> None:
         """See :meth:`Sink.commit`."""
+
+    def published_after(self, newest: TransactionId, handle: Handle | None) -> Later:
+        """See :meth:`Sink.published_after`: nothing is kept."""
+        del newest, handle
+        return Unknown.UNKNOWN
 
     def abort_orphans(self, query: str, takeover: int, keep: Sequence[Handle]) -> None:
         """See :meth:`Sink.abort_orphans`."""

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sparkjet.errors import LostTransactionError, SinkError
-from sparkjet.sinks.outbox_entries import OutboxEntries, files_of
-from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
+from sparkjet.sinks.protocol import Guarantee, Handle, Later, TransactionId, Unknown
+from sparkjet.snapshots.outbox_entries import OutboxEntries, files_of
 from sparkjet.storage.file_writer import FileWriter
 from sparkjet.storage.posix_directory import as_directory
 from sparkjet.storage.written import write
@@ -90,12 +90,12 @@ class Outbox(ABC):
             entries.deliver(entry)
         entries.remove(entry)
 
-    def published_after(self, newest: TransactionId, handle: Handle | None) -> str | None:
-        """See :meth:`Remembering.published_after`."""
+    def published_after(self, newest: TransactionId, handle: Handle | None) -> Later:
+        """See :meth:`Sink.published_after`: the marks may say so; the destination itself keeps no epochs."""
         del handle  # it belongs to the newest record and says nothing about later epochs
         last = self._entries(newest.sink).last()
         if last is None or last[0] <= newest.epoch:
-            return None
+            return Unknown.UNKNOWN
         epoch, mark = last
         return (
             f"{mark} says that epoch {epoch} was delivered. To go on from epoch {newest.epoch}, remove that file: "

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyarrow import parquet
 
-from sparkjet.sinks.outbox_entries import files_of
+from sparkjet.snapshots.outbox_entries import files_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sparkjet.sinks.outbox import Outbox
-from sparkjet.sinks.outbox_entries import files_of
+from sparkjet.snapshots.outbox_entries import files_of
 from sparkjet.storage.file_reader import read
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -23,12 +23,24 @@ class Guarantee(Enum):
     NONE = "none"
 
 
+class Unknown(Enum):
+    """The answer of a sink whose destination keeps no epochs."""
+
+    UNKNOWN = "unknown"
+
+
+Later: TypeAlias = str | Unknown | None
+"""What a destination has of later epochs: a clause that names it, nothing, or it cannot tell."""
+
+
 @dataclass(frozen=True)
 class TransactionId:
     """Identity of one transaction: deterministic, never reused for other rows.
 
     ``takeover`` is the number of the driver's takeover, so that a fenced driver cannot touch its successor's
-    transactions; ``attempt`` counts re-runs of an epoch within one driver.
+    transactions; ``attempt`` counts re-runs of an epoch within one driver. ``run`` distinguishes that driver from those
+    of copies of its home, which count the same takeovers and epochs; empty where it is not known. ``since`` is the
+    epoch that the driver started after.
     """
 
     query: str
@@ -36,10 +48,13 @@ class TransactionId:
     takeover: int
     epoch: int
     attempt: int
+    run: str = ""
+    since: int = 0
 
     def __str__(self) -> str:
-        """Name for files and servers, starting with the takeover."""
-        return f"{self.takeover:06d}-{self.epoch:09d}-{self.attempt}"
+        """Name for files and servers, starting with the takeover and ending with the run."""
+        name = f"{self.takeover:06d}-{self.epoch:09d}-{self.attempt}"
+        return f"{name}-{self.run}" if self.run else name
 
 
 class Sink(Protocol):
@@ -70,6 +85,27 @@ class Sink(Protocol):
 
         Raises:
             LostTransactionError: If the prepared rows are gone.
+            CopiedHomeError: If the destination has rows of another run after the epoch that this one started after: see
+                :func:`sparkjet.sinks.copies.check_run`. A sink whose answer to :meth:`published_after` is ``UNKNOWN``
+                cannot find out.
+        """
+        ...
+
+    def published_after(self, newest: TransactionId, handle: Handle | None) -> Later:
+        """What the destination holds that a query at this record cannot have published.
+
+        Called at the start, before the takeover, and changes nothing. It tells a home that was restored from a backup
+        or lost: epoch numbers would repeat, and rows would be there twice or be taken for published.
+
+        Args:
+            newest: Query, sink, takeover, epoch and run of the newest record; epoch 0 if there is none. ``attempt`` is
+                meaningless.
+            handle: The sink's last handle in a record, if there is one.
+
+        Returns:
+            A clause for the error, with the later epoch and where it was found, and one or more sentences with the way
+            out: ``"the manifest of /out has epoch 17. To go on from the backup, …"``. None if there is nothing, and
+            ``Unknown.UNKNOWN`` if the destination does not keep epochs.
         """
         ...
 
@@ -113,26 +149,6 @@ class Aborting(Protocol):
 
         Removes what :meth:`Sink.prepare` has written for exactly this transaction, whether or not it returned. Best
         effort: tasks may still be writing, and what they leave is an orphan for :meth:`Sink.abort_orphans`.
-        """
-        ...
-
-
-@runtime_checkable
-class Remembering(Protocol):
-    """A sink whose destination remembers what was published, so that a restored backup of the home is detected."""
-
-    def published_after(self, newest: TransactionId, handle: Handle | None) -> str | None:
-        """What the destination holds that a query at this record cannot have published; None if there is nothing.
-
-        Called at the start, before the takeover; changes nothing.
-
-        Args:
-            newest: Query, sink, takeover and epoch of the newest record; ``attempt`` is meaningless.
-            handle: The sink's last handle in a record, if there is one.
-
-        Returns:
-            A clause for the error, with the later epoch and where it was found, and one or more sentences with
-            the way out: ``"the manifest of /out has epoch 17. To go on from the backup, …"``.
         """
         ...
 

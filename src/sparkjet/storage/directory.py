@@ -121,6 +121,16 @@ class Directory(Protocol):
 class HoldsRows(Protocol):
     """A directory that Spark's own writers and readers cannot use: tasks of its own carry rows there and back."""
 
+@runtime_checkable
+class Losable(Protocol):
+    """A directory that may be lost as a whole although nobody has removed it, as what is only in memory."""
+
+    @property
+    def identity(self) -> str:
+        """What the user calls it, wherever it is: the same before and after the loss."""
+        ...
+
+
     @property
     def packages(self) -> Mapping[str, str]:
         """Packages that its tasks need on executors: the name to install, by the name that is imported."""

@@ -194,6 +194,11 @@ class GridDirectory:
     def packages(self) -> Mapping[str, str]:
         """See :meth:`HoldsRows.packages`."""
         return {name: name for name in ("msgspec", "pyarrow", "tenacity", "xxhash")}
+    @property
+    def identity(self) -> str:
+        """See :meth:`Losable.identity`: without the members, others of which may be named after the loss of all."""
+        return self._name
+
 
     def write_rows(self, rows: DataFrame) -> dict[str, int]:
         """See :meth:`HoldsRows.write_rows`."""

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sparkjet.errors import LostTransactionError
-from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
+from sparkjet.sinks.copies import check_run, origin
+from sparkjet.sinks.protocol import Guarantee, Handle, Later, TransactionId
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
@@ -27,6 +28,10 @@ class CollectingSink:
     """What readers see, by epoch."""
     prepared: dict[str, list[Row]] = field(default_factory=dict)
     """Rows of the transactions that are neither committed nor rolled back, by the transaction's name."""
+    runs: dict[int, str] = field(default_factory=dict)
+    """The run that has prepared what was committed, by epoch."""
+    query: str = ""
+    """Identity of the last query that has prepared something."""
 
     def check(self, schema: StructType) -> None:
         """See :meth:`sparkjet.sinks.Sink.check`: rows of every schema fit."""
@@ -36,13 +41,16 @@ class CollectingSink:
         found = rows.collect()
         if not found:
             return None
+        self.query = transaction.query
         self.prepared[str(transaction)] = found
-        return {"transaction": str(transaction)}
+        return {"transaction": str(transaction), "epoch": transaction.epoch, **origin(transaction)}
 
     def commit(self, handle: Handle, between: Callable[[], None]) -> None:
         """See :meth:`sparkjet.sinks.Sink.commit`."""
-        name = handle["transaction"]
-        epoch = int(name.split("-")[1])
+        name, epoch = handle["transaction"], handle["epoch"]
+        if self.committed:
+            newest = epoch if epoch in self.committed else max(self.committed)
+            check_run(handle, newest, self.runs.get(newest), "CollectingSink")
         if name not in self.prepared:
             if epoch in self.committed:
                 return
@@ -50,6 +58,15 @@ class CollectingSink:
             raise LostTransactionError(message)
         between()
         self.committed[epoch] = self.prepared.pop(name)
+        self.runs[epoch] = handle["run"]
+
+    def published_after(self, newest: TransactionId, handle: Handle | None) -> Later:
+        """See :meth:`sparkjet.sinks.Sink.published_after`."""
+        del handle
+        last = max(self.committed, default=0)
+        if last <= newest.epoch or newest.query != self.query:
+            return None
+        return f"the collecting sink has epoch {last}. Give the driver the home that it had then, or a new sink."
 
     def abort_orphans(self, query: str, takeover: int, keep: Sequence[Handle]) -> None:  # noqa: ARG002 - the protocol's
         """See :meth:`sparkjet.sinks.Sink.abort_orphans`."""

@@ -15,28 +15,34 @@ fixture ``spark``::
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import pytest
 
-from sparkjet.sinks.protocol import Handle, Sink, TransactionId
+from sparkjet.errors import CopiedHomeError
+from sparkjet.sinks.outbox import Outbox
+from sparkjet.sinks.protocol import Handle, Sink, TransactionId, Unknown
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 SCHEMA = "k string, n long"
 QUERY = "11111111-2222-3333-4444-555555555555"
+RUN, OTHER_RUN, NEXT_RUN = "aaaaaaaa", "bbbbbbbb", "cccccccc"
 
 
 class _CrashError(Exception):
     """Stands for the death of the driver between two visible changes."""
 
 
-def transaction(epoch: int, *, takeover: int = 0, attempt: int = 0) -> TransactionId:
+def transaction(epoch: int, *, takeover: int = 0, attempt: int = 0, run: str = "", since: int = 0) -> TransactionId:
     """Identity of a transaction of the sink under test."""
-    return TransactionId(QUERY, "results", takeover, epoch, attempt)
+    return TransactionId(QUERY, "results", takeover, epoch, attempt, run, since)
 
 
 def crash_at(change: int) -> Callable[[], None]:
@@ -142,3 +148,57 @@ class SinkContract:
         for handle in handles:
             target.sink.commit(handle, lambda: None)
         assert sorted(target.read()) == [("k1", 1), ("k2", 2), ("k20", 20), ("k30", 30)]
+
+    def test_it_knows_later_epochs_or_says_that_it_cannot(self, spark: SparkSession, target: SinkUnderTest) -> None:
+        _, of = self._new_query()
+        before = target.sink.published_after(of(0), None)
+        assert before in {None, Unknown.UNKNOWN}
+        handles = []
+        for epoch in (1, 3):
+            handles.append(self.prepare(target, self.rows(spark, epoch), of(epoch, run=RUN)))
+            target.sink.commit(handles[-1], lambda: None)
+        assert target.sink.published_after(of(3, run=RUN), handles[-1]) == before
+        for newest, handle in ((of(1, run=RUN), handles[0]), (of(0), None)):
+            later = target.sink.published_after(newest, handle)
+            assert later is before is Unknown.UNKNOWN or re.search(r"\bepoch [123]\b", str(later))
+
+    def test_what_a_copy_of_the_home_has_published_is_not_taken_for_its_own(
+        self, spark: SparkSession, target: SinkUnderTest, tmp_path: Path
+    ) -> None:
+        def at(home: str) -> None:
+            if isinstance(target.sink, Outbox):
+                target.sink.attach(tmp_path / home, spark)
+
+        query, of = self._new_query()
+        if target.sink.published_after(of(0), None) is Unknown.UNKNOWN:
+            pytest.skip("the destination keeps no epochs")
+        at("home")
+        target.sink.commit(self.prepare(target, self.rows(spark, 1), of(1, run=RUN)), lambda: None)
+        mine = self.prepare(target, self.rows(spark, 2), of(2, takeover=1, run=RUN, since=1))
+        at("copy")
+        others = self.prepare(target, self.rows(spark, 20, 21), of(2, takeover=1, run=OTHER_RUN, since=1))
+        at("home")
+        target.sink.commit(mine, lambda: None)
+        at("copy")
+        with pytest.raises(CopiedHomeError, match="another copy"):
+            target.sink.commit(others, lambda: None)
+        at("home")
+        # A successor repeats what its predecessor has decided, and goes on.
+        target.sink.commit(mine, lambda: None)
+        following = of(3, takeover=2, run=NEXT_RUN, since=2)
+        target.sink.commit(self.prepare(target, self.rows(spark, 3), following), lambda: None)
+        # Now the copy is behind; the next start rolls back what it cannot publish.
+        at("copy")
+        with pytest.raises(CopiedHomeError, match="another copy"):
+            target.sink.commit(others, lambda: None)
+        target.sink.abort_orphans(query, 3, [])
+        assert sorted(target.read()) == [("k1", 1), ("k2", 2), ("k3", 3)]
+
+    def _new_query(self) -> tuple[str, Callable[..., TransactionId]]:
+        """Its id, and transactions of it: destinations remember those of other tests."""
+        query = str(uuid4())
+
+        def of(epoch: int, **given: Any) -> TransactionId:
+            return replace(transaction(epoch, **given), query=query)
+
+        return query, of

@@ -16,7 +16,7 @@ from sparkjet.sinks.kafka.pool import TaskResult, TransactionPool
 from sparkjet.sinks.kafka.producer_settings import KafkaSettings
 from sparkjet.sinks.kafka.producing import KafkaWriter, ProduceError
 from sparkjet.sinks.kafka.transactions import KafkaTransactions
-from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
+from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId, Unknown
 from tests.protocol.driver import Orders, PlainDriver
 
 TOO_LONG = b"x" * 2_000_000
@@ -79,6 +79,10 @@ class PlainKafkaSink:
     def commit(self, handle: Handle, between: Callable[[], None]) -> None:
         """Publish the rows."""
         self.pool.commit(handle, between)
+
+    def published_after(self, newest: TransactionId, handle: Handle | None) -> Unknown:
+        """The driver does not ask."""
+        return Unknown.UNKNOWN
 
     def abort_orphans(self, query: str, takeover: int, keep: Sequence[Handle]) -> None:
         """As the sink does."""

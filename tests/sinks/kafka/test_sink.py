@@ -17,7 +17,7 @@ from sparkjet.sinks.kafka.access import Access
 from sparkjet.sinks.kafka.pool import TaskResult
 from sparkjet.sinks.kafka.producer_settings import KafkaSettings
 from sparkjet.sinks.kafka.sink import KafkaSink
-from sparkjet.sinks.protocol import TransactionId
+from sparkjet.sinks.protocol import TransactionId, Unknown
 from tests.sinks.brokers import (
     COORDINATOR,
     DESCRIBE,
@@ -82,7 +82,7 @@ def test_what_was_committed_after_the_record_is_named_with_the_way_out(
     assert 'option("onRestoredBackup", "continue")' in clause
     assert sink_of(broker, onRestoredBackup="continue").published_after(newest, None) is None
     assert "committed epoch 7 or a later one" in caplog.text
-    assert sink_of(broker, processingGuarantee="at-least-once").published_after(newest, None) is None
+    assert sink_of(broker, processingGuarantee="at-least-once").published_after(newest, None) is Unknown.UNKNOWN
 
 
 def test_the_age_of_a_transaction_at_its_decision_is_measured_by_the_clock(broker: Broker) -> None:

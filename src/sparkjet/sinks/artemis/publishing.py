@@ -10,7 +10,9 @@ from itertools import islice
 from sparkjet.connect.stomp import RefusedError, StompAddress, StompConnection
 from sparkjet.connect.stomp_frames import Frame
 from sparkjet.errors import SinkError
-from sparkjet.sinks.artemis.markers import Marker, Markers
+from sparkjet.sinks.artemis.markers import Marker, Markers, queue_of
+from sparkjet.sinks.copies import check_run
+from sparkjet.sinks.naming import ListedTransaction
 from sparkjet.sinks.protocol import Handle
 
 TRANSACTION = "part"
@@ -55,10 +57,12 @@ def publish(
 
     Raises:
         SinkError: The broker refused, could not be reached, or another driver publishes this epoch; try again.
+        CopiedHomeError: Another copy of the home has published.
     """
     with connected(address) as connection:
         markers = Markers(connection, handle["query"], handle["sink"])
         newest = markers.read()
+        _check_copies(handle, newest)
         if any(marker.epoch > handle["epoch"] for marker in newest):
             # Decided later, published later: this driver was paused, and its successor has done its work.
             return
@@ -86,6 +90,7 @@ def newest_markers(address: StompAddress, query: str, sink: str) -> list[Marker]
 def is_published(address: StompAddress, handle: Handle) -> bool:
     """Whether the broker has all parts of a handle, or a later epoch."""
     newest = newest_markers(address, handle["query"], handle["sink"])
+    _check_copies(handle, newest)
     there = {marker.part for marker in newest if marker.gid == handle["gid"]}
     return any(marker.epoch > handle["epoch"] for marker in newest) or len(there) == parts_of(handle)
 
@@ -93,6 +98,12 @@ def is_published(address: StompAddress, handle: Handle) -> bool:
 def parts_of(handle: Handle) -> int:
     """How many transactions the messages of a handle need."""
     return -(-int(handle["rows"]) // int(handle["most"]))
+
+
+def _check_copies(handle: Handle, newest: Iterable[Marker]) -> None:
+    for marker in newest:
+        run = ListedTransaction(marker.gid).run
+        check_run(handle, marker.epoch, run, f"the queue {queue_of(handle['query'], handle['sink'])} in Artemis")
 
 
 def _commit(connection: StompConnection, frames: Iterator[Frame], marker: Frame) -> None:

@@ -14,10 +14,11 @@ from sparkjet.sinks.artemis.columns import check_columns, faults, frames, messag
 from sparkjet.sinks.artemis.markers import queue_of
 from sparkjet.sinks.artemis.probe import probe
 from sparkjet.sinks.artemis.publishing import TRANSACTION, is_published, newest_markers, publish
+from sparkjet.sinks.copies import origin
 from sparkjet.sinks.naming import prefix_of
 from sparkjet.sinks.outbox import Outbox
 from sparkjet.sinks.outbox_rows import batches_of, count_of
-from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
+from sparkjet.sinks.protocol import Guarantee, Handle, Later, TransactionId, Unknown
 from sparkjet.storage.written import metrics
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ class ArtemisSink(Outbox):
         settings = self._settings
         gid = prefix_of(transaction.query, transaction.sink, transaction).rstrip("/")
         to = {"destination": settings.destination, "routing": settings.routing}
-        return handle | {"query": transaction.query, "gid": gid, "most": settings.most, **to}
+        return handle | {"query": transaction.query, "gid": gid, "most": settings.most, **to, **origin(transaction)}
 
     def deliver(self, entry: Directory, handle: Handle) -> None:
         """See :meth:`Outbox.deliver`; runs on the driver."""
@@ -87,17 +88,18 @@ class ArtemisSink(Outbox):
         """See :meth:`Outbox.has_arrived`: the markers are committed with the messages."""
         return is_published(self._settings.address, handle)
 
-    def published_after(self, newest: TransactionId, handle: Handle | None) -> str | None:
-        """See :meth:`Remembering.published_after`."""
+    def published_after(self, newest: TransactionId, handle: Handle | None) -> Later:
+        """See :meth:`Sink.published_after`."""
         found = newest_markers(self._settings.address, newest.query, newest.sink)
         epoch = max((marker.epoch for marker in found), default=0)
         if epoch <= newest.epoch:
-            return super().published_after(newest, handle)
+            marked = super().published_after(newest, handle)
+            return None if marked is Unknown.UNKNOWN else marked
         return (
             f"the queue {queue_of(newest.query, newest.sink)} in Artemis says that epoch {epoch} was published. "
-            f"Restore the newest checkpoint. To go on from epoch {newest.epoch} instead, delete the address of that "
-            "queue, not only its messages: the broker would refuse what it takes for published. Later epochs are then "
-            "computed and sent again, so first remove what they have sent."
+            f"Restore the newest copy of the home. To go on from epoch {newest.epoch} instead, delete the address of "
+            "that queue, not only its messages: the broker would refuse what it takes for published. Later epochs are "
+            "then computed and sent again, so first remove what they have sent."
         )
 
 

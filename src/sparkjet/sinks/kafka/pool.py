@@ -152,5 +152,5 @@ class TransactionPool:
         return self._use
 
 
-def _driver(transaction: TransactionId) -> tuple[str, str, int]:
-    return transaction.query, transaction.sink, transaction.takeover
+def _driver(transaction: TransactionId) -> tuple[str, str, int, str]:
+    return transaction.query, transaction.sink, transaction.takeover, transaction.run

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from sparkjet.sinks.protocol import Handle, TransactionId
 
 REMEDY = (
-    "Restore the newest snapshots, and nothing is lost or repeated. To go on from these all the same, set "
+    "Restore the newest copy of the home, and nothing is lost or repeated. To go on from this one all the same, set "
     'option("onRestoredBackup", "continue"), and leave it set until those transactions have expired on the brokers '
     "(transactional.id.expiration.ms, 7 days by default): the epochs in between are then written to the topic again, "
     "and its consumers must ignore what they have already seen."
@@ -26,6 +26,7 @@ def committed_after(cluster: Cluster, newest: TransactionId, handle: Handle | No
     A commit comes after its record, so the record of these is missing here:
 
     - ids of a later takeover than the newest record, or of the same one and a later epoch, or of a later pool;
+    - ids of the same takeover by another run: of a copy of the home;
     - ids of the last handle's pool whose producer or epoch is not the one in the handle.
 
     Args:
@@ -35,7 +36,12 @@ def committed_after(cluster: Cluster, newest: TransactionId, handle: Handle | No
     """
     listed = cluster.open_transactions(prefix_of(newest.query, newest.sink), COMMITS)
     found = [ListedTransaction(name) for name in listed if ListedTransaction.is_ours(name)]
-    after = [each.gid for each in found if (each.takeover, each.epoch) > (newest.takeover, newest.epoch)]
+    after = [
+        each.gid
+        for each in found
+        if (each.takeover, each.epoch) > (newest.takeover, newest.epoch)
+        or (each.takeover == newest.takeover and each.run and newest.run and each.run != newest.run)
+    ]
     if after or handle is None or handle.get("takeover") != newest.takeover or "pool" not in handle:
         return after
     slots = handle["transactions"]

@@ -21,7 +21,7 @@ from sparkjet.sinks.kafka.producer_settings import TIMEOUT
 from sparkjet.sinks.kafka.producing import KafkaWriter
 from sparkjet.sinks.kafka.restored import REMEDY, finding
 from sparkjet.sinks.kafka.transactions import KafkaTransactions, check_alive
-from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
+from sparkjet.sinks.protocol import Guarantee, Handle, Later, TransactionId, Unknown
 from sparkjet.sinks.tasks import run_tasks
 
 if TYPE_CHECKING:
@@ -38,6 +38,8 @@ _TRANSIENT = (UNKNOWN_TOPIC, NO_LEADER)
 """Errors of a topic that has only just been created."""
 _SETTLING = 3.0
 """Seconds after which they are final: brokers learn of a new topic within a few hundred milliseconds."""
+_LOOKS = 60.0
+"""Seconds from one look for copies of the home to the next: brokers list all transactional ids that there are."""
 PROBE = "sparkjet/probe"
 """Transactional id that every start initializes, so that missing permissions are found before the query starts."""
 
@@ -56,6 +58,7 @@ class KafkaSink:
         self._settings = settings
         self._transactions = KafkaTransactions(settings.access, settings.continues)
         self._pool = TransactionPool(self._transactions)
+        self._looked = "", 0.0
         self.guarantee = settings.guarantee
         self.packages = PACKAGES
 
@@ -110,7 +113,11 @@ class KafkaSink:
         check_alive(handle, time.time())
 
     def commit(self, handle: Handle, between: Callable[[], None]) -> None:
-        """See :meth:`Sink.commit`."""
+        """See :meth:`Sink.commit`; other copies of the home are looked for once a minute, which asks every broker."""
+        run, now = handle.get("run"), time.monotonic()
+        if run and (run != self._looked[0] or now > self._looked[1] + _LOOKS):
+            self._transactions.check_copies(handle)
+            self._looked = run, now
         self._pool.commit(handle, between)
 
     def abort(self, transaction: TransactionId) -> None:
@@ -121,10 +128,10 @@ class KafkaSink:
         """
         self._pool.abort(transaction)
 
-    def published_after(self, newest: TransactionId, handle: Handle | None) -> str | None:
-        """See :meth:`Remembering.published_after`; ids that have expired on the brokers prove nothing."""
+    def published_after(self, newest: TransactionId, handle: Handle | None) -> Later:
+        """See :meth:`Sink.published_after`; ids that have expired on the brokers prove nothing."""
         if self.guarantee is not Guarantee.EXACTLY_ONCE:
-            return None
+            return Unknown.UNKNOWN
         found = self._transactions.published_after(newest, handle)
         if not found:
             return None

@@ -11,6 +11,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from sparkjet.errors import LostTransactionError, SinkError
+from sparkjet.sinks.copies import check_run, origin
 from sparkjet.sinks.kafka.access import Access
 from sparkjet.sinks.kafka.cluster import COMMITS, OPEN, PATIENCE, Cluster, error_name
 from sparkjet.sinks.kafka.connection import BrokerError
@@ -62,6 +63,7 @@ class KafkaTransactions:
                 "sink": transaction.sink,
                 "epoch": transaction.epoch,
                 "takeover": transaction.takeover,
+                **origin(transaction),
                 "way": "kafka",
                 "cluster": cluster.metadata().cluster,
                 "rows": sum(rows for _, rows in slots),
@@ -95,6 +97,18 @@ class KafkaTransactions:
             raise LostTransactionError(message)
         logger.error("%s Continuing, because onLostTransaction=continue.", message)
         return MarkerState(all_ended=False, none_open=False)
+
+    def check_copies(self, handle: Handle) -> None:
+        """Refuse to go on where another copy of the home has published.
+
+        Raises:
+            CopiedHomeError: A transaction of another run was committed after the epoch that the handle's began after.
+            SinkError: Brokers cannot be reached.
+        """
+        with self._connected() as cluster:
+            committed = self._found(cluster, prefix_of(handle["query"], handle["sink"]), COMMITS)
+        for each in committed:
+            check_run(handle, each.epoch, each.run, f"Kafka ({each.gid!r})")
 
     def abort_orphans(self, query: str, takeover: int, keep: Sequence[Handle]) -> None:
         """Abort the transactions that drivers before ``takeover`` opened for a query, except for those in ``keep``."""
@@ -184,10 +198,9 @@ class KafkaTransactions:
             return "another producer uses its id"
         return f"it was aborted ({described.state}), after its timeout of {slot['timeout']} ms or by another process"
 
-    def _found(self, cluster: Cluster, prefix: str) -> list[ListedTransaction]:
-        return [
-            ListedTransaction(name) for name in cluster.open_transactions(prefix) if ListedTransaction.is_ours(name)
-        ]
+    def _found(self, cluster: Cluster, prefix: str, states: Sequence[str] = (OPEN,)) -> list[ListedTransaction]:
+        listed = cluster.open_transactions(prefix, states)
+        return [ListedTransaction(name) for name in listed if ListedTransaction.is_ours(name)]
 
     @contextlib.contextmanager
     def _connected(self) -> Iterator[Cluster]:

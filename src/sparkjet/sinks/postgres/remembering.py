@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def published_after(
     conninfo: str, newest: TransactionId, handle: Handle | None, targets: Iterable[Target]
 ) -> str | None:
-    """See :meth:`Remembering.published_after`; queries the markers beside each target.
+    """See :meth:`Sink.published_after`; queries the markers beside each target.
 
     A server that cannot be reached, or whose markers cannot be read, is reported by the sink's own checks.
     """
@@ -54,6 +54,6 @@ def _finding(target: Target, newest: TransactionId, handle: Handle | None, epoch
         )
     return (
         f"{target.markers.as_string()} in PostgreSQL says that epoch {epoch} was published. Restore the newest "
-        f"checkpoint, or restore the database to the moment of the backup. Otherwise: {rows}. Then remove the markers "
-        f"of the later epochs, with no driver of the query running: BEGIN; {change} COMMIT;"
+        f"copy of the home, or restore the database to the moment of the backup. Otherwise: {rows}. Then remove the "
+        f"markers of the later epochs, with no driver of the query running: BEGIN; {change} COMMIT;"
     )

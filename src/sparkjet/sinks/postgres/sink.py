@@ -21,7 +21,7 @@ from sparkjet.sinks.postgres.table import Table, look
 from sparkjet.sinks.postgres.target import Target
 from sparkjet.sinks.postgres.transactions import PostgresTransactions, outbox_handle
 from sparkjet.sinks.postgres.types import PostgresColumn, columns_of, faults
-from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
+from sparkjet.sinks.protocol import Guarantee, Handle, Later, TransactionId
 from sparkjet.sinks.tasks import run_tasks
 from sparkjet.storage.written import metrics
 
@@ -161,8 +161,8 @@ class PostgresSink(Outbox):
         self._transactions.abort(transaction)
         super().abort(transaction)
 
-    def published_after(self, newest: TransactionId, handle: Handle | None) -> str | None:
-        """See :meth:`Remembering.published_after`; queries the markers beside the target and beside the last target."""
+    def published_after(self, newest: TransactionId, handle: Handle | None) -> Later:
+        """See :meth:`Sink.published_after`; queries the markers beside the target and beside the last target."""
         targets = [self._table.target] if handle is None else [self._table.target, Target.of(handle["target"])]
         return published_after(self._settings.conninfo, newest, handle, targets)
 

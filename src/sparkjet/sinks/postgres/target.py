@@ -93,6 +93,11 @@ class Target:
         statement = "SELECT EXISTS (SELECT FROM {} WHERE gid = {} OR (query = {} AND sink = {} AND epoch > {}))"
         return sql.SQL(statement).format(self.markers, gid, query, sink, epoch)
 
+    def marked_after(self, query: str, sink: str, epoch: int) -> Composed:
+        """Selects epoch and id of what was committed after an epoch, the newest last."""
+        statement = "SELECT epoch, gid FROM {} WHERE query = {} AND sink = {} AND epoch > {} ORDER BY epoch"
+        return sql.SQL(statement).format(self.markers, query, sink, epoch)
+
     def newest(self, query: str, sink: str) -> Composed:
         """Selects the last committed epoch."""
         statement = "SELECT max(epoch) FROM {} WHERE query = {} AND sink = {}"

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from psycopg import sql
 
-from sparkjet.errors import LostTransactionError, SinkError
+from sparkjet.errors import CopiedHomeError, LostTransactionError, SinkError
+from sparkjet.sinks.copies import check_run, origin
 from sparkjet.sinks.naming import ListedTransaction, prefix_of
 from sparkjet.sinks.postgres.batches import copy_batches
 from sparkjet.sinks.postgres.copying import BEGIN, DURABLE, PreparedWriter, connect, explain, explain_blocked
@@ -33,6 +34,7 @@ _END_PAUSED = (
     "AND usename = current_user AND application_name = left(%s, 63) AND pid <> pg_backend_pid() "
     "AND wait_event = 'ClientRead'"
 )
+_LOCK = "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))"
 _ROWS = sql.Identifier("_sparkjet_rows")
 
 
@@ -77,8 +79,8 @@ class PostgresTransactions:
         counting = {gid for gid, _ in slots}
         with self.connected() as connection:
             for found in prepared(connection, prefix_of(transaction.query, transaction.sink)):
-                ours = found.epoch == transaction.epoch and found.takeover <= transaction.takeover
-                if ours and found.gid not in counting:
+                ours = found.run == transaction.run or found.takeover < transaction.takeover
+                if ours and found.epoch == transaction.epoch and found.gid not in counting:
                     _roll_back(connection, found.gid)
         if not slots:
             return None
@@ -93,6 +95,7 @@ class PostgresTransactions:
         """
         target, query, sink, epoch = _unpack(handle)
         with self.connected() as connection:
+            _check_copies(connection, handle)
             # COMMIT PREPARED always waits for the disk; a standby that PREPARE waited for must confirm this too.
             connection.execute(DURABLE.replace("true", "false").encode())
             for gid, _ in handle["slots"]:
@@ -103,11 +106,13 @@ class PostgresTransactions:
                     if not _is_committed(connection, gid, handle):
                         raise LostTransactionError(_lost(handle, gid)) from error
                 between()
+            # Again: of two that commit at the same time, the later one finds the other's markers.
+            _check_copies(connection, handle)
             connection.execute(target.delete_older_markers(query, sink, epoch))
-            takeover = ListedTransaction(handle["slots"][0][0]).takeover
+            own = ListedTransaction(handle["slots"][0][0])
             for found in prepared(connection, prefix_of(query, sink)):
                 # Left by a task slower than its retry: everything decided up to here is committed.
-                if found.epoch <= epoch and found.takeover <= takeover:
+                if found.epoch <= epoch and (found.run == own.run or found.takeover < own.takeover):
                     _roll_back(connection, found.gid)
 
     def publish(
@@ -126,6 +131,8 @@ class PostgresTransactions:
             lock_timeout = cursor.execute("SHOW lock_timeout").fetchone()
             cursor.execute("SELECT set_config('lock_timeout', %s, true)", [_PATIENCE])
             try:
+                # The marker alone would not keep a copy of the home waiting, as it has another name there.
+                cursor.execute(_LOCK, [prefix_of(query, sink)])
                 cursor.execute(target.mark_once(query, sink, epoch, handle["gid"]))
             except psycopg.errors.LockNotAvailable as error:
                 # A driver that was paused in the middle of this would block its successor for ever.
@@ -134,6 +141,11 @@ class PostgresTransactions:
                 message = f"Another driver is publishing epoch {epoch} at this moment."
                 raise SinkError(message) from error
             is_new = cursor.rowcount == 1
+            try:
+                _check_copies(connection, handle)
+            except CopiedHomeError:
+                cursor.execute("ROLLBACK")
+                raise
             cursor.execute("SELECT set_config('lock_timeout', %s, true)", lock_timeout)
             # A paused driver whose successor went on finds its own marker removed, but not the later ones.
             if not is_new or _first(cursor.execute(target.superseded(query, sink, epoch))):
@@ -167,6 +179,7 @@ class PostgresTransactions:
     def is_published(self, handle: Handle) -> bool:
         """Whether everything in a handle is committed by the markers; also False if the table of markers is gone."""
         with self.connected() as connection:
+            _check_copies(connection, handle)
             return all(_is_committed(connection, gid, handle) for gid in gids_of(handle))
 
     def roll_back(self, gids: Sequence[str]) -> None:
@@ -201,11 +214,22 @@ def gids_of(handle: Handle) -> list[str]:
 
 def _identity(transaction: TransactionId, target: Target) -> Handle:
     identity = {"query": transaction.query, "sink": transaction.sink, "epoch": transaction.epoch}
-    return {**identity, "target": target.describe()}
+    return {**identity, **origin(transaction), "target": target.describe()}
 
 
 def _unpack(handle: Handle) -> tuple[Target, str, str, int]:
     return Target.of(handle["target"]), handle["query"], handle["sink"], handle["epoch"]
+
+
+def _check_copies(connection: psycopg.Connection[Any], handle: Handle) -> None:
+    """Refuse to go on where another copy of the home has published; see :func:`sparkjet.sinks.copies.check_run`."""
+    target, query, sink, _ = _unpack(handle)
+    try:
+        marked = connection.execute(target.marked_after(query, sink, handle.get("since", 0))).fetchall()
+    except psycopg.errors.UndefinedTable:
+        return
+    for epoch, gid in marked:
+        check_run(handle, epoch, ListedTransaction(gid).run, f"{target.markers.as_string()} in PostgreSQL")
 
 
 def _is_committed(connection: psycopg.Connection[Any], gid: str, handle: Handle) -> bool:

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sparkjet.sinks.protocol import Handle
     from sparkjet.storage.directory import Directory
 
 _MARK = "delivered-"
-_ENTRY = re.compile(r"(?:done-)?(\d+)-(\d+)-\d+")
-"""Names of entries: takeover, epoch, attempt. Earlier versions renamed an entry before removing it."""
+_ENTRY = re.compile(r"(?:done-)?(\d+)-(\d+)-\d+(?:-[0-9a-f]+)?")
+"""Names of entries: takeover, epoch, attempt, run. Earlier versions renamed an entry before removing it."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,7 @@ class OutboxEntries:
         sizes = directory.files()
         return [[file, sizes[file], directory.checksum(file)] for file in files]
 
-    def damage(self, handle: Handle) -> str | None:
+    def damage(self, handle: dict[str, Any]) -> str | None:
         """The first difference between an entry and its manifest, None if there is none."""
         entry = self.at(handle["box"])
         if not entry.exists():
@@ -100,7 +99,7 @@ class OutboxEntries:
         return [name for name in names if _ENTRY.fullmatch(name)]
 
 
-def files_of(entry: Directory, handle: Handle) -> list[str]:
+def files_of(entry: Directory, handle: dict[str, Any]) -> list[str]:
     """Names of the files of an entry, as its manifest lists them; handles of earlier versions have no manifest."""
     if "files" not in handle:
         return sorted(name for name in entry.names() if name.startswith("part-"))
