@@ -41,7 +41,9 @@ def test_one_query_writes_what_spark_has_names_for(spark: SparkSession, counts: 
         flat.writeStream.format("ORC").option("path", tmp_path / "orc"),
         counts.writeStream.format("noop"),
         flat.writeStream.foreach(lambda row: Path(f"{each}/{row.k}").write_text(str(row["count"]))),
-        counts.writeStream.foreachBatch(lambda found, epoch, info: told.append((found.count(), info.repeated))),
+        counts.writeStream.foreachBatch(
+            lambda found, epoch, info: told.append((found.count(), info.repeated, info.output))
+        ),
         lateRows=counts.lateRows.writeStream.format("noop").trigger(once=True),
         checkpointLocation=str(tmp_path / "ck"),
     )
@@ -57,7 +59,7 @@ def test_one_query_writes_what_spark_has_names_for(spark: SparkSession, counts: 
     lines = [row.line for row in sj.read_files(str(tmp_path / "text")).collect()]
     assert sorted(lines) == ['{"k":"a","count":2}', '{"k":"b, c","count":1}']
     assert {path.name: path.read_text() for path in Path(each).iterdir()} == {"a": "2", "b, c": "1"}
-    assert told == [(2, False)]
+    assert told == [(2, False, "results6")]
     assert list(query.guarantees.values()) == [*["exactly-once"] * 3, "none", *["at-least-once"] * 2, "none"]
 
 

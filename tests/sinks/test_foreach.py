@@ -112,7 +112,7 @@ def test_a_function_may_know_that_it_is_called_again(spark: SparkSession, tmp_pa
     with pytest.raises(ConnectionError):
         sink.commit(handle, lambda: None)
     sink.commit(handle, lambda: None)
-    assert told == [EpochInfo(QUERY, 4, repeated=False), EpochInfo(QUERY, 4, repeated=True)]
+    assert told == [EpochInfo(QUERY, 4, repeated, "results") for repeated in (False, True)]
 
 
 def test_a_restart_repeats_what_was_decided_and_says_so(spark: SparkSession) -> None:
@@ -135,6 +135,25 @@ def test_a_restart_repeats_what_was_decided_and_says_so(spark: SparkSession) -> 
     assert len({info.query for info in infos}) == 1
     assert infos[0].query
     assert [rows for _, rows in told] == [1, 1, 1]
+
+
+def test_two_outputs_into_one_table_are_told_apart(spark: SparkSession) -> None:
+    """As Delta does: the table skips a transaction that it has, by the application and a number that ascends."""
+    table: dict[str, list[tuple[int, int]]] = {}
+
+    def append(rows: DataFrame, epoch: int, info: EpochInfo) -> None:
+        seen = table.setdefault(f"{info.query}/{info.output}", [])
+        if all(epoch > before for before, _ in seen):
+            seen.extend((epoch, row["n"]) for row in rows.collect())
+
+    sinks = [ForeachBatchSink(append), ForeachBatchSink(append)]
+    driver = StreamDriver(spark, lambda rows: [rows, rows.where("n > 1")], "n long", sinks=sinks)
+    driver.process([(1,), (2,)])
+    with driver.crash(at=sj.EpochPhase.DECIDE):
+        driver.process([(3,)])
+    driver.restart()
+    assert sorted(n for rows in table.values() for _, n in rows) == [1, 2, 2, 3, 3]
+    assert len(table) == 2
 
 
 def test_other_arguments_with_defaults_stay_as_they_are(spark: SparkSession, tmp_path: Path) -> None:

@@ -32,11 +32,15 @@ class EpochInfo:
         repeated: Whether the function may have been called with these rows before: its last call raised an error, or
             the driver that decided the epoch has ended. If it is false, this driver has just computed them; only one
             that was paused and taken over in the middle of an epoch can be mistaken.
+        output: Name of the output, the same after every restart: ``results``, or ``results1``, ``results2`` … in the
+            order in which several were given to :func:`sparkjet.start`; ``late…`` for late rows. Outputs of one query
+            have epochs of the same numbers: what remembers query and epoch must remember the output too.
     """
 
     query: str
     epoch: int
     repeated: bool
+    output: str
 
 
 class ForeachBatchSink(OutboxSink):
@@ -54,7 +58,7 @@ class ForeachBatchSink(OutboxSink):
         super().__init__(complete=complete)
         self._function = function
         self._informed = takes_info(function)
-        self._query = ""
+        self._query = self._output = ""
         self._new: set[str] = set()
         self._repeated = True
 
@@ -84,13 +88,16 @@ class ForeachBatchSink(OutboxSink):
 
     def deliver(self, entry: Directory, handle: Handle) -> None:
         """See :meth:`OutboxSink.deliver`."""
+        self._output = handle["sink"]
         self._repeated = handle["box"] not in self._new
         self._new.discard(handle["box"])
         super().deliver(entry, handle)
 
     def publish(self, rows: DataFrame, epoch: int) -> None:
         """See :meth:`OutboxSink.publish`."""
-        info: tuple[Any, ...] = (EpochInfo(self._query, epoch, self._repeated),) if self._informed else ()
+        info: tuple[Any, ...] = ()
+        if self._informed:
+            info = (EpochInfo(self._query, epoch, self._repeated, self._output),)
         self._function(rows, epoch, *info)
 
 
