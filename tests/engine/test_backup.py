@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,22 +10,26 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import sparkjet as sj
+from sparkjet.sinks.foreach_batch import ForeachBatchSink
 from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.copying import copy_newest
 from sparkjet.snapshots.record_log import RecordLog
 from sparkjet.storage.posix_directory import PosixDirectory
+from sparkjet.testing import StreamDriver
 from tests.feed import Feed, rows
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 
-def run(spark: SparkSession, feed: Feed, place: Path, **options: Any) -> None:
+def run(spark: SparkSession, feed: Feed, place: Path, *, home: Path | None = None, **options: Any) -> sj.StreamingQuery:
     stream = sj.stream(feed.read(spark)).withWatermark("ts", "5 seconds")
     counts = stream.groupBy(sj.window("ts", "10 seconds"), "k").count()
     writer = counts.writeStream.format("files").option("path", place / "out")
-    writer = writer.option("checkpointLocation", place / "home").options(**options)
-    writer.trigger(availableNow=True).start().awaitTermination()
+    writer = writer.option("checkpointLocation", home or place / "home").options(**options)
+    query = writer.trigger(availableNow=True).start()
+    query.awaitTermination()
+    return query
 
 
 def newest(home: Path) -> int | None:
@@ -45,25 +50,124 @@ def test_a_query_goes_on_from_its_backup(spark: SparkSession, tmp_path: Path) ->
     assert sorted(row["count"] for row in sj.read_files(str(tmp_path / "out")).collect()) == [2, 2]
 
 
-def test_it_comes_every_so_many_epochs(spark: SparkSession, tmp_path: Path) -> None:
-    feed = Feed(tmp_path / "in")
+@pytest.mark.parametrize("sink", ["foreachBatch", "foreach", "memory", "console"])
+def test_it_has_a_record_although_the_outbox_is_empty_after_each_epoch(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], sink: str
+) -> None:
+    feed, out = Feed(tmp_path / "in"), tmp_path / "rows"
+    out.touch()
+
+    def note(row: Any) -> None:
+        with out.open("a") as file:
+            file.write(f"{row['v']}\n")
+
+    def note_all(rows: DataFrame, epoch: int) -> None:
+        del epoch
+        rows.foreach(note)
+
+    def go_on(home: Path, *numbers: int) -> sj.StreamingQuery:
+        feed.add(*({"t": None, "v": number} for number in numbers))
+        writer = sj.stream(feed.read(spark).select("v")).writeStream
+        writer = {
+            "foreachBatch": lambda: writer.foreachBatch(note_all),
+            "foreach": lambda: writer.foreach(note),
+            "memory": lambda: writer.format("memory").queryName("backed_up"),
+            "console": lambda: writer.format("console"),
+        }[sink]()
+        writer = writer.option("checkpointLocation", home).option("snapshotBackup", tmp_path / "backup")
+        query = writer.option("snapshotBackupEvery", 1).trigger(availableNow=True).start()
+        query.awaitTermination()
+        return query
+
+    def delivered() -> list[int]:
+        if sink == "memory":
+            return [row["v"] for row in spark.table("backed_up").collect()]
+        if sink == "console":
+            return [int(found) for found in re.findall(r"^\|\s*(\d+)\|$", capsys.readouterr().out, re.MULTILINE)]
+        found = list(map(int, out.read_text().split()))
+        out.write_text("")
+        return found
+
+    query = go_on(tmp_path / "home", 1)
+    assert query.lastProgress is not None
+    assert query.lastProgress["backup"] == {"epoch": 1, "error": None}
+    assert delivered() == [1]
+    shutil.rmtree(tmp_path / "home")
+    copy_newest(PosixDirectory(tmp_path / "backup"), PosixDirectory(tmp_path / "home"))
+    go_on(tmp_path / "home", 2)
+    assert delivered() == [2]
+
+
+def test_rows_that_still_wait_are_copied_too(spark: SparkSession, tmp_path: Path) -> None:
+    taken: list[int] = []
+
+    def driver(home: str, *, away: bool) -> StreamDriver:
+        def take(rows: DataFrame, epoch: int) -> None:
+            if away:
+                message = f"epoch {epoch}: the database is away"
+                raise ConnectionError(message)
+            taken.extend(row["n"] for row in rows.collect())
+
+        sink = ForeachBatchSink(take)
+        return StreamDriver(spark, lambda rows: rows, "n long", sinks=[sink], directory=tmp_path / home)
+
+    driver("home", away=True).process([(1,)])
+    copy_newest(PosixDirectory(tmp_path / "home"), PosixDirectory(tmp_path / "copy"))
+    again = driver("copy", away=False)
+    again.process([(2,)])
+    assert taken == [1, 2]
+
+
+def test_it_comes_every_so_many_epochs_of_all_runs(spark: SparkSession, tmp_path: Path) -> None:
+    feed, backup = Feed(tmp_path / "in"), {"snapshotBackup": tmp_path / "backup", "snapshotBackupEvery": 4}
     for time in (1, 2, 11):
         feed.add(*rows([time], k="a"))
-    run(spark, feed, tmp_path, snapshotBackup=tmp_path / "backup", snapshotBackupEvery=4)
+    run(spark, feed, tmp_path, **backup)
     assert newest(tmp_path / "backup") is None
     feed.add(*rows([12], k="a"))
+    run(spark, feed, tmp_path, **backup)
+    assert newest(tmp_path / "backup") is not None
 
 
+@pytest.mark.logs_errors
 def test_a_backup_that_fails_leaves_the_query_alone_and_says_so(
     spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    feed = Feed(tmp_path / "in")
+    feed, options = Feed(tmp_path / "in"), {"snapshotBackup": tmp_path / "backup", "snapshotBackupEvery": 1}
     feed.add(*rows([1, 2, 30], k="a"))
     (tmp_path / "backup").mkdir()
     (tmp_path / "backup" / "snapshots").write_text("in the way")
-    run(spark, feed, tmp_path, snapshotBackup=tmp_path / "backup", snapshotBackupEvery=1)
-    assert "has not got the newest snapshot" in caplog.text
+    progress = run(spark, feed, tmp_path, **options).lastProgress
+    assert progress is not None
+    assert progress["backup"]["epoch"] is None
+    assert "snapshots" in progress["backup"]["error"]
+    assert [record.levelname for record in caplog.records if "has no copy at all" in record.message] == ["ERROR"]
     assert sj.read_files(str(tmp_path / "out")).count() == 1
+    # Once there is a copy, a newer one that fails is not as bad.
+    (tmp_path / "backup" / "snapshots").unlink()
+    feed.add(*rows([31], k="a"))
+    run(spark, feed, tmp_path, **options)
+    (tmp_path / "backup" / "snapshots" / "state").rename(tmp_path / "away")
+    (tmp_path / "backup" / "snapshots" / "state").write_text("in the way")
+    caplog.clear()
+    feed.add(*rows([32], k="a"))
+    progress = run(spark, feed, tmp_path, **options).lastProgress
+    assert progress is not None
+    assert progress["backup"]["epoch"] is not None
+    assert [each.levelname for each in caplog.records if "has not got a newer copy" in each.message] == ["WARNING"]
+
+
+@pytest.mark.parametrize("place", ["home", "link", "home/snapshots", "link/copy", "up"])
+def test_a_copy_in_the_home_itself_is_refused(spark: SparkSession, tmp_path: Path, place: str) -> None:
+    """By whatever name; and a home in what would be the copy's snapshots."""
+    feed = Feed(tmp_path / "in")
+    feed.add(*rows([1], k="a"))
+    home = tmp_path / ("up/snapshots/home" if place == "up" else "home")
+    home.mkdir(parents=True)
+    (tmp_path / "link").symlink_to(home)
+    with pytest.raises(sj.AnalysisError, match=r"snapshotBackup: .* is not apart from the home of this query"):
+        run(spark, feed, tmp_path, home=home, snapshotBackup=tmp_path / place, snapshotBackupEvery=1)
+    assert not list(home.iterdir())
 
 
 def test_how_often_without_where_is_refused(spark: SparkSession, tmp_path: Path) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 from pyspark.sql import SparkSession
 
 from sparkjet.api.listener_events import ListenerEvents
@@ -113,6 +114,8 @@ class Launch:
         formats = {output.name: output.format for output in self.plan.outputs}
         log, committer = RecordLog(store), Committer(sinks, formats=formats)
         newest = self._newest(log)
+        if self.backup is not None:
+            self.backup.begin(None if newest is None else newest[1])
         if newest is not None:
             # First: what expires must not wait for the user to correct whatever the checks complain about.
             committer.settle_what_expires(newest[1])
@@ -130,10 +133,11 @@ class Launch:
         events = ListenerEvents(self.plan.source.sparkSession)
 
         def on_progress(report: ProgressReport) -> None:
+            report = self._with_backup(report)
             reports.append(report)
             events.post(report)
             if self.backup is not None:
-                self.backup.after_epoch()
+                self.backup.after_epoch(report.epoch.number)
 
         context = EngineContext(
             plan=self.plan,
@@ -148,11 +152,11 @@ class Launch:
             clock=self.clock,
             listener=self.listener,
             on_progress=on_progress,
+            home=self.home,
         )
         context.configure(session)
         engine, checkpoint = recover(context, self._spark_directory)
         return self._run(context.receivers, engine, checkpoint, reports, events)
-            home=self.home,
 
     def _newest(self, log: RecordLog) -> tuple[int, Record] | None:
         """The newest record, before anything else is asked of the home.
@@ -176,7 +180,7 @@ class Launch:
         receivers: Receivers,
         engine: Engine,
         checkpoint: SparkCheckpoint,
-        reports: Sequence[ProgressReport],
+        reports: deque[ProgressReport],
         events: ListenerEvents,
     ) -> StreamingQuery:
         def release() -> None:
@@ -184,6 +188,9 @@ class Launch:
             self._release_tables()
             if self.backup is not None:
                 self.backup.finish()
+            if reports:
+                # The last copy was not there yet when the last epoch was.
+                reports[-1] = self._with_backup(reports[-1])
 
         ending, lock = Ending(engine.fenced, self.places, release), threading.Lock()
         started: Future[SparkQuery] = Future()
@@ -217,6 +224,9 @@ class Launch:
         )
         supervisor.start()
         return StreamingQuery(engine, supervisor, ending, spark, reports, self._guarantees)
+
+    def _with_backup(self, report: ProgressReport) -> ProgressReport:
+        return msgspec.structs.replace(report, backup=None if self.backup is None else self.backup.report)
 
     def _release_tables(self) -> None:
         for table in self.plan.tables:

@@ -6,13 +6,19 @@ import logging
 import threading
 from typing import TYPE_CHECKING
 
-from sparkjet.errors import SparkjetError
+from sparkjet.engine.progress_report import BackupReport
+from sparkjet.errors import AnalysisError, SparkjetError
+from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.copying import copy_newest
+from sparkjet.snapshots.record_log import RecordLog
 
 if TYPE_CHECKING:
+    from sparkjet.snapshots.record import Record
     from sparkjet.storage.directory import Directory
 
 logger = logging.getLogger("sparkjet")
+
+OPTION = "snapshotBackup"
 
 
 class Backup:
@@ -23,19 +29,46 @@ class Backup:
     Args:
         home: The query's home.
         target: Where the copy is.
-        every: Number of epochs from one copy to the next.
+        every: Number of epochs from one copy to the next, over all runs.
+
+    Raises:
+        AnalysisError: A copy in the target would be one in the home.
     """
 
     def __init__(self, home: Directory, target: Directory, every: int) -> None:
         self._home, self._target, self._every = home, target, every
+        own, other = home.resolved(), target.resolved()
+        if _is_within(other, own) or _is_within(own, f"{other}/snapshots"):
+            same = "" if str(home) == str(target) else f', which is "{other}"'
+            message = (
+                f'{OPTION}: "{target}"{same} is not apart from the home of this query, "{home}": what is lost with the '
+                "one is lost with the other. Give it a place of its own, on another disk or in another store."
+            )
+            raise AnalysisError(message)
         self._running: threading.Thread | None = None
-        self._since = 0
+        self._tried = 0
+        self._report = BackupReport(None, None)
 
-    def after_epoch(self) -> None:
+    @property
+    def report(self) -> BackupReport:
+        """How the copies of this query go."""
+        return self._report
+
+    def begin(self, newest: Record | None) -> None:
+        """Find out how far the copy is; called before the query starts, with its newest record."""
+        try:
+            held = RecordLog(DirectoryStore(self._target.below("snapshots"))).newest()
+        except (OSError, SparkjetError):
+            # The first copy will fail of it too, and say so.
+            return
+        if newest is not None and held is not None and held[1].query == newest.query:
+            self._tried = held[1].epoch
+            self._report = BackupReport(held[1].epoch, None)
+
+    def after_epoch(self, epoch: int) -> None:
         """Begin a copy if one is due; on the driver, after each epoch."""
-        self._since += 1
-        if self._since >= self._every and not (self._running and self._running.is_alive()):
-            self._since = 0
+        if epoch - self._tried >= self._every and not (self._running and self._running.is_alive()):
+            self._tried = epoch
             self._running = threading.Thread(target=self._copy, name="sparkjet backup", daemon=True)
             self._running.start()
 
@@ -46,9 +79,18 @@ class Backup:
 
     def _copy(self) -> None:
         try:
-            slot, record, _ = copy_newest(self._home, self._target, "snapshotBackup")
+            slot, record, _ = copy_newest(self._home, self._target, OPTION)
         except (OSError, SparkjetError) as error:
-            # The query does not depend on it; its user does, one day.
-            logger.warning("snapshotBackup: %s has not got the newest snapshot: %s", self._target, error)
+            # The query does not depend on it; its user does, one day: worse than an old copy is none.
+            has_none = self._report.epoch is None
+            self._report = BackupReport(self._report.epoch, str(error))
+            said = "has no copy at all" if has_none else f"has not got a newer copy than epoch {self._report.epoch}"
+            level = logging.ERROR if has_none else logging.WARNING
+            logger.log(level, "%s: %s %s: %s", OPTION, self._target, said, error)
         else:
-            logger.info("snapshotBackup: record %d, epoch %d, is in %s", slot, record.epoch, self._target)
+            self._report = BackupReport(record.epoch, None)
+            logger.info("%s: record %d, epoch %d, is in %s", OPTION, slot, record.epoch, self._target)
+
+
+def _is_within(place: str, other: str) -> bool:
+    return f"{place}/".startswith(f"{other.rstrip('/')}/")

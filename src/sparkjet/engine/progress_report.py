@@ -70,6 +70,15 @@ class SinkReport(msgspec.Struct, frozen=True, rename="camel"):
     """What its sink commits, as the sink describes it."""
 
 
+class BackupReport(msgspec.Struct, frozen=True, rename="camel"):
+    """The copies of snapshots in another home."""
+
+    epoch: int | None
+    """Epoch of the newest copy; null as long as there is none."""
+    error: str | None
+    """What the last copy failed with; null if it did not."""
+
+
 class ProgressReport(msgspec.Struct, frozen=True, rename="camel"):
     """One epoch; times are microseconds since 1970."""
 
@@ -93,6 +102,8 @@ class ProgressReport(msgspec.Struct, frozen=True, rename="camel"):
     """The state that a restart would begin with."""
     sinks: list[SinkReport]
     """Transactions that the record decides: this epoch's, and earlier ones that are not committed yet."""
+    backup: BackupReport | None = None
+    """The copies that `snapshotBackup` asks for; null without it."""
 
     def as_dict(self) -> dict[str, Any]:
         """The keys as users get them."""

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import errno
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from sparkjet.errors import RecoveryError
 from sparkjet.snapshots.directory import DirectoryStore
+from sparkjet.snapshots.outbox_entries import OutboxEntries
 from sparkjet.snapshots.record_log import RecordLog
 
 if TYPE_CHECKING:
@@ -19,8 +22,9 @@ _ATTEMPTS = 10
 def copy_newest(source: Directory, target: Directory, option: str = "to") -> tuple[int, Record, int]:
     """Bring a home up to the newest record of another one; returns its slot, the record and the number of new files.
 
-    The query may go on: what a record names is removed when a later one does without, and then that one is copied. A
-    copy that is interrupted leaves the target as it was, beside files that the next one finds or removes.
+    The query may go on: what a record names is removed when a later one does without, and then that one is copied. What
+    was delivered from the outbox is not copied, and the record there does not name it. A copy that is interrupted
+    leaves the target as it was, beside files that the next one finds or removes.
 
     Args:
         source: The home with the record.
@@ -47,12 +51,15 @@ def copy_newest(source: Directory, target: Directory, option: str = "to") -> tup
                 f"record {slot} of query {record.query}. Copy to a home without records."
             )
             raise RecoveryError(message)
+        if held is not None and held[0] == slot:
+            return slot, held[1], 0
+        decided, record = record, _without_delivered(source, record)
         named = files_of(record)
         try:
             copied = sum(_copy(source, target, place, names) for place, names in named.items())
         except FileNotFoundError as error:
             following = there.newest()
-            if following is None or following[0] == slot:
+            if (following is None or following[0] == slot) and _without_delivered(source, decided) == record:
                 message = f"copy: record {slot} names {error.filename}, which is missing: {error.strerror}."
                 raise RecoveryError(message) from error
             continue
@@ -63,6 +70,17 @@ def copy_newest(source: Directory, target: Directory, option: str = "to") -> tup
         return slot, record, copied
     message = f'copy: query {record.query} replaces its snapshots faster than they can be copied to "{target}".'
     raise RecoveryError(message)
+
+
+def _without_delivered(source: Directory, record: Record) -> Record:
+    """A record without what was delivered from the outbox: those rows are gone, and not needed any more."""
+
+    def is_delivered(handle: dict[str, Any]) -> bool:
+        entries = OutboxEntries(source.below(f"snapshots/outbox/{handle['sink']}"))
+        return entries.delivered(handle["box"])
+
+    left = [each for each in record.transactions if "box" not in each.handle or not is_delivered(each.handle)]
+    return msgspec.structs.replace(record, transactions=left)
 
 
 def files_of(record: Record) -> dict[str, list[str]]:

@@ -29,6 +29,10 @@ class Directory(Protocol):
         """The directory or a file in it, as Spark's readers and writers take it."""
         ...
 
+    def resolved(self) -> str:
+        """Where it really is: of two directories that are in one another, by whatever names, this begins alike."""
+        ...
+
     def below(self, name: str) -> Directory:
         """A directory in this one; neither has to exist."""
         ...
@@ -118,10 +122,6 @@ class Directory(Protocol):
 
 
 @runtime_checkable
-class HoldsRows(Protocol):
-    """A directory that Spark's own writers and readers cannot use: tasks of its own carry rows there and back."""
-
-@runtime_checkable
 class Losable(Protocol):
     """A directory that may be lost as a whole although nobody has removed it, as what is only in memory."""
 
@@ -130,6 +130,10 @@ class Losable(Protocol):
         """What the user calls it, wherever it is: the same before and after the loss."""
         ...
 
+
+@runtime_checkable
+class HoldsRows(Protocol):
+    """A directory that Spark's own writers and readers cannot use: tasks of its own carry rows there and back."""
 
     @property
     def packages(self) -> Mapping[str, str]:

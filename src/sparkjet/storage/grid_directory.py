@@ -88,6 +88,10 @@ class GridDirectory:
         """See :meth:`Directory.uri`; for messages, as Spark's readers and writers do not take it."""
         return f"{self.location}/{self.full(name)}"
 
+    def resolved(self) -> str:
+        """See :meth:`Directory.resolved`: by the id of the grid, as other members may be named."""
+        return f"grid://{self.location.client.state().cluster}/{self._name}"
+
     def full(self, name: str = "") -> str:
         """The full name of a file or directory in this one."""
         return f"{self._name}/{name}" if name else self._name
@@ -191,14 +195,14 @@ class GridDirectory:
                 client.remove([held.key])
 
     @property
-    def packages(self) -> Mapping[str, str]:
-        """See :meth:`HoldsRows.packages`."""
-        return {name: name for name in ("msgspec", "pyarrow", "tenacity", "xxhash")}
-    @property
     def identity(self) -> str:
         """See :meth:`Losable.identity`: without the members, others of which may be named after the loss of all."""
         return self._name
 
+    @property
+    def packages(self) -> Mapping[str, str]:
+        """See :meth:`HoldsRows.packages`."""
+        return {name: name for name in ("msgspec", "pyarrow", "tenacity", "xxhash")}
 
     def write_rows(self, rows: DataFrame) -> dict[str, int]:
         """See :meth:`HoldsRows.write_rows`."""

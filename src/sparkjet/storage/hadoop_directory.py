@@ -62,6 +62,10 @@ class HadoopDirectory:
         # Without a path, as the root of a bucket, Hadoop would take it for the user's own directory.
         return f"{self._uri}/{name}" if name or not urlsplit(self._uri).path else self._uri
 
+    def resolved(self) -> str:
+        """See :meth:`Directory.resolved`; follows links and mounts, and the service counts, not what it is called."""
+        return self._patience.run(lambda: self._run(lambda: self._system.resolved(self.uri())))
+
     def below(self, name: str) -> HadoopDirectory:
         """See :meth:`Directory.below`."""
         return HadoopDirectory(self._system, self.uri(name), way=self._way, patience=self._patience)

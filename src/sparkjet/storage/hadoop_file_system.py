@@ -79,6 +79,17 @@ class HadoopFileSystem:
         """A location with scheme and authority."""
         return str(self.java.makeQualified(self.path(location)).toString()).rstrip("/")
 
+    def resolved(self, location: str) -> str:
+        """A location as the file system knows it, behind links and mounts; what does not exist yet has its name."""
+        path, missing = self.path(location), []
+        while path.getParent() is not None and not self.java.exists(path):
+            missing.append(str(path.getName()))
+            path = path.getParent()
+        found = self.java.resolvePath(path).toUri()
+        # The address, where there is one: a name node has several names, with and without its port.
+        service = self.java.getCanonicalServiceName() or found.getAuthority()
+        return "/".join([f"{found.getScheme()}://{service}{found.getPath()}".rstrip("/"), *reversed(missing)])
+
     def run(self, call: Callable[[], T], where: str) -> T:
         """Call Hadoop, in a thread of its own: if Spark interrupted the call, its outcome would be unknown.
 

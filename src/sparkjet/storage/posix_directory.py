@@ -54,6 +54,10 @@ class PosixDirectory:
         """See :meth:`Directory.uri`."""
         return spark_uri(self._path / name)
 
+    def resolved(self) -> str:
+        """See :meth:`Directory.resolved`; follows links."""
+        return str(self._path.resolve())
+
     def below(self, name: str) -> PosixDirectory:
         """See :meth:`Directory.below`."""
         return PosixDirectory(self._path / name)

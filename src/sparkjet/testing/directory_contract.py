@@ -232,6 +232,14 @@ class DirectoryContract:
             target.again().rename("staged/a", "part=1/a")
         assert target.again().read("part=1/a") == b"rows"
 
+    def test_it_is_known_by_where_it_is(self, target: DirectoryUnderTest) -> None:
+        here = target.directory.resolved()
+        assert target.again().resolved() == here
+        assert target.directory.below("a/b").resolved() == f"{here}/a/b"
+        target.directory.create()
+        target.directory.put("a", b"")
+        assert target.again().resolved() == here
+
     def test_a_start_checks_the_place_and_leaves_nothing(self, target: DirectoryUnderTest) -> None:
         target.again().below("home").check("checkpointLocation", create=False)
         assert target.directory.files() == {}

@@ -27,6 +27,9 @@ import pytest
 from sparkjet.errors import CopiedHomeError
 from sparkjet.sinks.outbox import Outbox
 from sparkjet.sinks.protocol import Handle, Sink, TransactionId, Unknown
+from sparkjet.snapshots.copying import copy_newest
+from sparkjet.storage.posix_directory import PosixDirectory
+from sparkjet.testing.stream_driver import StreamDriver
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -193,6 +196,24 @@ class SinkContract:
             target.sink.commit(others, lambda: None)
         target.sink.abort_orphans(query, 3, [])
         assert sorted(target.read()) == [("k1", 1), ("k2", 2), ("k3", 3)]
+
+    def test_a_query_goes_on_from_a_copy_of_its_home(
+        self, spark: SparkSession, target: SinkUnderTest, tmp_path: Path
+    ) -> None:
+        home, copy = tmp_path / "home", tmp_path / "copy"
+        driver = self._driver(spark, target, home)
+        driver.process(self.rows(spark, 1).collect())
+        # While the record names what it has decided, although the sink may have got rid of it.
+        copy_newest(PosixDirectory(home), PosixDirectory(copy))
+        driver.stop()
+        again = self._driver(spark, target, copy)
+        again.process(self.rows(spark, 2).collect())
+        again.stop()
+        assert sorted(target.read()) == [("k1", 1), ("k2", 2)]
+
+    def _driver(self, spark: SparkSession, target: SinkUnderTest, home: Path) -> StreamDriver:
+        schema = self.rows(spark, 1).schema
+        return StreamDriver(spark, lambda rows: rows, schema, sinks=[target.sink], directory=home)
 
     def _new_query(self) -> tuple[str, Callable[..., TransactionId]]:
         """Its id, and transactions of it: destinations remember those of other tests."""
