@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 from pyspark.sql.types import StructType
 
-from sparkjet.errors import AnalysisError, SinkError
+from sparkjet.errors import AnalysisError, CopiedHomeError, SinkError
 from sparkjet.options import Options
 from sparkjet.sinks.kafka import sink
 from sparkjet.sinks.kafka.access import Access
@@ -83,6 +83,23 @@ def test_what_was_committed_after_the_record_is_named_with_the_way_out(
     assert sink_of(broker, onRestoredBackup="continue").published_after(newest, None) is None
     assert "committed epoch 7 or a later one" in caplog.text
     assert sink_of(broker, processingGuarantee="at-least-once").published_after(newest, None) is Unknown.UNKNOWN
+
+
+def test_copies_of_the_home_are_looked_for_at_times_and_not_after_a_backup(broker: Broker) -> None:
+    handle = {"query": "q", "sink": "results", "epoch": 7, "run": "aaaaaaaa", "since": 6, "transactions": []}
+    own, earlier, other = (
+        f"sparkjet/q/results/{name}/p00000"
+        for name in ("000001-000000007-0-aaaaaaaa", "000000-000000006-0-bbbbbbbb", "000002-000000007-0-cccccccc")
+    )
+    broker.answers[LIST] = lambda: listing(own, earlier, state="CompleteCommit")
+    once = sink_of(broker)
+    for _ in range(2):
+        once.commit(handle, lambda: None)
+    assert broker.asked.count(LIST) == 1
+    broker.answers[LIST] = lambda: listing(own, earlier, other, state="CompleteCommit")
+    with pytest.raises(CopiedHomeError, match=r"cccccccc.* has epoch 7 .*another copy of this home"):
+        sink_of(broker).commit(handle, lambda: None)
+    sink_of(broker, onRestoredBackup="continue").commit(handle, lambda: None)
 
 
 def test_the_age_of_a_transaction_at_its_decision_is_measured_by_the_clock(broker: Broker) -> None:

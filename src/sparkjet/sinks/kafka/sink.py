@@ -115,7 +115,8 @@ class KafkaSink:
     def commit(self, handle: Handle, between: Callable[[], None]) -> None:
         """See :meth:`Sink.commit`; other copies of the home are looked for once a minute, which asks every broker."""
         run, now = handle.get("run"), time.monotonic()
-        if run and (run != self._looked[0] or now > self._looked[1] + _LOOKS):
+        # What was committed after a backup that the query went on from is of other runs too.
+        if run and not self._settings.repeats and (run != self._looked[0] or now > self._looked[1] + _LOOKS):
             self._transactions.check_copies(handle)
             self._looked = run, now
         self._pool.commit(handle, between)

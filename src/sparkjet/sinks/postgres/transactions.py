@@ -106,8 +106,12 @@ class PostgresTransactions:
                     if not _is_committed(connection, gid, handle):
                         raise LostTransactionError(_lost(handle, gid)) from error
                 between()
-            # Again: of two that commit at the same time, the later one finds the other's markers.
-            _check_copies(connection, handle)
+            try:
+                # Again: of two that commit at the same time, the later one finds the other's markers.
+                _check_copies(connection, handle)
+            except CopiedHomeError as error:
+                message = f"{error} Both were committed at the same moment, so remove the rows of one from the table."
+                raise CopiedHomeError(message) from error
             connection.execute(target.delete_older_markers(query, sink, epoch))
             own = ListedTransaction(handle["slots"][0][0])
             for found in prepared(connection, prefix_of(query, sink)):
