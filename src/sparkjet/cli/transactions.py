@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sparkjet.cli.homes import add_settings, home_at, newest_record
-from sparkjet.errors import AnalysisError
+from sparkjet.errors import AnalysisError, LostTransactionError, SparkjetError
 from sparkjet.sinks.naming import ListedTransaction, prefix_of
+from sparkjet.sinks.outbox_entries import OutboxEntries
 
 if TYPE_CHECKING:
+    from pyarrow import RecordBatch
+
     from sparkjet.sinks.kafka.access import Access
+    from sparkjet.sinks.protocol import Handle
     from sparkjet.snapshots.record import Record
+    from sparkjet.storage.directory import Directory
 
 DECIDED, ORPHAN, OPEN, UNKNOWN = "decided", "orphan", "open", "unknown"
 MEANINGS = {
@@ -41,13 +47,26 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     where.add_argument(
         "--kafka", metavar="FILE", help="librdkafka's properties, one per line: bootstrap.servers=host:port"
     )
-    txns.add_argument("--settle", action="store_true", help="commit or abort what the record decides, and nothing else")
+    how = txns.add_mutually_exclusive_group()
+    how.add_argument("--settle", action="store_true", help="commit or abort what the record decides, and nothing else")
+    how.add_argument(
+        "--refused",
+        metavar="FILE",
+        help="publish the decided rows that wait in the outbox for PostgreSQL, except those that the table refuses: "
+        "write these into a new file, one JSON object a line",
+    )
     txns.set_defaults(run=_run)
 
 
 def _run(chosen: argparse.Namespace) -> int:
     if chosen.kafka is not None:
+        if chosen.refused is not None:
+            message = "--refused: Kafka takes rows before the decision and refuses none after it; pass --dsn."
+            raise AnalysisError(message)
         return in_kafka(lambda: _record(chosen.checkpoint, chosen.conf), _access(chosen.kafka), settle=chosen.settle)
+    if chosen.refused is not None:
+        home = home_at(chosen.checkpoint, "checkpoint", chosen.conf)
+        return publish_accepted(newest_record(home, "txns")[1], home, chosen.dsn, Path(chosen.refused))
     return in_postgres(_record(chosen.checkpoint, chosen.conf), chosen.dsn, settle=chosen.settle)
 
 
@@ -68,13 +87,10 @@ def in_postgres(record: Record, dsn: str, *, settle: bool) -> int:
     except ImportError as error:
         message = f'txns needs {error.name}: pip install "sparkjet[postgres]".'
         raise AnalysisError(message) from error
+    _check(dsn)
     try:
         with closing(connect(dsn)) as connection:
             found = prepared(connection, prefix_of(record.query))
-    except psycopg.ProgrammingError:
-        # The cause quotes parts of the string, which may contain a password.
-        message = "--dsn: this is not a PostgreSQL connection string."
-        raise AnalysisError(message) from None
     except psycopg.Error as error:
         raise AnalysisError(explain(error)) from error
     server = PostgresTransactions(dsn)
@@ -85,6 +101,45 @@ def in_postgres(record: Record, dsn: str, *, settle: bool) -> int:
                 server.commit(decided.handle, lambda: None)
 
     return _report(record, found, commit, server.roll_back, settle=settle)
+
+
+def publish_accepted(record: Record, home: Directory, dsn: str, path: Path) -> int:
+    """Publish what is decided and waits in the outbox, except the rows that the table refuses: these go into a file.
+
+    May run beside the query, and repeatedly: rows and marker are committed together, after the file is durable.
+
+    Returns:
+        The exit status: 1 if an output's rows could not be published.
+
+    Raises:
+        AnalysisError: The extra ``postgres`` is not installed, or the file exists or cannot be written.
+    """
+    try:
+        from sparkjet.sinks.postgres.refused import RefusedRows  # noqa: PLC0415 - the extra is optional
+        from sparkjet.sinks.postgres.transactions import PostgresTransactions, decided_rows  # noqa: PLC0415
+    except ImportError as error:
+        message = f'txns needs {error.name}: pip install "sparkjet[postgres]".'
+        raise AnalysisError(message) from error
+    _check(dsn)
+    try:
+        path.open("x").close()
+    except OSError as error:
+        message = f'--refused: "{path}" cannot be created: {error.strerror}. Name a new file.'
+        raise AnalysisError(message) from error
+    status, waiting = 0, [each.handle for each in record.transactions if each.handle.get("way") == "outbox"]
+    print(f"query {record.query}, epoch {record.epoch}: {len(waiting)} transactions wait in the outbox")
+    for handle in waiting:
+        entries = OutboxEntries(home.below("snapshots").below("outbox").below(handle["sink"]))
+        refused = RefusedRows()
+        try:
+            rows = _undamaged(entries, handle, decided_rows)
+            is_new = PostgresTransactions(dsn).publish(handle, rows, partial(refused.save, path), refused.write)
+        except (SparkjetError, OSError) as error:
+            status, done = 1, f"nothing was published: {error}"
+        else:
+            done = f"{refused.accepted} rows published, {len(refused.lines)} refused" if is_new else "published before"
+        print(f"epoch {handle['epoch']} of output {handle['sink']!r}: {done}")
+    return status
 
 
 def in_kafka(read: Callable[[], Record], access: Access, *, settle: bool) -> int:
@@ -110,6 +165,29 @@ def in_kafka(read: Callable[[], Record], access: Access, *, settle: bool) -> int
                 brokers.commit(decided.handle, lambda: None)
 
     return _report(record, found, commit, brokers.abort, settle=settle)
+
+
+def _undamaged(
+    entries: OutboxEntries, handle: Handle, rows: Callable[[Directory, Handle], Iterator[RecordBatch]]
+) -> Iterator[RecordBatch]:
+    """The rows of an entry; read on demand, as what was published before has been removed."""
+    damage = entries.damage(handle)
+    if damage is not None:
+        message = f"{damage}. Restore the outbox."
+        raise LostTransactionError(message)
+    yield from rows(entries.at(handle["box"]), handle)
+
+
+def _check(dsn: str) -> None:
+    from psycopg import ProgrammingError  # noqa: PLC0415 - the extra is optional
+    from psycopg.conninfo import conninfo_to_dict  # noqa: PLC0415 - as above
+
+    try:
+        conninfo_to_dict(dsn)
+    except ProgrammingError:
+        # The cause quotes parts of the string, which may contain a password.
+        message = "--dsn: this is not a PostgreSQL connection string."
+        raise AnalysisError(message) from None
 
 
 def _report(

@@ -11,7 +11,7 @@ import tenacity
 
 from sparkjet.errors import CopiedHomeError, LostTransactionError, RecoveryError, UnsettledError
 from sparkjet.sinks.copies import run_name
-from sparkjet.sinks.protocol import Aborting, Creating, Expiring, TransactionId, Unknown
+from sparkjet.sinks.protocol import Aborting, Creating, Expiring, TransactionId, Trying, Unknown
 from sparkjet.snapshots.record import PreparedTransaction
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from sparkjet.sinks.protocol import Sink
+    from sparkjet.sinks.protocol import Handle, Sink
     from sparkjet.snapshots.record import Record
 
 logger = logging.getLogger("sparkjet")
@@ -155,6 +155,19 @@ class Committer:
                     logger.warning("%s", error)
                 else:
                     self._settled_early.append(prepared)
+
+    def try_out(self, transactions: Sequence[PreparedTransaction]) -> None:
+        """Refuse to decide what a destination would refuse to take.
+
+        Raises:
+            SinkError: One of them refuses a row.
+        """
+        earlier: list[tuple[Sink, Handle]] = []
+        for prepared in transactions:
+            sink = self.sinks[prepared.sink]
+            if isinstance(sink, Trying):
+                sink.try_out(prepared.handle, earlier)
+            earlier.append((sink, prepared.handle))
 
     def check_alive(self, transactions: Sequence[PreparedTransaction]) -> None:
         """Refuse to decide what might be gone before it is committed.

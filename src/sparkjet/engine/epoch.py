@@ -132,6 +132,7 @@ class Epoch:
             try:
                 with self.progress.timed(EpochPhase.PREPARE):
                     self._prepared = self._transactions()
+                    self._context.committer.try_out(self._prepared)
             finally:
                 # What it reads is released next, whether or not the sinks have failed.
                 wait([saving])

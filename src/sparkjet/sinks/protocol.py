@@ -141,6 +141,23 @@ class Expiring(Protocol):
 
 
 @runtime_checkable
+class Trying(Protocol):
+    """A sink that prepares rows without asking the destination, which may refuse them: they are tried out first."""
+
+    def try_out(self, handle: Handle, earlier: Sequence[tuple[Sink, Handle]]) -> None:
+        """Called once per transaction when all of an epoch are prepared, before the decision; changes nothing.
+
+        Args:
+            handle: What :meth:`Sink.prepare` returned.
+            earlier: The epoch's transactions that are committed before it, each with its sink.
+
+        Raises:
+            SinkError: The destination refuses a row. The epoch is not decided.
+        """
+        ...
+
+
+@runtime_checkable
 class Aborting(Protocol):
     """A sink that can undo an attempt as soon as its epoch fails, rather than at the next start."""
 

@@ -24,13 +24,33 @@ IMPATIENT = "SELECT set_config('lock_timeout', '60s', true) WHERE current_settin
 
 Otherwise tasks that need the same row would deadlock: they wait until the driver ends what one of them has prepared,
 and the driver waits for them."""
-BEGIN = f"BEGIN; SET LOCAL timezone TO 'UTC'; {IMPATIENT}"
-"""Begins a transaction for rows; times without a zone are read in the transaction's zone."""
+BEGIN = f"BEGIN; {IMPATIENT}"
+"""Begins a transaction for rows."""
 DURABLE = "SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'"
 """Makes the end of this transaction wait for the server's disk.
 
 Otherwise a server crash could lose what the server has confirmed, after the stored rows have been removed. Only "off"
 is overridden: all other levels wait for the disk, and which standbys to wait for is the user's choice."""
+_PINNED = {
+    # How rows are read: times without a zone, intervals with a sign, "NULL" in arrays.
+    "TimeZone": "UTC",
+    "DateStyle": "ISO, MDY",
+    "IntervalStyle": "postgres",
+    "array_nulls": "on",
+    # How statements are read: backslashes in quoted names.
+    "standard_conforming_strings": "on",
+    # How answers are printed: ages, types by name, and rows that a table refuses.
+    "quote_all_identifiers": "off",
+    "bytea_output": "hex",
+    "extra_float_digits": "1",
+    # A snapshot from before a rival's commit would not show that the rival has published the epoch.
+    "default_transaction_isolation": "read committed",
+}
+"""Settings that every session relies on, whatever the dsn, the role or the database sets.
+
+All others are the user's: ``search_path`` resolves the table's name at the start, and the names in functions of
+triggers; ``lock_timeout`` and other timeouts are limits. Names in statements of ours have a schema, built-in functions
+and types are found in any case."""
 
 _BLOCKED = (
     "If transactions of this query block each other (a trigger that updates a row which all of them need, or a unique "
@@ -38,6 +58,8 @@ _BLOCKED = (
     "end the transaction that holds the lock, or set a longer lock_timeout in the dsn: options='-c lock_timeout=10min'."
 )
 _REMEDIES = {
+    "0A000": "What cannot be prepared (a trigger that sends NOTIFY or uses temporary tables, a foreign table) can be "
+    "written with the option prepared=never.",
     "22021": "PostgreSQL cannot store the character NUL or invalid UTF-8 in text. Use F.translate or "
     "F.make_valid_utf8.",
     "22P05": "PostgreSQL cannot store the character NUL in jsonb. Remove it before it gets into a struct or map.",
@@ -55,6 +77,9 @@ _REMEDIES = {
     "55P03": _BLOCKED,
     "55000": "Set max_prepared_transactions on the server, or option prepared=never.",
 }
+_ELSEWHERE = frozenset({"08", "25", "40", "53", "55", "57", "58", "XX"})
+"""Classes of errors that come from the connection, the load or other transactions, not from what is written."""
+CORRECT = "Correct or leave out such rows in the query, e.g. with where, or change the table."
 _UNTRANSLATABLE = "22P05"
 _NUL = "\\u0000"
 _ENCODING = (
@@ -85,8 +110,19 @@ class CopyError(Exception):
     """PostgreSQL rejected the rows of a task, or could not be reached; the message says what to do."""
 
 
-def explain(error: psycopg.Error, noticed: str = "") -> str:
-    """The server's message and ``noticed``, on one line, and the way out; never the connection string."""
+def is_refusal(error: psycopg.Error) -> bool:
+    """Whether the server refuses what it was sent, and would again."""
+    return error.sqlstate is not None and error.sqlstate[:2] not in _ELSEWHERE
+
+
+def explain(error: psycopg.Error, noticed: str = "", refused: str = CORRECT) -> str:
+    """The server's message and ``noticed``, on one line, and the way out; never the connection string.
+
+    Args:
+        error: What psycopg has raised.
+        noticed: A sentence to add.
+        refused: The way out where the table refuses a row.
+    """
     text = " ".join(f"{error} {noticed}".split())
     state = error.sqlstate or next((state for pattern, state in _TEXTS.items() if re.search(pattern, text)), None)
     if state is None and isinstance(error, psycopg.OperationalError):
@@ -96,7 +132,7 @@ def explain(error: psycopg.Error, noticed: str = "") -> str:
         *_, encoding = "another one", *re.findall(r"[A-Z][A-Z0-9_]+", error.diag.message_primary or "")
         remedy = _ENCODING.format(encoding)
     else:
-        remedy = _REMEDIES.get(state or "", "")
+        remedy = _REMEDIES.get(state or "", refused if is_refusal(error) else "")
     return f"PostgreSQL: {text}{'' if text.endswith('.') else '.'} {remedy}".rstrip()
 
 
@@ -108,11 +144,14 @@ def explain_blocked(error: psycopg.errors.LockNotAvailable, connection: psycopg.
 
 
 def connect(conninfo: str) -> psycopg.Connection[tuple[Any, ...]]:
-    """A connection in autocommit, with UTF-8 as the client encoding.
-
-    Neither the dsn nor PGCLIENTENCODING nor the database's encoding may change how the server reads the bytes sent.
-    """
-    return psycopg.connect(conninfo, autocommit=True, client_encoding="UTF8")
+    """A connection in autocommit whose session means the same whatever the dsn, the environment or the server sets."""
+    connection = psycopg.connect(conninfo, autocommit=True, client_encoding="UTF8")
+    try:
+        connection.execute("; ".join(f"SET {name} TO {value!r}" for name, value in _PINNED.items()).encode())
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
 @dataclass(frozen=True)

@@ -3,34 +3,34 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import psycopg
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
-from sparkjet.errors import AnalysisError, LostTransactionError, SinkError
+from sparkjet.errors import AnalysisError, SinkError
 from sparkjet.sinks.outbox import Outbox
-from sparkjet.sinks.outbox_rows import batches_of
 from sparkjet.sinks.postgres import batches, copying
 from sparkjet.sinks.postgres.characters import ALL, check_characters
 from sparkjet.sinks.postgres.copying import explain
+from sparkjet.sinks.postgres.refusals import LONGEST
 from sparkjet.sinks.postgres.remembering import published_after
 from sparkjet.sinks.postgres.table import Table, look
 from sparkjet.sinks.postgres.target import Target
-from sparkjet.sinks.postgres.transactions import PostgresTransactions, outbox_handle
-from sparkjet.sinks.postgres.types import PostgresColumn, columns_of, faults
+from sparkjet.sinks.postgres.transactions import PostgresTransactions, decided_rows, outbox_handle
+from sparkjet.sinks.postgres.types import PostgresColumn, columns_of, faults, length
 from sparkjet.sinks.protocol import Guarantee, Handle, Later, TransactionId
 from sparkjet.sinks.tasks import run_tasks
 from sparkjet.storage.written import metrics
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
     from sparkjet.sinks.postgres.settings import PostgresSettings
+    from sparkjet.sinks.protocol import Sink
     from sparkjet.storage.directory import Directory
 
 logger = logging.getLogger("sparkjet")
@@ -92,6 +92,9 @@ class PostgresSink(Outbox):
         self._look(create=True)
         obstacle = self._obstacle() if self._settings.prepared == "auto" else None
         logger.info("table %s: %s%s", self._settings.table, self.way, "" if obstacle is None else f" ({obstacle})")
+        if not self._prepares and self._table.refusals.reasons:
+            reasons = ", ".join(self._table.refusals.reasons)
+            logger.info("table %s: rows are tried out before each decision (%s)", self._settings.table, reasons)
 
     def _look(self, *, create: bool) -> None:
         """Inspect the table and choose the way; repeated on creation, as it may have changed since the check.
@@ -124,6 +127,7 @@ class PostgresSink(Outbox):
             return self._prepare(self._encoded(rows), transaction)
         noticed, wrong = Observation(), faults(self._columns, self._table.required)
         counts = [F.count_if(condition).alias(f"fault{n}") for n, (_, _, condition) in enumerate(wrong)]
+        counts.append(F.count_if(length(self._table.refusals.measured) > LONGEST).alias("long"))
         watched = rows.observe(noticed, F.count(F.lit(1)).alias("rows"), *counts)
         handle = super().prepare(self._encoded(watched), transaction)
         found = metrics(noticed, f"table {self._settings.table}", SinkError)
@@ -139,7 +143,21 @@ class PostgresSink(Outbox):
                 check_characters(
                     connection, self._entries(handle["sink"]).at(handle["box"]), self._table.target.columns
                 )
-        return handle | outbox_handle(transaction, self._table.target)
+        may_refuse = bool(self._table.refusals.reasons or found.get("long"))
+        return handle | outbox_handle(transaction, self._table.target) | {"mayRefuse": may_refuse}
+
+    def try_out(self, handle: Handle, earlier: Sequence[tuple[Sink, Handle]]) -> None:
+        """See :meth:`Trying.try_out`; reads the rows a second time, where something in the table can refuse them.
+
+        Together with the rows of earlier outputs with which these could conflict, or to which they may refer.
+        """
+        if not handle.get("mayRefuse"):
+            return
+        parts = [each for sink, each in earlier if self._precedes(sink, each)] + [handle]
+        self._transactions.try_out(
+            (Target.of(each["target"]), decided_rows(self._entries(each["sink"]).at(each["box"]), each))
+            for each in parts
+        )
 
     def commit(self, handle: Handle, between: Callable[[], None]) -> None:
         """See :meth:`Sink.commit`; uses the way in the handle, whatever the options are now."""
@@ -150,7 +168,7 @@ class PostgresSink(Outbox):
 
     def deliver(self, entry: Directory, handle: Handle) -> None:
         """See :meth:`Outbox.deliver`; runs on the driver."""
-        self._transactions.publish(handle, _batches(entry, handle))
+        self._transactions.publish(handle, decided_rows(entry, handle))
 
     def has_arrived(self, handle: Handle) -> bool:
         """See :meth:`Outbox.has_arrived`: the marker is written in the transaction of the rows."""
@@ -175,6 +193,12 @@ class PostgresSink(Outbox):
     def _transactions(self) -> PostgresTransactions:
         return PostgresTransactions(self._settings.conninfo)
 
+    def _precedes(self, sink: Sink, handle: Handle) -> bool:
+        """Whether another output's rows are written, after the decision, where those of this one may meet them."""
+        if not isinstance(sink, PostgresSink) or sink._settings.conninfo != self._settings.conninfo:  # noqa: SLF001
+            return False
+        return handle["way"] == "outbox" and Target.of(handle["target"]).place in self._table.refusals.related
+
     def _encoded(self, rows: DataFrame) -> DataFrame:
         return rows.select(*(column.value.alias(f"column{n}") for n, column in enumerate(self._columns)))
 
@@ -190,24 +214,6 @@ class PostgresSink(Outbox):
             return "mode=upsert merges rows in a temporary table, which a prepared transaction cannot use"
         if self._table.can_prepare == 0:
             return "max_prepared_transactions is 0 on this server"
-        if self._table.is_unique:
+        if self._table.refusals.is_unique:
             return f"{self._settings.table} has a unique index, where an orphaned transaction would block its retry"
         return None
-
-
-def _batches(entry: Directory, handle: Handle) -> Iterator[pa.RecordBatch]:
-    """The rows of an entry; raises, and so rolls the transaction back, if their number is not the decided one.
-
-    Counted here, as COPY's own count omits rows that a trigger has skipped or redirected to another table.
-    """
-    rows = 0
-    for batch in batches_of(entry, handle):
-        rows += batch.num_rows
-        yield batch
-    # Handles of earlier versions have no number of rows.
-    if rows != handle.get("rows", rows):
-        message = (
-            f"Epoch {handle['epoch']} was decided with {handle['rows']} rows for PostgreSQL, but the outbox "
-            f"has {rows}. Nothing of the epoch was published. Restore the outbox."
-        )
-        raise LostTransactionError(message)

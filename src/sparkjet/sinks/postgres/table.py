@@ -10,6 +10,7 @@ from psycopg import sql
 
 from sparkjet.errors import AnalysisError, nearest
 from sparkjet.sinks.postgres.copying import IMPATIENT
+from sparkjet.sinks.postgres.refusals import Refusals, refusals_of
 from sparkjet.sinks.postgres.target import MARKERS, Target
 
 if TYPE_CHECKING:
@@ -30,14 +31,14 @@ class Table:
         target: The names, for statements.
         can_prepare: The server's ``max_prepared_transactions``.
         required: Columns that are NOT NULL.
-        is_unique: Whether rows can conflict, by a unique index or an exclusion constraint.
+        refusals: What can refuse rows.
         encoding: The database's encoding.
     """
 
     target: Target
     can_prepare: int
     required: tuple[str, ...]
-    is_unique: bool
+    refusals: Refusals
     encoding: str
 
 
@@ -79,10 +80,10 @@ def look(
             _check_may_create(connection, schema)
             connection.execute(target.create_markers())
         _check_privileges(connection, oid, target)
-        unique = "SELECT EXISTS (SELECT FROM pg_index WHERE indrelid = %s AND (indisunique OR indisexclusion))"
+        refusals = refusals_of(connection, oid, target, columns)
         limit = int(_one(connection, "SHOW max_prepared_transactions"))
         encoding = connection.info.parameter_status("server_encoding") or ""
-        return Table(target, limit, tuple({*required, *keys}), bool(_one(connection, unique, oid)), encoding)
+        return Table(target, limit, tuple({*required, *keys}), refusals, encoding)
 
 
 def _check_server(connection: psycopg.Connection[Any]) -> None:
@@ -92,6 +93,13 @@ def _check_server(connection: psycopg.Connection[Any]) -> None:
         raise AnalysisError(message)
     if _one(connection, "SELECT pg_is_in_recovery()"):
         message = "postgres: the server is a read-only standby. Point host and port at the primary."
+        raise AnalysisError(message)
+    if _one(connection, "SHOW default_transaction_read_only") == "on":
+        message = (
+            f'postgres: transactions of user "{connection.info.user}" in database "{connection.info.dbname}" are '
+            "read-only (default_transaction_read_only). Set it to off for the role or the database, or in the dsn: "
+            "options='-c default_transaction_read_only=off'."
+        )
         raise AnalysisError(message)
 
 
@@ -158,11 +166,12 @@ def _check_columns(
         message = f"{where} is not a table but a view or the like, which COPY cannot write."
         raise AnalysisError(message)
     listing = connection.execute(
-        "SELECT attname, format_type(atttypid, atttypmod), attnotnull, atthasdef OR attidentity <> '' "
+        "SELECT attname, format_type(atttypid, atttypmod), attnotnull, atthasdef OR attidentity <> '', "
+        "attgenerated <> '', attidentity = 'a' "
         "FROM pg_attribute WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped",
         [oid],
     )
-    found = {name: (kind, not_null, filled) for name, kind, not_null, filled in listing}
+    found = {name: described for name, *described in listing}
     for column in columns:
         if column.name not in found:
             message = (
@@ -170,7 +179,14 @@ def _check_columns(
                 f"or drop it in the query, or name a table that does not exist: it is created."
             )
             raise AnalysisError(message)
-        there = found[column.name][0]
+        there, _, _, is_generated, is_numbered = found[column.name]
+        # COPY overrides the numbers of an identity column, an upsert's INSERT may not.
+        if is_generated or (is_numbered and target.keys):
+            message = (
+                f'{where}: column "{column.name}" is GENERATED ALWAYS, so the server computes it. Leave it out of the '
+                f'query\'s result: drop("{column.name}").'
+            )
+            raise AnalysisError(message)
         if not column.fits(there):
             message = (
                 f'{where}: column "{column.name}" is {there}, but the query has {column.type.simpleString()}, which '
@@ -178,11 +194,11 @@ def _check_columns(
             )
             raise AnalysisError(message)
     given = set(target.columns)
-    for name, (_, not_null, filled) in found.items():
+    for name, (_, not_null, filled, *_) in found.items():
         if name not in given and not_null and not filled:
             message = f'{where}: column "{name}" is NOT NULL without a default, but is not in the query\'s result.'
             raise AnalysisError(message)
-    return [name for name, (_, not_null, _) in found.items() if not_null and name in given]
+    return [name for name, (_, not_null, *_) in found.items() if not_null and name in given]
 
 
 def _check_keys(connection: psycopg.Connection[Any], oid: int, target: Target) -> None:
@@ -217,6 +233,19 @@ def _check_privileges(connection: psycopg.Connection[Any], oid: int, target: Tar
                 f'GRANT {privilege} ON {quoted} TO "{connection.info.user}".'
             )
             raise AnalysisError(message)
+
+    if target.keys and not _one(connection, "SELECT has_database_privilege(current_database(), 'TEMPORARY')"):
+        message = (
+            f'mode=upsert: user "{connection.info.user}" lacks the privilege TEMPORARY on database '
+            f'"{connection.info.dbname}": rows are merged in a temporary table. Grant it.'
+        )
+        raise AnalysisError(message)
+    if not target.keys and _one(connection, "SELECT row_security_active(%s::oid)", oid):
+        message = (
+            f'dbtable: "{target.schema}.{target.table}" has row-level security for user "{connection.info.user}", '
+            "which COPY does not support. Use a user with BYPASSRLS or the table's owner, or mode=upsert."
+        )
+        raise AnalysisError(message)
 
 
 def _one(connection: psycopg.Connection[Any], query: str, *values: object) -> Any:

@@ -55,6 +55,11 @@ class Target:
         )
 
     @property
+    def place(self) -> tuple[str, str]:
+        """Its schema and table."""
+        return self.schema, self.table
+
+    @property
     def name(self) -> Identifier:
         """The table's quoted name."""
         return sql.Identifier(self.schema, self.table)
@@ -155,6 +160,42 @@ class Target:
             staged=staged,
             order=sql.SQL(", ").join(order),
             change=change,
+        )
+
+    def number(self, staged: Composable, numbered: Composable) -> Composed:
+        """Creates a temporary table that numbers rows from 1: as they came or, to be upserted, from the least on."""
+        others = [name for name in self.columns if name not in self.keys]
+        order = [sql.SQL("{} NULLS FIRST").format(sql.Identifier(name)) for name in (*self.keys, *others)]
+        return sql.SQL(
+            "CREATE TEMPORARY TABLE {} ON COMMIT DROP AS SELECT row_number() OVER ({}) AS {}, * FROM {}"
+        ).format(
+            numbered,
+            sql.SQL("ORDER BY {}").format(sql.SQL(", ").join(order)) if self.keys else sql.SQL(""),
+            self.position,
+            staged,
+        )
+
+    @property
+    def position(self) -> Identifier:
+        """The column with the number of a row."""
+        return sql.Identifier("_sparkjet_number")
+
+    def insert(self, numbered: Composable, first: int, end: int) -> Composed:
+        """Appends or upserts the numbered rows from ``first`` to before ``end``."""
+        rows = sql.SQL("(SELECT * FROM {} WHERE {number} >= {} AND {number} < {} ORDER BY {number}) AS part").format(
+            numbered, first, end, number=self.position
+        )
+        if self.keys:
+            return self.merge(rows)
+        # As COPY does, which overrides the numbers of an identity column.
+        return sql.SQL("INSERT INTO {table} ({columns}) OVERRIDING SYSTEM VALUE SELECT {columns} FROM {rows}").format(
+            table=self.name, columns=_listed(self.columns), rows=rows
+        )
+
+    def row(self, numbered: Composable, number: int) -> Composed:
+        """Selects a numbered row as JSON."""
+        return sql.SQL("SELECT row_to_json(part)::text FROM (SELECT {} FROM {} WHERE {} = {}) AS part").format(
+            _listed(self.columns), numbered, self.position, number
         )
 
 

@@ -14,28 +14,38 @@ from psycopg import sql
 from sparkjet.errors import CopiedHomeError, LostTransactionError, SinkError
 from sparkjet.sinks.copies import check_run, origin
 from sparkjet.sinks.naming import ListedTransaction, prefix_of
+from sparkjet.sinks.outbox_rows import batches_of
 from sparkjet.sinks.postgres.batches import copy_batches
-from sparkjet.sinks.postgres.copying import BEGIN, DURABLE, PreparedWriter, connect, explain, explain_blocked
+from sparkjet.sinks.postgres.copying import BEGIN, CORRECT, DURABLE, PreparedWriter, connect, explain, explain_blocked
 from sparkjet.sinks.postgres.target import Target
 from sparkjet.sinks.protocol import Handle, TransactionId
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from sparkjet.storage.directory import Directory
+
 _OUTBOX = "outbox"
 _PATIENCE = "5s"
 """How long to wait for another driver that publishes the same epoch."""
-_NAME_SESSION = (
-    "SELECT set_config('application_name', left(%s, 63), false), "
-    "set_config('idle_in_transaction_session_timeout', '60s', false)"
-)
+_NAME_SESSION = "SELECT set_config('application_name', left(%s, 63), false)"
+_LIMIT_PAUSES = "SET idle_in_transaction_session_timeout TO '60s'"
+"""A driver that is paused in a transaction must not keep its locks for ever."""
 _END_PAUSED = (
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() "
     "AND usename = current_user AND application_name = left(%s, 63) AND pid <> pg_backend_pid() "
     "AND wait_event = 'ClientRead'"
 )
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))"
-_ROWS = sql.Identifier("_sparkjet_rows")
+# With its schema: a search path may name another one before that of temporary tables.
+STAGED = sql.Identifier("pg_temp", "_sparkjet_rows")
+"""Temporary table for the rows of one epoch."""
+Write = Callable[["psycopg.Cursor[Any]", Target, Iterable["pa.RecordBatch"]], None]
+"""Writes rows into a target, in the open transaction."""
+_REFUSED = (
+    "The epoch was decided before the table, or another writer, made it so. Change the table, or publish the other "
+    "rows: python -m sparkjet txns CHECKPOINT --dsn … --refused FILE writes those that are refused into a file."
+)
 
 
 def prepared(connection: psycopg.Connection[Any], prefix: str) -> list[ListedTransaction]:
@@ -100,7 +110,7 @@ class PostgresTransactions:
             connection.execute(DURABLE.replace("true", "false").encode())
             for gid, _ in handle["slots"]:
                 try:
-                    connection.execute(sql.SQL("COMMIT PREPARED {}").format(gid))
+                    _finish(connection, "COMMIT", gid)
                 except psycopg.errors.UndefinedObject as error:
                     # Committed, rolled back and never prepared raise the same error: the marker distinguishes them.
                     if not _is_committed(connection, gid, handle):
@@ -119,18 +129,41 @@ class PostgresTransactions:
                 if found.epoch <= epoch and (found.run == own.run or found.takeover < own.takeover):
                     _roll_back(connection, found.gid)
 
+    def try_out(self, parts: Iterable[tuple[Target, Iterable[pa.RecordBatch]]]) -> None:
+        """Write rows in one transaction that is rolled back.
+
+        Raises:
+            SinkError: The server refuses a row, or could not be reached.
+        """
+        with self.connected() as connection, connection.cursor() as cursor:
+            cursor.execute(f"{_LIMIT_PAUSES}; {BEGIN}".encode())
+            for target, batches in parts:
+                write_rows(cursor, target, batches)
+            # What is deferred would only be checked by COMMIT.
+            cursor.execute("SET CONSTRAINTS ALL IMMEDIATE; ROLLBACK")
+
     def publish(
-        self, handle: Handle, batches: Iterable[pa.RecordBatch], between: Callable[[], None] = lambda: None
+        self,
+        handle: Handle,
+        batches: Iterable[pa.RecordBatch],
+        between: Callable[[], None] = lambda: None,
+        write: Write | None = None,
     ) -> bool:
         """Write the rows of a decided epoch and its marker in one transaction; False if that was done before.
+
+        Args:
+            handle: The epoch's.
+            batches: The rows.
+            between: Called when everything has been written, right before it becomes visible.
+            write: Writes the rows; by default :func:`write_rows`, which fails if the server refuses one of them.
 
         Raises:
             SinkError: The server refused, could not be reached, or another driver publishes this epoch; try again.
         """
         target, query, sink, epoch = _unpack(handle)
-        with self.connected() as connection, connection.cursor() as cursor:
+        with self.connected(refused=_REFUSED) as connection, connection.cursor() as cursor:
             cursor.execute(_NAME_SESSION, [prefix_of(query, sink)])
-            cursor.execute(BEGIN)
+            cursor.execute(f"{_LIMIT_PAUSES}; {BEGIN}".encode())
             # The user's limit is restored for the table: others may lock it for longer than a rival locks the marker.
             lock_timeout = cursor.execute("SHOW lock_timeout").fetchone()
             cursor.execute("SELECT set_config('lock_timeout', %s, true)", [_PATIENCE])
@@ -155,12 +188,7 @@ class PostgresTransactions:
             if not is_new or _first(cursor.execute(target.superseded(query, sink, epoch))):
                 cursor.execute("ROLLBACK")
                 return False
-            if target.keys:
-                cursor.execute(target.stage(_ROWS))
-            copy, types = target.copy(_ROWS if target.keys else None).as_string(), target.types().as_string()
-            copy_batches(cursor, copy, types, batches, target.instants)
-            if target.keys:
-                cursor.execute(target.merge(_ROWS))
+            (write or write_rows)(cursor, target, batches)
             cursor.execute(target.delete_older_markers(query, sink, epoch))
             between()
             cursor.execute(f"{DURABLE}; COMMIT".encode())
@@ -193,8 +221,8 @@ class PostgresTransactions:
                 _roll_back(connection, gid)
 
     @contextlib.contextmanager
-    def connected(self) -> Iterator[psycopg.Connection[Any]]:
-        """A connection in autocommit; errors of the server are raised as :class:`SinkError` with the way out."""
+    def connected(self, refused: str = CORRECT) -> Iterator[psycopg.Connection[Any]]:
+        """A connection in autocommit; errors of the server are raised as :class:`SinkError`, see :func:`explain`."""
         try:
             with closing(connect(self.conninfo)) as connection:
                 try:
@@ -202,7 +230,40 @@ class PostgresTransactions:
                 except psycopg.errors.LockNotAvailable as error:
                     raise SinkError(explain_blocked(error, connection)) from error
         except psycopg.Error as error:
-            raise SinkError(explain(error)) from error
+            raise SinkError(explain(error, refused=refused)) from error
+
+
+def write_rows(cursor: psycopg.Cursor[Any], target: Target, batches: Iterable[pa.RecordBatch]) -> None:
+    """Append rows to a table, or merge them into it, in the open transaction."""
+    if not target.keys:
+        copy_batches(cursor, target.copy().as_string(), target.types().as_string(), batches, target.instants)
+        return
+    stage(cursor, target, batches)
+    cursor.execute(target.merge(STAGED))
+
+
+def stage(cursor: psycopg.Cursor[Any], target: Target, batches: Iterable[pa.RecordBatch]) -> None:
+    """Write rows into the temporary table :data:`STAGED`, which refuses none that fit the target's types."""
+    cursor.execute(target.stage(STAGED))
+    copy_batches(cursor, target.copy(STAGED).as_string(), target.types().as_string(), batches, target.instants)
+
+
+def decided_rows(entry: Directory, handle: Handle) -> Iterator[pa.RecordBatch]:
+    """The rows of an outbox entry; raises, and so rolls the transaction back, if their number is not the decided one.
+
+    Counted here, as COPY's own count omits rows that a trigger has skipped or redirected to another table.
+    """
+    rows = 0
+    for batch in batches_of(entry, handle):
+        rows += batch.num_rows
+        yield batch
+    # Handles of earlier versions have no number of rows.
+    if rows != handle.get("rows", rows):
+        message = (
+            f"Epoch {handle['epoch']} was decided with {handle['rows']} rows for PostgreSQL, but the outbox "
+            f"has {rows}. Nothing of the epoch was published. Restore the outbox."
+        )
+        raise LostTransactionError(message)
 
 
 def outbox_handle(transaction: TransactionId, target: Target) -> Handle:
@@ -247,7 +308,22 @@ def _is_committed(connection: psycopg.Connection[Any], gid: str, handle: Handle)
 def _roll_back(connection: psycopg.Connection[Any], gid: str) -> None:
     # Gone, or being ended concurrently: the next start or epoch checks again.
     with contextlib.suppress(psycopg.errors.UndefinedObject, psycopg.errors.ObjectNotInPrerequisiteState):
-        connection.execute(sql.SQL("ROLLBACK PREPARED {}").format(gid))
+        _finish(connection, "ROLLBACK", gid)
+
+
+def _finish(connection: psycopg.Connection[Any], how: str, gid: str) -> None:
+    try:
+        connection.execute(sql.SQL("{} PREPARED {}").format(sql.SQL(how), gid))
+    except psycopg.errors.InsufficientPrivilege as error:
+        # No GRANT would help: who may finish it was fixed when it was prepared.
+        found = connection.execute("SELECT owner FROM pg_prepared_xacts WHERE gid = %s", [gid]).fetchone()
+        owner = "its owner" if found is None else found[0]
+        message = (
+            f'PostgreSQL: {gid} was prepared by user "{owner}", and user "{connection.info.user}" may not finish it. '
+            "Set the option user back until the query has started once more and was stopped with query.stop(), or end "
+            f'it with python -m sparkjet txns CHECKPOINT --dsn "user={owner} …" --settle.'
+        )
+        raise SinkError(message) from error
 
 
 def _first(cursor: psycopg.Cursor[Any]) -> bool:

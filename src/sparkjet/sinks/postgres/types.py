@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -112,6 +114,12 @@ def faults(columns: Sequence[PostgresColumn], names: Sequence[str]) -> list[tupl
     found = [(column.name, fault, condition) for column in columns for fault, condition in column.misfits.items()]
     null = "a null, which the table does not allow there"
     return found + [(name, null, F.col(quoted(name)).isNull()) for name in names]
+
+
+def length(names: Sequence[str]) -> Column:
+    """How many bytes a row has in some columns of text or bytes."""
+    each = (F.coalesce(F.octet_length(F.col(quoted(name))), F.lit(0)) for name in names)
+    return reduce(add, each, F.lit(0))
 
 
 def _text_faults(text: Column) -> Mapping[str, Column]:
