@@ -13,7 +13,7 @@ from typing_extensions import Self
 from sparkjet.sinks.kafka.wire import Decoder, Encoder
 
 METADATA, COORDINATOR, HANDSHAKE, INIT, END, AUTHENTICATE, DESCRIBE, LIST = 3, 10, 17, 22, 26, 36, 65, 66
-MARK, PRODUCERS = 27, 61
+MARK, PRODUCERS, CONFIGS = 27, 61, 32
 FLEXIBLE = (MARK, PRODUCERS, DESCRIBE, LIST)
 PRODUCER, TIMEOUT = 42, 60_000
 """The producer of every described transaction."""
@@ -66,6 +66,14 @@ def metadata(*ports: int, topic: tuple[str, int] | None = None) -> bytes:
         # Its only partition is led by the first broker, and has no other.
         answer.int16(topic[1]).string(topic[0]).int8(0).int32(1)
         answer.int16(0).int32(0).int32(0).int32(0).int32(0)
+    return answer.encoded()
+
+
+def configs(value: str, code: int = 0) -> bytes:
+    """A setting of a topic; nothing but an error code if there is one."""
+    answer = Encoder().int32(0).int32(1).int16(code).string("").int8(2).string("t").int32(0 if code else 1)
+    if not code:
+        answer.string("cleanup.policy").string(value).int8(0).int8(1).int8(0).int32(0)
     return answer.encoded()
 
 

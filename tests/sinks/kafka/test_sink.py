@@ -19,12 +19,14 @@ from sparkjet.sinks.kafka.producer_settings import KafkaSettings
 from sparkjet.sinks.kafka.sink import KafkaSink
 from sparkjet.sinks.protocol import TransactionId, Unknown
 from tests.sinks.brokers import (
+    CONFIGS,
     COORDINATOR,
     DESCRIBE,
     INIT,
     LIST,
     METADATA,
     Broker,
+    configs,
     coordinator,
     described,
     error,
@@ -42,7 +44,11 @@ PREFIX = "sparkjet/q/results/000001-000000007-0/"
 @pytest.fixture
 def broker() -> Iterator[Broker]:
     with Broker({}) as made:
-        made.answers = {METADATA: lambda: metadata(made.port), COORDINATOR: lambda: coordinator(made.port)}
+        made.answers = {
+            METADATA: lambda: metadata(made.port),
+            COORDINATOR: lambda: coordinator(made.port),
+            CONFIGS: lambda: configs("delete"),
+        }
         yield made
 
 
@@ -111,6 +117,21 @@ def test_the_age_of_a_transaction_at_its_decision_is_measured_by_the_clock(broke
         sink_of(broker).check_alive(handle)
 
 
+def test_a_compacted_topic_takes_no_rows_without_a_column_of_keys(broker: Broker) -> None:
+    keyed = schema().add("key", "string")
+    sink = sink_of(broker, processingGuarantee="at-least-once")
+    for policy in ("compact", "compact,delete"):
+        broker.answers[CONFIGS] = lambda policy=policy: configs(policy)
+        with pytest.raises(
+            AnalysisError, match=f'"out" has cleanup.policy={policy} .*Add one.*cleanup.policy to delete'
+        ):
+            sink.check(schema())
+        sink.check(keyed)
+    # A user who may write, but not read the settings.
+    broker.answers[CONFIGS] = lambda: configs("", 29)
+    sink.check(schema())
+
+
 def schema() -> StructType:
     return StructType().add("value", "string")
 
@@ -122,7 +143,7 @@ def test_a_topic_that_was_just_created_is_asked_for_again(broker: Broker) -> Non
     said = [metadata(broker.port, topic=("out", code)) for code in (UNKNOWN, NO_LEADER, 0)]
     broker.answers[METADATA] = in_turn(*said)
     sink_of(broker, processingGuarantee="at-least-once").check(schema())
-    assert broker.asked == [METADATA] * 3
+    assert broker.asked == [METADATA] * 3 + [CONFIGS]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 from sparkjet.sinks.kafka.access import Access
-from sparkjet.sinks.kafka.producing import KafkaWriter
+from sparkjet.sinks.kafka.cluster import Cluster
+from sparkjet.sinks.kafka.producing import KafkaWriter, ProduceError
 from sparkjet.sinks.kafka.transactions import KafkaTransactions
 from sparkjet.sinks.naming import prefix_of
 from sparkjet.sinks.protocol import TransactionId
@@ -38,6 +39,19 @@ def test_the_column_partition_decides_whatever_other_columns_there_are(kafka: Ka
     for partition in range(4):
         numbers = [n for where, n in found if where == partition]
         assert numbers == sorted(numbers)
+
+
+def test_a_row_without_a_key_is_refused_by_a_compacted_topic_with_its_policy(kafka: KafkaServer) -> None:
+    topic = kafka.topic(cleanup_policy="compact")
+    with Cluster(Access.of(kafka.client())) as cluster:
+        assert cluster.topic_setting(topic, "cleanup.policy") == "compact"
+        assert cluster.topic_setting(kafka.topic(), "cleanup.policy") == "delete"
+    rows = pa.record_batch({"key": pa.array([b"k", None]), "value": pa.array([b"a", b"b"])})
+    transaction = TransactionId("q", "results", 1, 1, 0)
+    for prefix in (None, prefix_of(transaction.query, transaction.sink, transaction)):
+        writer = KafkaWriter({**kafka.client(), "enable.idempotence": "true"}, prefix, topic)
+        with pytest.raises(ProduceError, match=rf"topic '{topic}': INVALID_RECORD.*cleanup.policy=compact.*column key"):
+            writer.write("only", [rows])
 
 
 @pytest.fixture

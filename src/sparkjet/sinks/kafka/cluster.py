@@ -88,6 +88,11 @@ class Cluster:
         """The cluster's id, its brokers, and the named topics; a missing topic is not created."""
         return self._patiently(lambda: self._metadata(topics))
 
+    def topic_setting(self, topic: str, name: str) -> str | None:
+        """A setting of a topic; None if this user may not read it."""
+        error, value = self._patiently(lambda: self._ask_any(requests.topic_setting(topic, name)))
+        return None if error else value
+
     def open_transactions(self, prefix: str, states: Sequence[str] = (OPEN,)) -> list[str]:
         """Transactional ids that begin with exactly ``prefix`` and have an open transaction, sorted."""
         found = self._patiently(lambda: self._listed(states))

@@ -27,6 +27,8 @@ _SINGLY = frozenset({"headers", "partition"})
 """Parts of a message that are lost in a batch, so that the message must be produced on its own."""
 
 _REMEDIES = {
+    "INVALID_RECORD": "A topic with cleanup.policy=compact takes no row without a key: give each row a column key that "
+    "is not null, or set the topic's cleanup.policy to delete.",
     "MSG_SIZE_TOO_LARGE": "Raise the option kafka.message.max.bytes and the topic's max.message.bytes.",
     "UNKNOWN_TOPIC_OR_PART": "Create the topic; the option topic or the column topic names it.",
     "_UNKNOWN_TOPIC": "Create the topic; the option topic or the column topic names it.",
@@ -44,11 +46,12 @@ class ProduceError(Exception):
     """Kafka rejected the rows of a task, or could not be reached; the message says what to do."""
 
 
-def explain(error: confluent_kafka.KafkaError) -> str:
-    """The error of librdkafka or a broker, on one line, and the way out."""
+def explain(error: confluent_kafka.KafkaError, topic: str | None = None) -> str:
+    """The error of librdkafka or a broker, for a topic or for all, on one line, and the way out."""
     text = " ".join(str(error.str()).split())
     stop = "" if text.endswith(".") else "."
-    return f"Kafka: {error.name()}: {text}{stop} {_REMEDIES.get(error.name(), '')}".rstrip()
+    where = "" if topic is None else f"topic {topic!r}: "
+    return f"Kafka: {where}{error.name()}: {text}{stop} {_REMEDIES.get(error.name(), '')}".rstrip()
 
 
 @dataclass(frozen=True)
@@ -109,7 +112,7 @@ class KafkaWriter:
                 with contextlib.suppress(Exception):
                     producer.abort_transaction(1)
             if isinstance(error, confluent_kafka.KafkaException):
-                raise ProduceError(explain(error.args[0])) from error
+                raise ProduceError(explain(*error.args)) from error
             if isinstance(error, SystemError):
                 message = f"Kafka: the producer of {name!r} was fenced."
                 raise ProduceError(message) from error
@@ -126,7 +129,7 @@ class _Queue:
 
     def __init__(self, producer: Any) -> None:
         self._producer = producer
-        self._failed: list[confluent_kafka.KafkaError] = []
+        self._failed: list[tuple[confluent_kafka.KafkaError, str | None]] = []
         self.rows = 0
 
     def put(self, topic: str, messages: list[dict[str, Any]]) -> None:
@@ -136,7 +139,7 @@ class _Queue:
             for message in messages:
                 self._producer.produce(topic, on_delivery=self._delivered, **message)
         elif self._producer.produce_batch(topic, messages, on_delivery=self._delivered) < len(messages):
-            self._failed += [message["_error"] for message in messages if "_error" in message][:1]
+            self._failed += [(message["_error"], topic) for message in messages if "_error" in message][:1]
         self.rows += len(messages)
         self._producer.poll(0)
         self._check()
@@ -156,13 +159,13 @@ class _Queue:
             self._check()
         self._check()
 
-    def _delivered(self, error: confluent_kafka.KafkaError | None, _: object) -> None:
+    def _delivered(self, error: confluent_kafka.KafkaError | None, message: confluent_kafka.Message) -> None:
         if error is not None:
-            self._failed.append(error)
+            self._failed.append((error, message.topic()))
 
     def _check(self) -> None:
         if self._failed:
-            raise confluent_kafka.KafkaException(self._failed[0])
+            raise confluent_kafka.KafkaException(*self._failed[0])
 
 
 def _messages(part: pa.RecordBatch, topic: str | None) -> Iterable[tuple[str, list[dict[str, Any]]]]:

@@ -13,6 +13,8 @@ T = TypeVar("T")
 TopicPartition = tuple[str, int]
 TRANSACTION = 1
 """Type of coordinator."""
+_TOPIC = 2
+"""Type of resource."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,12 @@ def metadata(topics: Sequence[str]) -> Request[Metadata]:
     for topic in topics:
         body.string(topic)
     return Request("Metadata", 3, 4, body.int8(0).encoded(), _metadata)
+
+
+def topic_setting(topic: str, name: str) -> Request[tuple[int, str | None]]:
+    """Asks for one setting of a topic: the error code, and the value."""
+    body = Encoder().int32(1).int8(_TOPIC).string(topic).int32(1).string(name).int8(0)
+    return Request("DescribeConfigs", 32, 1, body.encoded(), _setting)
 
 
 def find_coordinator(name: str) -> Request[tuple[int, Node]]:
@@ -188,6 +196,31 @@ def _partition(answer: Decoder) -> tuple[int, int]:
     answer.array(answer.int32)
     answer.array(answer.int32)
     return number, leader
+
+
+def _setting(answer: Decoder) -> tuple[int, str | None]:
+    answer.int32()
+    ((error, values),) = answer.array(partial(_resource, answer)) or [(0, [])]
+    return error, values[0] if values else None
+
+
+def _resource(answer: Decoder) -> tuple[int, list[str | None]]:
+    error = answer.int16()
+    answer.string()
+    answer.int8()
+    answer.string()
+    return error, answer.array(partial(_value, answer))
+
+
+def _value(answer: Decoder) -> str | None:
+    answer.string()
+    value = answer.string()
+    # Read-only, source, sensitive, and synonyms, which are not asked for.
+    answer.int8()
+    answer.int8()
+    answer.int8()
+    answer.array(answer.string)
+    return value
 
 
 def _described(answer: Decoder) -> list[TransactionDescription]:

@@ -69,6 +69,8 @@ class KafkaSink:
         try:
             with Cluster(settings.access) as cluster:
                 self._check_topic(cluster)
+                if settings.topic is not None and "key" not in schema.fieldNames():
+                    _check_policy(cluster, settings.topic)
                 if self.guarantee is Guarantee.EXACTLY_ONCE:
                     self._check_transactions(cluster)
         except BrokerError as error:
@@ -193,6 +195,17 @@ class KafkaSink:
         return [
             TaskResult(row["id"], row["rows"], is_first(row[THREAD], row["task"], row["attempt"])) for row in answered
         ]
+
+
+def _check_policy(cluster: Cluster, topic: str) -> None:
+    """Refuse rows without keys where the topic does; a null in a column of keys is the brokers' to refuse."""
+    policy = cluster.topic_setting(topic, "cleanup.policy") or ""
+    if "compact" in policy.split(","):
+        message = (
+            f'topic: "{topic}" has cleanup.policy={policy} and takes no row without a key, but the result has no '
+            'column key. Add one, e.g. withColumn("key", F.col("sym")), or set the topic\'s cleanup.policy to delete.'
+        )
+        raise AnalysisError(message)
 
 
 def _speculates(rows: DataFrame) -> bool:
