@@ -11,6 +11,7 @@ from sparkjet.sinks.protocol import (
     Later,
     Sink,
     TransactionId,
+    Trying,
     Unknown,
 )
 
@@ -25,5 +26,6 @@ __all__ = [
     "OutboxSink",
     "Sink",
     "TransactionId",
+    "Trying",
     "Unknown",
 ]

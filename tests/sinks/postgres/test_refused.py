@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 from pyspark.sql import functions as F
 
 from sparkjet.cli import main
@@ -66,6 +68,32 @@ def test_text_that_is_too_long_for_an_index_is_found_and_nothing_else_is_tried(
         sink.try_out(handle, [])
     sink.commit(handle, lambda: None)
     assert len(seen(dsn)) == 9
+
+
+class Releases(logging.Handler):
+    """Ends a transaction as soon as anything is logged."""
+
+    def __init__(self, holder: psycopg.Connection[Any]) -> None:
+        super().__init__(logging.WARNING)
+        self._holder = holder
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._holder.rollback()
+
+
+def test_a_lock_or_an_outage_is_waited_for(spark: SparkSession, tmp_path: Path, dsn: str) -> None:
+    execute(dsn, "CREATE TABLE out (k text, n bigint CHECK (n > 0))")
+    sink = sink_of(spark, tmp_path, make_conninfo(dsn, options="-c lock_timeout=100ms"), prepared="never")
+    with psycopg.connect(dsn) as holder:
+        holder.execute("LOCK TABLE out")
+        releases, logger = Releases(holder), logging.getLogger("sparkjet")
+        logger.addHandler(releases)
+        try:
+            handle = decide(sink, spark.createDataFrame([("a", 1)], SCHEMA), 1)
+        finally:
+            logger.removeHandler(releases)
+    sink.commit(handle, lambda: None)
+    assert seen(dsn) == [("a", 1)]
 
 
 def test_a_query_whose_rows_are_refused_goes_on_without_them(spark: SparkSession, tmp_path: Path, dsn: str) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import psycopg
+import tenacity
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
@@ -14,7 +15,7 @@ from sparkjet.errors import AnalysisError, SinkError
 from sparkjet.sinks.outbox import Outbox
 from sparkjet.sinks.postgres import batches, copying
 from sparkjet.sinks.postgres.characters import ALL, check_characters
-from sparkjet.sinks.postgres.copying import explain
+from sparkjet.sinks.postgres.copying import explain, is_refusal
 from sparkjet.sinks.postgres.refusals import LONGEST
 from sparkjet.sinks.postgres.remembering import published_after
 from sparkjet.sinks.postgres.table import Table, look
@@ -26,6 +27,7 @@ from sparkjet.sinks.tasks import run_tasks
 from sparkjet.storage.written import metrics
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
@@ -37,6 +39,8 @@ logger = logging.getLogger("sparkjet")
 
 MOST_WRITERS = 16
 """Concurrent connections, unless the option numPartitions is set."""
+_PATIENCE = 30.0
+"""Seconds for which rows are tried out while the server cannot be reached; commits are repeated for as long."""
 PACKAGES = {"psycopg": "psycopg[binary]", "pyarrow": "pyarrow"}
 """Packages that the executors need, by the name that is imported."""
 
@@ -153,11 +157,16 @@ class PostgresSink(Outbox):
         """
         if not handle.get("mayRefuse"):
             return
-        parts = [each for sink, each in earlier if self._precedes(sink, each)] + [handle]
-        self._transactions.try_out(
-            (Target.of(each["target"]), decided_rows(self._entries(each["sink"]).at(each["box"]), each))
-            for each in parts
+        together = [*(each for sink, each in earlier if self._precedes(sink, each)), handle]
+        # An outage that a commit would survive must not end the query because of this.
+        patiently = tenacity.Retrying(
+            stop=tenacity.stop_after_delay(_PATIENCE),
+            wait=tenacity.wait_exponential(0.2, 5),
+            retry=tenacity.retry_if_exception(_may_pass),
+            before_sleep=tenacity.before_sleep_log(logger, logging.WARNING),
+            reraise=True,
         )
+        patiently(lambda: self._transactions.try_out(map(self._decided, together)))
 
     def commit(self, handle: Handle, between: Callable[[], None]) -> None:
         """See :meth:`Sink.commit`; uses the way in the handle, whatever the options are now."""
@@ -193,6 +202,9 @@ class PostgresSink(Outbox):
     def _transactions(self) -> PostgresTransactions:
         return PostgresTransactions(self._settings.conninfo)
 
+    def _decided(self, handle: Handle) -> tuple[Target, Iterator[pa.RecordBatch]]:
+        return Target.of(handle["target"]), decided_rows(self._entries(handle["sink"]).at(handle["box"]), handle)
+
     def _precedes(self, sink: Sink, handle: Handle) -> bool:
         """Whether another output's rows are written, after the decision, where those of this one may meet them."""
         if not isinstance(sink, PostgresSink) or sink._settings.conninfo != self._settings.conninfo:  # noqa: SLF001
@@ -217,3 +229,8 @@ class PostgresSink(Outbox):
         if self._table.refusals.is_unique:
             return f"{self._settings.table} has a unique index, where an orphaned transaction would block its retry"
         return None
+
+
+def _may_pass(error: BaseException) -> bool:
+    """Whether an error is the server's, and not about what it was sent."""
+    return isinstance(error.__cause__, psycopg.Error) and not is_refusal(error.__cause__)
