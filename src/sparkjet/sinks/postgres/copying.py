@@ -79,6 +79,8 @@ _REMEDIES = {
 }
 _ELSEWHERE = frozenset({"08", "25", "40", "53", "55", "57", "58", "XX"})
 """Classes of errors that come from the connection, the load or other transactions, not from what is written."""
+_STATEMENTS = frozenset({"0A", "0L", "0P", "28", "3D", "3F", "42"})
+"""Classes of errors about the login, or about statements whatever their rows; in a trigger, they may depend on them."""
 CORRECT = "Correct or leave out such rows in the query, e.g. with where, or change the table."
 _UNTRANSLATABLE = "22P05"
 _NUL = "\\u0000"
@@ -132,7 +134,8 @@ def explain(error: psycopg.Error, noticed: str = "", refused: str = CORRECT) -> 
         *_, encoding = "another one", *re.findall(r"[A-Z][A-Z0-9_]+", error.diag.message_primary or "")
         remedy = _ENCODING.format(encoding)
     else:
-        remedy = _REMEDIES.get(state or "", refused if is_refusal(error) else "")
+        blames_rows = is_refusal(error) and (state or "")[:2] not in _STATEMENTS
+        remedy = _REMEDIES.get(state or "", refused if blames_rows else "")
     return f"PostgreSQL: {text}{'' if text.endswith('.') else '.'} {remedy}".rstrip()
 
 

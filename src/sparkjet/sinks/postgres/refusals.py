@@ -37,7 +37,7 @@ UNION SELECT 'more columns than a page has room for' FROM pg_class, tree WHERE o
 UNION SELECT 'row-level security' FROM tree WHERE row_security_active(relid)
 ORDER BY 1
 """
-# A trigger's type is a sum of bits: 4 for INSERT, 16 for UPDATE.
+"""Whatever the row; a trigger's type is a sum of bits, 4 for INSERT and 16 for UPDATE."""
 _INDEXES = """
 , columns AS (
     SELECT indexrelid, array_agg(attname::text ORDER BY attname) AS every,

@@ -59,6 +59,21 @@ def prepared(connection: psycopg.Connection[Any], prefix: str) -> list[ListedTra
     return [ListedTransaction(gid, since) for gid, since in listing]
 
 
+def write_rows(cursor: psycopg.Cursor[Any], target: Target, batches: Iterable[pa.RecordBatch]) -> None:
+    """Append rows to a table, or merge them into it, in the open transaction."""
+    if not target.keys:
+        copy_batches(cursor, target.copy().as_string(), target.types().as_string(), batches, target.instants)
+        return
+    stage(cursor, target, batches)
+    cursor.execute(target.merge(STAGED))
+
+
+def stage(cursor: psycopg.Cursor[Any], target: Target, batches: Iterable[pa.RecordBatch]) -> None:
+    """Write rows into the temporary table :data:`STAGED`, which refuses none that fit the target's types."""
+    cursor.execute(target.stage(STAGED))
+    copy_batches(cursor, target.copy(STAGED).as_string(), target.types().as_string(), batches, target.instants)
+
+
 @dataclass(frozen=True)
 class PostgresTransactions:
     """Transactions of one server. Every method may run in any process and repeatedly; only drivers end transactions.
@@ -147,7 +162,7 @@ class PostgresTransactions:
         handle: Handle,
         batches: Iterable[pa.RecordBatch],
         between: Callable[[], None] = lambda: None,
-        write: Write | None = None,
+        write: Write = write_rows,
     ) -> bool:
         """Write the rows of a decided epoch and its marker in one transaction; False if that was done before.
 
@@ -188,7 +203,7 @@ class PostgresTransactions:
             if not is_new or _first(cursor.execute(target.superseded(query, sink, epoch))):
                 cursor.execute("ROLLBACK")
                 return False
-            (write or write_rows)(cursor, target, batches)
+            write(cursor, target, batches)
             cursor.execute(target.delete_older_markers(query, sink, epoch))
             between()
             cursor.execute(f"{DURABLE}; COMMIT".encode())
@@ -231,21 +246,6 @@ class PostgresTransactions:
                     raise SinkError(explain_blocked(error, connection)) from error
         except psycopg.Error as error:
             raise SinkError(explain(error, refused=refused)) from error
-
-
-def write_rows(cursor: psycopg.Cursor[Any], target: Target, batches: Iterable[pa.RecordBatch]) -> None:
-    """Append rows to a table, or merge them into it, in the open transaction."""
-    if not target.keys:
-        copy_batches(cursor, target.copy().as_string(), target.types().as_string(), batches, target.instants)
-        return
-    stage(cursor, target, batches)
-    cursor.execute(target.merge(STAGED))
-
-
-def stage(cursor: psycopg.Cursor[Any], target: Target, batches: Iterable[pa.RecordBatch]) -> None:
-    """Write rows into the temporary table :data:`STAGED`, which refuses none that fit the target's types."""
-    cursor.execute(target.stage(STAGED))
-    copy_batches(cursor, target.copy(STAGED).as_string(), target.types().as_string(), batches, target.instants)
 
 
 def decided_rows(entry: Directory, handle: Handle) -> Iterator[pa.RecordBatch]:
