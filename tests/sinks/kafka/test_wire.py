@@ -28,13 +28,14 @@ def test_what_is_written_is_read_back(number: int, text: str, length: int, texts
 
 
 @law(100)
-@given(st.binary(max_size=60), st.sampled_from(["metadata", "coordinator", "described", "listed"]))
+@given(st.binary(max_size=60), st.sampled_from(["metadata", "coordinator", "described", "listed", "setting"]))
 def test_an_answer_that_is_none_is_refused_and_never_an_endless_loop(answer: bytes, kind: str) -> None:
     parse = {
         "metadata": requests.metadata(["t"]).parse,
         "coordinator": requests.find_coordinator("t").parse,
         "described": requests.describe_transactions(["t"]).parse,
         "listed": requests.list_transactions(["Ongoing"]).parse,
+        "setting": requests.topic_setting("t", "cleanup.policy").parse,
     }[kind]
     with contextlib.suppress(WireError):
         parse(Decoder(answer))

@@ -200,8 +200,9 @@ def _partition(answer: Decoder) -> tuple[int, int]:
 
 def _setting(answer: Decoder) -> tuple[int, str | None]:
     answer.int32()
-    ((error, values),) = answer.array(partial(_resource, answer)) or [(0, [])]
-    return error, values[0] if values else None
+    # One topic was asked about, and one setting; a user who may not read it gets an error and none.
+    error, values = next(iter(answer.array(partial(_resource, answer))), (0, []))
+    return error, next(iter(values), None)
 
 
 def _resource(answer: Decoder) -> tuple[int, list[str | None]]:
