@@ -112,6 +112,11 @@ def test_one_server_at_a_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "--kafka: not allowed with argument --dsn" in capsys.readouterr().err
 
 
+def test_only_postgres_refuses_what_is_decided(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["txns", str(tmp_path), "--kafka", "kafka.properties", "--refused", "file"]) == 1
+    assert "--refused: Kafka takes rows before the decision" in capsys.readouterr().err
+
+
 def test_it_runs_as_a_module(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "sparkjet", "txns", str(tmp_path)]
     done = subprocess.run(command, check=False, capture_output=True, text=True)

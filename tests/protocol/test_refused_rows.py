@@ -149,6 +149,24 @@ def test_of_the_rows_of_a_key_the_greatest_that_is_accepted_stays(dsn: str) -> N
     assert sorted(json.loads(line)["row"]["k"] for line in refused.lines) == ["a", "b"]
 
 
+def test_a_command_that_dies_before_its_commit_has_published_nothing_and_is_repeated(dsn: str, tmp_path: Path) -> None:
+    execute(dsn, "CREATE TABLE out (k text, n bigint CHECK (n > 0))")
+    target, transactions = target_of(dsn, ()), PostgresTransactions(dsn)
+    handle, rows = outbox_handle(TRANSACTION, target), [("a", 1), ("b", -1)]
+
+    def die(refused: RefusedRows) -> None:
+        refused.save(tmp_path / "first")
+        raise KeyboardInterrupt
+
+    first, second = RefusedRows(), RefusedRows()
+    with pytest.raises(KeyboardInterrupt):
+        transactions.publish(handle, batch(*rows), partial(die, first), first.write)
+    assert seen(dsn) == []
+    transactions.publish(handle, batch(*rows), partial(second.save, tmp_path / "second"), second.write)
+    assert seen(dsn) == [("a", 1)]
+    assert (tmp_path / "first").read_text() == (tmp_path / "second").read_text()
+
+
 def test_rows_that_are_not_to_blame_stay_as_they_are(dsn: str) -> None:
     execute(dsn, "CREATE TABLE out (k text, n bigint CHECK (n > 0))")
     target, transactions, refused = target_of(dsn, ()), PostgresTransactions(dsn), RefusedRows()
