@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from sparkjet.cli.homes import add_settings, home_at, newest_record
 from sparkjet.errors import AnalysisError, LostTransactionError, SparkjetError
 from sparkjet.sinks.naming import ListedTransaction, prefix_of
-from sparkjet.sinks.outbox_entries import OutboxEntries
+from sparkjet.snapshots.outbox_entries import OutboxEntries
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
