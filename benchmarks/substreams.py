@@ -25,7 +25,6 @@ from sparkjet.engine.stage_state import StageState
 from sparkjet.plan.partial_rows import ProgressDetail
 from sparkjet.plan.plan import Plan
 from sparkjet.plan.planning import plan_of
-from sparkjet.state.segments import release
 
 ROWS = 4_000_000
 COUNTS = (1, 16, 256)
@@ -59,7 +58,7 @@ def partial_aggregation(query: Plan, rows: DataFrame, substreams: int, detail: P
     (stage,) = query.stages
     operator = stage.stage.operator(2)
     assert operator is not None  # noqa: S101 - windows keep state
-    (feed,), (intake,) = stage.feeds, stage.stage.intakes
+    (feed,) = stage.feeds
     chain = feed.feed.transformations
     started = time.perf_counter()
     plain = detail is ProgressDetail.NOTHING
@@ -67,11 +66,12 @@ def partial_aggregation(query: Plan, rows: DataFrame, substreams: int, detail: P
     def read(batch: DataFrame) -> DataFrame:
         return chain.apply(batch).withColumn(KEPT, F.lit(True)) if plain else chain.marked(batch)
 
-    partial = arrive(rows, read, feed, intake, StageState(operator, 2), 0, detail)
+    partial = arrive(rows, read, stage, 0, StageState(operator, 2), detail)
     taken = time.perf_counter() - started
     if partial.accepted != ROWS // 2 or (detail is not ProgressDetail.NOTHING and len(partial.highest) != substreams):
         sys.exit(f"wrong result: {len(partial.highest)} substreams, {partial.accepted} rows")
-    release(partial.table)
+    if partial.segment is not None:
+        partial.segment.release()
     return taken
 
 

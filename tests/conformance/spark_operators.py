@@ -19,7 +19,7 @@ from sparkjet.aggregates.operation import AggregateOperation, Inputs
 from sparkjet.catalyst.constants import older
 from sparkjet.catalyst.kept_plans import KeptPlans
 from sparkjet.state import Segment, SegmentStatistics
-from sparkjet.state.segments import hold, release
+from sparkjet.state.partitions import hold, release
 from sparkjet.time import MIN
 from sparkjet.windows import Accumulators, SessionWindows, SlidingWindows, WindowOperator
 from tests.conformance.verdicts import NotationError

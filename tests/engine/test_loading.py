@@ -83,20 +83,20 @@ def test_only_what_was_lost_is_read(
     loading = Loading(operator(), session, store)
     assert loading.segment(delta, segment) is segment
     assert (loading.read, loading.kept, store.files) == (0, PARTITIONS, [])
-    lose_partitions(session, segment.checkpointed, [1, 2])
+    lose_partitions(session, segment.rows.table, [1, 2])
     found = loading.segment(delta, segment)
     assert keys(found) == list(range(KEYS))
     assert (loading.read, loading.kept) == (2, 2 * PARTITIONS - 2)
     assert store.files == (delta.files if small else delta.files[1:3])
     # And once more: what was put together may lose something too.
-    lose_partitions(session, found.checkpointed, [2, 3])
+    lose_partitions(session, found.rows.table, [2, 3])
     assert keys(loading.segment(delta, found)) == list(range(KEYS))
     assert loading.read == 4
 
 
 def test_what_is_lost_altogether_or_was_never_held_is_read_as_a_whole(session: SparkSession, store: Counting) -> None:
     delta, segment = saved(session, store)
-    lose_partitions(session, segment.checkpointed, range(PARTITIONS))
+    lose_partitions(session, segment.rows.table, range(PARTITIONS))
     for held in (segment, None):
         loading = Loading(operator(), session, store)
         assert keys(loading.segment(delta, held)) == list(range(KEYS))
@@ -115,7 +115,7 @@ def test_files_that_do_not_hold_what_they_are_said_to_are_all_read(
     for file, name in renamed.items():
         (place / file).rename(place / name)
     delta = msgspec.structs.replace(delta, files=list(renamed.values()))
-    lose_partitions(session, segment.checkpointed, [1])
+    lose_partitions(session, segment.rows.table, [1])
     loading = Loading(operator(), session, store)
     assert keys(loading.segment(delta, segment)) == list(range(KEYS))
     assert loading.read == PARTITIONS
@@ -124,6 +124,6 @@ def test_files_that_do_not_hold_what_they_are_said_to_are_all_read(
 def test_a_delta_that_lacks_entries_is_refused(session: SparkSession, store: Counting) -> None:
     delta, segment = saved(session, store)
     short = msgspec.structs.replace(delta, rows=KEYS + 1)
-    lose_partitions(session, segment.checkpointed, [1])
+    lose_partitions(session, segment.rows.table, [1])
     with pytest.raises(RecoveryError, match=f"should hold {KEYS + 1} entries, but {KEYS} were found"):
         Loading(operator(), session, store).segment(short, segment)

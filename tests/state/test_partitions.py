@@ -8,8 +8,7 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import functions as F
 
-from sparkjet.state.partitions import LOST, lost_partitions, partition_count, patched
-from sparkjet.state.segments import release
+from sparkjet.state.partitions import LOST, lost_partitions, partition_count, patched, release
 from tests.persisted import lose_partitions
 
 if TYPE_CHECKING:

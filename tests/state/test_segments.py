@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame
 
-from sparkjet.state.segments import FEWEST, LARGE, MANY, Segment, SegmentStatistics, mergeable, overlapping, release
+from sparkjet.state.partitions import release
+from sparkjet.state.segments import FEWEST, LARGE, MANY, Segment, SegmentStatistics, mergeable, overlapping
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -74,13 +75,13 @@ def test_a_segment_is_read_if_and_only_if_its_frames_overlap(bounds: list[tuple[
     pairs = zip(segments, bounds, strict=True)
     expected = [each for each, pair in pairs if wanted & set(range(min(pair), max(pair) + 1))]
     found = overlapping(segments, floor, upto)
-    assert [rows.table for rows in found] == [each.checkpointed for each in expected or segments[:1]]
+    assert [rows.table for rows in found] == [each.rows.table for each in expected or segments[:1]]
     assert len(found) == max(len(expected), 1)
 
 
 def test_the_smallest_is_read_if_none_has_the_frames() -> None:
     segments = [of_frames(1, 2, 30), of_frames(3, 4, 10), of_frames(5, 6, 20)]
-    assert [rows.table for rows in overlapping(segments, 6, 9)] == [segments[1].checkpointed]
+    assert [rows.table for rows in overlapping(segments, 6, 9)] == [segments[1].rows.table]
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from sparkjet.catalyst.constants import older
 from sparkjet.catalyst.join_conditions import JoinKey
 from sparkjet.state import Segment, SegmentStatistics
-from sparkjet.state.segments import release
+from sparkjet.state.partitions import release
 from sparkjet.stateful.interval_join import IntervalJoin
 from sparkjet.stateful.join_side import JoinSide
 from tests.state.stored import read_back

@@ -138,7 +138,7 @@ def test_the_state_is_the_keys_and_nothing_else(session: SparkSession) -> None:
     (segment,) = run.operator.segments
     assert segment.partials.columns == ["key_hash", "key0", "due"]
     # The number of the first row, for the results of the epoch; it is not stored.
-    assert segment.checkpointed.columns == [*segment.partials.columns, "first"]
+    assert segment.rows.table.columns == [*segment.partials.columns, "first"]
     assert [(row.key0, row.due) for row in segment.partials.collect()] == [("a", 13)]
     run.discard()
 

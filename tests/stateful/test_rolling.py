@@ -182,6 +182,33 @@ def test_results_are_those_of_all_rows_so_far_over_random_runs(spark: SparkSessi
     holds()
 
 
+def by_two(events: sj.Stream) -> sj.Stream:
+    """Each row comes with a copy of it that is only there for the progress of its substream."""
+    return events.withWatermark("ts", 0, by="key")
+
+
+ALONE: dict[str, tuple[Callable[[sj.Stream], Any], Callable[[Event], Any]]] = {
+    "filtered": (lambda events: keyed(events.withWatermark("ts", 0)), by_key),
+    "filtered total": (lambda events: overall(events.withWatermark("ts", 0)), of_all),
+    "filtered windows": (lambda events: windowed(events.withWatermark("ts", 0)), by_window),
+    "substreams": (lambda events: keyed(by_two(events)), by_key),
+    "total of substreams": (lambda events: overall(by_two(events)), of_all),
+    "windows of substreams": (lambda events: windowed(by_two(events)), by_window),
+}
+
+
+@pytest.mark.parametrize(("name", "mode"), [*((name, "complete") for name in ALONE), ("filtered", "update")])
+def test_what_only_says_how_far_a_stream_has_come_is_in_no_group(spark: SparkSession, name: str, mode: str) -> None:
+    query, group = ALONE[name]
+    driver = StreamDriver(spark, query, SCHEMA, outputMode=mode)
+    epochs = [FIXED[0], FIXED[1]]
+    for epoch in epochs:
+        driver.process(map(row, epoch))
+    (sink,) = driver.sinks
+    assert isinstance(sink, CollectingSink)
+    assert [Counter(map(plain, sink.committed[number])) for number in (1, 2)] == expected(epochs, group, mode)
+
+
 def test_at_last_results_are_sparks_of_a_batch(spark: SparkSession) -> None:
     """Values whose accumulators are lists, maps and Python's among them; keys of several columns and types."""
 

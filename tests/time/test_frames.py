@@ -165,3 +165,32 @@ def test_grids_are_values() -> None:
     assert pickle.loads(pickle.dumps(window)) == window  # noqa: S301 - our own bytes
     assert WindowGrid(2, 2).tumbling
     assert not window.tumbling
+
+
+@st.composite
+def changed(draw: st.DrawFn) -> tuple[WindowGrid, WindowGrid]:
+    """A window before and after a change."""
+
+    def window() -> WindowGrid:
+        step = draw(st.integers(1, 6))
+        return WindowGrid(step + draw(st.integers(0, 12)), step, draw(st.integers(0, step - 1)))
+
+    return window(), window()
+
+
+@given(changed(), st.none() | st.integers(-10, 40), st.lists(st.integers(-20, 50), max_size=8))
+def test_windows_of_another_shape_are_whole_from_a_time_on(
+    windows: tuple[WindowGrid, WindowGrid], closed: int | None, times: list[int]
+) -> None:
+    before, after = windows
+    closed = None if closed is None else before.closed_end(closed)
+    # A frame is all that is known of its rows, and those that no open window needs are gone.
+    gone = MIN if closed is None else closed + before.step - before.size
+    frames = {time: before.grid.higher_frame(time) for time in times}
+    known = {time: frame for time, frame in frames.items() if frame > gone}
+    start = after.whole_from(before, closed, max(known.values(), default=None))
+    first = min([*times, 0]) - after.size if start is None else after.last_partial(start) + 1
+    for end in range(first, max([*times, first]) + after.size + 1):
+        if after.ends.floor_frame(end) == end:
+            expected = {time for time in times if end - after.size <= time < end}
+            assert {time for time, frame in known.items() if end - after.size < frame <= end} == expected

@@ -16,7 +16,7 @@ from sparkjet.engine.arrival import Arrival
 from sparkjet.engine.stage_state import StageState
 from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.record import SavedStage
-from sparkjet.state import SegmentStatistics
+from sparkjet.state import Segment, SegmentStatistics
 from sparkjet.time import MIN, WindowGrid
 from sparkjet.windows import Accumulators, SlidingWindows
 from tests.windows.model import Batch, Row
@@ -51,9 +51,10 @@ class OperatorRun:
         framed = events.withColumn("frame", operator.frame_of(F.col("time")))
         self.late += framed.where(older("time", operator.judged_by)).count()
         accepted = framed.where(~older("time", operator.judged_by))
-        grouped = accepted.groupBy(F.col("key").alias("key0"), "frame", F.lit(0).alias("kind"))
+        grouped = accepted.groupBy(F.col("key").alias("key0"), "frame")
         table = operator.partitioned(grouped.agg(*Accumulators.aggregations(self._results)))
-        outcome = Arrival(table, SegmentStatistics.measure(table, KeptPlans()))
+        statistics = SegmentStatistics.measure(table, KeptPlans())
+        outcome = Arrival(None if statistics is None else Segment(table, statistics))
         self.state.append(0, outcome)
         watermark = operator.open_until if batch.watermark is None else batch.watermark
         windows = operator.close(MIN if watermark is None else watermark)

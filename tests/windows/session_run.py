@@ -12,7 +12,7 @@ from sparkjet.aggregates.operation import Aggregate, Inputs
 from sparkjet.catalyst.constants import older
 from sparkjet.catalyst.kept_plans import KeptPlans
 from sparkjet.state import Segment, SegmentStatistics
-from sparkjet.state.segments import release
+from sparkjet.state.partitions import release
 from sparkjet.time import MIN
 from sparkjet.windows import Accumulators, SessionWindows
 from sparkjet.windows.session_window import cover_end

@@ -142,31 +142,36 @@ def test_early_rows_are_the_open_windows_where_a_slide_has_several_frames(spark:
 
 @pytest.mark.parametrize(
     ("before", "after"),
-    [(WINDOW, WindowGrid(5, 2)), (UNEVEN, WindowGrid(6, 3, 2)), (UNEVEN, WindowGrid(7, 4))],
-    ids=["uneven", "even", "other frames"],
+    [
+        (WINDOW, WindowGrid(12, 2, 1)),
+        (WINDOW, WindowGrid(4, 2, 1)),
+        (WINDOW, WindowGrid(5, 2)),
+        (UNEVEN, WindowGrid(6, 3, 2)),
+        (UNEVEN, WindowGrid(7, 4)),
+    ],
+    ids=["longer", "shorter", "uneven", "even", "other frames"],
 )
-def test_a_changed_shape_goes_on_from_frames_that_are_moved_up(
+def test_a_changed_shape_goes_on_with_the_first_windows_that_are_whole(
     spark: SparkSession, before: WindowGrid, after: WindowGrid, tmp_path: Path
 ) -> None:
     first, later = [Event("a", time, time) for time in range(20)], [Event("a", time, 1) for time in (8, 14, 21)]
     run = OperatorRun(spark, before, [J.count(), J.sum("value")], tmp_path)
     run.feed(Batch(first, 12))
     closed = before.closed_end(12)
+    highest = before.grid.higher_frame(19)
+    start = after.whole_from(before, closed, highest)
     run.restart(after)
     # The first window that is still to come moves up to the next end of the new shape.
     end = next(end for end in range(before.next_end(12), 99) if after.ends.floor_frame(end) == end)
     assert run.state.operator.closed == end - after.step
+    run.restart()
+    early = run.state.operator.early()
+    assert all(row[1] >= start for row in (early.collect() if early is not None else ()))
     rows = run.feed(Batch(later, None))
-    # A frame stands for its last instant; what no window of the old shape needed any more is gone.
-    frames = [(before.grid.higher_frame(event.time), event) for event in first]
-    kept = [
-        Event("a", frame - 1, event.value)
-        for frame, event in frames
-        if frame - before.frame >= closed + before.step - before.size
-    ]
     on_time = [event for event in later if not after.is_late(event.time, end - after.step)]
-    whole, _ = naive([Batch(kept + on_time, None)], after, [len, SUM[1]])
-    assert in_order(rows) == in_order([row for row in whole[0] if row[2] >= end])
+    (whole,), _ = naive([Batch(first + on_time, None)], after, [len, SUM[1]])
+    assert in_order(rows) == in_order([row for row in whole if row[2] >= end and row[1] >= start])
+    assert run.state.operator.withheld == sum(row[2] >= end and row[1] < start for row in whole)
     assert run.late == len(later) - len(on_time)
 
 

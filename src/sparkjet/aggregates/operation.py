@@ -16,6 +16,7 @@ from pyspark.sql.types import DataType, LongType, TimestampType
 from sparkjet.catalyst.columns import visible
 from sparkjet.catalyst.expressions import label
 from sparkjet.catalyst.markers import marker_of
+from sparkjet.catalyst.stars import starless
 from sparkjet.errors import AnalysisError, nearest
 
 Accumulator: TypeAlias = Mapping[str, Column]
@@ -118,6 +119,8 @@ class Inputs:
         if isinstance(column, str) and self.frame.columns.count(column) == 1:
             return self.frame.schema[column].dataType
         try:
+            if isinstance(column, Column):
+                column = starless(column, self.frame)
             fields = self.frame.select(column).schema.fields
         except AnalysisException as error:
             if not (error.getCondition() or "").startswith("UNRESOLVED_COLUMN"):
@@ -175,9 +178,15 @@ class Aggregate(ClassicColumn):
             return super().alias(*alias, **kwargs)
         return replace(self, output_name=alias[0])
 
+    def within(self, inputs: Inputs) -> AggregateOperation:
+        """The operation for given inputs, of which it takes the columns that the user sees."""
+        operation = self.resolve(inputs)
+        accumulate = {field: starless(column, inputs.frame) for field, column in operation.accumulate.items()}
+        return replace(operation, accumulate=accumulate)
+
     def type_in(self, inputs: Inputs) -> DataType:
         """Type of the result for given inputs."""
-        operation = self.resolve(inputs)
+        operation = self.within(inputs)
         return self._finished(inputs.frame, operation).schema[0].dataType
 
     def evaluate(self, rows: DataFrame, event_time: ColumnOrName | None = None) -> Any:
@@ -191,7 +200,7 @@ class Aggregate(ClassicColumn):
         >>> J.max("id").evaluate(spark.range(5))
         4
         """
-        operation = self.resolve(Inputs(rows, microseconds(rows, event_time)))
+        operation = self.within(Inputs(rows, microseconds(rows, event_time)))
         return self._finished(rows, operation).collect()[0][0]
 
     def _finished(self, rows: DataFrame, operation: AggregateOperation) -> DataFrame:

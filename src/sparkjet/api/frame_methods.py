@@ -15,6 +15,7 @@ from sparkjet.api.guided import Guided
 from sparkjet.api.na_functions import NOT_GIVEN, NaFunctions
 from sparkjet.catalyst import alternatives
 from sparkjet.catalyst.columns import HIDDEN, quoted, visible
+from sparkjet.catalyst.stars import starless
 from sparkjet.errors import AnalysisError, nearest
 from sparkjet.plan import links
 from sparkjet.plan.static_join import static_join
@@ -86,13 +87,17 @@ class FrameMethods(Guided, ABC):
         """Print the schema as a tree."""
         self._visible.printSchema(level)
 
+    def _starless(self, columns: Sequence[Any]) -> list[Any]:
+        """Columns in whose functions ``*`` stands for what the user sees; anything else as it is."""
+        return [starless(each, self._chain.shape) if isinstance(each, Column) else each for each in columns]
+
     @property
     def _visible(self) -> DataFrame:
         return self._chain.shape.drop(*HIDDEN)
 
     def select(self, *cols: Column | str | Sequence[Column | str]) -> Self:
         """Select or compute columns, as ``DataFrame.select``."""
-        return self._then(links.select(self._chain.shape, one_by_one(cols)))
+        return self._then(links.select(self._chain.shape, self._starless(one_by_one(cols))))
 
     def selectExpr(self, *expr: str | Sequence[str]) -> Self:
         """Select columns by expressions of SQL, as ``DataFrame.selectExpr``."""
@@ -100,7 +105,8 @@ class FrameMethods(Guided, ABC):
 
     def where(self, condition: Column | str) -> Self:
         """Filter rows, as ``DataFrame.where``; rows that are filtered out still advance the watermark."""
-        return self._then(links.where(condition))
+        column = F.expr(condition) if isinstance(condition, str) else condition
+        return self._then(links.where(starless(column, self._chain.shape)))
 
     def filter(self, condition: Column | str) -> Self:
         """Alias of :meth:`where`."""
@@ -112,7 +118,7 @@ class FrameMethods(Guided, ABC):
 
     def withColumns(self, colsMap: Mapping[str, Column], /) -> Self:
         """Add or replace columns, as ``DataFrame.withColumns``."""
-        return self._then(links.with_columns(colsMap))
+        return self._then(links.with_columns(dict(zip(colsMap, self._starless([*colsMap.values()]), strict=True))))
 
     def withColumnRenamed(self, existing: str, new: str) -> Self:
         """Rename a column, as ``DataFrame.withColumnRenamed``; does nothing if there is none of that name."""
@@ -183,7 +189,8 @@ class FrameMethods(Guided, ABC):
 
     def repartition(self, numPartitions: int | Column | str, *cols: Column | str) -> Self:
         """Distribute the rows over partitions, as ``DataFrame.repartition``: in the files sink, over files."""
-        return self._then(links.repartition(numPartitions, cols))
+        number, *columns = self._starless([numPartitions, *cols])
+        return self._then(links.repartition(number, columns))
 
     def coalesce(self, numPartitions: int) -> Self:
         """Gather the rows in fewer partitions, as ``DataFrame.coalesce``: in the files sink, in fewer files."""

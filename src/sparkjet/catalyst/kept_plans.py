@@ -10,11 +10,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sparkjet.catalyst.constants import recorded
 from sparkjet.catalyst.kept_plan import Constants, KeptPlan, Leaf
+from sparkjet.catalyst.moments import changes
 from sparkjet.catalyst.physical_plans import as_frame, no_rows
 from sparkjet.catalyst.shuffles import with_one_shuffle, without_shuffle
 from sparkjet.catalyst.tables import Groups, Rows, groups_of
 from sparkjet.errors import SparkjetError
-from sparkjet.java import java_class
 
 Build = Callable[..., DataFrame]
 """From one DataFrame for each group of tables, and the constants, to a DataFrame."""
@@ -24,8 +24,6 @@ _FIRST_MARKER, _NEXT_MARKER = 1 << 60, 1 << 52
 _MOST = 256
 """Plans that are kept."""
 _ALL_FIELDS = (1 << 31) - 1
-_CHANGING = ("CURRENT_LIKE", "EXPRESSION_WITH_RANDOM_SEED", "PLAN_EXPRESSION", "PYTHON_UDF")
-"""What Spark evaluates while it plans, and what may remember something from one run to the next."""
 
 
 class KeptPlans:
@@ -50,6 +48,7 @@ class KeptPlans:
         tasks: int | None = None,
         by_partition: bool = False,
         held: bool = False,
+        anew: Callable[[DataFrame], DataFrame] = lambda built: built,
     ) -> DataFrame:
         """What ``build`` makes of its inputs and constants.
 
@@ -63,10 +62,11 @@ class KeptPlans:
             by_partition: Whether an aggregation at the end of ``build`` may give each group several times, aggregated
                 from some of its rows each.
             held: Whether the rows are persisted in the executors once read (``localCheckpoint``).
+            anew: What becomes of a result that is planned in this epoch alone.
         """
 
         def planned_anew() -> DataFrame:
-            built = build(*(_read([each.frame for each in rows], tasks) for rows in inputs), *constants)
+            built = anew(build(*(_read([each.frame for each in rows], tasks) for rows in inputs), *constants))
             return built.localCheckpoint(eager=False) if held else built
 
         groups = [groups_of(rows) for rows in inputs]
@@ -122,8 +122,7 @@ def _plan(
         message = f"A kept plan uses constants that it does not name: {sorted(unknown)}."
         raise SparkjetError(message)
     execution = built._jdf.queryExecution()
-    patterns = java_class(session, "org.apache.spark.sql.catalyst.trees.TreePattern")
-    if any(execution.analyzed().containsPattern(getattr(patterns, name)()) for name in _CHANGING):
+    if changes(session, execution.analyzed()):
         return None
     plan = shuffled(session, execution.sparkPlan())
     leaves = _leaves(plan)

@@ -36,6 +36,23 @@ class Rows:
 
 
 @dataclass(frozen=True)
+class Chained:
+    """What reads a part of a part of a table; equal to another one of the same parts, so that a plan is kept for both.
+
+    Attributes:
+        first: Makes the part of the table.
+        then: Makes what is read of it.
+    """
+
+    first: Read
+    then: Read
+
+    def __call__(self, table: DataFrame) -> DataFrame:
+        """The part of the part."""
+        return self.then(self.first(table))
+
+
+@dataclass(frozen=True)
 class Kind:
     """What plans over a table depend on.
 

@@ -9,18 +9,20 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from sparkjet.catalyst.kept_plans import KeptPlans
+from sparkjet.catalyst.moments import AS_IT_IS, Moment
 from sparkjet.catalyst.tables import Rows
 from sparkjet.engine.hash_table import make_room
 from sparkjet.plan.dropped_rows import dropped_rows, judged
 from sparkjet.plan.partial_rows import ProgressDetail, RowKind, accepted
-from sparkjet.state import SegmentStatistics
+from sparkjet.state import Segment, SegmentStatistics
+from sparkjet.state.partitions import release
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from sparkjet.catalyst.columns import CompiledColumns
     from sparkjet.engine.stage_state import StageState
-    from sparkjet.plan.plan import PlannedFeed
+    from sparkjet.plan.plan import PlannedFeed, PlannedStage
     from sparkjet.plan.stage import Intake
 
 
@@ -29,8 +31,7 @@ class Arrival:
     """What an epoch brings to one side of a stage.
 
     Attributes:
-        table: The rows for the state and counts of dropped rows in one local checkpoint.
-        statistics: Of the rows for the state; None if every row was dropped.
+        segment: What the accepted rows have become, partitioned as the state is; None if every row was dropped.
         accepted: Number of accepted rows.
         late: Late rows by substream.
         null_timestamps: Rows without an event time by substream.
@@ -39,8 +40,7 @@ class Arrival:
         judged_by: The watermark that they were judged by, None before the first one.
     """
 
-    table: DataFrame
-    statistics: SegmentStatistics | None = None
+    segment: Segment | None = None
     accepted: int = 0
     late: Counter[str] = field(default_factory=Counter)
     null_timestamps: Counter[str] = field(default_factory=Counter)
@@ -49,19 +49,9 @@ class Arrival:
     judged_by: int | None = None
 
     @property
-    def partials(self) -> DataFrame:
-        """What the accepted rows have become, partitioned as the state is."""
-        return accepted(self.table)
-
-    @property
     def dropped(self) -> bool:
         """Whether any row was dropped."""
         return bool(self.late or self.null_timestamps)
-
-    def count(self, statistics: SegmentStatistics, events: int) -> None:
-        """Count accepted rows, those of one partition or of all."""
-        self.statistics = statistics if self.statistics is None else self.statistics.together(statistics)
-        self.accepted += events
 
     def reach(self, highest: Iterable[tuple[str, int | None]]) -> None:
         """Take note of event times by substream, None where there was no row."""
@@ -83,12 +73,12 @@ class Arrival:
 def arrive(
     batch: DataFrame,
     read: Callable[[DataFrame], DataFrame],
-    feed: PlannedFeed,
-    intake: Intake,
-    state: StageState,
+    stage: PlannedStage,
     number: int,
+    state: StageState,
     detail: ProgressDetail = ProgressDetail.NOTHING,
     *,
+    moment: Moment = AS_IT_IS,
     keep_rows: bool = False,
 ) -> Arrival:
     """Bring rows into the form of a state, as one Spark job over them: partially aggregated, where that is possible.
@@ -98,25 +88,26 @@ def arrive(
     Args:
         batch: The rows as they come in.
         read: From these to what has gone through the feed's transformations, with ``KEPT``; always the same for a feed.
-        feed: The feed.
-        intake: Its expressions.
+        stage: The stage.
+        number: Which of its feeds the rows are of.
         state: The state of the stage.
-        number: The side of its operator that takes the rows in.
         detail: What to find out about event time.
+        moment: The seeds and the time of the epoch.
         keep_rows: Whether the dropped rows are wanted.
     """
     make_room(batch.sparkSession, state.arrived)
+    feed, intake = stage.feeds[number], stage.stage.intakes[number]
     side, kept, tasks = state.operator.sides[number], state.kept, state.arrival_tasks(batch.sparkSession)
 
     def judge(table: DataFrame, judged_by: int | None) -> DataFrame:
         return judged(read(table), judged_by, timed=intake.timed)
 
     if keep_rows:
-        judged_rows = judge(batch, side.judged_by).persist()
+        judged_rows = moment.of(judge(batch, side.judged_by), stage.name, number, "judged").persist()
         try:
-            table = side.shuffled(intake.of(judged_rows, side, detail)).localCheckpoint(eager=False)
-            arrival = Arrival(table)
-            _count(arrival, feed, intake, detail, kept, tasks)
+            shuffled = moment.of(side.shuffled(intake.of(judged_rows, side, detail)), stage.name, number)
+            table = shuffled.localCheckpoint(eager=False)
+            arrival = _counted(table, feed, intake, detail, kept, tasks)
         except BaseException:
             judged_rows.unpersist()
             raise
@@ -130,32 +121,41 @@ def arrive(
         constants=(side.judged_by,),
         build=lambda table, judged_by: side.shuffled(intake.of(judge(table, judged_by), side, detail)),
         held=True,
+        anew=lambda built: moment.of(built, stage.name, number),
     )
-    arrival = Arrival(table)
-    _count(arrival, feed, intake, detail, kept, tasks)
-    return arrival
+    return _counted(table, feed, intake, detail, kept, tasks)
 
 
-def _count(
-    arrival: Arrival, feed: PlannedFeed, intake: Intake, detail: ProgressDetail, kept: KeptPlans, tasks: int | None
-) -> None:
+def _counted(
+    table: DataFrame, feed: PlannedFeed, intake: Intake, detail: ProgressDetail, kept: KeptPlans, tasks: int | None
+) -> Arrival:
+    """The arrival of what :meth:`Intake.of` gives; from here on nobody gets the rows that only count others."""
+    arrival = Arrival()
+    statistics: SegmentStatistics | None = None
     # From the aggregated table: an accumulator or an observation counts the rows of a retried task twice.
     labels, sums = intake.totals
     build = partial(_totals, labels, sums)
-    totals = kept("totals", feed, inputs=[[Rows(arrival.table)]], build=build, tasks=tasks, by_partition=True)
+    totals = kept("totals", feed, inputs=[[Rows(table)]], build=build, tasks=tasks, by_partition=True)
     times = len(intake.substreams) or 1
     for row in totals.collect():
         highest = row[-times:]
         kind, *named, rows, low, high, events = row[:-times]
         substream = named[0] if named else feed.only_substream
         if kind == RowKind.ACCEPTED:
-            arrival.count(SegmentStatistics(rows, low, high), events)
+            found = SegmentStatistics(rows, low, high)
+            statistics = found if statistics is None else statistics.together(found)
+            arrival.accepted += events
         elif kind != RowKind.PROGRESS_ONLY:
             (arrival.late if kind == RowKind.LATE else arrival.null_timestamps)[substream] += events
         if intake.substreams and detail is not ProgressDetail.NOTHING:
             arrival.reach(zip(intake.substreams, highest, strict=True))
         elif detail is ProgressDetail.ALL or (detail is ProgressDetail.EACH and kind == RowKind.PROGRESS_ONLY):
             arrival.reach([(substream, *highest)])
+    if statistics is None:
+        release(table)
+    else:
+        arrival.segment = Segment(table, statistics, None, accepted)
+    return arrival
 
 
 def _totals(labels: CompiledColumns, sums: CompiledColumns, table: DataFrame) -> DataFrame:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from sparkjet.catalyst.columns import quoted
-from sparkjet.state.segments import release
+from sparkjet.state.partitions import release
 from sparkjet.windows import SessionWindow
 
 if TYPE_CHECKING:
@@ -43,11 +43,11 @@ class Changes:
         """Take note of what an epoch has accepted."""
         self._new = None
         for arrival in arrivals:
-            if arrival.statistics is not None:
+            if arrival.segment is not None:
                 # A frame is named by its exclusive end.
                 time = F.col("start") if isinstance(self._window, SessionWindow) else F.col("frame") - 1
                 keys = [F.col(name).alias(f"{_KEY}{i}") for i, name in enumerate(self._aggregation.key_names)]
-                self._new = arrival.partials.select(*keys, time.alias(_TIME))
+                self._new = arrival.segment.partials.select(*keys, time.alias(_TIME))
 
     def of(self, rows: DataFrame) -> DataFrame | None:
         """Those of the aggregation's rows that have changed, None if none can have."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from sparkjet.catalyst.moments import Moment
 from sparkjet.engine.caught_up import announced, in_order
 from sparkjet.engine.input_batch import InputBatch
 from sparkjet.engine.phases import EpochPhase
@@ -52,7 +53,8 @@ class Epoch:
         self._arrived: InputBatch | None = None
         self._arrivals: dict[tuple[str, int], Arrival] = {}
         self._highest: dict[str, int] = {}
-        self._results = Results(context.plan, state)
+        self._moment = Moment(f"{transaction.query}/{transaction.epoch}", request.now)
+        self._results = Results(context.plan, state, self._moment)
         self._position: SparkPosition | None = None
         self._prepared: list[PreparedTransaction] = []
         self._opened: list[TransactionId] = []
@@ -199,7 +201,7 @@ class Epoch:
 
     def _aggregate(self, batch: DataFrame) -> None:
         plan = self._context.plan
-        arrived = self._arrived = InputBatch(batch, plan)
+        arrived = self._arrived = InputBatch(batch, plan, self._moment)
         if not plan.stages:
             # An output reads it later, once and for all: what is written is what was read.
             return
@@ -226,6 +228,7 @@ class Epoch:
         for output in self._context.plan.outputs:
             rows = self._rows(output, early=output.name in early)
             if rows is not None:
+                rows = self._moment.of(rows, "output", output.name)
                 transaction = replace(self._transaction, sink=output.name)
                 self._opened.append(transaction)
                 prepared += self._context.committer.prepare(output.name, rows, transaction)

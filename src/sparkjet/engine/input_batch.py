@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from sparkjet.catalyst.columns import HIDDEN, KEPT, SUBSTREAM, TIME
+from sparkjet.catalyst.moments import AS_IT_IS, Moment
 from sparkjet.engine.arrival import arrive
 from sparkjet.plan.partial_rows import ProgressDetail
 
@@ -30,15 +31,17 @@ class InputBatch:
     Args:
         batch: The batch as Spark gives it to ``foreachBatch``.
         plan: The query's plan.
+        moment: The seeds and the time of the epoch.
     """
 
-    def __init__(self, batch: DataFrame, plan: Plan) -> None:
+    def __init__(self, batch: DataFrame, plan: Plan, moment: Moment = AS_IT_IS) -> None:
         self._plan = plan
+        self._moment = moment
         self._batch = batch
         self._held = plan.persisted
         if plan.persisted:
             # The source would be read, and a user's Python function run, once for every branch and result.
-            self._batch = plan.begun(batch).persist()
+            self._batch = moment.of(plan.begun(batch), "begun").persist()
 
     def arrivals(
         self, stages: Mapping[str, StageState], detail: ProgressDetail = ProgressDetail.NOTHING
@@ -55,9 +58,8 @@ class InputBatch:
             late = self._plan.delivers_late_rows(stage.name)
             for number, feed in enumerate(stage.feeds):
                 if feed.parent is None:
-                    intake, state = stage.stage.intakes[number], stages[stage.name]
-                    read = partial(self._rows, feed)
-                    found = arrive(self._batch, read, feed, intake, state, number, detail, keep_rows=late)
+                    read, state = partial(self._rows, feed), stages[stage.name]
+                    found = arrive(self._batch, read, stage, number, state, detail, moment=self._moment, keep_rows=late)
                     yield stage.name, number, found
 
     def output(self, output: PlannedStreamOutput) -> DataFrame:

@@ -10,8 +10,7 @@ import msgspec
 from sparkjet.catalyst.columns import quoted
 from sparkjet.errors import RecoveryError
 from sparkjet.state import Segment, SegmentStatistics
-from sparkjet.state.partitions import LOST, lost_partitions, partition_count, patched
-from sparkjet.state.segments import release
+from sparkjet.state.partitions import LOST, partition_count, patched, release
 
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
@@ -55,7 +54,7 @@ class Loading:
             RecoveryError: Entries are missing.
         """
         if held is not None:
-            lost, count = lost_partitions(held.checkpointed), partition_count(held.checkpointed)
+            lost, count = held.lost, held.partition_count
             found = held if not lost else self._patched(delta, held, lost) if len(lost) < count else None
             if found is not None:
                 self.read += len(lost)
@@ -71,7 +70,7 @@ class Loading:
     def _patched(self, delta: Delta, held: Segment, lost: AbstractSet[int]) -> Segment | None:
         """The segment with only the lost partitions read; None if that does not give all of its rows."""
         files = delta.files
-        if delta.partitions == partition_count(held.checkpointed):
+        if delta.partitions == held.partition_count:
             own = [file for file in files if int(PurePosixPath(file).name.split("-")[1]) in lost]
             # What was empty has no file. Any other one has none of its rows.
             files = own or files[:1]

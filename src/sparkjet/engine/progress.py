@@ -77,6 +77,7 @@ class EpochProgress:
             accepted_rows=self.accepted,
             late_rows=DroppedCount(self.late.total(), late.total()),
             null_timestamps=DroppedCount(self.null_timestamps.total(), null_timestamps.total()),
+            withheld_windows=state.withheld,
             epoch=EpochReport(
                 self.epoch, {phase.value: round(seconds * 1000) for phase, seconds in self.durations.items()}
             ),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from sparkjet.clock import SteadyClock
+from sparkjet.engine.changed_windows import check_changed_windows
 from sparkjet.engine.engine import Engine
 from sparkjet.engine.spark_checkpoint import SparkCheckpoint, check_agreement
 from sparkjet.engine.state import QueryState
@@ -97,6 +98,7 @@ def _take_over(context: EngineContext, spark_directory: Path) -> tuple[int, Reco
             record = known
         else:
             _check_fingerprint(before.fingerprint, fingerprint)
+            check_changed_windows(context.plan, before)
             next_takeover = before.takeover + 1
             # Its `overlap` stays: until an epoch is recorded, a start may still find the old run's checkpoint.
             overlap = before.overlap or context.overlap

@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from sparkjet.catalyst.columns import KEPT
+from sparkjet.catalyst.moments import AS_IT_IS, Moment
 from sparkjet.catalyst.tables import Rows
 from sparkjet.engine.arrival import arrive
 from sparkjet.plan.stage import TimedOperator
@@ -32,8 +33,9 @@ class Results:
     :meth:`close_all`, then takes the rows.
     """
 
-    def __init__(self, plan: Plan, state: QueryState) -> None:
+    def __init__(self, plan: Plan, state: QueryState, moment: Moment = AS_IT_IS) -> None:
         self._plan = plan
+        self._moment = moment
         self._state = state
         self._rows: dict[str, DataFrame | None] = {}
         self._read: dict[str, int] = {}
@@ -138,7 +140,7 @@ class Results:
 
     def _all_rows(self, output: PlannedOutput) -> DataFrame | None:
         """The rows for an output in complete mode, None if its stage has had no rows."""
-        if not any(arrival.statistics for arrival in self.accepted.get(output.reads, ())):
+        if not any(arrival.segment for arrival in self.accepted.get(output.reads, ())):
             return None
         found = self._state.stages[output.reads].operator.early()
         return None if found is None else output.finished(output.stage.output(found))
@@ -155,8 +157,8 @@ class Results:
             rows = None if feed.parent is None else self._rows[feed.parent.name]
             if rows is not None:
                 late = self._plan.delivers_late_rows(stage.name)
-                intake, state = stage.stage.intakes[number], self._state.stages[stage.name]
-                found = arrive(rows, partial(_shaped, feed), feed, intake, state, number, keep_rows=late)
+                read, state = partial(_shaped, feed), self._state.stages[stage.name]
+                found = arrive(rows, read, stage, number, state, moment=self._moment, keep_rows=late)
                 self.accept(stage.name, number, found)
 
     def _close(self, stage: PlannedStage, watermarks: Sequence[int]) -> None:
@@ -176,7 +178,7 @@ class Results:
     def _emit(self, stage: PlannedStage, rows: DataFrame | None) -> None:
         if rows is not None and self._plan.consumers(stage.name) > 1:
             # Each consumer would compute the results again.
-            rows = rows.persist()
+            rows = self._moment.of(rows, stage.name, "results").persist()
             self._persisted.append(rows)
         self._rows[stage.name] = rows
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,16 +12,14 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame
 
 from sparkjet.catalyst.kept_plans import KeptPlans
+from sparkjet.engine.changed_windows import grid_of, shown, whole_from
 from sparkjet.engine.loading import Loading
-from sparkjet.plan.partial_rows import accepted
 from sparkjet.snapshots.record import JoinSettings, SavedStage, SlidingSettings
 from sparkjet.snapshots.store import Delta
 from sparkjet.state import Segment, SegmentStatistics
-from sparkjet.state.partitions import lost_partitions, partition_count
-from sparkjet.state.segments import release, to_store
+from sparkjet.state.segments import to_store
 from sparkjet.state.tasks import FEW, tasks_of_few
 from sparkjet.stateful.interval_join import IntervalJoin
-from sparkjet.time import WindowGrid
 from sparkjet.windows import SlidingWindows
 
 if TYPE_CHECKING:
@@ -29,6 +28,9 @@ if TYPE_CHECKING:
     from sparkjet.engine.arrival import Arrival
     from sparkjet.plan.stage import Operator
     from sparkjet.snapshots import SnapshotStore
+    from sparkjet.time import WindowGrid
+
+logger = logging.getLogger("sparkjet")
 
 
 @dataclass
@@ -64,12 +66,10 @@ class StageState:
         """Count an epoch's rows and hand the accepted ones to a side of the operator."""
         self.late += arrival.late
         self.null_timestamps += arrival.null_timestamps
-        self.arrived = 0 if arrival.statistics is None else arrival.statistics.rows
-        if arrival.statistics is None:
-            release(arrival.table)
-        else:
-            segment = Segment(arrival.table, arrival.statistics, None, accepted)
-            self.operator.sides[number].append(segment)
+        self.arrived = 0
+        if arrival.segment is not None:
+            self.arrived = arrival.segment.statistics.rows
+            self.operator.sides[number].append(arrival.segment)
 
     def arrival_tasks(self, session: SparkSession) -> int | None:
         """In how many tasks rows arrive if they are as few as the last ones; None for one for each partition."""
@@ -90,12 +90,17 @@ class StageState:
         """The state as the record names it: the deltas behind the operator's segments."""
         stored = [(each.stored, each) for each in self.operator.segments if isinstance(each.stored, Delta)]
         self.recorded = {delta.name: segment for delta, segment in stored}
+        whole_from, withheld = None, 0
+        if isinstance(self.operator, SlidingWindows):
+            whole_from, withheld = self.operator.whole_from, self.operator.withheld
         return SavedStage(
             settings=self.operator.settings,
             closed=self.operator.closed,
             deltas=[delta for delta, _ in stored],
             late=dict(self.late),
             null_timestamps=dict(self.null_timestamps),
+            whole_from=whole_from,
+            withheld=withheld,
         )
 
     def restore(self, saved: SavedStage | None, session: SparkSession, store: SnapshotStore, name: str) -> Loading:
@@ -117,13 +122,11 @@ class StageState:
         segments = [loading.segment(delta, self.recorded.get(delta.name)) for delta in saved.deltas]
         self.recorded = {delta.name: segment for delta, segment in zip(saved.deltas, segments, strict=True)}
         before = saved.settings
-        if (
-            isinstance(self.operator, SlidingWindows)
-            and isinstance(before, SlidingSettings)
-            and before != self.operator.settings
-        ):
-            grid = WindowGrid(before.size, before.step, before.offset)
-            self._realign(self.operator, grid, saved, segments, store, name)
+        if isinstance(self.operator, SlidingWindows) and isinstance(before, SlidingSettings):
+            if before == self.operator.settings:
+                self.operator.restore(segments, saved.closed, saved.whole_from, saved.withheld)
+            else:
+                self._realign(self.operator, grid_of(before), saved, segments, store, name)
         elif isinstance(self.operator, IntervalJoin) and isinstance(before, JoinSettings):
             self.operator.restore(segments, saved.closed, before.watermarks)
         else:
@@ -133,7 +136,7 @@ class StageState:
     @property
     def has_lost(self) -> bool:
         """Whether no executor holds some partition of what the newest record names."""
-        return any(lost_partitions(segment.checkpointed) for segment in self.recorded.values())
+        return any(segment.lost for segment in self.recorded.values())
 
     def _realign(
         self,
@@ -159,11 +162,20 @@ class StageState:
         # The new one too: merged away in the very next epoch, it would never have been in a record that drops it.
         self.obsolete = {name, *(delta.name for delta in saved.deltas)}
         self.recorded = {}
-        operator.restore(segments, operator.realigned_end(before, saved.closed))
+        closed = operator.realigned_end(before, saved.closed)
+        operator.restore(segments, closed, whole_from(operator.window, before, saved), saved.withheld)
+        start = operator.whole_from
+        if start is not None and (closed is None or operator.window.last_partial(start) > closed):
+            logger.warning(
+                "%s: the window has changed. Windows that start before %s are withheld, as some of their rows are no "
+                "longer there; progress counts them (withheldWindows)",
+                name.rpartition("-")[2],
+                shown(start),
+            )
 
     def _write(self, name: str, segment: Segment, store: SnapshotStore) -> Delta:
         statistics = segment.statistics
-        partitions = None if statistics.rows <= FEW else partition_count(segment.checkpointed)
+        partitions = None if statistics.rows <= FEW else segment.partition_count
         # Of few rows, every other file would take longer to make than the rows to write.
         rows = self.kept("saved", inputs=[[segment.rows]], build=to_store, tasks=1 if partitions is None else None)
         files = store.write_delta(name, rows)

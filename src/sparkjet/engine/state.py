@@ -13,6 +13,7 @@ from sparkjet.engine.changes import Changes
 from sparkjet.engine.stage_state import StageState
 from sparkjet.plan.stage import TimedOperator
 from sparkjet.plan.windowed_aggregation import WindowedAggregation
+from sparkjet.windows import SlidingWindows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,6 +62,12 @@ class QueryState:
     def null_timestamps(self) -> Counter[str]:
         """Rows without event time by substream since the query's first start, over all stages."""
         return sum((stage.null_timestamps for stage in self.stages.values()), Counter())
+
+    @property
+    def withheld(self) -> int:
+        """Windows that were withheld since the query's first start, over all stages."""
+        operators = [stage.operator for stage in self.stages.values()]
+        return sum(each.withheld for each in operators if isinstance(each, SlidingWindows))
 
     def saved_into(self, record: Record) -> Record:
         """The record with this state in it."""

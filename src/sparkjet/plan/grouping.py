@@ -14,6 +14,7 @@ from pyspark.sql.types import MapType, TimestampType, VariantType
 from sparkjet.catalyst.columns import quoted, visible
 from sparkjet.catalyst.expressions import by_name, column_of, expression_of, label
 from sparkjet.catalyst.logical_plans import analyzed, attribute_id, listed, same_name
+from sparkjet.catalyst.stars import starless
 from sparkjet.catalyst.window_calls import WindowCall, window_call
 from sparkjet.errors import AnalysisError
 from sparkjet.plan import links
@@ -147,7 +148,7 @@ def _understood(column: GroupingColumn, rows: DataFrame) -> GroupingColumn:
     if not isinstance(column, Column):
         return column
     call = window_call(column, rows.sparkSession)
-    return column if call is None else _window(call)
+    return starless(column, rows) if call is None else _window(call)
 
 
 def _window(call: WindowCall) -> Window | SessionWindow:

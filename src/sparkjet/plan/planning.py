@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sparkjet.errors import AnalysisError
 from sparkjet.plan.outputs import AnyOutput, StageOutput, StreamOutput
 from sparkjet.plan.plan import Plan, PlannedFeed, PlannedOutput, PlannedStage, PlannedStreamOutput
+from sparkjet.plan.read_context import check_read_context
 from sparkjet.plan.sources import Sources
 
 if TYPE_CHECKING:
@@ -27,8 +28,20 @@ def plan_of(outputs: Sequence[AnyOutput]) -> Plan:
     """
     of_stages = [output for output in outputs if isinstance(output, StageOutput)]
     of_stream = [output for output in outputs if isinstance(output, StreamOutput)]
-    if not of_stages:
-        return _without_stages(of_stream)
+    plan = _with_stages(outputs, of_stages, of_stream) if of_stages else _without_stages(of_stream)
+    results = [each.shape if isinstance(each, StageOutput) else each.chain.shape for each in outputs]
+    # Of each stage too: the plan of some results ends at the stage.
+    results += [feed.feed.transformations.shape for stage in plan.stages for feed in stage.feeds]
+    results += [stage.stage.shape() for stage in plan.stages]
+    held = plan.begun(plan.source) if plan.persisted else None
+    check_read_context([each.rows for each in plan.sources.all], held, results)
+    return plan
+
+
+def _with_stages(
+    outputs: Sequence[AnyOutput], of_stages: Sequence[StageOutput], of_stream: Sequence[StreamOutput]
+) -> Plan:
+    """The plan of a query that keeps state."""
     stages = list(dict.fromkeys(stage for output in of_stages for stage in output.stage.lineage))
     read = [_read_by(output) for output in outputs]
     _check_connected([[chain for chain, _ in each] for each in read])

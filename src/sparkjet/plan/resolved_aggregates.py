@@ -13,6 +13,7 @@ from sparkjet.aggregates.spark_functions import aggregate_of
 from sparkjet.catalyst.aggregate_calls import AggregateCall, AggregateColumns, ResultColumn
 from sparkjet.catalyst.columns import quoted
 from sparkjet.catalyst.markers import typed
+from sparkjet.catalyst.stars import starless
 from sparkjet.errors import AnalysisError
 from sparkjet.plan.aggregation import ResolvedAggregate, key_name, result_name
 
@@ -34,7 +35,8 @@ def resolved_aggregates(
         AnalysisException: Spark cannot analyze one.
     """
     found = _Found(inputs)
-    columns = [column for expression in expressions for column in _columns(expression)]
+    given = [column for expression in expressions for column in _columns(expression)]
+    columns = [each if _own(each) else starless(each, inputs.frame) for each in given]
     composed = {i: typed(c, inputs.frame.sparkSession, found.type_of) for i, c in enumerate(columns) if not _own(c)}
     named = {key_name(number): key for number, key in enumerate(keys)}
     apart = AggregateColumns(inputs.frame, named, found.place).taken_apart([*composed.values()]) if composed else []
@@ -55,7 +57,7 @@ class _Found:
 
     def add(self, aggregate: Aggregate) -> str:
         """Name of the result of an aggregate."""
-        self.aggregates.append(ResolvedAggregate(aggregate.computes, aggregate.resolve(self._inputs)))
+        self.aggregates.append(ResolvedAggregate(aggregate.computes, aggregate.within(self._inputs)))
         return result_name(len(self.aggregates) - 1)
 
     def place(self, call: AggregateCall) -> str:

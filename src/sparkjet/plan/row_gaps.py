@@ -18,6 +18,7 @@ from pyspark.sql.types import (
 from sparkjet.catalyst.columns import TIME
 from sparkjet.catalyst.expressions import label
 from sparkjet.catalyst.plan_analysis import can_repeat
+from sparkjet.catalyst.stars import starless
 from sparkjet.errors import AnalysisError
 from sparkjet.plan.links import where
 from sparkjet.windows import SessionWindow
@@ -44,7 +45,7 @@ def with_row_gaps(
     """
     if not isinstance(window, SessionWindow) or not isinstance(window.gap, Column):
         return window, rows
-    gap = _interval(window.gap, rows.shape)
+    gap = _interval(starless(window.gap, rows.shape), rows.shape)
     time = F.col(TIME)
     # A row without an event time is dropped and counted as such.
     return replace(window, gap=gap), rows.then(where(time.isNull() | (cover_end(time, gap) > time)), reads_hidden=True)

@@ -12,8 +12,7 @@ from sparkjet.catalyst import alternatives
 from sparkjet.catalyst.columns import quoted
 from sparkjet.catalyst.logical_plans import analyzed
 from sparkjet.errors import AnalysisError, SourceError
-from sparkjet.state.partitions import lost_partitions
-from sparkjet.state.segments import release
+from sparkjet.state.partitions import lost_partitions, release
 
 
 class StaticTable:

@@ -48,7 +48,7 @@ class Outbox(ABC):
         """Publish the files of an epoch; may be called again with the same.
 
         Args:
-            entry: The directory; only the files in :func:`sparkjet.snapshots.outbox_entries.files_of` belong to the epoch.
+            entry: The directory; only files that :func:`sparkjet.snapshots.outbox_entries.files_of` names are the epoch's.
             handle: What :meth:`prepare` returned, with the number of ``rows``.
         """
 

@@ -84,6 +84,7 @@ class SavedStage(msgspec.Struct, frozen=True):
     """State of one stage: its operator's numbers, what it has closed, the deltas of its rows, and its counters.
 
     ``late`` and ``null_timestamps`` count the rows that it dropped, by substream, since the query's first start.
+    Windows that start before ``whole_from`` are withheld, as their shape has changed; ``withheld`` counts them.
     """
 
     settings: StageSettings
@@ -91,6 +92,8 @@ class SavedStage(msgspec.Struct, frozen=True):
     deltas: list[Delta]
     late: dict[str, int]
     null_timestamps: dict[str, int]
+    whole_from: int | None = None
+    withheld: int = 0
 
 
 class SparkPosition(msgspec.Struct, frozen=True):

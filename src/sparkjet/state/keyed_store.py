@@ -13,7 +13,8 @@ from pyspark.sql import functions as F
 from sparkjet.catalyst.kept_plans import KeptPlans
 from sparkjet.catalyst.tables import Rows
 from sparkjet.state.keyed_rows import DELETED, DUE, KEY_HASH, VERSION, KeyedRows, Touched
-from sparkjet.state.segments import Segment, SegmentStatistics, free, mergeable, release
+from sparkjet.state.partitions import release
+from sparkjet.state.segments import Segment, SegmentStatistics, free, mergeable
 from sparkjet.time import MAX, MIN
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Partitions of checkpointed rows: which ones were lost with an executor, and rows in which these are replaced."""
+"""Checkpointed rows: freed explicitly; their partitions that were lost with an executor, and what replaces them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
 
-from sparkjet.state.segments import release
+from sparkjet.catalyst.tables import table_of
+from sparkjet.java import scala_context
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -16,6 +17,25 @@ if TYPE_CHECKING:
 
 LOST = "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"
 """Spark's name for a task's failure for the lack of a partition."""
+
+
+def release(checkpointed: DataFrame) -> None:
+    """Free the blocks of a DataFrame made by ``localCheckpoint``.
+
+    ``DataFrame.unpersist`` only looks in the cache manager, which does not list local checkpoints, and waiting for
+    garbage collection would let a long query fill its executors. So this unpersists the RDD in the logical plan.
+    """
+    table = table_of(checkpointed)
+    if table is not None and table.plan is None:
+        # Not RDD.unpersist: it warns each time that a truncated lineage cannot be recomputed, which fills the log.
+        scala_context(checkpointed.sparkSession).unpersistRDD(table.rdd.id(), False)
+
+
+def hold(checkpointed: DataFrame) -> None:
+    """Materialize a lazy ``localCheckpoint`` that no job has read, before its inputs are freed."""
+    table = table_of(checkpointed)
+    if table is not None and not table.rdd.isCheckpointed():
+        table.rdd.count()
 
 
 def partition_count(checkpointed: DataFrame) -> int:

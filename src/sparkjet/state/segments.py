@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from sparkjet.catalyst.tables import Rows, table_of
-from sparkjet.java import scala_context
+from sparkjet.catalyst.tables import Chained, Rows
+from sparkjet.state.partitions import lost_partitions, partition_count, release
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -60,14 +60,16 @@ def _known(*times: Any) -> list[Any]:
 class Segment:
     """Partial rows persisted in the executors (``localCheckpoint``), and the reference to their stored copy.
 
+    What is persisted may hold other rows as well, such as those that count what was dropped. So nobody gets it: there
+    are only the partial rows of it, and what the executors hold of them all.
+
     Attributes:
-        checkpointed: What ``localCheckpoint`` made.
         statistics: Of the partial rows.
         stored: What the snapshot store returned when the rows were written, None for operators without a store.
-        read: What the partial rows are of it; None for all.
+        read: What the partial rows are of what ``localCheckpoint`` made; None for all.
     """
 
-    checkpointed: DataFrame
+    _checkpointed: DataFrame
     statistics: SegmentStatistics
     stored: object = None
     read: Callable[[DataFrame], DataFrame] | None = field(default=None, repr=False)
@@ -80,11 +82,30 @@ class Segment:
     @property
     def rows(self) -> Rows:
         """The partial rows, for a kept plan."""
-        return Rows(self.checkpointed, self.read)
+        return Rows(self._checkpointed, self.read)
+
+    def through(self, read: Callable[[DataFrame], DataFrame]) -> Rows:
+        """What is made of the partial rows, for a kept plan; ``read`` does the same each time."""
+        return Rows(self._checkpointed, read if self.read is None else Chained(self.read, read))
+
+    @property
+    def identity(self) -> int:
+        """The same for segments of the same persisted rows."""
+        return id(self._checkpointed)
+
+    @property
+    def partition_count(self) -> int:
+        """Number of partitions."""
+        return partition_count(self._checkpointed)
+
+    @property
+    def lost(self) -> frozenset[int]:
+        """The partitions that no executor holds: see :func:`sparkjet.state.partitions.lost_partitions`."""
+        return lost_partitions(self._checkpointed)
 
     def release(self) -> None:
         """Free the memory; the segment must not be read afterwards."""
-        release(self.checkpointed)
+        release(self._checkpointed)
 
 
 def overlapping(segments: Sequence[Segment], floor: int | None, upto: int) -> list[Rows]:
@@ -105,30 +126,11 @@ def to_store(partials: DataFrame) -> DataFrame:
 
 def free(garbage: list[Segment], held: Sequence[Segment]) -> None:
     """Free segments, and empty their list; a restore may have made state of some of them again."""
-    kept = {id(segment.checkpointed) for segment in held}
+    kept = {segment.identity for segment in held}
     for segment in garbage:
-        if id(segment.checkpointed) not in kept:
+        if segment.identity not in kept:
             segment.release()
     garbage.clear()
-
-
-def release(checkpointed: DataFrame) -> None:
-    """Free the blocks of a DataFrame made by ``localCheckpoint``.
-
-    ``DataFrame.unpersist`` only looks in the cache manager, which does not list local checkpoints, and waiting for
-    garbage collection would let a long query fill its executors. So this unpersists the RDD in the logical plan.
-    """
-    table = table_of(checkpointed)
-    if table is not None and table.plan is None:
-        # Not RDD.unpersist: it warns each time that a truncated lineage cannot be recomputed, which fills the log.
-        scala_context(checkpointed.sparkSession).unpersistRDD(table.rdd.id(), False)
-
-
-def hold(checkpointed: DataFrame) -> None:
-    """Materialize a lazy ``localCheckpoint`` that no job has read, before its inputs are freed."""
-    table = table_of(checkpointed)
-    if table is not None and not table.rdd.isCheckpointed():
-        table.rdd.count()
 
 
 def mergeable(segments: Sequence[Segment], *, replacing: bool = True) -> int:

@@ -12,7 +12,8 @@ from pyspark.sql import functions as F
 from sparkjet.catalyst.columns import CompiledColumns, Once
 from sparkjet.catalyst.constants import constant
 from sparkjet.state import Segment, SegmentStatistics
-from sparkjet.state.segments import mergeable, release
+from sparkjet.state.partitions import release
+from sparkjet.state.segments import mergeable
 from sparkjet.time import MIN, clamp
 
 if TYPE_CHECKING:

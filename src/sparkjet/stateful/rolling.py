@@ -10,7 +10,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from sparkjet.catalyst.columns import CompiledColumns
-from sparkjet.catalyst.tables import Rows
 from sparkjet.snapshots.record import RollingSettings
 from sparkjet.state import KEY_HASH, NEVER, KeyedStore, Segment
 from sparkjet.state.keyed_rows import Touched
@@ -86,8 +85,7 @@ class RollingGroups:
         """
         if not self._pending:
             return None
-        new = None if self.window is None else self._by_window
-        arrived = [Rows(each.checkpointed, new) for each in self._pending]
+        arrived = [each.rows if self.window is None else each.through(self._by_window) for each in self._pending]
         found, _ = self._store.add(self._store.touched(arrived, MIN, self._combined), self._summary, MIN)
         self._store.discard(*self._pending)
         self._pending.clear()

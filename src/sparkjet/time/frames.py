@@ -180,6 +180,36 @@ class WindowGrid:
         """
         return MIN if next_end == MIN else clamp(next_end - self.size + self.frame)
 
+    def whole_from(self, before: WindowGrid, closed: int | None, highest: int | None) -> int | None:
+        """Start of the first window that frames of another grid give the whole value of; None if they do of each.
+
+        Frames that no open window of the other grid needs are gone. A frame that a window of this grid would cut stays
+        as it is, so that only windows behind the last one are whole then.
+
+        Args:
+            before: The other grid.
+            closed: End of the last window of it that has closed, None before the first.
+            highest: End of the last frame of it that there is, None without any.
+
+        >>> WindowGrid(120, 20).whole_from(WindowGrid(60, 20), closed=100, highest=180)
+        60
+        >>> WindowGrid(30, 10).whole_from(WindowGrid(60, 20), closed=100, highest=180)
+        180
+        """
+        starts = [] if closed is None else [closed + before.step - before.size]
+        cuts = self.frame % before.frame or (self.grid.offset - before.grid.offset) % before.frame
+        if cuts and highest is not None:
+            starts.append(highest)
+        return max(starts, default=None)
+
+    def last_partial(self, whole_from: int) -> int:
+        """End of the last window that starts before a time.
+
+        >>> WindowGrid(120, 20).last_partial(60)
+        160
+        """
+        return self.ends.floor_frame(whole_from - 1 + self.size)
+
     def last_end(self, frame: int) -> int:
         """End of the last window that a frame is part of.
 

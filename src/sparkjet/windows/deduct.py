@@ -10,7 +10,8 @@ from pyspark.sql import functions as F
 from sparkjet.catalyst.constants import constant
 from sparkjet.catalyst.kept_plans import KeptPlans
 from sparkjet.catalyst.tables import Rows
-from sparkjet.state.segments import hold, overlapping, release
+from sparkjet.state.partitions import hold, release
+from sparkjet.state.segments import overlapping
 from sparkjet.windows.accumulators import ROW_COUNT, Accumulators
 from sparkjet.windows.running import Running
 from sparkjet.windows.spans import ClosingRange, Finish, windows_of

@@ -11,7 +11,8 @@ from pyspark.sql import functions as F
 
 from sparkjet.catalyst.columns import CompiledColumns, Once
 from sparkjet.catalyst.constants import constant
-from sparkjet.state.segments import hold, overlapping, release
+from sparkjet.state.partitions import hold, release
+from sparkjet.state.segments import overlapping
 from sparkjet.windows.accumulators import ROW_COUNT
 from sparkjet.windows.blocks import Blocks
 from sparkjet.windows.spans import ClosingRange

@@ -52,6 +52,10 @@ class SlidingWindows:
         self.partitions = partitions
         self.segments: list[Segment] = []
         self.closed: int | None = None
+        self.whole_from: int | None = None
+        """Windows that start before it are withheld, as some of their frames are gone; None if none is."""
+        self.withheld = 0
+        """How many windows were, since the query's first start."""
         self._garbage: list[Segment] = []
         # For Columns of this window; the accumulators' own may also be used by another window.
         self._once = Once()
@@ -137,27 +141,48 @@ class SlidingWindows:
         upto = self.window.closed_end(watermark)
         if self.closed is not None and upto <= self.closed:
             return None
-        closing = ClosingRange(self.closed, upto, self.window)
+        after, before = self._whole_after(), self.closed
         self.closed = upto
         if not self.segments:
             self._strategy.reset()
             return None
-        windows = self._strategy.close(self.segments, closing, self._finished)
+        self.withheld += self._partial_windows(before, upto)
+        windows = None
+        if after is None or after < upto:
+            closing = ClosingRange(after, upto, self.window)
+            windows = self._strategy.close(self.segments, closing, self._finished)
         self._release_expired(upto)
         return windows
 
     def early(self) -> DataFrame | None:
         """Early rows of the open windows, None without any; changes no state."""
-        last = self.open_until
-        if last is None or (self.closed is not None and last <= self.closed):
+        last, after = self.open_until, self._whole_after()
+        if last is None or (after is not None and last <= after):
             return None
         # Not by the operator's own strategy, whose running values must not advance beyond the watermark.
-        return self._early.close(self.segments, ClosingRange(self.closed, last, self.window), self._finished)
+        return self._early.close(self.segments, ClosingRange(after, last, self.window), self._finished)
 
     def skip_to(self, watermark: int) -> None:
         """Advance to ``watermark`` without closing anything; no window may be open up to there."""
         upto = self.window.closed_end(watermark)
         self.closed = upto if self.closed is None else max(self.closed, upto)
+
+    def _whole_after(self) -> int | None:
+        """The last window end that is closed or withheld, None if there is none."""
+        if self.whole_from is None:
+            return self.closed
+        partial = self.window.last_partial(self.whole_from)
+        return partial if self.closed is None else max(self.closed, partial)
+
+    def _partial_windows(self, before: int | None, upto: int) -> int:
+        """How many of the windows that end above ``before`` up to ``upto`` are withheld, and may have rows."""
+        last = self.open_until
+        if self.whole_from is None or last is None:
+            return 0
+        first = self.window.ends.higher_frame(min(each.statistics.low for each in self.segments) - 1)
+        if before is not None:
+            first = max(first, before + self.window.step)
+        return max(0, (min(last, upto, self.window.last_partial(self.whole_from)) - first) // self.window.step + 1)
 
     def _finished(self, windows: DataFrame) -> DataFrame:
         return self._once("finished", build=self._final).select(windows)
@@ -192,11 +217,13 @@ class SlidingWindows:
         self._strategy.release()
         free(self._garbage, self.segments)
 
-    def restore(self, segments: Sequence[Segment], closed: int | None) -> None:
+    def restore(
+        self, segments: Sequence[Segment], closed: int | None, whole_from: int | None = None, withheld: int = 0
+    ) -> None:
         """Replace the state by that of a snapshot of the same window."""
         self._garbage += self.segments
         self.segments = list(segments)
-        self.closed = closed
+        self.closed, self.whole_from, self.withheld = closed, whole_from, withheld
         self._strategy.reset()
 
     def realigned_end(self, before: WindowGrid, closed: int | None) -> int | None:

@@ -18,7 +18,8 @@ from sparkjet.catalyst.columns import CompiledColumns, Once
 from sparkjet.catalyst.constants import constant
 from sparkjet.catalyst.kept_plans import KeptPlans
 from sparkjet.catalyst.tables import Rows
-from sparkjet.state.segments import hold, overlapping, release
+from sparkjet.state.partitions import hold, release
+from sparkjet.state.segments import overlapping
 from sparkjet.windows.accumulators import Accumulators
 from sparkjet.windows.blocks import Blocks
 from sparkjet.windows.finished_block import FinishedBlock

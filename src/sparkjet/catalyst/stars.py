@@ -1,0 +1,71 @@
+"""Stars: ``*`` inside an expression stands for the columns that the user sees, and for no hidden one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F
+
+from sparkjet.catalyst.columns import HIDDEN, quoted
+from sparkjet.catalyst.expressions import column_of, expression_of, function_name, parts_of, rebuilt
+from sparkjet.catalyst.logical_plans import children, kind_of, listed
+from sparkjet.java import as_seq
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+_STAR = ("UnresolvedStar", "UnresolvedDataFrameStar")
+
+
+def starless(column: Column, rows: DataFrame) -> Column:
+    """A Column with the names of the visible columns in place of each ``*`` among the arguments of a function.
+
+    Spark would take the hidden columns as well, wherever rows have them: another hash, another field in a struct.
+
+    Args:
+        column: The Column; a ``*`` of its own, and that of ``count(*)``, stay.
+        rows: What it is computed from, for analysis only.
+    """
+    if "*" not in str(column._jc):
+        return column
+    session = rows.sparkSession
+    expression = expression_of(column, session)
+    if not any(map(_is_star, parts_of(expression))):
+        # A multiplication.
+        return column
+    shown = rows.drop(*HIDDEN)
+
+    def named(star: Any) -> list[Any]:
+        return [expression_of(F.col(quoted(name)), session) for name in shown.select(column_of(star, session)).columns]
+
+    def expanded(part: Any) -> Any:
+        parts = children(part)
+        if not any(map(_is_star, parts)) or (function_name(part) == "count" and not part.isDistinct()):
+            return None
+        if kind_of(part) == "CreateNamedStruct":
+            # As SQL has it: each value behind what stands for its name.
+            pairs = zip(parts[::2], parts[1::2], strict=True)
+            found = [(name, each) for name, value in pairs for each in values(value)]
+            struct = part.copy(as_seq(session, [each for pair in found for each in pair]))
+            # What it is called in the name of a result.
+            struct.copyTagsFrom(part)
+            return struct
+        # In the order of the class: the name, the arguments, and what else the call says.
+        further = (part.productElement(place) for place in range(2, part.productArity()))
+        arguments = [each for argument in listed(part.arguments()) for each in values(argument)]
+        return part.copy(part.nameParts(), as_seq(session, arguments), *further)
+
+    def values(part: Any) -> list[Any]:
+        return named(part) if _is_star(part) else [rebuilt(part, session, expanded)]
+
+    found = rebuilt(expression, session, expanded)
+    return column if found is expression else column_of(found, session)
+
+
+def leaves_out(column: Column, session: SparkSession) -> bool:
+    """Whether a Column is ``* EXCEPT (…)``."""
+    return "*" in str(column._jc) and kind_of(expression_of(column, session)).startswith("UnresolvedStarExcept")
+
+
+def _is_star(expression: Any) -> bool:
+    return kind_of(expression).startswith(_STAR)

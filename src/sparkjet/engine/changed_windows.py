@@ -1,0 +1,62 @@
+"""Changed windows: what is known of windows whose length, slide or offset has changed since the newest record."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from sparkjet.errors import RecoveryError
+from sparkjet.plan.windowed_aggregation import WindowedAggregation
+from sparkjet.snapshots.record import SlidingSettings
+from sparkjet.time import WindowGrid
+from sparkjet.windows import Window
+
+if TYPE_CHECKING:
+    from sparkjet.plan.plan import Plan
+    from sparkjet.snapshots.record import Record, SavedStage
+
+
+def grid_of(settings: SlidingSettings) -> WindowGrid:
+    """The grid of saved settings."""
+    return WindowGrid(settings.size, settings.step, settings.offset)
+
+
+def whole_from(window: WindowGrid, before: WindowGrid, saved: SavedStage) -> int | None:
+    """Start of the first window whose value can be computed from what another window has saved; None if of each."""
+    highest = max((delta.high for delta in saved.deltas), default=None)
+    known = saved.whole_from, window.whole_from(before, saved.closed, highest)
+    return max((each for each in known if each is not None), default=None)
+
+
+def shown(time: int) -> str:
+    """A time in microseconds, for messages."""
+    return f"{datetime(1970, 1, 1) + timedelta(microseconds=time)} UTC"  # noqa: DTZ001 - only printed
+
+
+def check_changed_windows(plan: Plan, record: Record) -> None:
+    """Refuse a window that another stage reads and that would lack windows, as that stage's results would lack them.
+
+    Raises:
+        RecoveryError: Naming the windows that are not whole.
+    """
+    read = {feed.parent.name for stage in plan.stages for feed in stage.feeds if feed.parent is not None}
+    for stage in plan.stages:
+        saved = record.stages.get(stage.name)
+        if saved is None or stage.name not in read or not isinstance(saved.settings, SlidingSettings):
+            continue
+        if not (isinstance(stage.stage, WindowedAggregation) and isinstance(stage.stage.window, Window)):
+            continue
+        window, before = stage.stage.window.grid, grid_of(saved.settings)
+        start = None if window == before else whole_from(window, before, saved)
+        if start is not None and (saved.closed is None or window.last_partial(start) > saved.closed):
+            message = (
+                f"The window of {stage.name} has changed since its last run, from {_described(before)} to "
+                f"{_described(window)}. Of windows that start before {shown(start)} some rows are no longer there, and "
+                "what is computed from the results would be too low. Change it back, or start from scratch with "
+                "another checkpointLocation."
+            )
+            raise RecoveryError(message)
+
+
+def _described(window: WindowGrid) -> str:
+    return f"{window.size / 1_000_000:g} every {window.step / 1_000_000:g} seconds"

@@ -1,0 +1,104 @@
+"""Random numbers and the current time in a running query: of each epoch its own, and the same when it is run again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime, timezone
+from typing import Any
+
+import pytest
+from pyspark.sql import Row, SparkSession
+from pyspark.sql import functions as F
+
+import sparkjet as sj
+from sparkjet import EpochPhase
+from sparkjet.testing import CollectingSink, StreamDriver
+
+pytestmark = pytest.mark.spark
+
+SCHEMA = "key long, ts timestamp"
+ROWS = 40
+SECOND = "1 second"
+
+
+def tossed(rows: Any) -> Any:
+    return rows.where(F.rand() < 0.5).groupBy(sj.window("ts", SECOND)).agg(F.collect_list("key").alias("keys"))
+
+
+def with_late_rows(rows: Any) -> list[Any]:
+    counts = tossed(rows)
+    return [counts, counts.lateRows]
+
+
+def salted(rows: Any) -> Any:
+    salt = (F.rand() * 4).cast("int").alias("salt")
+    return rows.groupBy(sj.window("ts", SECOND), salt).agg(F.collect_list("key").alias("keys"))
+
+
+def several(rows: Any) -> list[Any]:
+    """The batch is persisted, and so are the results."""
+    marked = rows.withColumn("x", F.rand())
+    firsts = marked.dropDuplicates(["key", "ts"])
+    return [firsts.select("key", "x"), firsts.select("key", F.randn()), marked.select("key")]
+
+
+AT_ONCE: dict[str, Callable[[Any], Any]] = {
+    "rolling": lambda rows: rows.where("rand() < 0.5").groupBy("ts").agg(F.collect_list("key")),
+    "first rows": lambda rows: rows.where("rand() < 0.5").dropDuplicates(["key", "ts"]).select("key"),
+    "results": lambda rows: rows.dropDuplicates(["key", "ts"]).select("key", F.expr("uuid()")),
+    "several outputs": several,
+}
+CLOSING: dict[str, Callable[[Any], Any]] = {"windows": tossed, "late rows": with_late_rows, "salts": salted}
+
+
+def driven(spark: SparkSession, query: Callable[[Any], Any], **options: object) -> tuple[StreamDriver, CollectingSink]:
+    driver = StreamDriver(spark, lambda rows: query(rows.withWatermark("ts", 0)), SCHEMA, **options)
+    (sink, *_) = driver.sinks
+    assert isinstance(sink, CollectingSink)
+    return driver, sink
+
+
+def feed(driver: StreamDriver, epoch: int) -> None:
+    driver.process((key, f"1970-01-01 00:00:{epoch:02}") for key in range(ROWS))
+
+
+def numbers(rows: Sequence[Row]) -> list[str]:
+    """The rows, but for when they were."""
+    return sorted(str({**row.asDict(), "window": None, "ts": None}) for row in rows)
+
+
+@pytest.mark.parametrize("name", AT_ONCE)
+def test_an_epoch_has_random_numbers_of_its_own_and_the_same_when_it_is_run_again(
+    spark: SparkSession, name: str
+) -> None:
+    driver, sink = driven(spark, AT_ONCE[name], outputMode="update" if name == "rolling" else "append")
+    feed(driver, 1)
+    with driver.crash(at=EpochPhase.PREPARE):
+        feed(driver, 2)
+    (prepared, *_) = sink.prepared.values()
+    driver.restart()
+    driver.process()
+    assert numbers(sink.committed[1]) != numbers(sink.committed[2]) == numbers(prepared)
+    assert 0 < len(sink.committed[2]) <= ROWS
+
+
+@pytest.mark.parametrize("name", CLOSING)
+def test_no_window_repeats_the_random_numbers_of_the_one_before(spark: SparkSession, name: str) -> None:
+    driver, sink = driven(spark, CLOSING[name])
+    for epoch in range(1, 4):
+        feed(driver, epoch)
+    first, second = (numbers(sink.committed[epoch]) for epoch in (2, 3))
+    assert first != second
+
+
+def test_the_time_is_the_clocks_reading_at_the_beginning_of_the_epoch(spark: SparkSession) -> None:
+    def query(rows: Any) -> Any:
+        timed = rows.withColumn("before", F.current_timestamp()).dropDuplicates(["key", "ts"])
+        return timed.select("before", F.now())
+
+    driver, sink = driven(spark, query)
+    for epoch in (1, 2):
+        driver.advance("10 seconds")
+        feed(driver, epoch)
+        now = datetime.fromtimestamp(10 * epoch, timezone.utc)
+        assert {tuple(each.astimezone(timezone.utc) for each in row) for row in sink.committed[epoch]} == {(now, now)}
