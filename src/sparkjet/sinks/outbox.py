@@ -48,7 +48,7 @@ class Outbox(ABC):
         """Publish the files of an epoch; may be called again with the same.
 
         Args:
-            entry: The directory; other files than those of :func:`~sparkjet.snapshots.outbox_entries.files_of` do not count.
+            entry: The directory; only what :func:`~sparkjet.snapshots.outbox_entries.files_of` names is the epoch's.
             handle: What :meth:`prepare` returned, with the number of ``rows``.
         """
 

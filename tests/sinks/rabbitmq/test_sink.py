@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+import pika
 import pytest
 
 from sparkjet.errors import AnalysisError, LostTransactionError, SinkError
 from sparkjet.options import Options
 from sparkjet.sinks.protocol import Guarantee, Handle
+from sparkjet.sinks.rabbitmq.probe import check_size
 from sparkjet.sinks.rabbitmq.settings import RabbitSinkSettings
 from sparkjet.sinks.rabbitmq.sink import RabbitSink
 from sparkjet.testing.sink_contract import QUERY, SinkContract, SinkUnderTest, crash_at, transaction
@@ -188,6 +190,18 @@ def test_what_a_start_refuses_is_found_before_it_and_nothing_is_left(
         sink_of(spark, tmp_path, rabbitmq.port, routingKey="none", password="s3cret")
     assert "s3cret" not in str(raised.value)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_message_that_the_broker_does_not_take_is_found_before_the_decision(
+    spark: SparkSession, tmp_path: Path, rabbitmq: RabbitServer
+) -> None:
+    sink = sink_of(spark, tmp_path, rabbitmq.port, routingKey=(queue := rabbitmq.queue()))
+    rows = spark.range(2).selectExpr("repeat(cast(id AS string), 2000000) AS body")
+    sink.commit(decided(sink, rows), lambda: None)
+    assert [len(body) for _, body in ids_in(rabbitmq, queue)] == [2_000_000] * 2
+    # The broker's default limit is 128 MiB.
+    with pytest.raises(SinkError, match=r"has 134217729 bytes, which the broker refuses: .*Raise max_message_size"):
+        check_size(pika.URLParameters(rabbitmq.uri), 134_217_729)
 
 
 def test_where_rows_name_their_exchange_it_is_not_known_before_the_start(

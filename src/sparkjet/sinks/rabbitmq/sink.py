@@ -16,6 +16,7 @@ from sparkjet.sinks.outbox import Outbox
 from sparkjet.sinks.outbox_rows import batches_of
 from sparkjet.sinks.rabbitmq.columns import check_columns, faults, stored
 from sparkjet.sinks.rabbitmq.messages import messages_of
+from sparkjet.sinks.rabbitmq.probe import ALWAYS_TAKEN, check_size
 from sparkjet.sinks.rabbitmq.publisher import publish
 from sparkjet.storage.written import ROWS, metrics
 
@@ -41,6 +42,7 @@ class RabbitSink(Outbox):
     def __init__(self, settings: RabbitSinkSettings) -> None:
         super().__init__()
         self._settings = settings
+        self._taken = ALWAYS_TAKEN
 
     def check(self, schema: StructType) -> None:
         """See :meth:`Sink.check`; declares nothing, and publishes nothing."""
@@ -68,7 +70,8 @@ class RabbitSink(Outbox):
         encoded = stored(rows, self._settings)
         noticed, wrong = Observation(), list(faults(encoded.columns))
         counts = [F.count_if(condition).alias(f"fault{n}") for n, (_, _, condition) in enumerate(wrong)]
-        handle = super().prepare(encoded.observe(noticed, F.count(F.lit(1)).alias(ROWS), *counts), transaction)
+        counts += [F.count(F.lit(1)).alias(ROWS), F.max(F.octet_length("body")).alias("largest")]
+        handle = super().prepare(encoded.observe(noticed, *counts), transaction)
         found = metrics(noticed, "messages of RabbitMQ", SinkError)
         for number, (name, fault, _) in enumerate(wrong):
             if found[f"fault{number}"]:
@@ -77,6 +80,9 @@ class RabbitSink(Outbox):
                     "message cannot have. Filter or convert them."
                 )
                 raise SinkError(message)
+        if (found["largest"] or 0) > self._taken:
+            check_size(self._settings.connection, found["largest"])
+            self._taken = found["largest"]
         # Not the epoch alone: with processingGuarantee=none it may run again with other rows, which are to be read.
         return None if handle is None else handle | {"ids": f"{transaction.query}-{transaction.sink}-{transaction}"}
 
