@@ -10,7 +10,7 @@ IN_TIME = "answered = invitation AND answeredAt BETWEEN sentAt AND sentAt + INTE
 
 
 def in_time(sent, answers):
-    return sent.withWatermark("sentAt", "2 hours"), answers.withWatermark("answeredAt", "3 hours")
+    return sent.withWatermark("sentAt", "100 minutes"), answers.withWatermark("answeredAt", "150 minutes")
 
 
 def answered(sent, answers, how="inner"):
@@ -62,8 +62,8 @@ def once_a_time(tickets):
     return tickets.withWatermark("readAt", "10 seconds").dropDuplicates(["code", "readAt"])
 
 
-def once_in_ten_hours(tickets):
-    return tickets.withWatermark("readAt", "10 hours").dropDuplicatesWithinWatermark(["code"])
+def once_in_six_hours(tickets):
+    return tickets.withWatermark("readAt", "6 hours").dropDuplicatesWithinWatermark(["code"])
 
 
 def at(minute):
@@ -119,7 +119,7 @@ PORTS = {
     "dedup-time": StatefulPort(once_a_time, (TICKETS,), spark="same"),
     # None comes more than the lag after the first one.
     "dedup-within-watermark": StatefulPort(
-        once_in_ten_hours,
+        once_in_six_hours,
         (TICKETS,),
         expected=lambda rows: [
             (code, datetime(2026, 1, 1, 0, minute), kind)
