@@ -13,6 +13,7 @@ import pytest
 from sparkjet.connect.stomp_frames import Frame
 from sparkjet.errors import AnalysisError, LostTransactionError, SinkError
 from sparkjet.options import Options
+from sparkjet.sinks.artemis.columns import MOST_BESIDE_LONG, MOST_HEADERS
 from sparkjet.sinks.artemis.markers import PREFIX, Marker, Markers, queue_of
 from sparkjet.sinks.artemis.settings import ArtemisSinkSettings
 from sparkjet.sinks.artemis.sink import ArtemisSink
@@ -212,3 +213,20 @@ def test_a_broker_that_detects_no_duplicates_is_refused(
     monkeypatch.setattr(Markers, "frame", forgetful)
     with pytest.raises(AnalysisError, match="does not detect duplicates"):
         sink_of(spark, artemis, tmp_path, "body string", queue=artemis.queue())
+
+
+def test_headers_that_the_broker_could_not_store_are_found_before_the_decision(
+    spark: SparkSession, tmp_path: Path, artemis: ArtemisServer
+) -> None:
+    queue, schema = artemis.queue(), "body string, properties map<string,string>"
+    sink = sink_of(spark, artemis, tmp_path, schema, queue=queue)
+    for attempt, (body, most) in enumerate([(3_000_000, MOST_BESIDE_LONG), (50_000, MOST_HEADERS)]):
+        # The name has one character, and each property counts as eight more.
+        selected = f"SELECT repeat('b', {body}) AS body, map('p', repeat('x', {most - 9} + {{}})) AS properties"
+        with pytest.raises(SinkError, match=f"headers and properties have more than {most} characters.*, in 1 rows"):
+            sink.prepare(spark.sql(selected.format(1)), transaction(1 + attempt))
+        sink.abort(transaction(1 + attempt))
+        handle = sink.prepare(spark.sql(selected.format(0)), transaction(1 + attempt, attempt=1))
+        assert handle is not None
+        sink.commit(handle, lambda: None)
+    assert artemis.count(queue) == 2

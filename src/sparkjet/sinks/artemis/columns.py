@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import reduce
+from operator import add
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -33,6 +35,13 @@ _OURS = (
 )  # fmt: skip
 """Names that are not a property's: STOMP would take them for something else."""
 _BROKERS = "_AMQ_"
+MOST_HEADERS = 150_000
+"""Characters of headers and properties: with a short body they must fit into the broker's journal buffer (490 KiB)."""
+MOST_BESIDE_LONG = 45_000
+"""Beside a long body, which the broker stores apart, where the rest must not be a long message (100 KiB) by itself."""
+_LONG_BODY = 50_000
+_PER_PROPERTY = 8
+"""What the broker stores of each, as characters."""
 _EXAMPLE = 'select(F.to_json(F.struct("sym", "px")).alias("body"))'
 
 
@@ -81,12 +90,26 @@ def faults(schema: T.StructType) -> list[tuple[str, Column]]:
     texts = [field.name for field in schema.fields if isinstance(field.dataType, _TEXT)]
     found = [(f"column {name!r} has the character NUL", _has_nul(F.col(name))) for name in texts]
     found += [(f"column {name!r} has text that is not UTF-8", ~F.is_valid_utf8(F.col(name))) for name in texts]
+    size = reduce(add, map(_length, [name for name in texts if name != "body"]), F.lit(0))
     if "properties" in schema.fieldNames():
+        entries = F.map_entries("properties")
+        size += F.aggregate(
+            entries,
+            F.lit(0),
+            lambda total, each: total + _length(each["key"]) + _length(each["value"]) + _PER_PROPERTY,
+        )
         names, values = F.map_keys("properties"), F.map_values("properties")
         taken = F.exists(names, lambda name: name.isin(*_OURS) | name.startswith(_BROKERS) | (name == ""))
         found.append((f"a property is called {', '.join(_OURS)}, {_BROKERS}… or nothing", taken))
         for fault, has_it in (("the character NUL", _has_nul), ("text that is not UTF-8", _is_damaged)):
             found.append((f"a property has {fault}", F.exists(names, has_it) | F.exists(values, has_it)))
+    found.append((f"headers and properties have more than {MOST_HEADERS} characters", size > MOST_HEADERS))
+    if "body" in schema.fieldNames():
+        beside_long = (size > MOST_BESIDE_LONG) & (size <= MOST_HEADERS) & (F.octet_length("body") > _LONG_BODY)
+        fault = (
+            f"headers and properties have more than {MOST_BESIDE_LONG} characters beside a body of {_LONG_BODY} bytes"
+        )
+        found.append((fault, beside_long))
     return found
 
 
@@ -111,6 +134,10 @@ def frames(batch: pa.RecordBatch, fixed: Mapping[str, str]) -> Iterator[Frame]:
 
 def _has_nul(text: Column) -> Column:
     return F.coalesce(text.contains("\0"), F.lit(False))
+
+
+def _length(text: Column | str) -> Column:
+    return F.coalesce(F.length(text), F.lit(0))
 
 
 def _is_damaged(text: Column) -> Column:
