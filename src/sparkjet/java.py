@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from py4j.clientserver import ClientServer
+from py4j.protocol import Py4JError
+
 if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
+
+GONE = Py4JError, OSError
+"""What a call raises that cannot fail in the JVM itself, if there is no JVM any more."""
 
 
 def java_class(session: SparkSession, name: str) -> Any:
@@ -30,6 +37,39 @@ def scala_context(session: SparkSession) -> Any:
     return _context(session.sparkContext)
 
 
+def is_stopped(context: SparkContext) -> bool:
+    """Whether Spark has been stopped, or is being stopped, by this process or in the JVM, or the JVM has died."""
+    try:
+        return context._jsc is None or bool(context._jsc.sc().isStopped())
+    except GONE:
+        return True
+
+
+def connection_to_python(session: SparkSession) -> Any:
+    """The connection by which the JVM's thread calls Python that waits for the calling one; None if it calls none.
+
+    Python's end of it is served by a thread of its own. The JVM keeps it when its thread has ended; ``shutdown()``
+    closes both ends.
+    """
+    gateway: Any = session.sparkContext._gateway
+    # Without pinned threads connections are in a pool.
+    return gateway.java_gateway_server.getCallbackClient().getPerThreadConnection() if _is_pinned(gateway) else None
+
+
+def end_callback(session: SparkSession) -> None:
+    """Call it last in a function that the JVM calls while the same thread waits for the JVM.
+
+    py4j has a list of the connections that threads have to the JVM. Those that are in use are not on it, but after a
+    call inside such a function this one is. At the end of the call outside it would be there twice, one entry be
+    removed with the thread, and the other keep the connection open for good.
+    """
+    gateway: Any = session.sparkContext._gateway
+    client: Any = gateway._gateway_client  # noqa: SLF001 - all that knows of it
+    if _is_pinned(gateway):
+        with contextlib.suppress(ValueError):
+            client.deque.remove(client.get_thread_connection())
+
+
 def as_seq(session: SparkSession, values: list[Any]) -> Any:
     """A list as Scala's ``Seq``."""
     gateway = session.sparkContext._gateway
@@ -47,6 +87,11 @@ def as_map(session: SparkSession, pairs: Iterable[tuple[Any, Any]]) -> Any:
 def nothing(session: SparkSession) -> Any:
     """Scala's ``None``."""
     return _no_values(session.sparkContext._gateway, "scala.Option.empty")
+
+
+def _is_pinned(gateway: Any) -> bool:
+    """Whether each thread of Python's has one of the JVM's for itself, as by default (``PYSPARK_PIN_THREAD``)."""
+    return isinstance(gateway, ClientServer)
 
 
 _SEQ = "org.apache.spark.api.python.PythonUtils.toSeq"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.java_gateway import ensure_callback_server_started
 
-from sparkjet.java import as_map, as_seq, java_class, nothing, static_method
+from sparkjet.java import as_map, as_seq, end_callback, java_class, nothing, static_method
 from sparkjet.storage.hadoop_file_system import JAVA_ERRORS, os_error
 from sparkjet.storage.patience import Patience
 
@@ -176,7 +176,7 @@ def _as_execution(session: SparkSession, execution: Any, call: Callable[[], obje
         call: What is called.
     """
     ensure_callback_server_started(session.sparkContext._gateway)
-    body = _Body(call)
+    body = _Body(session, call)
     name = static_method(session, "scala.Option.apply")("save")
     with_settings = static_method(session, f"{_EXECUTION}.withSQLConfPropagated")
     outer = _Body(lambda: with_settings(session._jsparkSession, body))
@@ -191,8 +191,8 @@ def _as_execution(session: SparkSession, execution: Any, call: Callable[[], obje
 class _Body:
     """A function without arguments, for the JVM to call."""
 
-    def __init__(self, call: Callable[[], object]) -> None:
-        self._call = call
+    def __init__(self, session: SparkSession, call: Callable[[], object]) -> None:
+        self._session, self._call = session, call
         self.failure: Exception | None = None
 
     def apply(self) -> None:
@@ -202,6 +202,8 @@ class _Body:
             # What Java hands on is only its text.
             self.failure = error
             raise
+        finally:
+            end_callback(self._session)
 
     class Java:
         implements = ("scala.Function0",)
