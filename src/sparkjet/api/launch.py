@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Mapping
 from concurrent.futures import Future
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -22,6 +22,7 @@ from sparkjet.engine.batch_runner import BatchRunner
 from sparkjet.engine.committer import Committer
 from sparkjet.engine.context import EngineContext
 from sparkjet.engine.ending import Ending
+from sparkjet.engine.entry_point import EntryPoint
 from sparkjet.engine.plain_logs import plain_logs
 from sparkjet.engine.receivers import Receivers
 from sparkjet.engine.recovery import recover
@@ -183,18 +184,18 @@ class Launch:
         reports: deque[ProgressReport],
         events: ListenerEvents,
     ) -> StreamingQuery:
-        def release() -> None:
-            receivers.stop()
-            self._release_tables()
-            if self.backup is not None:
-                self.backup.finish()
-            if reports:
-                # The last copy was not there yet when the last epoch was.
-                reports[-1] = self._with_backup(reports[-1])
-
-        ending, lock = Ending(engine.fenced, self.places, release), threading.Lock()
+        # Whatever one of them fails with, the others are called, the last one first.
+        finish = ExitStack()
+        finish.callback(self._report_backup, reports)
+        if self.backup is not None:
+            finish.callback(self.backup.finish)
+        finish.callback(receivers.stop)
+        finish.callback(engine.close)
+        ending = Ending(engine.fenced, self.places, finish.close)
         started: Future[SparkQuery] = Future()
-        writer = self.plan.source.writeStream.foreachBatch(BatchRunner(engine, ending, lock, started).run)
+        entry_point = EntryPoint(BatchRunner(engine, ending, started))
+        finish.callback(entry_point.close)
+        writer = self.plan.source.writeStream.foreachBatch(entry_point)
         writer = writer.option("checkpointLocation", f"file:{checkpoint.directory}")
         if self.name is not None:
             writer = writer.queryName(self.name)
@@ -204,13 +205,14 @@ class Launch:
         if fenced is not None:
             # Spark ends a running query when one of the same id starts: that must not be our successor's.
             raise fenced
-        for table in self.plan.tables:
-            table.acquire()
         try:
+            for table in self.plan.tables:
+                table.acquire()
+                finish.callback(table.release)
             with plain_logs(self.plan.source.sparkSession):
                 spark = writer.start()
         except BaseException:
-            self._release_tables()
+            finish.close()
             raise
         events.query = spark
         started.set_result(spark)
@@ -220,7 +222,7 @@ class Launch:
         session = self.plan.source.sparkSession
         executors = None if is_local(session) else AwaitedExecutors(partial(slots, session))
         supervisor = Supervisor(
-            engine, ending, lock, spark, ticker=ticker, close_at_end=self.close_at_end, executors=executors
+            engine, ending, spark, ticker=ticker, close_at_end=self.close_at_end, executors=executors
         )
         supervisor.start()
         return StreamingQuery(engine, supervisor, ending, spark, reports, self._guarantees)
@@ -228,9 +230,10 @@ class Launch:
     def _with_backup(self, report: ProgressReport) -> ProgressReport:
         return msgspec.structs.replace(report, backup=None if self.backup is None else self.backup.report)
 
-    def _release_tables(self) -> None:
-        for table in self.plan.tables:
-            table.release()
+    def _report_backup(self, reports: deque[ProgressReport]) -> None:
+        # The last copy was not there yet when the last epoch was.
+        if reports:
+            reports[-1] = self._with_backup(reports[-1])
 
     def _check_shared(self) -> None:
         """Check that the executors write where this driver reads; before anything is created or taken over.

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from sparkjet.api.guided import Guided
 from sparkjet.engine.progress import merged, spark_progress
+from sparkjet.errors import AnalysisError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,7 +20,12 @@ if TYPE_CHECKING:
 
 
 class StreamingQuery(Guided):
-    """A started query. Thread-safe; every method runs on the driver."""
+    """A started query. Thread-safe; every method runs on the driver.
+
+    What the query itself calls (functions of ``foreachBatch`` and ``onEpochPhase``, sinks, policies, clocks) may call
+    its methods too. Those that would wait for the query, and so for their caller, are refused there, and :meth:`stop`
+    returns at once. Of a thread that such a function starts, and waits for, the query knows nothing.
+    """
 
     def __init__(
         self,
@@ -82,7 +88,9 @@ class StreamingQuery(Guided):
 
         Raises:
             SparkjetError, StreamingQueryException: What the query failed with.
+            AnalysisError: The query itself calls the caller.
         """
+        self._check_waiting("awaitTermination")
         ended = self._ending.wait(timeout)
         if ended:
             self._ending.raise_failure()
@@ -93,7 +101,13 @@ class StreamingQuery(Guided):
         return self._ending.failure
 
     def processAllAvailable(self) -> None:
-        """For tests: wait until all input there is has been committed, and let the clock tick once."""
+        """For tests: wait until all input there is has been committed, and let the clock tick once.
+
+        Raises:
+            SparkjetError, StreamingQueryException: What the query failed with.
+            AnalysisError: The query itself calls the caller.
+        """
+        self._check_waiting("processAllAvailable")
         self._supervisor.drain()
 
     def retireSubstream(self, substream: str) -> None:
@@ -102,8 +116,10 @@ class StreamingQuery(Guided):
         Windows that only waited for it are emitted at once; if it comes back it is a new substream.
 
         Raises:
-            AnalysisError: There is no such substream; the message names the nearest.
+            AnalysisError: There is no such substream; the message names the nearest. Or the query itself calls the
+                caller.
         """
+        self._check_waiting("retireSubstream")
         self._supervisor.retire(substream)
 
     def explain(self, extended: bool = False) -> None:
@@ -113,13 +129,32 @@ class StreamingQuery(Guided):
     def stop(self, timeout: float | None = None) -> None:
         """End the query once the current epoch has committed, and wait for that; another call waits again.
 
+        Where the query itself calls the caller, e.g. a function of ``foreachBatch``, this returns at once.
+
         Raises:
             TimeoutError: If it has not ended within ``timeout`` seconds; it then does so by itself, as soon as it can.
         """
         self._supervisor.stop()
+        if self._supervisor.is_called_by_query:
+            # The epoch ends when the caller has returned.
+            return
         if not self._ending.wait(timeout):
             message = (
                 f"The query has not stopped within {timeout} seconds. It stops by itself when the current epoch has "
                 f"ended (the last one recorded is {self._engine.record.epoch}); to wait for it, call stop again."
             )
             raise TimeoutError(message)
+
+    def _check_waiting(self, method: str) -> None:
+        """Refuse what would wait for the query, and so for the caller.
+
+        Raises:
+            AnalysisError: The query itself calls the caller.
+        """
+        if self._supervisor.is_called_by_query:
+            message = (
+                f"{method}: the query itself calls the function that calls this, and both would wait for each other "
+                "for ever. Call it from another thread, which that function does not wait for. Only stop() can be "
+                "called here; it takes effect when the epoch has ended."
+            )
+            raise AnalysisError(message)

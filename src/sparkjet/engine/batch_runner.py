@@ -1,4 +1,4 @@
-"""The batch runner: what Spark calls with each micro-batch."""
+"""The batch runner: what becomes of each micro-batch of Spark's."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from sparkjet.engine.progress import newest_progress
 from sparkjet.errors import SparkjetError
 
 if TYPE_CHECKING:
-    import threading
     from concurrent.futures import Future
 
     from pyspark.sql import DataFrame
@@ -23,7 +22,7 @@ POLLING = 0.05
 
 
 class FailedError(SparkjetError):
-    """The query has failed between two batches; the batch that Spark has just planned is not run."""
+    """A batch has failed, or is not run as the query has failed before it; what Spark ends its query with."""
 
 
 class BatchRunner:
@@ -34,19 +33,18 @@ class BatchRunner:
     Args:
         engine: The engine.
         ending: The end of the query.
-        lock: Held by everything that uses the engine.
         spark: Spark's query, once its ``start`` has returned it.
     """
 
-    def __init__(self, engine: Engine, ending: Ending, lock: threading.Lock, spark: Future[SparkQuery]) -> None:
+    def __init__(self, engine: Engine, ending: Ending, spark: Future[SparkQuery]) -> None:
         self._engine = engine
         self._ending = ending
-        self._lock = lock
         self._spark = spark
 
     def run(self, batch: DataFrame, batch_id: int) -> None:
-        """Run a batch; the function given to ``foreachBatch``, called by Spark in the query's thread."""
-        while not self._lock.acquire(timeout=POLLING):
+        """Run a batch; see :class:`sparkjet.engine.entry_point.EntryPoint`."""
+        turn = self._engine.turn
+        while not turn.take(timeout=POLLING):
             if self._ending.begun:
                 break
         else:
@@ -62,7 +60,7 @@ class BatchRunner:
                 self._ending.fail(error)
                 raise
             finally:
-                self._lock.release()
+                turn.give_back()
         self._refuse(batch_id)
 
     def _refuse(self, batch_id: int) -> None:

@@ -14,7 +14,9 @@ from sparkjet.engine.context import CaughtUp, EngineContext, EpochRequest
 from sparkjet.engine.epoch import Epoch
 from sparkjet.engine.executors import Executors
 from sparkjet.engine.spark_checkpoint import same_offsets
+from sparkjet.engine.turn import Turn
 from sparkjet.errors import RecoveryError
+from sparkjet.java import is_stopped
 from sparkjet.sinks.copies import run_name
 from sparkjet.sinks.protocol import TransactionId
 from sparkjet.snapshots.record import EpochKind
@@ -49,7 +51,7 @@ class _EndingEpoch:
 class Engine:
     """Runs the epochs of one query on the driver.
 
-    Recovery builds it with the record it goes on from. Not thread-safe: its callers hold one lock.
+    Recovery builds it with the record it goes on from. Not thread-safe: its callers take :attr:`turn`.
 
     With ``overlap`` (the option ``overlapEpochs``) :meth:`run_batch` returns when the epoch has been aggregated and its
     watermark is known: Spark then plans the next batch, and its partial aggregation runs, while this epoch is saved,
@@ -75,7 +77,8 @@ class Engine:
         self._batch = None if record.spark is None else record.spark.batch
         self._ending: _EndingEpoch | None = None
         self._executors = Executors(context.session)
-        self._beside = ThreadPoolExecutor(2, thread_name_prefix="sparkjet-epoch")
+        self.turn = Turn()
+        self._beside = ThreadPoolExecutor(2, thread_name_prefix="sparkjet-epoch", initializer=self.turn.enlist)
         self.record = record
         self.state = state
 
@@ -204,6 +207,16 @@ class Engine:
     def fenced(self) -> FencedError | None:
         """The error to end with if another driver has taken over, None if none has."""
         return self._context.log.fenced(self._slot, self.record)
+
+    def close(self) -> None:
+        """End the threads and free the state that executors hold; a second call does nothing.
+
+        Called when nothing of the query runs any more: its handle may be kept for long.
+        """
+        self._beside.shutdown()
+        # A context that was stopped has freed it.
+        if not is_stopped(self._context.session.sparkContext):
+            self.state.close()
 
     def _record_settled(self) -> None:
         """Record that everything is committed: sinks may forget it, and the next start may have other outputs."""

@@ -133,6 +133,13 @@ class StageState:
             self.operator.restore(segments, saved.closed)
         return loading
 
+    def close(self) -> None:
+        """Free all state, and forget the plans; counters can still be read."""
+        self.operator.restore([], None)
+        self.operator.release()
+        self.recorded = {}
+        self.kept = KeptPlans()
+
     @property
     def has_lost(self) -> bool:
         """Whether no executor holds some partition of what the newest record names."""

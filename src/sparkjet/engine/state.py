@@ -140,6 +140,13 @@ class QueryState:
             stage.obsolete = set()
         return names
 
+    def close(self) -> None:
+        """Free all state; counters and watermarks can still be read."""
+        for changes in self.changes.values():
+            changes.forget()
+        for stage in self.stages.values():
+            stage.close()
+
     def release(self) -> None:
         """Free state that nothing reads any more."""
         for stage in self.stages.values():

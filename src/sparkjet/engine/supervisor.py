@@ -35,7 +35,6 @@ class Supervisor:
     Args:
         engine: The engine.
         ending: The end of the query.
-        lock: Held by everything that uses the engine; the batch runner has the same one.
         spark: Spark's query.
         ticker: Lets time pass while nothing arrives, None where no policy or output depends on the clock.
         close_at_end: Whether the end of the input closes the windows.
@@ -46,7 +45,6 @@ class Supervisor:
         self,
         engine: Engine,
         ending: Ending,
-        lock: threading.Lock,
         spark: SparkQuery,
         *,
         ticker: Ticker | None,
@@ -55,11 +53,16 @@ class Supervisor:
     ) -> None:
         self._engine = engine
         self._ending = ending
-        self._lock = lock
+        self._turn = engine.turn
         self._spark = spark
         self._ticker = ticker
         self._close_at_end = close_at_end
         self._executors = executors
+
+    @property
+    def is_called_by_query(self) -> bool:
+        """Whether the caller is called by the query itself, so that it must not wait for it."""
+        return self._turn.is_ours
 
     def start(self) -> None:
         """Begin to watch, and to let time pass."""
@@ -74,7 +77,7 @@ class Supervisor:
     def drain(self) -> None:
         """Wait until all input there is has been committed, and let the clock tick once."""
         self._spark.processAllAvailable()
-        with self._lock:
+        with self._turn:
             self._join()
             if self._ticker is not None:
                 self._tick()
@@ -82,7 +85,7 @@ class Supervisor:
 
     def retire(self, substream: str) -> None:
         """Stop waiting for a substream; see ``StreamingQuery.retireSubstream``."""
-        with self._lock:
+        with self._turn:
             if self._ending.begun:
                 message = f"retireSubstream({substream!r}): the query has ended or is being stopped."
                 raise AnalysisError(message)
@@ -102,13 +105,13 @@ class Supervisor:
         """The supervisor's thread."""
         try:
             self._until_spark_ends()
-            with self._lock:
+            with self._turn:
                 self._join()
             if self._close_at_end and not self._ending.begun:
-                with self._lock:
+                with self._turn:
                     self._close_windows()
             if self._ending.failure is None:
-                with self._lock:
+                with self._turn:
                     self._engine.settle(last=True)
         except BaseException as error:  # noqa: BLE001 - kept: exception() and awaitTermination() raise it
             self._ending.fail(error)
@@ -122,7 +125,7 @@ class Supervisor:
             while not self._spark.awaitTermination(SETTLING):
                 # What could not be committed must not wait for the next epoch, which may be far away.
                 self._if_free(lambda: self._engine.settle(last=False))
-                if self._executors is not None and self._lock.locked():
+                if self._executors is not None and self._turn.is_taken:
                     self._executors.look()
         except Exception as error:
             if self._ending.stopping:
@@ -139,16 +142,16 @@ class Supervisor:
 
     def _if_free(self, work: Callable[[], None]) -> None:
         """Do something between two epochs, unless one is running, which does the same. Errors end the query."""
-        if self._lock.acquire(blocking=False):
+        if self._turn.take(timeout=0):
             try:
                 work()
             except BaseException as error:  # noqa: BLE001 - kept: exception() and awaitTermination() raise it
                 self._fail(error)
             finally:
-                self._lock.release()
+                self._turn.give_back()
 
     def _tick(self) -> None:
-        """Run an epoch without a batch if the clock makes one due; the caller holds the lock."""
+        """Run an epoch without a batch if the clock makes one due; the caller has the turn."""
         if self._ending.begun or not self._spark.isActive:
             return
         newest = newest_progress(self._spark)
@@ -161,19 +164,19 @@ class Supervisor:
             self._fail(error)
 
     def _join(self) -> None:
-        """Wait for the end of the last epoch, whose failure must not be left until the next; holding the lock."""
+        """Wait for the end of the last epoch, whose failure must not be left until the next; in a turn."""
         try:
             self._engine.join()
         except BaseException as error:  # noqa: BLE001 - kept for the user
             self._fail(error)
 
     def _fail(self, error: BaseException) -> None:
-        """End the query with an error between two batches; the caller holds the lock."""
+        """End the query with an error between two batches; the caller has the turn."""
         self._ending.fail(error)
         self._stop_spark()
 
     def _stop_between_epochs(self) -> None:
-        with self._lock:
+        with self._turn:
             if not self._ending.finished:
                 self._join()
                 self._stop_spark()

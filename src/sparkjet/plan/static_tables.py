@@ -12,6 +12,7 @@ from sparkjet.catalyst import alternatives
 from sparkjet.catalyst.columns import quoted
 from sparkjet.catalyst.logical_plans import analyzed
 from sparkjet.errors import AnalysisError, SourceError
+from sparkjet.java import is_stopped
 from sparkjet.state.partitions import lost_partitions, release
 
 
@@ -89,7 +90,7 @@ class HeldTable(StaticTable):
         with self._changing:
             held, self._held = self._held, None
         # A context that was stopped has freed it.
-        if held is not None and held.sparkSession.sparkContext._jsc is not None:
+        if held is not None and not is_stopped(held.sparkSession.sparkContext):
             release(held)
 
     @property

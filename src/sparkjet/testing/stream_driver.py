@@ -202,10 +202,8 @@ class StreamDriver:
             # That of a query that has failed already was to be expected.
             if self._is_up:
                 raise
-        for stage in self.engine.state.stages.values():
-            # Its cached rows would stay in memory: unlike a real driver, this process goes on.
-            stage.operator.restore([], None)
-            stage.operator.release()
+        # What a driver that dies leaves to nobody would stay in memory here.
+        self.engine.close()
         for table in self.plan.tables:
             table.forget()
         self._recover()

@@ -1,0 +1,62 @@
+"""The turn: who may use an engine now, and which threads work for it."""
+
+from __future__ import annotations
+
+import threading
+from types import TracebackType
+
+
+class Turn:
+    """Taken by everything that uses an engine, one thread at a time.
+
+    What users give a query (functions, listeners, sinks, policies, clocks) is called in the threads that
+    :attr:`is_ours` tells. What waits there for the turn, or for the end of the query, would wait for itself. A thread
+    that such a function starts is not known here.
+
+    >>> turn = Turn()
+    >>> with turn:
+    ...     turn.is_ours, turn.is_taken, turn.take(timeout=0.01)
+    (True, True, False)
+    >>> turn.is_ours, turn.is_taken
+    (False, False)
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._here = threading.local()
+
+    def take(self, timeout: float = -1) -> bool:
+        """Wait for the turn; False if that takes longer than ``timeout`` seconds, for ever by default."""
+        taken = self._lock.acquire(timeout=timeout)
+        if taken:
+            self._here.ours = True
+        return taken
+
+    def give_back(self) -> None:
+        """End the turn; in the thread that has taken it."""
+        self._here.ours = False
+        self._lock.release()
+
+    def enlist(self) -> None:
+        """Have the calling thread work for whoever has the turn, as long as it lives; it never takes it itself."""
+        self._here.ours = True
+
+    @property
+    def is_taken(self) -> bool:
+        """Whether any thread has the turn."""
+        return self._lock.locked()
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether the calling thread has the turn, or works for those that have it."""
+        return getattr(self._here, "ours", False)
+
+    def __enter__(self) -> None:
+        """See :meth:`take`."""
+        self.take()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """See :meth:`give_back`."""
+        self.give_back()

@@ -1,0 +1,149 @@
+"""Nothing of an ended query stays: neither what executors hold, nor threads, connections, plans and functions."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.sql import functions as F
+
+import sparkjet as sj
+from sparkjet.engine.engine import Engine
+from tests.feed import Feed, rows
+from tests.persisted import persisted
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from sparkjet.api.writer import StreamWriter
+
+ROUNDS = 5
+"""Of four queries each, measured after another round."""
+TRIES = 100
+HEAP = 2.0
+"""Megabytes that the JVM's heap may grow by for each query; Spark keeps about one of its own queries for its UI."""
+
+
+def measure(spark: SparkSession) -> dict[str, int]:
+    """What ended queries could leave in this process, its JVM and the executors."""
+    gateway = spark.sparkContext._gateway
+    jvm = gateway.jvm
+    return {
+        "engines": sum(isinstance(each, Engine) for each in gc.get_objects()),
+        "proxies": len(gateway.gateway_property.pool),
+        "RDDs": len(persisted(spark)),
+        "bytes in executors": sum(each.memSize() for each in spark.sparkContext._jsc.sc().getRDDStorageInfo()),
+        "threads": threading.active_count(),
+        "connections": len(gateway._gateway_client.deque),
+        "files": files("self"),
+        "the JVM's files": files(jvm.java.lang.ProcessHandle.current().pid()),
+    }
+
+
+def files(process: str) -> int:
+    """How many files and sockets a process has open."""
+    return sum(1 for _ in Path(f"/proc/{process}/fd").iterdir())
+
+
+def heap(spark: SparkSession) -> float:
+    """Megabytes of the JVM's heap that are used; to be asked after its garbage has been collected."""
+    runtime = spark.sparkContext._jvm.java.lang.Runtime.getRuntime()
+    return float(runtime.totalMemory() - runtime.freeMemory()) / 2**20
+
+
+def left(spark: SparkSession, expected: dict[str, int] | None = None) -> dict[str, int]:
+    """What is left when both garbage collectors have run; soon it is no more than expected, if it ever is."""
+    numbers: dict[str, int] = {}
+    for _ in range(TRIES if expected else 3):
+        gc.collect()
+        # Each collects what the one before has let go of; Spark's cleaner and py4j's run in threads of their own.
+        spark.sparkContext._jvm.java.lang.System.gc()
+        numbers = measure(spark)
+        if expected and all(numbers[name] <= expected[name] for name in numbers):
+            break
+    return numbers
+
+
+class Jobs:
+    """Queries that are started again and again in one session, as a scheduler does it."""
+
+    def __init__(self, spark: SparkSession, home: Path) -> None:
+        self._spark, self._home = spark, home
+        self._feed = Feed(home / "in")
+        self._time = 0
+
+    def round(self) -> None:
+        """One query of each kind; nobody keeps their handles."""
+        self._feed_on()
+        self._sums().trigger(availableNow=True).start().awaitTermination()
+        self._sums().start().stop()
+        query = self._windows().start()
+        query.processAllAvailable()
+        query.stop()
+        self._feed_on()
+        with pytest.raises(OSError, match="no room"):
+            self._sums().trigger(availableNow=True).onEpochPhase(self._fail).start().awaitTermination()
+
+    def _fail(self, phase: sj.EpochPhase, epoch: int) -> None:
+        message = "no room"
+        raise OSError(message)
+
+    def _feed_on(self) -> None:
+        self._feed.add(*rows([self._time, self._time + 3], k="a", v=1), *rows([self._time + 7], k="b", v=1))
+        self._time += 10
+
+    def _sums(self) -> StreamWriter:
+        """Sums of all, which refer to their own query."""
+        held: list[object] = [self]
+
+        def take(found: DataFrame, epoch: int) -> None:
+            held.append(found)
+
+        result = sj.stream(self._feed.read(self._spark)).groupBy("k").agg(F.sum("v").alias("s"))
+        writer = result.writeStream.outputMode("update").foreachBatch(take)
+        return writer.option("checkpointLocation", self._home / "sums").option("statePartitions", 1)
+
+    def _windows(self) -> StreamWriter:
+        """Windows with early rows, whose time goes on by a ticker's thread."""
+        stream = sj.stream(self._feed.read(self._spark)).withWatermark("ts", "5 seconds")
+        result = stream.groupBy(sj.window("ts", "60 seconds", "10 seconds"), "k").agg(F.sum("v").alias("s"))
+        writer = result.writeStream.outputMode("update").option("earlyResultsPeriod", "1 hour")
+        writer.format("files").option("path", self._home / "out").option("statePartitions", 1)
+        return writer.option("checkpointLocation", self._home / "windows")
+
+
+@pytest.mark.crash
+def test_twenty_queries_leave_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    jobs = Jobs(spark, tmp_path)
+    jobs.round()
+    before, used = left(spark), heap(spark)
+    for _ in range(ROUNDS):
+        jobs.round()
+    after = left(spark, before)
+    assert {name: number for name, number in after.items() if number > before[name]} == {}
+    assert heap(spark) < used + 4 * ROUNDS * HEAP
+
+
+def test_a_stopped_query_frees_its_state_though_its_handle_is_kept(spark: SparkSession, tmp_path: Path) -> None:
+    feed = Feed(tmp_path / "in")
+    feed.add(*rows([1, 2], k="a", v=1))
+    before, threads = persisted(spark), {each.name for each in threading.enumerate()}
+    stream = sj.stream(feed.read(spark)).withWatermark("ts", "5 seconds")
+    windows = stream.groupBy(sj.window("ts", "60 seconds", "10 seconds"), "k").agg(F.sum("v").alias("s"))
+    sums = stream.groupBy("k").agg(F.sum("v").alias("s"))
+    query = sj.start(
+        windows.writeStream.outputMode("update").option("earlyResultsPeriod", "1 hour").format("noop"),
+        sums.writeStream.outputMode("update").format("noop"),
+        checkpointLocation=str(tmp_path / "home"),
+    )
+    query.processAllAvailable()
+    assert persisted(spark) > before
+    query.stop()
+    assert persisted(spark) == before
+    assert not {each.name for each in threading.enumerate() if each.name.startswith("sparkjet-epoch")} - threads
+    progress = query.lastProgress
+    assert progress is not None
+    assert progress["epoch"]["number"] == 1
