@@ -179,7 +179,7 @@ def _as_execution(session: SparkSession, execution: Any, call: Callable[[], obje
     body = _Body(session, call)
     name = static_method(session, "scala.Option.apply")("save")
     with_settings = static_method(session, f"{_EXECUTION}.withSQLConfPropagated")
-    outer = _Body(lambda: with_settings(session._jsparkSession, body))
+    outer = _Body(session, lambda: with_settings(session._jsparkSession, body))
     try:
         static_method(session, f"{_EXECUTION}.withNewExecutionId")(execution, name, outer)
     except JAVA_ERRORS:
