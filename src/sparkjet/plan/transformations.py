@@ -128,8 +128,8 @@ class Transformations:
         hidden = () if reads_hidden or self.together is not None else HIDDEN
         if reads_any(shape, {i for name in hidden for i in attribute_ids(self.shape, name)}):
             message = (
-                "the * of the expression would stand for columns of sparkjet's as well. Name the columns, e.g. "
-                "F.struct(*rows.columns), or do it before withWatermark(…)."
+                f"the expression reads columns of sparkjet's own ({', '.join(hidden)}). The event time is in the "
+                "column of withWatermark(…)."
             )
             raise AnalysisError(message)
         table = None if link.table is None else link.table.shape
