@@ -6,7 +6,7 @@ import pickle
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from pyspark.errors import PySparkException
+from pyspark.errors import PySparkException, PythonException
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
@@ -72,8 +72,9 @@ class ForeachSink(OutboxSink):
         handle = super().prepare(rows.observe(noticed, *counts), transaction)
         if metrics(noticed, "rows for foreach", SinkError)["doubtful"] and handle is not None:
             try:
-                self.stored(handle).where(in_doubt).foreachPartition(_passed_over)
-            except PySparkException as error:
+                # What makes a value for Python of each row, as calling the user's function does.
+                self.stored(handle).where(in_doubt).foreachPartition(_task(lambda _: None, transaction.epoch))
+            except PythonException as error:
                 message = (
                     f"foreach: epoch {transaction.epoch} has rows that Python has no values for: its dates and times "
                     "are of the years 1 to 9999, and it has no intervals of months. Filter these rows, or cast the "
@@ -85,12 +86,6 @@ class ForeachSink(OutboxSink):
     def publish(self, rows: DataFrame, epoch: int) -> None:
         """See :meth:`OutboxSink.publish`."""
         rows.foreachPartition(_task(self._writer, epoch))
-
-
-def _passed_over(rows: Iterator[Row]) -> None:
-    """What makes a value for Python of each row, as calling a function with it does."""
-    for _ in rows:
-        pass
 
 
 def _task(writer: Any, epoch: int) -> Callable[[Iterator[Row]], None]:

@@ -39,11 +39,13 @@ def for_read_back(session: SparkSession) -> SparkSession:
     jsession: Any = session._jsparkSession
     # Not the session: each batch has another object of Python's for it.
     key = session.sparkContext._gateway, jsession.sessionUUID()
-    if key not in _SESSIONS:
-        if len(_SESSIONS) == _MOST:
+    found = _SESSIONS.get(key)
+    if found is None:
+        if len(_SESSIONS) >= _MOST:
+            # Another thread may be here, too: what it has found stays its own.
             _SESSIONS.clear()
-        _SESSIONS[key] = _with_defaults(session, jsession.cloneSession())
-    return SparkSession(session.sparkContext, _SESSIONS[key])
+        found = _SESSIONS[key] = _with_defaults(session, jsession.cloneSession())
+    return SparkSession(session.sparkContext, found)
 
 
 def in_session(session: SparkSession, rows: DataFrame) -> DataFrame:

@@ -127,7 +127,7 @@ class WriteJob:
             static_method(session, f"{DATASOURCES}.FileFormatWriter.write$default$12")(),
         )
         write = static_method(session, f"{DATASOURCES}.FileFormatWriter.write")
-        _as_execution(session, execution, lambda: write(*arguments))
+        _as_execution(session, execution, lambda: write(*arguments), self.settings)
         return WriteStatistics(metrics.apply("numOutputRows").value(), metrics.apply("numFiles").value())
 
 
@@ -167,19 +167,24 @@ def _without_defaults(gateway: Any, jsession: Any, further: tuple[tuple[str, str
     return own
 
 
-def _as_execution(session: SparkSession, execution: Any, call: Callable[[], object]) -> None:
+def _as_execution(
+    session: SparkSession, execution: Any, call: Callable[[], object], settings: SparkSession | None
+) -> None:
     """Call something as Spark runs a query: else its jobs would not have the session's settings on the executors.
 
     Args:
-        session: Whose settings the jobs have; they come before those of the execution's own session.
+        session: The session.
         execution: The query.
         call: What is called.
+        settings: A session whose settings the jobs have, too; they come before those of the execution's own.
     """
     ensure_callback_server_started(session.sparkContext._gateway)
     body = _Body(session, call)
     name = static_method(session, "scala.Option.apply")("save")
-    with_settings = static_method(session, f"{_EXECUTION}.withSQLConfPropagated")
-    outer = _Body(session, lambda: with_settings(session._jsparkSession, body))
+    outer = body
+    if settings is not None:
+        propagated, jsettings = static_method(session, f"{_EXECUTION}.withSQLConfPropagated"), settings._jsparkSession
+        outer = _Body(session, lambda: propagated(jsettings, body))
     try:
         static_method(session, f"{_EXECUTION}.withNewExecutionId")(execution, name, outer)
     except JAVA_ERRORS:
