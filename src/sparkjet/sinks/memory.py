@@ -39,7 +39,9 @@ class MemorySink(OutboxSink):
 
     def check(self, schema: StructType) -> None:
         """See :meth:`Sink.check`."""
-        self._rows = LocalRows(self._target, schema)
+        # A sink that is started again in its process keeps its rows.
+        if self._rows is None:
+            self._rows = LocalRows(self._target, schema)
 
     def create(self) -> None:
         """See :meth:`Creating.create`: creates the empty view."""

@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 from sparkjet.java import as_map, java_class, nothing, static_method
 from sparkjet.storage.directory import HoldsRows
 from sparkjet.storage.paths import CHECKING
-from sparkjet.storage.read_back import for_read_back, in_session
+from sparkjet.storage.read_back import active, for_read_back, in_session
 from sparkjet.storage.write_job import DATASOURCES, FORMATS
 
 if TYPE_CHECKING:
@@ -55,12 +55,15 @@ def read(
     """
     if isinstance(directory, HoldsRows):
         return directory.read_rows(session, files)
-    reading = for_read_back(session) if read_back else session
+    listing = for_read_back(session)
+    reading = listing if read_back else session
     java = reading._jsparkSession
     named = as_map(session, {**options, "basePath": directory.uri()}.items())
     given = nothing(session) if schema is None else _some(session, java.parseDataType(schema.json()))
     defaults = [static_method(session, f"{_INDEX}.$lessinit$greater$default${number}")() for number in (5, 6, 7)]
-    index = java_class(session, _INDEX)(java, _paths(session, directory, files), named, given, *defaults)
+    paths = _paths(session, directory, files)
+    with active(listing):
+        index = java_class(session, _INDEX)(listing._jsparkSession, paths, named, given, *defaults)
     found = index.allFiles()
     if found.size() < len(files):
         # Spark would leave it out.

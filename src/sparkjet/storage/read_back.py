@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -25,6 +27,8 @@ _OWN = {
     # Spark's default, INT96, is nanoseconds for readers that are not Spark's: they end in the year 2262.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
+_VECTORIZED = "spark.sql.parquet.enableVectorizedReader"
+"""How fast, not what is read. Spark asks the reading session how rows come and the user's how to take them."""
 _SESSIONS: dict[Hashable, Any] = {}
 _MOST = 8
 """Sessions that are kept."""
@@ -45,6 +49,7 @@ def for_read_back(session: SparkSession) -> SparkSession:
             # Another thread may be here, too: what it has found stays its own.
             _SESSIONS.clear()
         found = _SESSIONS[key] = _with_defaults(session, jsession.cloneSession())
+    found.sessionState().conf().setConfString(_VECTORIZED, session.conf.get(_VECTORIZED))
     return SparkSession(session.sparkContext, found)
 
 
@@ -52,6 +57,21 @@ def in_session(session: SparkSession, rows: DataFrame) -> DataFrame:
     """The same rows for the session that goes on with them; how their files are read stays as it is."""
     of_rows = static_method(session, "org.apache.spark.sql.classic.Dataset.ofRows")
     return DataFrame(of_rows(session._jsparkSession, rows._jdf.logicalPlan()), session)
+
+
+@contextmanager
+def active(session: SparkSession) -> Iterator[None]:
+    """Make a session the one whose settings Spark looks up where it was handed none: it lists files so."""
+    sessions = "org.apache.spark.sql.classic.SparkSession"
+    before = static_method(session, f"{sessions}.getActiveSession")()
+    static_method(session, f"{sessions}.setActiveSession")(session._jsparkSession)
+    try:
+        yield
+    finally:
+        if before.isDefined():
+            static_method(session, f"{sessions}.setActiveSession")(before.get())
+        else:
+            static_method(session, f"{sessions}.clearActiveSession")()
 
 
 def _with_defaults(session: SparkSession, jsession: Any) -> Any:
