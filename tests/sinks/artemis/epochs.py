@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from sparkjet.connect.stomp_frames import Frame
 from sparkjet.sinks.artemis.publishing import TRANSACTION
-from sparkjet.sinks.protocol import Handle
+from sparkjet.sinks.naming import prefix_of
+from sparkjet.sinks.protocol import Handle, TransactionId
 
 if TYPE_CHECKING:
     from tests.servers.artemis import ArtemisServer
@@ -18,7 +19,7 @@ def handle_of(query: str, epoch: int, rows: int = 10, most: int = 4, attempt: in
         "query": query,
         "sink": "s",
         "epoch": epoch,
-        "gid": f"{query}/{epoch}/{attempt}",
+        "gid": f"{prefix_of(query, 's', TransactionId(query, 's', 1, epoch, attempt))}rows",
         "rows": rows,
         "most": most,
     }
