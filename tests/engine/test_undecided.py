@@ -133,7 +133,7 @@ def test_an_epoch_that_fails_is_undone_at_once_in_every_sink(spark: SparkSession
         run.feed([Event("a", "k", 12, 2)])
     assert (first.prepared, second.prepared) == ({}, {})
     assert [each.sink for each in first.aborted + second.aborted] == ["out0", "out1"]
-    assert [str(each) for each in first.aborted] == ["000000-000000002-0"]
+    assert [str(each).rpartition("-")[0] for each in first.aborted] == ["000000-000000002-0"]
     # It was not asked for anything.
     assert third.aborted == []
     second.refuses = False

@@ -89,7 +89,9 @@ class FilesSink:
         staging = _staging(self.directory, transaction.query, transaction.sink)
         staging.create()
         staged = str(transaction)
-        writer = FileWriter(staging.below(staged), self.file_format, self.options, self.partition_by, self.buckets)
+        writer = FileWriter(
+            staging.below(staged), self.file_format, self.options, self.partition_by, buckets=self.buckets
+        )
         found = write(rows, writer, SinkError)
         if not found.rows:
             staging.remove(staged)

@@ -55,8 +55,8 @@ class FileWriter:
     format: str = "parquet"
     options: Mapping[str, str] = field(default_factory=dict)
     partition_by: Sequence[str] = ()
-    read_back: bool = False
-    buckets: Any = None
+    read_back: bool = field(default=False, kw_only=True)
+    buckets: Any = field(default=None, kw_only=True)
 
     def save(self, rows: DataFrame) -> Saved:
         """Write the rows; what has been written when it fails does not count."""
@@ -65,7 +65,7 @@ class FileWriter:
             return Saved(sum(files.values()), len(files), sorted(files))
         uri = self.directory.uri()
         settings = for_read_back(rows.sparkSession) if self.read_back else None
-        job = WriteJob(rows, uri, self.format, self.options, self.partition_by, settings, self.buckets)
+        job = WriteJob(rows, uri, self.format, self.options, self.partition_by, settings=settings, buckets=self.buckets)
         if self.directory.path is not None:
             # Those that Hadoop's committer would make: it starts a process (`chmod`) for each.
             (self.directory.path / "_temporary" / "0" / "_temporary").mkdir(parents=True)

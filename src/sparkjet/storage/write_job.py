@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pyspark.java_gateway import ensure_callback_server_started
@@ -59,8 +59,8 @@ class WriteJob:
     format: str
     options: Mapping[str, str]
     partition_by: Sequence[str]
-    settings: SparkSession | None = None
-    buckets: Any = None
+    settings: SparkSession | None = field(default=None, kw_only=True)
+    buckets: Any = field(default=None, kw_only=True)
 
     def renaming(self, settings: Mapping[str, str]) -> WriteStatistics:
         """Write, each task attempt below a directory of its own, from where a rename gives its files their names.
