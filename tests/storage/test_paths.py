@@ -22,6 +22,19 @@ def test_plain_paths_and_file_uris_are_accepted(location: str, path: str) -> Non
     assert local_path(location, "path") == Path(path)
 
 
+def test_a_host_is_refused_which_is_a_directory_with_a_slash_too_few() -> None:
+    with pytest.raises(AnalysisError, match=r'path: .*"file:///data/a b/out", or "file:///a b/out" without the host'):
+        local_path("file://data/a%20b/out", "path")
+
+
+@pytest.mark.parametrize("link", ["nothing", "itself"])
+def test_a_link_to_nothing_is_refused_before_anything_is_created(tmp_path: Path, link: str) -> None:
+    place = tmp_path / "itself"
+    place.symlink_to(tmp_path / link)
+    with pytest.raises(AnalysisError, match=r'path: "[^"]*/out" cannot hold decisions: (No such file|Too many levels)'):
+        check_put_if_absent(place / "out", "path", create=False)
+
+
 def test_an_empty_location_is_refused() -> None:
     with pytest.raises(AnalysisError, match="empty"):
         local_path("", "path")

@@ -20,7 +20,13 @@ def nowhere() -> SparkSession:
     pytest.fail("a local directory needs no session")
 
 
-@pytest.mark.parametrize("location", ["/data/home", "file:/data/home", "file:///data/home"])
+def test_a_bracket_is_no_address() -> None:
+    assert directory_at("//[a]b", "path", nowhere) == PosixDirectory(Path("//[a]b"))
+
+
+@pytest.mark.parametrize(
+    "location", ["/data/home", "file:/data/home", "file:///data/home", "file://localhost/data/home"]
+)
 def test_a_path_is_posix_and_needs_no_session(location: str) -> None:
     directory = directory_at(location, "checkpointLocation", nowhere)
     assert directory == PosixDirectory(Path("/data/home"))

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from sparkjet.errors import AnalysisError
 from sparkjet.storage.probe_names import is_left_behind, probe_name
@@ -36,10 +36,17 @@ def local_path(location: str, option: str) -> Path:
     '/data/out'
 
     Raises:
-        AnalysisError: It is empty.
+        AnalysisError: It is empty, or names a host.
     """
-    # Not the path that urlsplit() finds: # and ? are parts of names here, as they are for Hadoop.
-    path = unquote(_FILE_URI.sub("", location)) if urlsplit(location).scheme == "file" else location
+    # Not urlsplit(): # and ? are parts of names here, as they are for Hadoop.
+    uri = _FILE_URI.match(location)
+    path = location if uri is None else unquote(location[uri.end() :])
+    host = uri["host"] if uri is not None else None
+    if host and host != "localhost":
+        # file://data/out would be written to /out.
+        meant = f'Write "file:///{host}{path}", or "file://{path}" without the host.'
+        message = f'{option}: in "{location}", {host} is the name of a host, and files are on this one. {meant}'
+        raise AnalysisError(message)
     if not path:
         message = f"{option}: the location is empty. Give a directory."
         raise AnalysisError(message)
@@ -155,7 +162,8 @@ def check_put_if_absent(directory: Path, option: str, *, create: bool = True) ->
             make_directories(directory)
             tried = directory
         else:
-            tried = next(path for path in (directory, *directory.parents) if path.exists())
+            # A link to nothing counts: it would be found out only when the directory is created, after the takeover.
+            tried = next(path for path in (directory, *directory.parents) if os.path.lexists(path))
         for left in [path for path in tried.iterdir() if is_left_behind(path.name)]:
             # It may belong to another user, in a shared parent directory.
             with contextlib.suppress(PermissionError):
@@ -183,7 +191,7 @@ def _refuses_to_overwrite(directory: Path) -> bool:
         probe.unlink(missing_ok=True)
 
 
-_FILE_URI = re.compile("^file:(//[^/]*)?", re.IGNORECASE)
+_FILE_URI = re.compile("file:(//(?P<host>[^/]*))?", re.IGNORECASE)
 _ATTEMPTS = 10
 _WAYS_OUT = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "Free space there and start again; nothing has been changed."),

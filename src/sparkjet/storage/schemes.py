@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from sparkjet.errors import AnalysisError
 from sparkjet.storage.hadoop_directory import HadoopDirectory
@@ -42,8 +42,9 @@ def scheme_of(location: str) -> str:
     >>> scheme_of("s3a://bucket/home"), scheme_of("/data/home"), scheme_of("C:/data")
     ('s3a', 'file', 'file')
     """
-    scheme = urlsplit(location).scheme
-    return scheme if len(scheme) > 1 else "file"
+    # Not urlsplit(): it takes a bracket after // for an address of IPv6.
+    scheme = _SCHEME.match(location)
+    return "file" if scheme is None else scheme[1].lower()
 
 
 def _on_posix(location: str, option: str, session: Session) -> Directory:
@@ -67,5 +68,7 @@ def _in_grid(location: str, option: str, session: Session) -> Directory:
     return GridDirectory(grid, name)
 
 
+_SCHEME = re.compile("([a-z][a-z0-9+.-]+):", re.IGNORECASE)
+"""Of two letters or more: ``C:/data`` is a path."""
 SCHEMES: dict[str, Callable[[str, str, Session], Directory]] = {"file": _on_posix, "grid": _in_grid}
 """How a directory is made, by scheme; Hadoop has all others."""
