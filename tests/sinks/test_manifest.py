@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sparkjet.errors import StorageError
 from sparkjet.sinks.manifest import MANIFEST_DIRECTORY, Manifest, ManifestEntry
 from sparkjet.sinks.manifest_listing import FANOUT, LEVELS
 
@@ -291,3 +292,18 @@ def test_a_reader_beside_a_writer_sees_every_epoch_up_to_some(place: Path) -> No
     writer.join()
     assert looks > 1
     assert files(reader) == names(list(range(1, last + 1)))
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"{}", b"[1,2,[]]\n", b"\xff\xfe", b"null"])
+def test_a_damaged_piece_is_named(place: Path, content: bytes) -> None:
+    manifest = Manifest(place, "query", "results")
+    for epoch in range(1, FANOUT + 2):
+        manifest.add(entry(epoch))
+    for piece in ("000000000-000000015.segment", "000000016.json"):
+        [file] = place.rglob(piece)
+        whole = file.read_bytes()
+        file.write_bytes(content)
+        with pytest.raises(StorageError, match=rf"{piece} is damaged.* epochs \d+ to \d+: .*Restore it"):
+            manifest.entries()
+        file.write_bytes(whole)
+    assert files(manifest) == names(list(range(1, FANOUT + 2)))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from sparkjet.errors import StorageError
 from sparkjet.sinks.manifest_listing import EXPIRED, LEVELS, SEGMENT, SINGLE, Listing, Piece, blocks_at
 from sparkjet.storage.posix_directory import as_directory
 
@@ -197,7 +198,7 @@ class Manifest:
                 last = None
                 yield content
                 continue
-            entry = _ENTRY.decode(content)
+            entry = self._decoded(piece, content)[0]
             shape = _Shape(entry.format, entry.schema, entry.options)
             if shape != last:
                 yield msgspec.json.encode(shape) + b"\n"
@@ -210,8 +211,17 @@ class Manifest:
             self._between()
 
     def _read(self, piece: Piece) -> list[ManifestEntry]:
-        content = self._content(piece)
-        return _entries(content) if piece.kind == SEGMENT else [_ENTRY.decode(content)]
+        return self._decoded(piece, self._content(piece))
+
+    def _decoded(self, piece: Piece, content: bytes) -> list[ManifestEntry]:
+        try:
+            return _entries(content) if piece.kind == SEGMENT else [_ENTRY.decode(content)]
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            message = (
+                f"{self._folder.below(piece.name)} is damaged, which names the files of epochs {piece.first} to "
+                f"{piece.last}: {error}. Restore it. Plain readers (spark.read) read the files without it."
+            )
+            raise StorageError(message) from error
 
     def _content(self, piece: Piece) -> bytes:
         return self._folder.read(piece.name)
@@ -259,14 +269,18 @@ class _Expiry:
 def _entries(segment: bytes) -> list[ManifestEntry]:
     entries, shape = [], None
     for line in segment.splitlines():
-        if line.startswith(b"{"):
+        if shape is None or line.startswith(b"{"):
+            # A merge writes it first.
             shape = _SHAPE.decode(line)
         else:
-            assert shape is not None  # noqa: S101 - a merge writes it first
             row = _ROW.decode(line)
             entries.append(
                 ManifestEntry(row.epoch, row.files, shape.format, shape.schema, shape.options, row.committed, row.run)
             )
+    if not entries:
+        # None is merged without: it was cut off.
+        message = "it has no entries"
+        raise msgspec.DecodeError(message)
     return entries
 
 
