@@ -156,3 +156,17 @@ def test_epochs_later_than_the_record_are_noticed(spark: SparkSession, tmp_path:
     assert said.startswith(f"the manifest of {tmp_path / 'out'} has epoch 5. Restore the newest copy of the home")
     assert "epochs from 4 on" in said
     assert FilesSink(tmp_path / "other").published_after(transaction(3), handles[0]) is None
+
+
+@pytest.mark.parametrize("last", [7, 8])
+def test_a_path_that_is_changed_back_has_epochs_of_before_the_backup_that_the_query_went_on_from(
+    spark: SparkSession, tmp_path: Path, last: int
+) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    before = transaction(last, run="aaaaaaaa")
+    commit(FilesSink(old), prepared(spark, old, before, 1))
+    decided = prepared(spark, new, transaction(8, takeover=1, run="bbbbbbbb", since=3), 2)
+    commit(FilesSink(old), decided)
+    assert (found(spark, old), found(spark, new)) == ([1], [2])
+    commit(FilesSink(old), decided)
+    assert (found(spark, old), found(spark, new), staged(new)) == ([1], [2], [])
