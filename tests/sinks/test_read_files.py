@@ -162,3 +162,25 @@ def test_names_are_no_patterns(spark: SparkSession, tmp_path: Path) -> None:
     for name in names:
         publish(tmp_path / name, 1, spark.createDataFrame([(name, "a")], "name string, k string"), "csv", ("k",))
     assert [found(tmp_path / name, "name", "k") for name in names] == [[(name, "a")] for name in names]
+
+
+@pytest.mark.parametrize("rows", ["struct(1 AS a, 2 AS A) AS s", "1 AS a, 2 AS A"])
+def test_names_that_differ_by_case_only_are_refused_in_a_session_that_takes_them_for_one(
+    spark: SparkSession, out: Path, rows: str
+) -> None:
+    spark.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        publish(out, 1, spark.sql(f"SELECT {rows}"))
+        publish(out, 2, spark.sql(f"SELECT {rows.replace('1', '1L')}"))
+        assert len(read_files(str(out)).collect()) == 2
+    finally:
+        spark.conf.unset("spark.sql.caseSensitive")
+    with pytest.raises(AnalysisError, match=r"only by case: `a`\. .*spark\.sql\.caseSensitive=true"):
+        read_files(str(out))
+
+
+def test_line_breaks_within_values_end_no_row(spark: SparkSession, out: Path) -> None:
+    rows = [(1, "a\nb"), (2, '"\r\n,'), (3, None)]
+    publish(out, 1, spark.createDataFrame(rows, "v long, k string").coalesce(1), "csv")
+    publish(out, 2, spark.createDataFrame([(5, "c\n\nd"), (6, "e")], "v long, k string"), "csv", header="true")
+    assert found(out, "v", "k") == [*rows, (5, "c\n\nd"), (6, "e")]

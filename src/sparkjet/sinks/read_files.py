@@ -66,13 +66,17 @@ def read_files(path: str, schema: StructType | str | None = None) -> DataFrame:
     return united(frames, wanted, f"read_files: {directory}")
 
 
+_READING = {"csv": {"multiLine": "true"}}
+"""What readers must be told that writers need not: a line break within a value ends no row."""
+
+
 def _read(directory: Directory, entry: ManifestEntry, files: list[str]) -> DataFrame:
     return read(
         SparkSession.active(),
         directory,
         files,
         file_format=entry.format,
-        options=entry.options,
+        options={**_READING.get(entry.format, {}), **entry.options},
         schema=StructType.fromJson(entry.schema),
         read_back=False,
     )

@@ -139,7 +139,16 @@ class _Types:
         return value.cast(want)
 
     def _by_name(self, struct: StructType) -> dict[str, StructField]:
-        return {self._key(each.name): each for each in struct.fields}
+        found = {self._key(each.name): each for each in struct.fields}
+        if len(found) < len(struct.fields):
+            # One of them would be lost, or Spark would say that it cannot tell them apart.
+            alike = ", ".join(quoted(each.name) for each in struct.fields if found[self._key(each.name)] is not each)
+            message = (
+                f"{self.what}: epochs have names that differ from others only by case: {alike}. Read them in a session "
+                "with spark.sql.caseSensitive=true."
+            )
+            raise AnalysisError(message)
+        return found
 
     def _key(self, name: str) -> str:
         return name if self.exact else name.lower()
