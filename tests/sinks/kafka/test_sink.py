@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
 import pytest
@@ -12,6 +13,7 @@ from pyspark.sql.types import StructType
 
 from sparkjet.errors import AnalysisError, CopiedHomeError, SinkError
 from sparkjet.options import Options
+from sparkjet.sinks.copies import origin
 from sparkjet.sinks.kafka import sink
 from sparkjet.sinks.kafka.access import Access
 from sparkjet.sinks.kafka.pool import TaskResult
@@ -106,6 +108,25 @@ def test_copies_of_the_home_are_looked_for_at_times_and_not_after_a_backup(broke
     with pytest.raises(CopiedHomeError, match=r"cccccccc.* has epoch 7 .*another copy of this home"):
         sink_of(broker).commit(handle, lambda: None)
     sink_of(broker, onRestoredBackup="continue").commit(handle, lambda: None)
+
+
+def test_what_was_decided_after_a_backup_is_committed_without_the_option_too(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of = TransactionId("q", "results", 1, 20, 0, "aaaaaaaa", since=6)
+    before = "sparkjet/q/results/000000-000000017-0-bbbbbbbb/p00000"
+    broker.answers[LIST] = lambda: listing(before, state="CompleteCommit")
+    continued = sink_of(broker, onRestoredBackup="continue")
+    decided = {"query": "q", "sink": "results", "epoch": 20, "transactions": [], **origin(of)}
+    pool = SimpleNamespace(begin=lambda _: "", fix=lambda _, speculates: dict(decided))
+    monkeypatch.setattr(continued, "_pool", pool)
+    monkeypatch.setattr(continued, "_written", lambda *_: [])
+    monkeypatch.setattr(sink, "_speculates", lambda _: False)
+    handle = continued.prepare(cast("DataFrame", None), of)
+    assert handle is not None
+    sink_of(broker).commit(handle, lambda: None)
+    with pytest.raises(CopiedHomeError):
+        sink_of(broker).commit(decided, lambda: None)
 
 
 def test_the_age_of_a_transaction_at_its_decision_is_measured_by_the_clock(broker: Broker) -> None:
