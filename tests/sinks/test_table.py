@@ -261,3 +261,18 @@ def test_a_new_table_where_spark_would_look_for_a_pattern_is_refused(spark: Spar
     assert handle is not None
     sink.commit(handle, lambda: None)
     assert [tuple(row) for row in spark.table(NAME).collect()] == [(1, "a")]
+
+
+def test_lengths_do_not_count_where_they_do_not_for_an_insert(spark: SparkSession) -> None:
+    spark.sql(f"CREATE TABLE {NAME} (k CHAR(3), n BIGINT) USING parquet")
+    spark.conf.set("spark.sql.legacy.charVarcharAsString", "true")
+    try:
+        spark.sql(f"INSERT INTO {NAME} VALUES ('long', 1), ('a', 2)")
+        sink = sink_of(spark)
+        sink.create()
+        handle = sink.prepare(spark.createDataFrame([("long", 1), ("a", 2)], SCHEMA), transaction(1))
+        assert handle is not None
+        sink.commit(handle, lambda: None)
+        assert Counter(spark.table(NAME).collect()) == {("long", 1): 2, ("a", 2): 2}
+    finally:
+        spark.conf.unset("spark.sql.legacy.charVarcharAsString")

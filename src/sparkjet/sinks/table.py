@@ -181,6 +181,9 @@ def table_sink(
     options = {str(name): str(properties.apply(name)) for name in listed(properties.keys().toSeq())} | {**options}
     columns = {each.name: each.dataType.simpleString() for each in session.table(table).schema.fields}
     declared = static_method(session, f"{_LENGTHS}.getRawSchema")(found.schema())
+    # As an INSERT, which neither pads nor checks then.
+    without = str(session.conf.get("spark.sql.legacy.charVarcharAsString")) == "true"
+    has_lengths = not without and static_method(session, f"{_LENGTHS}.hasCharVarchar")(declared)
     return TableSink(
         place,
         provider,
@@ -188,7 +191,7 @@ def table_sink(
         options,
         columns=columns,
         located=False,
-        lengths=declared if static_method(session, f"{_LENGTHS}.hasCharVarchar")(declared) else None,
+        lengths=declared if has_lengths else None,
         buckets=found.bucketSpec(),
         **settings,
     )
