@@ -105,7 +105,7 @@ def test_copies_of_the_home_are_looked_for_at_times_and_not_after_a_backup(broke
         once.commit(handle, lambda: None)
     assert broker.asked.count(LIST) == 1
     broker.answers[LIST] = lambda: listing(own, earlier, other, state="CompleteCommit")
-    with pytest.raises(CopiedHomeError, match=r"cccccccc.* has epoch 7 .*another copy of this home"):
+    with pytest.raises(CopiedHomeError, match=r"cccccccc.* has epoch 7 .*another copy of this home.*onRestoredBackup"):
         sink_of(broker).commit(handle, lambda: None)
     sink_of(broker, onRestoredBackup="continue").commit(handle, lambda: None)
 

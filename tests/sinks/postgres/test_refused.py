@@ -119,6 +119,27 @@ def test_rows_that_refer_to_those_of_an_earlier_output_are_taken(spark: SparkSes
     assert seen(dsn) == [("a", 1), ("b", 2)]
 
 
+def test_outputs_that_replace_rows_are_tried_out_together(spark: SparkSession, tmp_path: Path, dsn: str) -> None:
+    execute(dsn, "CREATE TABLE out (k text PRIMARY KEY, n bigint CHECK (n > 0))")
+    sinks = [sink_of(spark, tmp_path, dsn, mode="upsert", keyColumns="k") for _ in range(2)]
+    driver = StreamDriver(spark, lambda rows: [rows, rows.selectExpr("k", "n + 1 AS n")], SCHEMA, sinks=sinks)
+    driver.process([("a", 1), ("b", 2)])
+    assert seen(dsn) == [("a", 2), ("b", 3)]
+
+
+def test_rows_of_a_partition_meet_those_of_an_output_for_the_whole_table(
+    spark: SparkSession, tmp_path: Path, dsn: str
+) -> None:
+    execute(dsn, "CREATE TABLE out (k text, n bigint) PARTITION BY LIST (k); CREATE UNIQUE INDEX ON out (k, n)")
+    execute(dsn, "CREATE TABLE part PARTITION OF out FOR VALUES IN ('a'); CREATE TABLE rest PARTITION OF out DEFAULT")
+    sinks = [sink_of(spark, tmp_path, dsn), sink_of(spark, tmp_path, dsn, dbtable="part")]
+    driver = StreamDriver(spark, lambda rows: [rows, rows.where("n = 1")], SCHEMA, sinks=sinks)
+    with pytest.raises(SinkError, match="duplicate key value"):
+        driver.process([("a", 1), ("b", 2)])
+    driver.restart()
+    assert seen(dsn) == []
+
+
 def test_rows_that_were_decided_and_then_refused_are_left_out_by_the_command(
     spark: SparkSession, tmp_path: Path, dsn: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

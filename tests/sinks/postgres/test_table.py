@@ -95,6 +95,17 @@ def test_the_right_to_merge_is_checked(dsn: str, user: str) -> None:
     assert looked(user).target.keys == ()
 
 
+def test_a_rule_that_no_upsert_can_be_written_with_is_refused(dsn: str) -> None:
+    run(dsn, "CREATE TABLE out (k text PRIMARY KEY, n bigint)")
+    run(dsn, "CREATE RULE also AS ON INSERT TO out DO ALSO NOTIFY out")
+    with pytest.raises(AnalysisError, match=r'has the rule "also" on INSERT or UPDATE'):
+        looked(dsn, "k")
+    # COPY knows no rules, and an upsert none that is disabled.
+    assert looked(dsn).target.keys == ()
+    run(dsn, "ALTER TABLE out DISABLE RULE also")
+    assert looked(dsn, "k").target.keys == ("k",)
+
+
 REFUSING = {
     "CREATE TABLE out (k text, n bigint CONSTRAINT positive CHECK (n > 0))": ("constraint positive",),
     "CREATE TABLE other (k text PRIMARY KEY); CREATE TABLE out (k text CONSTRAINT known REFERENCES other, n bigint)": (

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import Any
 
-from sparkjet.errors import LostTransactionError, SinkError
+from sparkjet.errors import CopiedHomeError, LostTransactionError, SinkError
 from sparkjet.sinks.copies import check_run, origin
 from sparkjet.sinks.kafka.access import Access
 from sparkjet.sinks.kafka.cluster import COMMITS, OPEN, PATIENCE, Cluster, error_name
@@ -107,8 +107,13 @@ class KafkaTransactions:
         """
         with self._connected() as cluster:
             committed = self._found(cluster, prefix_of(handle["query"], handle["sink"]), COMMITS)
-        for each in committed:
-            check_run(handle, each.epoch, each.run, f"Kafka ({each.gid!r})")
+        try:
+            for each in committed:
+                check_run(handle, each.epoch, each.run, f"Kafka ({each.gid!r})")
+        except CopiedHomeError as error:
+            # A start compares takeovers first: after some it does not notice those epochs any more.
+            message = f"{error} A query that went on from a backup needs onRestoredBackup=continue until they expire."
+            raise CopiedHomeError(message) from error
 
     def abort_orphans(self, query: str, takeover: int, keep: Sequence[Handle]) -> None:
         """Abort the transactions that drivers before ``takeover`` opened for a query, except for those in ``keep``."""

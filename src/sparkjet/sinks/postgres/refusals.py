@@ -53,13 +53,17 @@ FROM pg_index JOIN tree ON indrelid = relid JOIN pg_class ON pg_class.oid = inde
 WHERE indisready ORDER BY relname
 """
 _RELATED = """
-, related AS (
-    SELECT relid FROM tree
-    UNION SELECT confrelid FROM pg_constraint JOIN related ON conrelid = relid WHERE contype = 'f'
+WITH RECURSIVE related AS (
+    SELECT %(oid)s::oid AS relid
+    UNION SELECT following.relid FROM related, LATERAL (
+        SELECT confrelid::oid AS relid FROM pg_constraint WHERE conrelid = related.relid AND contype = 'f'
+        UNION ALL SELECT tree.relid FROM pg_partition_tree(pg_partition_root(related.relid)) AS tree
+    ) AS following
 )
 SELECT nspname::text, relname::text FROM related JOIN pg_class ON pg_class.oid = relid
 JOIN pg_namespace ON pg_namespace.oid = relnamespace
 """
+"""A partition meets what was written through the table that it is a part of, too."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +74,8 @@ class Refusals:
         reasons: What can refuse any row, for the log; if there is nothing, rows need not be tried out.
         measured: Columns of text in indexes, which refuse a row with more than :data:`LONGEST` bytes in them.
         is_unique: Whether rows of the table or of a partition can conflict, replaced ones among them.
-        related: Schema and name of the table, its partitions and all tables that its foreign keys lead to.
+        related: Schema and name of the table, of all tables that its foreign keys lead to, and of all partitions of
+            the same tables.
     """
 
     reasons: tuple[str, ...]
@@ -96,5 +101,5 @@ def refusals_of(
             measured |= {each for each in long if isinstance(types.get(each), _MEASURED)}
         else:
             reasons.append(f"index {name}")
-    related = frozenset(map(tuple, connection.execute((_TREE + _RELATED).encode(), asked)))
+    related = frozenset(map(tuple, connection.execute(_RELATED.encode(), asked)))
     return Refusals(tuple(reasons), tuple(sorted(measured)), is_unique, related)

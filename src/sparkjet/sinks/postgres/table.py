@@ -218,6 +218,19 @@ def _check_keys(connection: psycopg.Connection[Any], oid: int, target: Target) -
             f"({', '.join(target.keys)}), which mode=upsert needs."
         )
         raise AnalysisError(message)
+    rule = _one(
+        connection,
+        "SELECT rulename::text FROM pg_rewrite WHERE ev_class = %s "
+        "AND (ev_type = '2' OR ev_type = '3' AND ev_enabled <> 'D') "
+        "ORDER BY rulename LIMIT 1",
+        oid,
+    )
+    if rule is not None:
+        message = (
+            f'mode=upsert: "{target.schema}.{target.table}" has the rule "{rule}" on INSERT or UPDATE, with which '
+            "PostgreSQL supports no INSERT … ON CONFLICT. Drop the rule; a trigger can do what it does."
+        )
+        raise AnalysisError(message)
 
 
 def _check_privileges(connection: psycopg.Connection[Any], oid: int, target: Target) -> None:

@@ -66,6 +66,8 @@ def write_rows(cursor: psycopg.Cursor[Any], target: Target, batches: Iterable[pa
         return
     stage(cursor, target, batches)
     cursor.execute(target.merge(STAGED))
+    # Several outputs of an epoch are tried out in one transaction, and the next one needs the name.
+    cursor.execute(sql.SQL("DROP TABLE {}").format(STAGED))
 
 
 def stage(cursor: psycopg.Cursor[Any], target: Target, batches: Iterable[pa.RecordBatch]) -> None:
