@@ -221,8 +221,9 @@ def test_headers_that_the_broker_could_not_store_are_found_before_the_decision(
     queue, schema = artemis.queue(), "body string, properties map<string,string>"
     sink = sink_of(spark, artemis, tmp_path, schema, queue=queue)
     for attempt, (body, most) in enumerate([(3_000_000, MOST_BESIDE_LONG), (50_000, MOST_HEADERS)]):
-        # The name has one character, and each property counts as eight more.
-        selected = f"SELECT repeat('b', {body}) AS body, map('p', repeat('x', {most - 9} + {{}})) AS properties"
+        # The name has one character, each property counts as eight more, and the broker takes this one for two.
+        value = f"concat(repeat('x', 1 + {{}}), repeat('😀', {(most - 10) // 2}))"
+        selected = f"SELECT repeat('b', {body}) AS body, map('p', {value}) AS properties"
         with pytest.raises(SinkError, match=f"headers and properties have more than {most} characters.*, in 1 rows"):
             sink.prepare(spark.sql(selected.format(1)), transaction(1 + attempt))
         sink.abort(transaction(1 + attempt))

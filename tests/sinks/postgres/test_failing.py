@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,8 @@ from tests.sinks.postgres.test_sink import sink_of, under_test
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from tests.servers.postgres import PostgresServer
 
 
 @pytest.mark.parametrize("way", ["always", "never"])
@@ -93,3 +96,13 @@ def test_a_later_epoch_is_found_beside_the_table_of_today_and_of_the_record(
     assert "says that epoch 2 was published" in str(sink.published_after(transaction(1), None))
     assert moved.published_after(transaction(1), None) is None
     assert '"public"."_sparkjet_commits"' in str(moved.published_after(transaction(1), handles[0]))
+
+
+def test_a_transaction_of_another_database_is_named(
+    spark: SparkSession, tmp_path: Path, postgres: PostgresServer, dsn: str
+) -> None:
+    handle = sink_of(spark, tmp_path, dsn).prepare(spark.createDataFrame([("a", 1)], SCHEMA), transaction(1))
+    assert handle is not None
+    other = sink_of(spark, tmp_path, postgres.database(f"t{uuid.uuid4().hex}"))
+    with pytest.raises(SinkError, match=r"was prepared in another database\. Point the options at that one"):
+        other.commit(handle, lambda: None)

@@ -137,7 +137,8 @@ def _has_nul(text: Column) -> Column:
 
 
 def _length(text: Column | str) -> Column:
-    return F.coalesce(F.length(text), F.lit(0))
+    # As Java's strings, in which the broker keeps them, count: two for what is outside of the basic plane.
+    return F.coalesce(F.shiftright(F.octet_length(F.encode(text, "UTF-16BE")), 1), F.lit(0))
 
 
 def _is_damaged(text: Column) -> Column:

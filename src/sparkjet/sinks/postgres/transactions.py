@@ -326,6 +326,10 @@ def _finish(connection: psycopg.Connection[Any], how: str, gid: str) -> None:
             f'it with python -m sparkjet txns CHECKPOINT --dsn "user={owner} …" --settle.'
         )
         raise SinkError(message) from error
+    except psycopg.errors.FeatureNotSupported as error:
+        # Its other meaning, for which there is a general remedy: what cannot be prepared.
+        message = f"PostgreSQL: {gid} was prepared in another database. Point the options at that one."
+        raise SinkError(message) from error
 
 
 def _first(cursor: psycopg.Cursor[Any]) -> bool:
