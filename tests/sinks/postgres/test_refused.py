@@ -132,7 +132,8 @@ def test_rows_of_a_partition_meet_those_of_an_output_for_the_whole_table(
 ) -> None:
     execute(dsn, "CREATE TABLE out (k text, n bigint) PARTITION BY LIST (k); CREATE UNIQUE INDEX ON out (k, n)")
     execute(dsn, "CREATE TABLE part PARTITION OF out FOR VALUES IN ('a'); CREATE TABLE rest PARTITION OF out DEFAULT")
-    sinks = [sink_of(spark, tmp_path, dsn), sink_of(spark, tmp_path, dsn, dbtable="part")]
+    patient = make_conninfo(dsn, options="-c lock_timeout=2min")
+    sinks = [sink_of(spark, tmp_path, dsn), sink_of(spark, tmp_path, patient, dbtable="part")]
     driver = StreamDriver(spark, lambda rows: [rows, rows.where("n = 1")], SCHEMA, sinks=sinks)
     with pytest.raises(SinkError, match="duplicate key value"):
         driver.process([("a", 1), ("b", 2)])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import psycopg
 import tenacity
+from psycopg.conninfo import conninfo_to_dict
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
@@ -207,7 +208,8 @@ class PostgresSink(Outbox):
 
     def _precedes(self, sink: Sink, handle: Handle) -> bool:
         """Whether another output's rows are written, after the decision, where those of this one may meet them."""
-        if not isinstance(sink, PostgresSink) or sink._settings.conninfo != self._settings.conninfo:  # noqa: SLF001
+        # Not the whole string: limits and names of sessions may differ.
+        if not isinstance(sink, PostgresSink) or _server(sink._settings.conninfo) != _server(self._settings.conninfo):  # noqa: SLF001
             return False
         return handle["way"] == "outbox" and Target.of(handle["target"]).place in self._table.refusals.related
 
@@ -229,6 +231,12 @@ class PostgresSink(Outbox):
         if self._table.refusals.is_unique:
             return f"{self._settings.table} has a unique index, where an orphaned transaction would block its retry"
         return None
+
+
+def _server(conninfo: str) -> list[object]:
+    """Where a connection string leads, and as whom: another user may not write what this one does."""
+    given = conninfo_to_dict(conninfo)
+    return [given.get(name) for name in ("service", "host", "hostaddr", "port", "dbname", "user")]
 
 
 def _may_pass(error: BaseException) -> bool:
