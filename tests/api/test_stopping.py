@@ -204,6 +204,55 @@ def test_an_epoch_that_fails_after_sparks_query_has_is_reported_with_it(
     assert isinstance(caught.value.__context__, StreamingQueryException)
 
 
+class BrokenError(Exception):
+    """What a function of the user fails with."""
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+def test_a_failure_is_one_for_spark_too_though_it_comes_between_two_batches(
+    spark: SparkSession, feed: Feed, tmp_path: Path, terminated: Callable[[], None], *, overlap: bool
+) -> None:
+    def fail(phase: EpochPhase, epoch: int) -> None:
+        if phase is EpochPhase.PREPARE:
+            message = "by us"
+            raise BrokenError(message)
+
+    feed.add(*rows([1, 12], v=1))
+    query = start(spark, feed, tmp_path, fail, overlap=overlap)
+    with pytest.raises(BrokenError, match="by us"):
+        query.processAllAvailable()
+    with pytest.raises(StreamingQueryException, match="BrokenError: by us"):
+        terminated()
+    with pytest.raises(BrokenError, match="by us"):
+        query.awaitTermination(PATIENCE)
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+def test_an_epoch_that_retires_a_substream_may_fail_with_any_error(
+    spark: SparkSession, feed: Feed, tmp_path: Path, terminated: Callable[[], None], *, overlap: bool
+) -> None:
+    failing = threading.Event()
+
+    def fail(phase: EpochPhase, epoch: int) -> None:
+        if failing.is_set() and phase is EpochPhase.PREPARE:
+            message = "by us"
+            raise sj.AnalysisError(message)
+
+    feed.add(*rows([1, 12], v=1))
+    query = start(spark, feed, tmp_path, fail, overlap=overlap)
+    query.processAllAvailable()
+    failing.set()
+    with pytest.raises(sj.AnalysisError, match="no substream 'none'"):
+        query.retireSubstream("none")
+    assert query.exception() is None
+    with pytest.raises(sj.AnalysisError, match="by us"):
+        query.retireSubstream("all")
+    with pytest.raises(sj.AnalysisError, match="by us"):
+        query.awaitTermination(PATIENCE)
+    with pytest.raises(StreamingQueryException, match="by us"):
+        terminated()
+
+
 def stops(spark: SparkSession, feed: Feed, home: Path, count: int, terminated: Callable[[], None]) -> None:
     """Stop a query that always has another batch to read, each time a little later."""
     for number in range(count):

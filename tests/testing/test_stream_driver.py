@@ -76,6 +76,19 @@ def test_a_substream_can_be_retired(spark: SparkSession) -> None:
     assert found(driver) == [("a", 1)]
 
 
+def test_an_epoch_that_fails_ends_the_query_whatever_it_fails_with(spark: SparkSession) -> None:
+    def fail(phase: EpochPhase, epoch: int) -> None:
+        if phase is EpochPhase.PREPARE:
+            message = "by us"
+            raise sj.AnalysisError(message)
+
+    driver = StreamDriver(spark, sums, SCHEMA, onEpochPhase=fail)
+    with pytest.raises(sj.AnalysisError, match="by us"):
+        driver.process([(at(1), "a", 1), (at(14), "b", 2)])
+    with pytest.raises(sj.AnalysisError, match=r"Call restart\(\) first"):
+        driver.advance("1 second")
+
+
 @pytest.mark.parametrize(
     "phase", mostly_crash(EpochPhase, quick={EpochPhase.SAVE, EpochPhase.COMMIT}, name=lambda phase: phase.value)
 )

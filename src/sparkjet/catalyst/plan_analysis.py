@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +13,10 @@ from sparkjet.catalyst.columns import HIDDEN, quoted
 from sparkjet.catalyst.logical_plans import analyzed, attribute_id, children, listed
 from sparkjet.catalyst.row_by_row import check_row_by_row
 from sparkjet.errors import AnalysisError
+from sparkjet.java import as_map, java_class
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 
@@ -64,6 +67,24 @@ def used_up(query: StreamingQuery) -> bool:
     # Not in Spark's API, whose status is "Stopped" in either case.
     jquery: Any = query._jsq  # noqa: SLF001
     return bool(jquery.streamingQuery().noNewData())
+
+
+def fail_at_stop(query: StreamingQuery, session: SparkSession, error: BaseException) -> None:
+    """Have Spark's query end with a failure when it is stopped, unless it has one; as text, as that of a batch.
+
+    To ``spark.streams`` and its listeners it would otherwise have been stopped by its user.
+    """
+    jquery: Any = query._jsq  # noqa: SLF001
+    execution = jquery.streamingQuery()
+    if execution.streamDeathCause() is not None:
+        return
+    text = "".join(traceback.format_exception(error))
+    cause = java_class(session, "java.lang.RuntimeException")(text)
+    says = {"id": str(query.id), "runId": str(query.runId), "message": text, "queryDebugString": ""}
+    failure = java_class(session, "org.apache.spark.sql.streaming.StreamingQueryException")
+    # Not in Spark's API: what its thread keeps there when a batch fails.
+    keep = getattr(execution, "streamDeathCause_$eq")
+    keep(failure(text, cause, "STREAM_FAILED", as_map(session, says.items())))
 
 
 def calls_python(df: DataFrame) -> bool:

@@ -23,7 +23,7 @@ from sparkjet.snapshots.record import EpochKind
 from sparkjet.state.partitions import LOST
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from sparkjet.clock import SteadyClock
     from sparkjet.engine.spark_checkpoint import SparkCheckpoint
@@ -83,6 +83,11 @@ class Engine:
         self.state = state
 
     @property
+    def session(self) -> SparkSession:
+        """The session that the epochs are computed in."""
+        return self._context.session
+
+    @property
     def next_batch(self) -> int:
         """Spark's number of the batch that comes next."""
         return 0 if self._batch is None else self._batch + 1
@@ -127,11 +132,19 @@ class Engine:
             tracker.restore(before)
             self._run(EpochRequest(EpochKind.TICK, now, caught_up=caught_up))
 
+    def check_substream(self, substream: str) -> None:
+        """Refuse the name of a substream that there is not and was not; nothing has changed.
+
+        Raises:
+            AnalysisError: Naming the nearest.
+        """
+        self.state.tracker.check_known(substream)
+
     def retire(self, substream: str) -> None:
         """Stop waiting for a substream that will have no more data, and record that.
 
         Raises:
-            AnalysisError: There is no such substream.
+            AnalysisError: There is no such substream, as :meth:`check_substream` says without an epoch.
         """
         self.join()
         now = self._now()

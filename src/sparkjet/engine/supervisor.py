@@ -6,7 +6,9 @@ import logging
 import threading
 from typing import TYPE_CHECKING
 
-from sparkjet.catalyst.plan_analysis import used_up
+from pyspark.errors import StreamingQueryException
+
+from sparkjet.catalyst.plan_analysis import fail_at_stop, used_up
 from sparkjet.engine.progress import newest_progress
 from sparkjet.errors import AnalysisError
 
@@ -76,7 +78,12 @@ class Supervisor:
 
     def drain(self) -> None:
         """Wait until all input there is has been committed, and let the clock tick once."""
-        self._spark.processAllAvailable()
+        try:
+            self._spark.processAllAvailable()
+        except StreamingQueryException:
+            # Spark has what a batch failed with as a text only.
+            self._ending.raise_failure()
+            raise
         with self._turn:
             self._join()
             if self._ticker is not None:
@@ -89,10 +96,12 @@ class Supervisor:
             if self._ending.begun:
                 message = f"retireSubstream({substream!r}): the query has ended or is being stopped."
                 raise AnalysisError(message)
+            self._join()
+            self._ending.raise_failure()
+            # Not by its error: a function that the epoch calls may raise AnalysisError too, and that ends the query.
+            self._engine.check_substream(substream)
             try:
                 self._engine.retire(substream)
-            except AnalysisError:
-                raise
             except BaseException as error:
                 self._fail(error)
                 raise
@@ -173,6 +182,10 @@ class Supervisor:
     def _fail(self, error: BaseException) -> None:
         """End the query with an error between two batches; the caller has the turn."""
         self._ending.fail(error)
+        try:
+            fail_at_stop(self._spark, self._engine.session, self._ending.failure or error)
+        except Exception:  # it is stopped in any case, and the user of this query is told
+            logger.warning("query %s: Spark's query could not be told of the failure", self._query, exc_info=True)
         self._stop_spark()
 
     def _stop_between_epochs(self) -> None:

@@ -145,6 +145,9 @@ class StreamDriver:
         """As ``query.retireSubstream``: stop waiting for a substream that will have no more rows."""
         self._running("retire_substream")
         with self._epoch() as engine:
+            engine.join()
+        self.engine.check_substream(substream)
+        with self._epoch() as engine:
             engine.retire(substream)
 
     def close_windows(self) -> None:
@@ -284,8 +287,6 @@ class StreamDriver:
     def _epoch(self) -> Iterator[Engine]:
         try:
             yield self.engine
-        except AnalysisError:
-            raise
         except BaseException:
             # As a query that has failed: its state is not that of its record any more.
             self._is_up = False

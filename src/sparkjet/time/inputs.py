@@ -114,9 +114,19 @@ class InputTracker:
         Raises:
             AnalysisError: There is no such substream.
         """
+        self.check_known(substream)
+        prefix, name = self._split(substream)
+        self._trackers[prefix].retire(name, self._clock(now))
+
+    def check_known(self, substream: str) -> None:
+        """Refuse a name that no substream has or had, as :meth:`SubstreamTracker.check_known` does.
+
+        Raises:
+            AnalysisError: Naming the nearest of all inputs.
+        """
         prefix, name = self._split(substream)
         try:
-            self._trackers[prefix].retire(name, self._clock(now))
+            self._trackers[prefix].check_known(name)
         except AnalysisError as error:
             # The tracker's own message would name substreams without their input, and only those of this one.
             known = [progress.id for progress in self.progress()]

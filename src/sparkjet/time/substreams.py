@@ -133,10 +133,18 @@ class SubstreamTracker:
             AnalysisError: There is no such substream.
         """
         self._clock(now)
-        if substream in self._retired:
-            return
-        self._check_known(substream)
-        self._forget(substream)
+        self.check_known(substream)
+        if substream in self._substreams:
+            self._forget(substream)
+
+    def check_known(self, substream: str) -> None:
+        """Refuse a name that no substream has, and no retired one had.
+
+        Raises:
+            AnalysisError: Naming the nearest.
+        """
+        if substream not in self._retired:
+            self._check_known(substream)
 
     def report(self, substream: str, timestamp: int, now: int) -> None:
         """Take note of a substream's (highest) timestamp; an unknown or retired substream is added."""
