@@ -135,7 +135,7 @@ class SparkWindows(SparkOperator):
                 partials = after.partitioned(moved)
                 statistics = SegmentStatistics.measure(partials, KeptPlans())
                 segments = [] if statistics is None else [Segment(partials, statistics)]
-        after.restore(segments, after.realigned_end(before.window, before.closed) if changed else before.closed)
+        after.restore(segments, after.realigned_end(before.closed) if changed else before.closed)
         self.dispose()
         self._operator = after
 

@@ -72,6 +72,23 @@ def test_windows_that_span_a_change_are_withheld_and_counted(spark: SparkSession
     assert shown(tmp_path) == [*before, *whole]
 
 
+@pytest.mark.parametrize("shape", [("10 seconds", "10 seconds"), ("20 seconds", "20 seconds")])
+def test_shorter_windows_that_end_between_two_of_the_old_ones_are_emitted(
+    spark: SparkSession, tmp_path: Path, shape: tuple[str, str]
+) -> None:
+    uneven, length = ("30 seconds", "20 seconds"), int(shape[0].split()[0])
+    feed = fed(tmp_path, 0, 85)
+    # The watermark is at 81, and the last window that has closed ended at ``closed``.
+    run(tmp_path, counted(events(feed, spark), uneven))
+    before = shown(tmp_path)
+    closed = before[-1][1]
+    assert 60 < closed < 80
+    feed.add(*rows(range(85, END, 5), j=0, v=1))
+    assert run(tmp_path, counted(events(feed, spark), shape), close=True) == 0
+    first = -(-(closed + 1) // length) * length - length
+    assert shown(tmp_path) == [*before, *((start, start + length, length // 5) for start in range(first, END, length))]
+
+
 def test_a_window_that_another_stage_reads_is_refused_if_any_would_be_withheld(
     spark: SparkSession, tmp_path: Path
 ) -> None:

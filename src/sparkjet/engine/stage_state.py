@@ -169,7 +169,7 @@ class StageState:
         # The new one too: merged away in the very next epoch, it would never have been in a record that drops it.
         self.obsolete = {name, *(delta.name for delta in saved.deltas)}
         self.recorded = {}
-        closed = operator.realigned_end(before, saved.closed)
+        closed = operator.realigned_end(saved.closed)
         operator.restore(segments, closed, whole_from(operator.window, before, saved), saved.withheld)
         start = operator.whole_from
         if start is not None and (closed is None or operator.window.last_partial(start) > closed):

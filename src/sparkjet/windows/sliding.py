@@ -226,14 +226,13 @@ class SlidingWindows:
         self.closed, self.whole_from, self.withheld = closed, whole_from, withheld
         self._strategy.reset()
 
-    def realigned_end(self, before: WindowGrid, closed: int | None) -> int | None:
-        """The last closed end of a snapshot of window ``before``, on this window's grid.
+    def realigned_end(self, closed: int | None) -> int | None:
+        """The last closed end of a snapshot of another window, on this window's grid.
 
-        The first window that may still be emitted moves up, never down, so that no window is emitted twice.
+        Not the last end before that window's next one: windows of this grid may end between the two, which nobody has
+        emitted. One that was, by a window of the same length, is withheld: it starts before what is still there.
         """
-        if closed is None:
-            return None
-        return self.window.ends.higher_frame(before.ends.higher_frame(closed) - 1) - self.window.step
+        return None if closed is None else self.window.closed_end(closed)
 
     def realigned(self, partials: DataFrame, before: WindowGrid, closed: int | None) -> DataFrame:
         """Partial rows of a snapshot of window ``before`` with their frames moved up to this window's grid.
@@ -244,7 +243,7 @@ class SlidingWindows:
         if closed is not None:
             partials = partials.where(F.col("frame") > closed + before.step - before.size)
         moved = partials.withColumn("frame", self.frame_of(F.col("frame") - 1))
-        end = self.realigned_end(before, closed)
+        end = self.realigned_end(closed)
         if end is not None:
             moved = moved.where(F.col("frame") > end + self.window.step - self.window.size)
         return self.accumulators.group(moved, *self.keys, "frame")
