@@ -41,6 +41,11 @@ LINKS: dict[str, Query] = {
     "where": lambda rows: rows.where("pmod(hash(*), 2) = 0"),
     "filter": lambda rows: rows.where("id > 0").withColumn("all", F.struct("*")).where(F.hash("*") != 0),
     "alias": lambda rows: rows.alias("r").withColumn("all", F.struct("r.*")),
+    "of a struct": lambda rows: rows.withColumn("s", F.struct("id", "k")).selectExpr("struct(s.*) AS all", "s.*"),
+    "except in a struct": lambda rows: rows.withColumn("s", F.struct("id", "k")).selectExpr(
+        "s.* EXCEPT (id)", "struct(* EXCEPT (s.k, ts)) AS all"
+    ),
+    "except of a struct": lambda rows: rows.withColumn("s", F.struct("id", "k")).selectExpr("* EXCEPT (s.k)"),
     "drop": lambda rows: rows.drop("k").withColumn("all", F.struct("*")),
 }
 
@@ -78,6 +83,16 @@ def test_a_star_in_an_expression_is_the_users_columns(whole: DataFrame, name: st
     ]
     computed, expected = map(LINKS[name], results)
     same(computed.toDF(), expected)
+
+
+def test_a_star_is_of_the_table_that_it_names_where_two_have_a_column(whole: DataFrame) -> None:
+    table = whole.selectExpr("k", "id + 1 AS more").alias("t")
+
+    def joined(rows: Any) -> Any:
+        both = rows.alias("r").join(table, F.expr("r.k = t.k"))
+        return both.selectExpr("struct(r.*) AS one", "struct(t.*) AS other")
+
+    same(joined(sj.stream(whole).withWatermark("ts", 0)).toDF(), joined(whole))
 
 
 def test_a_star_in_a_key_and_in_an_aggregate_of_sparkjets_is_the_users_columns(whole: DataFrame) -> None:

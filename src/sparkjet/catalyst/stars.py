@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from sparkjet.catalyst.columns import HIDDEN, quoted
-from sparkjet.catalyst.expressions import column_of, expression_of, function_name, parts_of, rebuilt
-from sparkjet.catalyst.logical_plans import children, kind_of, listed
+from sparkjet.catalyst.expressions import column_of, expression_of, function_name, parts_of, rebuilt, without_alias
+from sparkjet.catalyst.logical_plans import analyzed, children, kind_of, listed
 from sparkjet.java import as_seq
 
 if TYPE_CHECKING:
@@ -33,10 +33,9 @@ def starless(column: Column, rows: DataFrame) -> Column:
     if not any(map(_is_star, parts_of(expression))):
         # A multiplication.
         return column
-    shown = rows.drop(*HIDDEN)
 
     def named(star: Any) -> list[Any]:
-        return [expression_of(F.col(quoted(name)), session) for name in shown.select(column_of(star, session)).columns]
+        return [expression_of(each, session) for each in stood_for(column_of(star, session), rows)]
 
     def expanded(part: Any) -> Any:
         parts = children(part)
@@ -60,6 +59,36 @@ def starless(column: Column, rows: DataFrame) -> Column:
 
     found = rebuilt(expression, session, expanded)
     return column if found is expression else column_of(found, session)
+
+
+def stood_for(star: Column, rows: DataFrame) -> list[Column]:
+    """What a star stands for: the visible columns, or what is in one of them (``s.*``, ``* EXCEPT (s.x)``).
+
+    By the names of the columns, as other rows than these may be what it is computed from.
+
+    Args:
+        star: A star by itself.
+        rows: What it is computed from, for analysis only.
+    """
+    session, columns = rows.sparkSession, rows.columns
+
+    def by_name(part: Any) -> Any:
+        if kind_of(part) == "GetStructField":
+            # By its number it could not be shown before it is analyzed.
+            struct = column_of(rebuilt(part.child(), session, by_name), session)
+            return expression_of(struct.getField(str(part.extractFieldName())), session)
+        if kind_of(part) != "AttributeReference":
+            return None
+        name = str(part.name())
+        # Tables that are joined may have the same names.
+        tables = [str(each) for each in listed(part.qualifier())] if columns.count(name) > 1 else []
+        return expression_of(F.col(".".join(map(quoted, [*tables, name]))), session)
+
+    def column(item: Any) -> Column:
+        found = column_of(rebuilt(without_alias(item), session, by_name), session)
+        return found.alias(str(item.name())) if kind_of(item) == "Alias" else found
+
+    return [column(each) for each in listed(analyzed(rows.drop(*HIDDEN).select(star)).projectList())]
 
 
 def leaves_out(column: Column, session: SparkSession) -> bool:

@@ -13,7 +13,7 @@ from pyspark.sql.types import DoubleType, FloatType
 from sparkjet.catalyst.columns import HIDDEN, KEPT, is_star, quoted, select_visible, visible
 from sparkjet.catalyst.expressions import label
 from sparkjet.catalyst.logical_plans import analyzed, listed
-from sparkjet.catalyst.stars import leaves_out
+from sparkjet.catalyst.stars import leaves_out, stood_for
 from sparkjet.plan.transformations import Link
 
 if TYPE_CHECKING:
@@ -110,12 +110,12 @@ def select(shape: DataFrame, columns: Sequence[Column | str]) -> Link:
     return Link(plain, lambda frame: select_visible(frame, guarded))
 
 
-def _expanded(shape: DataFrame, column: Column | str) -> list[Column | str]:
+def _expanded(shape: DataFrame, column: Column | str) -> Sequence[Column | str]:
     """A column as the items to select: ``*`` and ``alias.*`` stand for the visible columns."""
     if is_star(column):
         return [quoted(name) for name in visible(shape)]
     if not isinstance(column, str) and leaves_out(column, shape.sparkSession):
-        return [quoted(name) for name in shape.drop(*HIDDEN).select(column).columns]
+        return stood_for(column, shape)
     spelled = label(column)
     if spelled.endswith(".*"):
         named = shape.select(column)
