@@ -147,21 +147,19 @@ class Farm:
             successor = drivers.pop("successor")
             # First, as a server that is killed would meet the queries of every driver.
             self._restart_servers(successor)
-            whole = [query for suite in self._suites for query in suite.undisturbed()]
-            successor.start(whole)
-            for fault, driver in drivers.items():
-                driver.start(self._of(fault))
+            successor.start([query for suite in self._suites for query in suite.undisturbed()])
+            # One driver after the other: with all of their queries at once, Spark would give up on Python's processes.
             for victim in Victim:
                 if victim.value in drivers:
                     self._kill(drivers[victim.value], victim, successor)
             if ZOMBIE in drivers:
                 self._pause(drivers[ZOMBIE], successor)
             self._conclude(successor, self._suites)
-            again = [suite for suite in self._suites if suite.more()]
             successor.forget()
-            for suite in again:
-                successor.start(calm([*suite.queries(), *suite.undisturbed()]))
-            self._conclude(successor, again)
+            for suite in self._suites:
+                if suite.more():
+                    successor.start(calm([*suite.queries(), *suite.undisturbed()]))
+                    self._conclude(successor, [suite])
             assert successor.end() == 0
         print(f"\n{len(self._of())} crashes in {time.monotonic() - began:.0f} s")  # noqa: T201 - figures
 
@@ -178,9 +176,9 @@ class Farm:
         successor.see(queries)
 
     def _reached(self, driver: Driver, fault: str) -> list[Query]:
-        """Wait until every query of a driver blocks at its phase."""
+        """Start the queries of a driver, and wait until every one blocks at its phase."""
         queries = self._of(fault)
-        driver.see(queries, "reached")
+        driver.bring(queries, "reached")
         for suite in self._suites:
             suite.reached([each for each in suite.crashes if each.fault == fault])
         return queries
@@ -198,6 +196,7 @@ class Farm:
             driver.results(queries)
             driver.end()
         driver.gone()
+        successor.see(calm(queries))
 
     def _pause(self, zombie: Driver, successor: Driver) -> None:
         queries = self._reached(zombie, ZOMBIE)
@@ -205,8 +204,7 @@ class Farm:
         suites = [suite for suite in self._suites if suite.queries(ZOMBIE)]
         for suite in suites:
             suite.paused()
-        successor.start(calm(queries))
-        _finish(successor, queries)
+        successor.bring(calm(queries))
         for suite in suites:
             suite.succeeded()
         zombie.resume()
@@ -221,12 +219,6 @@ class Farm:
         successor.start(calm(queries))
 
     def _conclude(self, successor: Driver, suites: Sequence[Suite]) -> None:
-        _finish(successor, [query for suite in suites for query in (*suite.queries(), *suite.undisturbed())])
+        successor.see(calm([query for suite in suites for query in (*suite.queries(), *suite.undisturbed())]))
         for suite in suites:
             suite.conclude()
-
-
-def _finish(driver: Driver, queries: Sequence[Query]) -> None:
-    """Wait for queries to end, without an error."""
-    failed = {name: error for name, error in driver.results(queries).items() if error is not None}
-    assert not failed, failed
