@@ -85,8 +85,7 @@ def in_postgres(record: Record, dsn: str, *, settle: bool) -> int:
         from sparkjet.sinks.postgres.copying import connect, explain  # noqa: PLC0415 - as above
         from sparkjet.sinks.postgres.transactions import PostgresTransactions, prepared  # noqa: PLC0415
     except ImportError as error:
-        message = f'txns needs {error.name}: pip install "sparkjet[postgres]".'
-        raise AnalysisError(message) from error
+        raise _not_installed(error, "postgres") from error
     _check(dsn)
     try:
         with closing(connect(dsn)) as connection:
@@ -118,8 +117,7 @@ def publish_accepted(record: Record, home: Directory, dsn: str, path: Path) -> i
         from sparkjet.sinks.postgres.refused import RefusedRows  # noqa: PLC0415 - the extra is optional
         from sparkjet.sinks.postgres.transactions import PostgresTransactions, decided_rows  # noqa: PLC0415
     except ImportError as error:
-        message = f'txns needs {error.name}: pip install "sparkjet[postgres]".'
-        raise AnalysisError(message) from error
+        raise _not_installed(error, "postgres") from error
     _check(dsn)
     try:
         path.open("x").close()
@@ -176,6 +174,10 @@ def _undamaged(
         message = f"{damage}. Restore the outbox."
         raise LostTransactionError(message)
     yield from rows(entries.at(handle["box"]), handle)
+
+
+def _not_installed(error: ImportError, extra: str) -> AnalysisError:
+    return AnalysisError(f'txns needs {error.name}: pip install "sparkjet[{extra}]".')
 
 
 def _check(dsn: str) -> None:
