@@ -161,8 +161,8 @@ def test_a_changed_shape_goes_on_with_the_first_windows_that_are_whole(
     highest = before.grid.higher_frame(19)
     start = after.whole_from(before, closed, highest)
     run.restart(after)
-    # The first window that is still to come moves up to the next end of the new shape.
-    end = next(end for end in range(before.next_end(12), 99) if after.ends.floor_frame(end) == end)
+    # Windows of the new shape that end between two of the old one are still to come.
+    end = next(end for end in range(closed + 1, 99) if after.ends.floor_frame(end) == end)
     assert run.state.operator.closed == end - after.step
     run.restart()
     early = run.state.operator.early()
