@@ -54,7 +54,13 @@ class SharedControl:
         self.loses_answers = 0
         self._changed: Callable[[ClusterState], None] = lambda _: None
 
-    def join(self, member: Member, changed: Callable[[ClusterState], None], ended: Callable[[str], None]) -> None:
+    def join(
+        self,
+        member: Member,
+        changed: Callable[[ClusterState], None],
+        ended: Callable[[str], None],
+        reached: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._id, self._changed = member.id, changed
         with self._cluster.lock:
             self._cluster.controls[member.id] = self

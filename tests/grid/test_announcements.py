@@ -47,12 +47,19 @@ def test_the_end_comes_once_and_last() -> None:
 
 
 @pytest.mark.logs_errors
-def test_a_member_that_cannot_take_a_state_over_ends() -> None:
+def test_a_state_that_could_not_be_taken_over_is_told_again(caplog: pytest.LogCaptureFixture) -> None:
+    told: list[int] = []
     reasons: list[str] = []
 
     def changed(state: ClusterState) -> None:
-        message = "no room"
-        raise ValueError(message)
+        told.append(state.version)
+        if len(told) == 1:
+            message = "no room"
+            raise ValueError(message)
 
-    Announcements(changed, reasons.append).publish(at(7))
-    until(lambda: reasons == ["it could not take over state 7: no room"], "the end")
+    announcements = Announcements(changed, reasons.append)
+    announcements.publish(at(7))
+    until(lambda: told == [7, 7], "the second attempt")
+    announcements.close()
+    assert reasons == []
+    assert "grid-announcements has failed, and goes on: no room" in caplog.text

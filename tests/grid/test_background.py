@@ -1,11 +1,25 @@
-"""Background work hands on what happened to it; a loop that fails says so, once, and does not go on."""
+"""Background work hands on what happened to it; a loop whose step fails says so, and goes on."""
 
 from __future__ import annotations
 
+import errno
+import logging
+import threading
+
 import pytest
 
+from sparkjet.errors import AnalysisError
 from sparkjet.grid.background import Loop, in_background
 from tests.faults.waiting import until
+
+CAUSES = [
+    ValueError("unexpected"),
+    OSError(errno.EMFILE, "Too many open files"),
+    OSError(errno.ENOSPC, "No space left on device"),
+    FileNotFoundError(errno.ENOENT, "No such file or directory", "token"),
+    AnalysisError("there is no java on the PATH"),
+    MemoryError("no memory"),
+]
 
 
 def test_who_waits_gets_the_result_or_the_error() -> None:
@@ -19,49 +33,66 @@ def test_who_waits_gets_the_result_or_the_error() -> None:
 
 
 @pytest.mark.logs_errors
-def test_a_loop_that_fails_says_so_and_stops() -> None:
+@pytest.mark.parametrize("cause", CAUSES, ids=lambda cause: type(cause).__name__ + f" {getattr(cause, 'errno', '')}")
+def test_a_loop_whose_step_fails_says_why_and_goes_on(cause: Exception, caplog: pytest.LogCaptureFixture) -> None:
+    """Whatever it is: only who is removed or cut off is to end."""
     steps: list[int] = []
-    reasons: list[str] = []
 
     def step() -> None:
         steps.append(1)
-        if len(steps) == 3:
-            raise RuntimeError("broken")
+        if len(steps) < 5:
+            raise cause
+        loop.pause(600)
 
-    loop = Loop("grid-loop", step, reasons.append)
+    loop = Loop("grid-loop", step, again=0.001)
     loop.start()
-    until(lambda: bool(reasons), "the failure", 10)
-    assert reasons == ["grid-loop has failed: broken"]
-    assert len(steps) == 3
+    until(lambda: len(steps) == 5, "the step that does not fail", 10)
+    loop.stop()
+    # Once, with all that is known of it: a log that is full of it would tell nothing else.
+    [record] = caplog.records
+    assert record.getMessage() == f"grid-loop has failed, and goes on: {cause}"
+    assert record.exc_info is not None
+    assert record.exc_info[1] is cause
+
+
+@pytest.mark.logs_errors
+def test_each_cause_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    causes: list[Exception] = [ValueError("one"), ValueError("one"), ValueError("two"), KeyError("one")]
+
+    def step() -> None:
+        if not causes:
+            return loop.pause(600)
+        raise causes.pop()
+
+    loop = Loop("grid-loop", step, again=0.001)
+    loop.start()
+    until(lambda: not causes, "all of them", 10)
+    loop.stop()
+    assert [record.getMessage().rpartition(": ")[2] for record in caplog.records[:3]] == ["'one'", "two", "one"]
+    assert len(caplog.records) == 3
 
 
 def test_a_loop_that_is_stopped_begins_no_step() -> None:
     steps: list[int] = []
-    reasons: list[str] = []
 
     def step() -> None:
         steps.append(1)
         loop.stop()
         loop.pause(600)
 
-    loop = Loop("grid-loop", step, reasons.append)
+    loop = Loop("grid-loop", step)
     loop.start()
     until(lambda: bool(steps) and loop.is_stopped, "the first step", 10)
-    assert (steps, reasons) == ([1], [])
+    assert steps == [1]
 
 
-def test_a_loop_that_is_stopped_in_a_step_does_not_report_what_the_step_lacks() -> None:
-    ended: list[str] = []
-    reasons: list[str] = []
-
+def test_a_loop_that_is_stopped_in_a_step_does_not_tell_what_the_step_lacks(caplog: pytest.LogCaptureFixture) -> None:
     def step() -> None:
         loop.stop()
-        try:
-            raise RuntimeError("cannot schedule new futures after shutdown")
-        finally:
-            ended.append("step")
+        raise RuntimeError("cannot schedule new futures after shutdown")
 
-    loop = Loop("grid-loop", step, reasons.append)
-    loop.start()
-    until(lambda: bool(ended) and not loop._thread.is_alive(), "the end of the thread", 10)
-    assert reasons == []
+    loop = Loop("grid-stopped", step)
+    with caplog.at_level(logging.INFO, "sparkjet"):
+        loop.start()
+        until(lambda: all(thread.name != "grid-stopped" for thread in threading.enumerate()), "its end", 10)
+    assert caplog.records == []

@@ -78,7 +78,7 @@ def test_a_lease_is_renewed_while_the_member_is_not_cut_off() -> None:
         view.changed(state)
 
     control.join(A, changed, view.end)
-    lease = Lease(control, view, view.end)
+    lease = Lease(control, view)
     lease.start()
     view.check()
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from sparkjet.grid.background import Loop
+
 if TYPE_CHECKING:
     from sparkjet.grid.cluster_state import ClusterState
-
-logger = logging.getLogger("sparkjet")
 
 
 class Announcements:
@@ -27,8 +26,8 @@ class Announcements:
         self._newest: ClusterState | None = None
         self._reason: str | None = None
         self._told: ClusterState | None = None
-        self._closed = False
-        threading.Thread(target=self._run, name="sparkjet-grid-announcements", daemon=True).start()
+        self._loop = Loop("grid-announcements", self._step)
+        self._loop.start()
 
     def publish(self, state: ClusterState) -> None:
         """A state that may be newer than the last one."""
@@ -47,24 +46,21 @@ class Announcements:
     def close(self) -> None:
         """Call nothing any more."""
         with self._news:
-            self._closed = True
+            self._loop.stop()
             self._news.notify()
 
-    def _run(self) -> None:
-        while True:
-            with self._news:
-                self._news.wait_for(lambda: self._closed or self._reason is not None or self._newest is not self._told)
-                if self._closed:
-                    return
-                reason, told = self._reason, self._newest
-                self._told = told
-            if reason is not None:
-                self._ended(reason)
+    def _step(self) -> None:
+        with self._news:
+            self._news.wait_for(
+                lambda: self._loop.is_stopped or self._reason is not None or self._newest is not self._told
+            )
+            if self._loop.is_stopped:
                 return
-            if told is not None:
-                try:
-                    self._changed(told)
-                # A member that cannot follow the cluster would serve what it should not: it ends.
-                except Exception as error:
-                    logger.exception("A member of the grid could not take over state %d", told.version)
-                    self.end(f"it could not take over state {told.version}: {error}")
+            reason, newest = self._reason, self._newest
+        if reason is not None:
+            self._ended(reason)
+            self._loop.stop()
+        elif newest is not None:
+            self._changed(newest)
+            # Only now: one that could not be taken over is told again.
+            self._told = newest

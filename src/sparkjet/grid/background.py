@@ -1,15 +1,20 @@
-"""Background work: what must not hold up the end of a process, and loops whose failure ends a member."""
+"""Background work: what must not hold up the end of a process, and loops that go on whatever happens in them."""
 
 from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TypeVar
 
 T = TypeVar("T")
 
+_AGAIN = 1.0
+"""Seconds after which a step that has failed is begun again."""
+_TELLS = 60.0
+"""Seconds after which a failure that lasts is logged again."""
 logger = logging.getLogger("sparkjet")
 
 
@@ -33,22 +38,26 @@ def in_background(work: Callable[[], T], name: str) -> Future[T]:
 
 
 class Loop:
-    """Does the same again and again, in a thread of its own.
+    """Does the same again and again, in a thread of its own, whatever happens in it.
+
+    A step that raises is logged with its cause, and begun again after a pause. A member that ended instead would take
+    with it what it holds, and where all share the cause, as a disk that is full, nobody would be left; one that lost
+    the thread would look alive, and do only half of what it should.
 
     Args:
         name: Of the thread.
         step: What is done; it waits as long as it should.
-        failed: Called with the reason when a step raises before :meth:`stop`; there is none after it.
+        again: Seconds after which a step that has failed is begun again.
     """
 
-    def __init__(self, name: str, step: Callable[[], None], failed: Callable[[str], None]) -> None:
-        self._step, self._failed = step, failed
+    def __init__(self, name: str, step: Callable[[], None], again: float = _AGAIN) -> None:
+        self._name, self._step, self._again = name, step, again
         self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._told = ("", 0.0)
 
     def start(self) -> None:
         """Begin."""
-        self._thread.start()
+        LoopThread(target=self._run, name=self._name, daemon=True).start()
 
     def stop(self) -> None:
         """Begin no step any more."""
@@ -67,12 +76,20 @@ class Loop:
         while not self._stopped.is_set():
             try:
                 self._step()
-            except Exception as error:
-                if self._stopped.is_set():
-                    # Whoever stops a loop closes what its last step may still be using.
-                    logger.debug("%s was stopped in a step", self._thread.name, exc_info=error)
-                    return
-                # A member that has lost this thread would look alive, and do only half of what it should.
-                logger.exception("%s has failed", self._thread.name)
-                self._failed(f"{self._thread.name} has failed: {error}")
-                return
+            except Exception as error:  # noqa: BLE001 - it is logged, and what follows from it is said above
+                self._tell(error)
+                self._stopped.wait(self._again)
+
+    def _tell(self, error: Exception) -> None:
+        if self._stopped.is_set():
+            # Whoever stops a loop closes what its last step may still be using.
+            logger.debug("%s was stopped in a step", self._name, exc_info=error)
+            return
+        cause, now = repr(error), time.monotonic()
+        if self._told[0] != cause or now > self._told[1] + _TELLS:
+            self._told = cause, now
+            logger.error("%s has failed, and goes on: %s", self._name, error, exc_info=error)
+
+
+class LoopThread(threading.Thread):
+    """The thread of a :class:`Loop`: of a thread that is none of these somebody has to say what its failure means."""

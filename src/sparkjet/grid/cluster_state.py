@@ -56,6 +56,7 @@ class ClusterState(msgspec.Struct, frozen=True):
         lost: Of partitions that lost all their replicas and went on empty: ids of the members that held the last ones.
         draining: Ids of members that are to leave, and get no replicas.
         silent: Ids of members that are not heard of, and waited for as they hold the last replicas of partitions.
+        voteless: Ids of members that cannot run a server, and are not to vote.
     """
 
     cluster: str
@@ -67,6 +68,7 @@ class ClusterState(msgspec.Struct, frozen=True):
     lost: dict[int, tuple[str, ...]] = {}
     draining: tuple[str, ...] = ()
     silent: tuple[str, ...] = ()
+    voteless: tuple[str, ...] = ()
 
     @property
     def present(self) -> int:
@@ -115,6 +117,14 @@ def silenced(state: ClusterState, silent: Collection[str]) -> ClusterState:
     """With members that are not heard of; those that were not before, and are not named any more, are again."""
     found = tuple(member.id for member in state.members if member.id in silent)
     return state if found == state.silent else msgspec.structs.replace(state, version=state.version + 1, silent=found)
+
+
+def without_votes(state: ClusterState, voteless: Collection[str]) -> ClusterState:
+    """With the members that cannot vote, and others that can."""
+    found = tuple(member.id for member in state.members if member.id in voteless)
+    return (
+        state if found == state.voteless else msgspec.structs.replace(state, version=state.version + 1, voteless=found)
+    )
 
 
 def drained(state: ClusterState, member: str) -> ClusterState:
@@ -192,6 +202,7 @@ def _changed(state: ClusterState, members: tuple[Member, ...]) -> ClusterState:
         lost={**state.lost, **lost},
         draining=draining,
         silent=tuple(member for member in state.silent if member in ids),
+        voteless=tuple(member for member in state.voteless if member in ids),
     )
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -19,6 +20,7 @@ from sparkjet.grid.requests import Ping
 
 T = TypeVar("T")
 
+logger = logging.getLogger("sparkjet")
 ANSWERS_WITHIN = 10.0
 """Seconds for a call without record batches."""
 _CHANNEL = [
@@ -45,6 +47,7 @@ class Connections:
 
     def __init__(self, access: Access) -> None:
         self._access = access
+        self._read: dict[str, Any] = {}
         self._lock = threading.Lock()
         self._clients: dict[str, Any] = {}
 
@@ -52,7 +55,7 @@ class Connections:
         """The Flight client of a member."""
         with self._lock:
             if uri not in self._clients:
-                options = self._access.client_options()
+                options = self._newest("certificates", self._access.client_options)
                 try:
                     self._clients[uri] = fl.FlightClient(uri, generic_options=_CHANNEL, **options)
                 except (pa.ArrowException, fl.FlightError, ValueError) as error:
@@ -62,7 +65,35 @@ class Connections:
 
     def options(self, seconds: float = ANSWERS_WITHIN) -> Any:
         """Options of a call."""
-        return fl.FlightCallOptions(timeout=seconds, headers=self._access.headers())
+        return fl.FlightCallOptions(timeout=seconds, headers=self._newest("token", self._access.headers))
+
+    def prepare(self) -> None:
+        """Read token and certificates now, for those that go on without the files.
+
+        Raises:
+            AnalysisError: They cannot be read.
+        """
+        self._newest("certificates", self._access.client_options)
+        self._newest("token", self._access.headers)
+
+    def _newest(self, what: str, read: Callable[[], T]) -> T:
+        """What is in the files now; where they cannot be read any more, what was in them before.
+
+        A file that is gone for a moment, or for good, must not end what works without it.
+        """
+        try:
+            found = read()
+        except AnalysisError as error:
+            if what not in self._read:
+                raise
+            last: T
+            last, is_told = self._read[what]
+            if not is_told:
+                logger.warning("The %s that was read before is used: %s", what, error)
+                self._read[what] = last, True
+            return last
+        self._read[what] = found, False
+        return found
 
     def ask(self, uri: str, request: Message, answer: type[T], seconds: float = ANSWERS_WITHIN) -> T:
         """What a member answers.

@@ -22,7 +22,13 @@ class Control(Protocol):
     refuse what it is asked then; it has to end when ``ended`` is called. No method waits for ever.
     """
 
-    def join(self, member: Member, changed: Callable[[ClusterState], None], ended: Callable[[str], None]) -> None:
+    def join(
+        self,
+        member: Member,
+        changed: Callable[[ClusterState], None],
+        ended: Callable[[str], None],
+        reached: Callable[[], bool] = lambda: False,
+    ) -> None:
         """Become a member, or the first one of a new cluster.
 
         Args:
@@ -31,7 +37,9 @@ class Control(Protocol):
                 states between two may be left out.
             ended: Called once, with the reason, from a thread of the control plane, when this member is no longer one:
                 it was taken for dead, or has been cut off for so long that nobody waits for it. Not after
-                :meth:`leave`.
+                :meth:`leave`, and for no other reason.
+            reached: Called from a thread of the control plane where there has been no majority for that long: whether
+                any other member answers. Then this one is not cut off, and goes on waiting.
         """
         ...
 

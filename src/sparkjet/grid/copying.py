@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 
@@ -52,7 +52,6 @@ class Copying:
         view: What it knows of the cluster.
         connections: To the other members.
         control: Where it says what it holds.
-        failed: Called with the reason if it cannot go on.
         again: Seconds after which a copy that has failed is tried again.
     """
 
@@ -62,11 +61,10 @@ class Copying:
         view: View,
         connections: Connections,
         control: Control,
-        failed: Callable[[str], None],
         again: float = 1.0,
     ) -> None:
         self._entries, self._view, self._connections, self._control = entries, view, connections, control
-        self._loop = Loop("grid-copying", self._step, failed)
+        self._loop = Loop("grid-copying", self._step)
         self._again = again
         self._copies: dict[str, _Copy] = {}
         self._under_way = 0
@@ -149,6 +147,8 @@ class Copying:
         except StorageError as error:
             # The primary has changed, or left: the next state says from whom to copy.
             logger.info("Copying from member %s is tried again: %s", primary, error)
+        except Exception:
+            logger.exception("Copying from member %s has failed, and is tried again", primary)
         finally:
             with self._view.changes:
                 self._under_way -= 1

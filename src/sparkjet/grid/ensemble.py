@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
 
 import msgspec
 from kazoo.exceptions import (
@@ -15,9 +17,9 @@ from kazoo.exceptions import (
     ReconfigInProcessError,
 )
 
-from sparkjet.errors import StorageError
+from sparkjet.errors import AnalysisError, StorageError
 from sparkjet.grid.cluster_state import ClusterState
-from sparkjet.grid.errors import QuorumLostError
+from sparkjet.grid.errors import NoServerError, QuorumLostError
 from sparkjet.grid.voters import wanted_voters
 from sparkjet.grid.zookeeper_config import ServerAddress, Voting
 from sparkjet.grid.zookeeper_server import ZooKeeperServer, check_free, free_port
@@ -29,8 +31,37 @@ SERVERS = f"{ROOT}/servers"
 _CONFIG = "/zookeeper/config"
 _STAYED = 10.0
 """Seconds that a server has to run so that it is started again on its directory."""
+_ALONE_AGAIN = 1.0
+"""The same for the only one: nobody else could take its place."""
 _LOOK = 2.0
 """Seconds to wait for a server that may not answer yet."""
+_STARTS_WITHIN = 60.0
+"""Seconds that a server may take on a busy machine until it answers."""
+_OFFERS_WITHIN = 2 * _STARTS_WITHIN
+"""Seconds after which a member that is to vote, and offers no server, is not waited for any more."""
+logger = logging.getLogger("sparkjet")
+
+
+@dataclass
+class _Own:
+    """A server of this member's.
+
+    Attributes:
+        server: The server.
+        node: By which others are told of it; None for the first one until there is a session.
+        is_told: Whether they are.
+        started: When it was last started.
+    """
+
+    server: ZooKeeperServer
+    node: str | None = None
+    is_told: bool = False
+    started: float = field(default_factory=time.monotonic)
+
+    @property
+    def id(self) -> int:
+        """Its number."""
+        return self.server.address.id
 
 
 class Ensemble:
@@ -43,9 +74,10 @@ class Ensemble:
 
     def __init__(self, member: str, settings: ZooKeeperSettings) -> None:
         self._member, self._settings = member, settings
-        self._server: ZooKeeperServer | None = None
-        self._node: str | None = None
-        self._is_told, self._started = False, 0.0
+        self._own: _Own | None = None
+        self._replaced: _Own | None = None
+        self._awaited: dict[str, float] = {}
+        self._told = ("", 0.0)
         self._addresses: dict[int, ServerAddress] = {}
         self._voting = Voting({}, -1)
         self._contacts: list[str] = []
@@ -54,7 +86,17 @@ class Ensemble:
     @property
     def server(self) -> ZooKeeperServer | None:
         """This member's server."""
-        return self._server
+        return self._own.server if self._own is not None else None
+
+    @property
+    def overdue(self) -> list[str]:
+        """Ids of members that were to offer a server long ago, as far as this one has looked."""
+        return [member for member, since in self._awaited.items() if time.monotonic() > since + _OFFERS_WITHIN]
+
+    def trouble(self) -> str:
+        """What keeps this member's server from serving, for messages; empty if there is nothing to see."""
+        why = self._own.server.why() if self._own is not None else ""
+        return f"Its own ZooKeeper server: {why}." if why else ""
 
     def contacts(self) -> list[str]:
         """Where servers listen, this member's own first; the last that were known, where nobody says."""
@@ -77,8 +119,7 @@ class Ensemble:
         for port in (address.client, address.quorum, address.election):
             check_free(address.host, port)
         check_free("127.0.0.1", address.plain)
-        self._start(address, [address.line], is_first=True)
-        self._is_told = True
+        self._start(_Own(ZooKeeperServer(address, self._settings), is_told=True), [address.line], is_first=True)
         self._take([address], Voting({1: address.line}, 0))
         return address.contact
 
@@ -88,8 +129,8 @@ class Ensemble:
         Raises:
             StorageError: It has; with what it said last.
         """
-        if self._server is not None and not self._server.runs:
-            message = f"The ZooKeeper server of this member does not start: {self._server.why()}"
+        if self.server is not None and not self.server.runs:
+            message = f"The ZooKeeper server of this member does not start: {self.server.why()}."
             raise StorageError(message)
 
     def refresh(self, session: ZooKeeperSession, woken: Callable[..., None]) -> None:
@@ -102,21 +143,28 @@ class Ensemble:
 
     def publish(self, session: ZooKeeperSession) -> None:
         """Tell the others of this member's server, if it has one that is ready, in a session that has just begun."""
-        if self._server is not None:
-            self._node = self._new_node(session)
-            if self._is_told:
-                self._tell(session)
+        for own in (self._replaced, self._own):
+            if own is not None:
+                own.node = self._new_node(session)
+                if own.is_told:
+                    self._tell(session, own)
 
     def tend(self) -> None:
-        """Look after this member's server, without asking anybody: if two are down, nobody could answer."""
+        """Look after this member's server, without asking anybody: if two are down, nobody could answer.
+
+        Raises:
+            StorageError: It cannot be started again.
+            OSError: Also that.
+        """
         with self._processes:
-            server, voting = self._server, self._voting
-            if server is None or server.runs or not self.votes():
+            own, voting = self._own, self._voting
+            if own is None or own.server.runs or not self.votes():
                 return
-            if voting.ids == {server.address.id} or time.monotonic() > self._started + _STAYED:
+            if time.monotonic() > own.started + (_ALONE_AGAIN if voting.ids == {own.id} else _STAYED):
                 # Its directory has all that it has acknowledged: as long as it is there it may vote again.
-                self._started = time.monotonic()
-                server.start(voting.lines.values())
+                own.started = time.monotonic()
+                self._warn(f"The ZooKeeper server of this member is started again: {own.server.why()}.")
+                own.server.start(voting.lines.values())
 
     def adapt(self, session: ZooKeeperSession, state: ClusterState, *, coordinates: bool) -> bool:
         """One step towards the voters that are wanted; whether there is nothing left to do.
@@ -125,24 +173,19 @@ class Ensemble:
             session: Of this member.
             state: Of the cluster.
             coordinates: Whether this member is the one that changes who votes.
+
+        Raises:
+            NoServerError: This member is to vote, and cannot.
         """
-        if self._server is not None and not self._server.runs:
-            # It did not stay: another one begins with nothing, under another id.
-            self._discard(session)
+        self._replace_if_broken(session)
         voting = [self._addresses[id_].member for id_ in self._voting.ids if id_ in self._addresses]
         wanted = wanted_voters(state, voting)
-        if self._member in wanted:
-            if self._server is None:
-                self._begin(session)
-                return False
-            if not self._is_told:
-                self._tell_when_ready(session)
-                return False
-        elif self._server is not None and not self.votes():
-            if self._is_told and not self._is_released():
-                return False
-            self._discard(session)
-        servers = {address.member: address for address in self._addresses.values()}
+        if not self._does_its_part(session, votes=self._member in wanted):
+            return False
+        # Of two of one member the newer one: the other is what it replaces.
+        servers = {address.member: address for _, address in sorted(self._addresses.items())}
+        now = time.monotonic()
+        self._awaited = {each: self._awaited.get(each, now) for each in wanted if coordinates and each not in servers}
         if any(member not in servers for member in wanted):
             return False
         ids = {servers[member].id for member in wanted}
@@ -154,26 +197,28 @@ class Ensemble:
 
     def votes(self) -> bool:
         """Whether this member's server is one of those that vote."""
-        return self._server is not None and self._server.address.id in self._voting.ids
+        return self._own is not None and self._own.id in self._voting.ids
 
     def stop(self) -> None:
-        """End this member's server, for ever."""
+        """End this member's servers, for ever."""
         with self._processes:
-            if self._server is not None:
-                self._server.stop()
+            for own in (self._replaced, self._own):
+                if own is not None:
+                    own.server.stop()
             # Nobody is to start it again.
             self._take([], Voting({}, -1))
 
     def alone(self) -> str | None:
         """Start this member's server anew as the only one that votes; where it listens, None if it has never voted."""
-        server = self._server
-        if server is None or not self.votes():
+        own = self._own
+        if own is None or not self.votes():
             return None
+        address = own.server.address
         with self._processes:
-            server.halt()
-            self._take([server.address], Voting({server.address.id: server.address.line}, self._voting.version))
-            server.start([server.address.line])
-        return server.address.contact
+            own.server.halt()
+            self._take([address], Voting({own.id: address.line}, self._voting.version))
+            own.server.start([address.line])
+        return address.contact
 
     def _take(self, addresses: Sequence[ServerAddress], voting: Voting) -> None:
         listening = [address for address in addresses if address.id in voting.ids]
@@ -198,37 +243,83 @@ class Ensemble:
             # Another one came first, or those that come have not caught up yet: the next step looks again.
             return
 
+    def _does_its_part(self, session: ZooKeeperSession, *, votes: bool) -> bool:
+        """One step towards the servers that this member should have; whether it has them, and no other."""
+        own, replaced = self._own, self._replaced
+        if votes and own is None:
+            self._begin(session)
+        elif own is not None and votes and not own.is_told:
+            self._tell_when_ready(session, own)
+        elif own is not None and not votes and not self.votes():
+            if own.is_told and not self._is_released(own):
+                return False
+            self._discard(session)
+        elif replaced is not None and replaced.id not in self._voting.ids:
+            if not self._is_released(replaced):
+                return False
+            self._end(session, replaced)
+            self._replaced = None
+        else:
+            return True
+        return False
+
+    def _replace_if_broken(self, session: ZooKeeperSession) -> None:
+        own = self._own
+        if own is None:
+            return
+        if not own.server.runs:
+            # It did not stay: another one begins with nothing, under another id.
+            why = own.server.why()
+            self._discard(session)
+            if not own.is_told:
+                raise NoServerError(f"its ZooKeeper server does not start: {why}.")
+            self._warn(f"The ZooKeeper server of this member is replaced: {why}.")
+        elif not own.server.is_whole and self._replaced is None:
+            # It goes on as long as it runs, and votes until the one in its place does.
+            self._warn(f"The ZooKeeper server of this member is replaced: {own.server.why()}.")
+            self._replaced, self._own = own, None
+
     def _begin(self, session: ZooKeeperSession) -> None:
         """Start a server, which joins the others when the coordinator says so."""
         node = self._new_node(session)
-        # The first server of all is number 1, in the first of these nodes.
-        address = self._address(int(node[-10:]) + 1)
-        # Those that vote now, and of those that are to come only itself: two that come must not elect each other.
-        self._start(address, [*self._voting.lines.values(), address.line], is_first=False)
-        self._node = node
+        try:
+            # The first server of all is number 1, in the first of these nodes.
+            address = self._address(int(node[-10:]) + 1)
+            own = _Own(ZooKeeperServer(address, self._settings), node)
+            # Those that vote now, and of those that are to come only itself: two that come must not elect each other.
+            self._start(own, [*self._voting.lines.values(), address.line], is_first=False)
+        except (OSError, AnalysisError) as error:
+            if self._own is not None:
+                self._discard(session)
+            else:
+                self._remove(session, node)
+            raise NoServerError(f"its ZooKeeper server cannot be started: {error}") from error
 
-    def _start(self, address: ServerAddress, voters: Sequence[str], *, is_first: bool) -> None:
-        server = ZooKeeperServer(address, self._settings)
+    def _start(self, own: _Own, voters: Sequence[str], *, is_first: bool) -> None:
         with self._processes:
-            self._server, self._started = server, time.monotonic()
-            server.start(voters, is_first=is_first)
+            self._own = own
+            own.server.start(voters, is_first=is_first)
 
-    def _tell_when_ready(self, session: ZooKeeperSession) -> None:
+    def _tell_when_ready(self, session: ZooKeeperSession, own: _Own) -> None:
         # A server that votes before it has a leader's data cannot elect one either: if the leader were lost then,
         # nobody could go on. It answers as soon as it has.
-        if self._server is not None and self._look([self._server.address.contact]) is not None:
-            self._tell(session)
+        if self._look([own.server.address.contact]) is not None:
+            self._tell(session, own)
+        elif time.monotonic() > own.started + _STARTS_WITHIN:
+            why = own.server.why()
+            self._discard(session)
+            raise NoServerError(
+                f"its ZooKeeper server has not answered for {_STARTS_WITHIN:.0f} s{why and f': {why}'}."
+            )
 
-    def _is_released(self) -> bool:
-        """Whether those that vote now go on without this member's server, which has been removed from them.
+    def _is_released(self, own: _Own) -> bool:
+        """Whether those that vote now go on without a server of this member's, which has been removed from them.
 
         It may have led them, and have told them so last of all.
         """
-        others = [
-            contact for contact in self.contacts() if self._server is None or contact != self._server.address.contact
-        ]
+        others = [contact for contact in self.contacts() if contact != own.server.address.contact]
         found = self._look(others) if others else None
-        return found is not None and self._server is not None and self._server.address.id not in found.ids
+        return found is not None and own.id not in found.ids
 
     def _look(self, contacts: Sequence[str]) -> Voting | None:
         """Which servers vote, as one of these says that has a leader; None if none answers at once."""
@@ -242,25 +333,36 @@ class Ensemble:
         finally:
             session.close("it was only a look")
 
-    def _tell(self, session: ZooKeeperSession) -> None:
-        if self._server is not None:
-            node, content = self._node, msgspec.msgpack.encode(self._server.address)
-            session.ask(lambda client: client.set_async(node, content))
-            self._is_told = True
+    def _tell(self, session: ZooKeeperSession, own: _Own) -> None:
+        content = msgspec.msgpack.encode(own.server.address)
+        session.ask(lambda client: client.set_async(own.node, content))
+        own.is_told = True
 
     def _discard(self, session: ZooKeeperSession) -> None:
+        own, self._own = self._own, None
+        if own is not None:
+            self._end(session, own)
+
+    def _end(self, session: ZooKeeperSession, own: _Own) -> None:
         with self._processes:
-            if self._server is not None:
-                self._server.stop()
-            self._server = None
-        self._is_told = False
-        node, self._node = self._node, None
+            own.server.stop()
+        node, own.node = own.node, None
         if node is not None:
-            try:
-                session.ask(lambda client: client.delete_async(node))
-            except NoNodeError:
-                # Removed by an attempt whose answer was lost.
-                return
+            self._remove(session, node)
+
+    @staticmethod
+    def _remove(session: ZooKeeperSession, node: str) -> None:
+        try:
+            session.ask(lambda client: client.delete_async(node))
+        except NoNodeError:
+            # Removed by an attempt whose answer was lost.
+            return
+
+    def _warn(self, text: str) -> None:
+        """Log, but not again and again what lasts."""
+        if self._told[0] != text or time.monotonic() > self._told[1] + _STARTS_WITHIN:
+            self._told = text, time.monotonic()
+            logger.warning("Member %s: %s", self._member, text)
 
     def _address(self, id_: int) -> ServerAddress:
         host = "127.0.0.1" if self._settings.host == "localhost" else self._settings.host

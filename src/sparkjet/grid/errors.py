@@ -15,6 +15,10 @@ class QuorumLostError(GridError):
     """This member is cut off from the majority, was removed by it, or is no member."""
 
 
+class NoServerError(GridError):
+    """This member cannot run a ZooKeeper server, or its server does not answer: others are to vote instead."""
+
+
 class RemovedError(QuorumLostError):
     """The cluster's state does not name this member any more: nothing that it holds is the newest."""
 

@@ -30,7 +30,13 @@ class InProcessControl:
         self._left = False
         self._slots: dict[str, bytes] = {}
 
-    def join(self, member: Member, changed: Callable[[ClusterState], None], ended: Callable[[str], None]) -> None:
+    def join(
+        self,
+        member: Member,
+        changed: Callable[[ClusterState], None],
+        ended: Callable[[str], None],
+        reached: Callable[[], bool] = lambda: False,  # noqa: ARG002 - there are no others
+    ) -> None:
         """See :meth:`sparkjet.grid.control.Control.join`."""
         with self._lock:
             if self._state is not None:

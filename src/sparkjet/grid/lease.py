@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
 from sparkjet.errors import StorageError
 from sparkjet.grid.background import Loop
@@ -18,12 +17,11 @@ class Lease:
     Args:
         control: The control plane.
         view: Of this member.
-        failed: Called with the reason if it cannot go on.
     """
 
-    def __init__(self, control: Control, view: View, failed: Callable[[str], None]) -> None:
+    def __init__(self, control: Control, view: View) -> None:
         self._control, self._view = control, view
-        self._loop = Loop("grid-lease", self._step, failed)
+        self._loop = Loop("grid-lease", self._step)
 
     def start(self) -> None:
         """Begin, with a first answer before this returns."""

@@ -24,7 +24,7 @@ from sparkjet.grid.lease import Lease
 from sparkjet.grid.messages import Put
 from sparkjet.grid.pings import PERIOD, Pings
 from sparkjet.grid.receiving import Receiving
-from sparkjet.grid.requests import LooksGone
+from sparkjet.grid.requests import LooksGone, Ping
 from sparkjet.grid.server import Server
 from sparkjet.grid.view import LEASE, View
 
@@ -79,9 +79,10 @@ class Member:
         self.view = View(self.id, settings.lease)
         self._control = control
         self._connections = Connections(access)
-        self._copying = Copying(self.entries, self.view, self._connections, control, self.end)
-        self._lease = Lease(control, self.view, self.end)
-        self._pings = Pings(self._others, self._report, self.end, settings.ping_period)
+        self._connections.prepare()
+        self._copying = Copying(self.entries, self.view, self._connections, control)
+        self._lease = Lease(control, self.view)
+        self._pings = Pings(self._others, self._report, settings.ping_period)
         self._over = threading.Event()
         self._reason = ""
         # A daemon: a call that hangs must not keep a process alive that is no member any more.
@@ -94,7 +95,7 @@ class Member:
 
     def start(self) -> None:
         """Join the cluster."""
-        self._control.join(self.address, self._changed, self.end)
+        self._control.join(self.address, self._changed, self.end, self._hears_others)
         # It comes from a thread of the control plane, and everything below acts on it.
         if not self.view.wait(self.view.has_state, _JOINS_WITHIN):
             raise GridError(f"the control plane has not told its state within {_JOINS_WITHIN:.0f} s.")
@@ -183,6 +184,15 @@ class Member:
     def _confirms(self, witness: Address, gone: Address) -> bool:
         try:
             return self._connections.ask(witness.uri, LooksGone(gone.id), bool, _CONFIRMS_WITHIN)
+        except GridError:
+            return False
+
+    def _hears_others(self) -> bool:
+        return any(self._answers(member) for member in self._others())
+
+    def _answers(self, member: Address) -> bool:
+        try:
+            return self._connections.ask(member.uri, Ping(), str, _CONFIRMS_WITHIN) == member.id
         except GridError:
             return False
 

@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from uuid import uuid4
 
-from kazoo.exceptions import KazooException, NoNodeError
+from kazoo.exceptions import NoNodeError
 
 from sparkjet.errors import AnalysisError, StorageError
 from sparkjet.grid.announcements import Announcements
-from sparkjet.grid.cluster_state import ClusterState, Member, joined, left, reformed, silenced, would_lose
+from sparkjet.grid.background import Loop
+from sparkjet.grid.cluster_state import (
+    ClusterState,
+    Member,
+    joined,
+    left,
+    reformed,
+    silenced,
+    without_votes,
+    would_lose,
+)
 from sparkjet.grid.ensemble import Ensemble
-from sparkjet.grid.errors import QuorumLostError, RemovedError
+from sparkjet.grid.errors import NoServerError, QuorumLostError, RemovedError
+from sparkjet.grid.zookeeper_server import check_server
 from sparkjet.grid.zookeeper_session import SessionEndedError, ZooKeeperSession
 from sparkjet.grid.zookeeper_settings import ZooKeeperSettings
 from sparkjet.grid.zookeeper_slots import ZooKeeperSlots
@@ -27,6 +40,10 @@ _TICK = 1.0
 """Seconds after which a member looks even if nothing has woken it."""
 _SOON = 0.1
 """The same while there is something left to do."""
+_VOTES_AGAIN = 60.0
+"""Seconds after which a member that could not vote looks whether it can."""
+_TELLS = 60.0
+"""Seconds after which it is logged again what a member waits for."""
 _START = 60.0
 """Seconds that a server may take to start on a busy machine."""
 _PURGE = 5.0
@@ -46,19 +63,31 @@ class Membership:
         member: This one.
         settings: Of the control plane.
         announcements: What the member is told.
+        reached: Whether any other member answers this one, whatever is between it and a majority.
     """
 
-    def __init__(self, member: Member, settings: ZooKeeperSettings, announcements: Announcements) -> None:
-        self._member, self._settings, self._announcements = member, settings, announcements
+    def __init__(
+        self,
+        member: Member,
+        settings: ZooKeeperSettings,
+        announcements: Announcements,
+        reached: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._member, self._settings, self._announcements, self._reached = member, settings, announcements, reached
         self.ensemble = Ensemble(member.id, settings)
+        self._rounds = Loop("grid-membership", self._look)
+        # Not in the thread of the rounds: those wait for servers, of which this may be the only one.
+        self._tending = Loop("grid-server", self._tend)
+        self._pause = 0.0
+        self._waits = _Waits()
         self._wake = threading.Event()
         self._changed = threading.Condition()
         self._over: str | None = None
         self._leaving = False
         self._reforming: tuple[frozenset[str], Future[ClusterState]] | None = None
         self._newest: ClusterState | None = None
-        self._entered = self._reached = time.monotonic()
-        self._purged = 0.0
+        self._entered = time.monotonic()
+        self._purged = self._votes_from = 0.0
         self._missed: dict[str, float] = {}
 
     def begin(self, seeds: Sequence[str], new: ClusterState | None) -> None:
@@ -86,8 +115,8 @@ class Membership:
             self._close("it could not join")
             raise
         self._entered = float("-inf")
-        threading.Thread(target=self._run, name="sparkjet-grid-membership", daemon=True).start()
-        threading.Thread(target=self._tend, name="sparkjet-grid-server", daemon=True).start()
+        self._rounds.start()
+        self._tending.start()
 
     def leave(self) -> None:
         """Be none any more; a second call does nothing."""
@@ -152,23 +181,33 @@ class Membership:
         self._wake.set()
         return result.result(2 * _START)
 
-    def _run(self) -> None:
-        pause = 0.0
-        while self._over is None:
-            self._wake.wait(pause)
-            self._wake.clear()
-            try:
-                pause = _TICK if self._round() else _SOON
-                self._reached = time.monotonic()
-            except RemovedError as error:
-                self._end(str(error))
-            except QuorumLostError as error:
-                pause = _SOON
-                if time.monotonic() > self._reached + self._settings.cut_off:
-                    self._end(str(error))
-            except (KazooException, OSError, StorageError) as error:
-                logger.exception("A member of the grid ends: its control plane has failed")
-                self._end(f"its control plane has failed: {error}")
+    def _look(self) -> None:
+        self._wake.wait(self._pause)
+        self._wake.clear()
+        self._pause = _SOON
+        try:
+            self._pause = _TICK if self._round() else _SOON
+        except RemovedError as error:
+            self._end(str(error))
+        except QuorumLostError as error:
+            self._wait(error)
+        else:
+            self._waits = _Waits()
+
+    def _wait(self, error: QuorumLostError) -> None:
+        """Wait for a majority; who hears nobody at all for long is cut off, and ends."""
+        now, why = time.monotonic(), f"{error} {self.ensemble.trouble()}".rstrip()
+        if now > self._waits.told + _TELLS:
+            logger.warning("Member %s waits for a majority: %s", self._member.id, why)
+            self._waits.told = now
+        if now < self._waits.since + self._settings.cut_off:
+            return
+        # What ends all servers at once, as a full disk, would end all members, and what they hold with them.
+        if self._reached():
+            logger.warning("Member %s goes on waiting, as other members answer it.", self._member.id)
+            self._waits = _Waits()
+        else:
+            self._end(f"{why} No other member has answered either.")
 
     def _round(self) -> bool:
         """Look what is new, and do what this member has to do about it; whether nothing is left to do."""
@@ -187,13 +226,8 @@ class Membership:
         return self._step(self._shared)
 
     def _tend(self) -> None:
-        # Not in the thread of the rounds: those wait for servers, of which this may be the only one.
-        while self._over is None:
-            try:
-                self.ensemble.tend()
-            except (OSError, StorageError) as error:
-                self._end(f"its server cannot be started: {error}")
-            threading.Event().wait(_SOON)
+        self._tending.pause(_SOON)
+        self.ensemble.tend()
 
     def _step(self, shared: ZooKeeperSlots) -> bool:
         state, _ = shared.state(self._woken)
@@ -210,7 +244,35 @@ class Membership:
         coordinates = bool(there) and there[0] == self._member.id
         if coordinates:
             state = self._judged(shared, state, set(ids) - set(there))
-        return self.ensemble.adapt(shared.session, state, coordinates=coordinates)
+        return self._adapted(shared, self._votes_again(shared, state), coordinates=coordinates)
+
+    def _votes_again(self, shared: ZooKeeperSlots, state: ClusterState) -> ClusterState:
+        if self._member.id not in state.voteless or time.monotonic() < self._votes_from:
+            return state
+        self._votes_from = time.monotonic() + _VOTES_AGAIN
+        try:
+            check_server(self._settings)
+        except AnalysisError as error:
+            logger.warning("Member %s still cannot vote: %s", self._member.id, error)
+            return state
+        return self._without_votes(shared, lambda voteless: voteless - {self._member.id})
+
+    def _adapted(self, shared: ZooKeeperSlots, state: ClusterState, *, coordinates: bool) -> bool:
+        try:
+            is_done = self.ensemble.adapt(shared.session, state, coordinates=coordinates)
+        except NoServerError as error:
+            # It holds what it holds, and goes on: only that others vote in its place, if any can.
+            self._votes_from = time.monotonic() + _VOTES_AGAIN
+            logger.warning("Member %s cannot vote, others do in its place: %s", self._member.id, error)
+            self._without_votes(shared, lambda voteless: voteless | {self._member.id})
+            return False
+        if overdue := self.ensemble.overdue:
+            logger.warning("Members %s were to vote, and have offered no server.", ", ".join(overdue))
+            self._without_votes(shared, lambda voteless: voteless | {*overdue})
+        return is_done
+
+    def _without_votes(self, shared: ZooKeeperSlots, change: Callable[[set[str]], set[str]]) -> ClusterState:
+        return self.seen(shared.propose(lambda state: without_votes(state, change({*state.voteless}))))
 
     def _judged(self, shared: ZooKeeperSlots, state: ClusterState, gone: Collection[str]) -> ClusterState:
         """Take out who is silent; those are waited for with whom the last replicas of partitions would go."""
@@ -282,5 +344,15 @@ class Membership:
         with self._changed:
             self._over = self._over or reason
             self._changed.notify_all()
+        self._rounds.stop()
+        self._tending.stop()
         self._shared.session.close(reason)
         self.ensemble.stop()
+
+
+@dataclass
+class _Waits:
+    """Since when a member waits for a majority, and when it was last told so."""
+
+    since: float = field(default_factory=time.monotonic)
+    told: float = -math.inf

@@ -26,7 +26,6 @@ class Pings:
     Args:
         others: The other members, asked each time.
         gone: Called with a member that is gone, again with each ping until it is no other member any more.
-        failed: Called with the reason if it cannot go on.
         period: Seconds between two pings.
     """
 
@@ -34,13 +33,12 @@ class Pings:
         self,
         others: Callable[[], list[Member]],
         gone: Callable[[Member], None],
-        failed: Callable[[str], None],
         period: float = PERIOD,
     ) -> None:
         self._others, self._gone, self._period = others, gone, period
         self._refused: dict[str, int] = {}
         self._pool = ThreadPoolExecutor(_AT_ONCE, "grid-ping")
-        self._loop = Loop("grid-pings", self._step, failed)
+        self._loop = Loop("grid-pings", self._step)
 
     def start(self) -> None:
         """Begin."""

@@ -13,14 +13,15 @@ _THREE, _FIVE = 3, 5
 def wanted_voters(state: ClusterState, voting: Collection[str]) -> list[str]:
     """Ids of the members that are to vote; who votes already stays.
 
-    Never two: one that is gone would stop both. Five only where a partition survives two losses as well. Those on other
-    hosts come first, then those that joined first.
+    Never two: one that is gone would stop both. Nobody who cannot, unless nobody can. Five only where a partition
+    survives two losses as well. Those on other hosts come first, then those that joined first.
 
     Args:
         state: Of the cluster.
         voting: Ids of those that vote now; they may be gone.
     """
-    members = [member for member in state.members if member.id not in state.draining] or list(state.members)
+    members = [member for member in state.members if member.id not in {*state.draining, *state.voteless}]
+    members = members or list(state.members)
     most = _FIVE if state.backup_count > 1 else _THREE
     size = max((number for number in (1, _THREE, most) if number <= len(members)), default=0)
     chosen = [member for member in members if member.id in voting][:size]

@@ -11,6 +11,7 @@ from sparkjet.grid.cluster_state import ClusterState, Member, first
 from sparkjet.grid.errors import QuorumLostError
 from sparkjet.grid.membership import Membership
 from sparkjet.grid.partition_table import PARTITIONS
+from sparkjet.grid.zookeeper_server import check_server
 from sparkjet.grid.zookeeper_settings import ZooKeeperSettings
 
 
@@ -36,7 +37,13 @@ class ZooKeeperControl:
         self._partitions, self._backup_count = partitions, backup_count
         self._joined: Membership | None = None
 
-    def join(self, member: Member, changed: Callable[[ClusterState], None], ended: Callable[[str], None]) -> None:
+    def join(
+        self,
+        member: Member,
+        changed: Callable[[ClusterState], None],
+        ended: Callable[[str], None],
+        reached: Callable[[], bool] = lambda: False,
+    ) -> None:
         """See :meth:`sparkjet.grid.control.Control.join`.
 
         Raises:
@@ -46,11 +53,13 @@ class ZooKeeperControl:
         if self._joined is not None:
             message = f"Member {member.id} cannot join: this control plane is that of another one. Make a new one."
             raise StorageError(message)
+        # Also who need not vote now: whoever is asked for a server later, and has none, keeps the others from theirs.
+        check_server(self._settings)
         new = None
         if not self._seeds:
             new = first(uuid4().hex, member, partitions=self._partitions, backup_count=self._backup_count)
         announcements = Announcements(changed, ended)
-        membership = Membership(member, self._settings, announcements)
+        membership = Membership(member, self._settings, announcements, reached)
         try:
             membership.begin(self._seeds, new)
         except BaseException:

@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from sparkjet.errors import AnalysisError
+from sparkjet.errors import AnalysisError, StorageError
 from sparkjet.grid.zookeeper_config import ServerAddress, dynamic, static
 from sparkjet.grid.zookeeper_settings import ZooKeeperSettings
 
@@ -43,6 +43,8 @@ exec "$@"
 
 Files are for their owner alone: ZooKeeper writes its configuration anew, secrets included."""
 _KEPT_SNAPSHOTS = 3
+_NEEDS = 16 << 20
+"""Bytes of disk."""
 _NUMBERED = re.compile(r"^(log|snapshot)\.([0-9a-f]+)(\..*)?$")
 
 
@@ -124,13 +126,23 @@ class ZooKeeperServer:
         """Whether the process is there."""
         return self._process is not None and self._process.poll() is None
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether its directory is there; started without it, it would have forgotten what it has acknowledged."""
+        return (self._home / "data" / "myid").exists()
+
     def start(self, voters: Iterable[str], *, is_first: bool = False) -> None:
         """Start it; it may take seconds until it answers.
 
         Args:
             voters: What is told of the servers that vote, and of this one.
             is_first: Whether it is the first server of a cluster; others wait until a leader gives them its data.
+
+        Raises:
+            StorageError: It ran before, and its directory is gone.
         """
+        if self._process is not None and not self.is_whole:
+            raise StorageError(f"The ZooKeeper server of this member cannot be started again: {self._lacks()}.")
         # Who watches the process before this one must not take its end for the member's.
         self.halt()
         data = self._home / "data"
@@ -177,10 +189,19 @@ class ZooKeeperServer:
         shutil.rmtree(self._home, ignore_errors=True)
 
     def why(self) -> str:
-        """What the process has said, for messages."""
-        status = self._process.poll() if self._process is not None else None
-        said = (self._home / "server.log").read_text(errors="replace")[-1000:].strip()
-        return f"its process ended with {status}: {said or 'it has said nothing.'}"
+        """What keeps it from serving, for messages; empty if this member sees nothing that does."""
+        found = [self._lacks()]
+        if self._process is not None and not self.runs:
+            log = self._home / "server.log"
+            said = " ".join(log.read_text(errors="replace")[-1000:].split()) if log.exists() else ""
+            found.append(f"its process ended with {self._process.returncode}: {said or 'it has said nothing'}")
+        return "; ".join(each for each in found if each)
+
+    def _lacks(self) -> str:
+        # It cannot say so itself: its log is on the same disk.
+        if not self.is_whole:
+            return f"its directory {self._home} was removed, perhaps by a cleaner of temporary files"
+        return full(self._home)
 
     def purge(self) -> None:
         """Remove snapshots but the newest, and logs that no snapshot needs; ZooKeeper itself would do it hourly."""
@@ -215,6 +236,32 @@ class ZooKeeperServer:
             except BrokenPipeError:
                 # It was killed as well.
                 return
+
+
+def check_server(settings: ZooKeeperSettings) -> None:
+    """Refuse a machine on which no server would start: it would be asked for one at any time later.
+
+    Raises:
+        AnalysisError: Java, jars or certificates are missing, or there is no place for its files.
+    """
+    java()
+    jars(tls=settings.is_encrypted)
+    if settings.is_encrypted:
+        for name in ("certificate", "key", "authorities"):
+            settings.pem(name)
+    directory = Path(settings.directory)
+    is_usable = directory.is_dir() and os.access(directory, os.W_OK | os.X_OK)
+    why = full(directory) if is_usable else f"{directory} is no directory that this user can write to"
+    if why:
+        raise AnalysisError(f"A member keeps the files of its ZooKeeper server below TMPDIR: {why}.")
+
+
+def full(directory: Path) -> str:
+    """That a disk is full, for messages; empty if a server finds room there."""
+    free = shutil.disk_usage(directory).free
+    if free >= _NEEDS:
+        return ""
+    return f"the disk of {directory} has {free >> 10} kB left, and a ZooKeeper server needs {_NEEDS >> 20} MB"
 
 
 def free_port(host: str) -> int:
