@@ -34,9 +34,9 @@ class Joined:
     threads: set[str] = field(default_factory=set)
 
     @classmethod
-    def joined(cls, control: Control, member: Member) -> Joined:
+    def joined(cls, control: Control, member: Member, reached: Callable[[], bool] = lambda: False) -> Joined:
         it = cls(member, control)
-        control.join(member, it._changed, it._ended)
+        control.join(member, it._changed, it._ended, reached)
         return it
 
     def _changed(self, state: ClusterState) -> None:

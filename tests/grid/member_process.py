@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import signal
 import sys
@@ -24,7 +25,7 @@ class MemberProcess(CalledProcess):
     Args:
         id_: Of the member.
         contacts: Of the cluster; empty for the first one.
-        settings: Beside the token.
+        settings: Beside the token. ``is_reached``: whether others are taken to answer it; ``log``: where it logs.
     """
 
     def __init__(self, id_: str, contacts: Sequence[str], **settings: Any) -> None:
@@ -131,6 +132,9 @@ class _Calls:
         server = self._control._membership.ensemble.server
         return server.pid if server is not None and server.runs else None
 
+    def homes(self) -> list[str]:
+        return [str(server._home)] if (server := self._control._membership.ensemble.server) is not None else []
+
     def leads(self) -> bool:
         from tests.servers.programs import listens
 
@@ -151,11 +155,12 @@ def _name(log: str, slot: int) -> str:
 def main() -> None:
     """Join, and answer until the standard input ends."""
     id_, contacts, settings = json.loads(sys.argv[1])
-    backup_count = settings.pop("backup_count", 1)
+    backup_count, is_reached = settings.pop("backup_count", 1), settings.pop("is_reached", False)
+    logging.basicConfig(filename=settings.pop("log", None), level=logging.WARNING)
     control = ZooKeeperControl(
         ZooKeeperSettings("a token for tests", **settings), contacts, backup_count=backup_count, partitions=31
     )
-    joined = Joined.joined(control, Member(id_, f"grpc://127.0.0.1/{id_}", id_))
+    joined = Joined.joined(control, Member(id_, f"grpc://127.0.0.1/{id_}", id_), lambda: is_reached)
     answer(_Calls(joined, control))
 
 
