@@ -26,12 +26,14 @@ class Grid:
         access: Their token.
         cluster: What they have in common.
         lease: How long they believe in what they know.
+        leave_timeout: How long they wait, when they are to leave, while last replicas would go.
         members: Those that run, in the order of their start.
     """
 
     access: Access
     cluster: SharedCluster
     lease: float = PATIENT
+    leave_timeout: float = 600.0
     members: list[Member] = field(default_factory=list)
     controls: dict[str, SharedControl] = field(default_factory=dict)
     clients: list[GridClient] = field(default_factory=list)
@@ -39,7 +41,9 @@ class Grid:
     def start(self, host: str = "a", memory: int = MEMORY, again: float = 1.0) -> Member:
         """Start another member, which tries again after so many seconds to copy what it could not."""
         control = SharedControl(self.cluster)
-        member = Member(MemberSettings(memory, host=host, lease=self.lease), self.access, control)
+        member = Member(
+            MemberSettings(memory, host=host, lease=self.lease, leave_timeout=self.leave_timeout), self.access, control
+        )
         member._copying._again = again
         member.start()
         self.controls[member.id] = control

@@ -154,7 +154,7 @@ def test_who_leaves_orderly_hands_everything_on_before(tmp_path: Path) -> None:
         manifest = fill(grid)
         going, staying = grid.members
         assert holds(going)
-        going.leave(30.0)
+        going.leave()
         grid.members.remove(going)
         going.close()
         assert [member.id for member in grid.cluster.now().members] == [staying.id]

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 PORT = 5710
 _JOINS_WITHIN = 30.0
 _PORTS = 4
+_LONGEST = 7 * 24 * 3600
 _UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 _DESCRIPTION = "The token is read from --token-file, or from the environment as SPARKJET_GRID_TOKEN."
 
@@ -41,6 +42,8 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     start.add_argument("--max-memory", default="1g", help="what entries may take, such as 512m or 8g (1g)")
     start.add_argument("--backup-count", type=int, default=1, help=f"backups of a new cluster, 0 to {MOST_BACKUPS} (1)")
     start.add_argument("--partitions", type=int, default=PARTITIONS, help=f"of a new cluster ({PARTITIONS})")
+    leaves = "seconds for which it waits, when it is stopped, while nobody else has what would go with it (3600)"
+    start.add_argument("--leave-timeout", type=float, metavar="SECONDS", default=3600.0, help=leaves)
     status = grid.add_parser("status", help="members, partitions, memory, what moves", description=_DESCRIPTION)
     _add_access(status)
     _add_member(status, "HOST:PORT,… of some members")
@@ -120,10 +123,17 @@ def _start(chosen: argparse.Namespace, access: Access) -> int:
         raise AnalysisError(f"--backup-count: {chosen.backup_count} is not from 0 to {MOST_BACKUPS}; 1 is usual.")
     if chosen.alone and chosen.join:
         raise AnalysisError("--alone: a member that joins others is not alone. Leave out --alone or --join.")
+    if not 0 <= chosen.leave_timeout <= _LONGEST:
+        raise AnalysisError(f"--leave-timeout: {chosen.leave_timeout:g} is not from 0 to {_LONGEST} seconds.")
     if chosen.port not in range(65536):
         raise AnalysisError(f"--port: {chosen.port} is not from 0 to 65535.")
     settings = MemberSettings(
-        size_of(chosen.max_memory, "--max-memory"), chosen.bind, chosen.port, chosen.advertise, chosen.host
+        size_of(chosen.max_memory, "--max-memory"),
+        chosen.bind,
+        chosen.port,
+        chosen.advertise,
+        chosen.host,
+        leave_timeout=chosen.leave_timeout,
     )
     access.check_bind(chosen.bind)
     access.token()

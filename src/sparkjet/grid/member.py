@@ -13,14 +13,15 @@ import pyarrow as pa
 from sparkjet.errors import StorageError
 from sparkjet.grid.access import Access
 from sparkjet.grid.answering import Answering
-from sparkjet.grid.cluster_state import ClusterState, drained, is_drained, left
+from sparkjet.grid.cluster_state import ClusterState, left
 from sparkjet.grid.cluster_state import Member as Address
 from sparkjet.grid.connections import Connections
 from sparkjet.grid.control import Control
 from sparkjet.grid.copying import Copying
 from sparkjet.grid.entries import Entries
-from sparkjet.grid.errors import GridError
+from sparkjet.grid.errors import GridError, QuorumLostError
 from sparkjet.grid.lease import Lease
+from sparkjet.grid.leaving import Leaving
 from sparkjet.grid.messages import Put
 from sparkjet.grid.pings import PERIOD, Pings
 from sparkjet.grid.receiving import Receiving
@@ -31,8 +32,8 @@ from sparkjet.grid.view import LEASE, View
 _NEWER_WITHIN = 5.0
 _JOINS_WITHIN = 30.0
 _CONFIRMS_WITHIN = 1.0
-_DRAINS_WITHIN = 60.0
-"""Seconds in which others copy what a member holds that was asked to stop."""
+LEAVE_TIMEOUT = 3600.0
+"""Seconds for which a member that is to stop waits by default while last replicas would go with it."""
 logger = logging.getLogger("sparkjet")
 
 
@@ -49,6 +50,7 @@ class MemberSettings:
         ping_period: Seconds between two looks whether the others are there.
         lease: Seconds after which it does nothing for others unless its control plane has answered; not more than that
             keeps a silent member.
+        leave_timeout: Seconds for which it waits, when it is to stop, while last replicas would go with it.
     """
 
     max_memory: int
@@ -58,6 +60,7 @@ class MemberSettings:
     host: str = field(default_factory=socket.gethostname)
     ping_period: float = PERIOD
     lease: float = LEASE
+    leave_timeout: float = LEAVE_TIMEOUT
 
 
 class Member:
@@ -83,8 +86,10 @@ class Member:
         self._copying = Copying(self.entries, self.view, self._connections, control)
         self._lease = Lease(control, self.view)
         self._pings = Pings(self._others, self._report, settings.ping_period)
+        self._handing_on = Leaving(control, self.view, self.entries, settings.leave_timeout)
         self._over = threading.Event()
         self._reason = ""
+        self._says_goodbye = self._has_left = False
         # A daemon: a call that hangs must not keep a process alive that is no member any more.
         self._leaving = threading.Thread(target=self._leave, name="grid-leave", daemon=True)
         self._begins_to_leave = threading.Lock()
@@ -94,7 +99,7 @@ class Member:
         self.address = Address(self.id, uri, settings.host)
 
     def start(self) -> None:
-        """Join the cluster."""
+        """Join the cluster; before this has returned the member cannot leave."""
         self._control.join(self.address, self._changed, self.end, self._hears_others)
         # It comes from a thread of the control plane, and everything below acts on it.
         if not self.view.wait(self.view.has_state, _JOINS_WITHIN):
@@ -109,21 +114,18 @@ class Member:
             self._leaving.start()
 
     def has_left(self, seconds: float) -> bool:
-        """Wait for the end of that, if it was begun; whether it was."""
-        if not self._begins_to_leave.locked():
-            return False
-        self._leaving.join(seconds)
-        return True
+        """Whether it was asked to leave, and has taken nothing with it that nobody else has; waits for that."""
+        if self._begins_to_leave.locked():
+            self._leaving.join(seconds)
+        return self._has_left
 
-    def leave(self, drains_within: float = 0.0) -> None:
-        """Be no member any more, as soon as others have copied what this one holds.
-
-        Args:
-            drains_within: Seconds to wait for that; then only replicas that others have already are left.
-        """
-        self._drain(drains_within)
+    def leave(self) -> None:
+        """Be no member any more, as soon as others have copied what this one holds."""
+        lost = self._handing_on.hand_on()
+        self._says_goodbye = True
         self._control.leave()
-        self.end("it was stopped.")
+        self._has_left = not lost
+        self.end(f"it was stopped{(lost and f', and took {lost} entries with it that nobody else has') or ''}.")
 
     def end(self, reason: str) -> None:
         """Do nothing for others any more; whoever waits for the end is told."""
@@ -145,26 +147,23 @@ class Member:
         self._connections.close()
 
     def _leave(self) -> None:
-        self.leave(_DRAINS_WITHIN)
+        try:
+            self.leave()
+        except QuorumLostError as error:
+            self.end(f"it could not leave in order: {error}")
+        except Exception as error:
+            # Who stops a member would wait for ever.
+            logger.exception("Member %s could not leave in order", self.id)
+            self.end(f"it could not leave in order: {error}")
 
     def _changed(self, state: ClusterState) -> None:
         with self.view.changes:
             if not self.view.changed(state):
                 return
             self._copying.drop_others()
-        if self.id not in {member.id for member in state.members}:
+        if self.id not in {member.id for member in state.members} and not self._says_goodbye:
             # Others have taken over, though the control plane still hears it: they could not reach it.
             self.end("the cluster goes on without it.")
-
-    def _drain(self, seconds: float) -> None:
-        if seconds == 0.0 or not self._others():
-            return
-        try:
-            self._control.propose(lambda state: drained(state, self.id))
-            if not self.view.wait(lambda: is_drained(self.view.state, self.id), seconds):
-                logger.warning("Member %s leaves, though others have not copied all in %.0f s.", self.id, seconds)
-        except StorageError as error:
-            logger.warning("Member %s leaves without having handed on what it holds: %s", self.id, error)
 
     def _others(self) -> list[Address]:
         return [member for member in self.view.state.members if member.id != self.id]

@@ -21,7 +21,8 @@ logger = logging.getLogger("sparkjet")
 def run(settings: MemberSettings, access: Access, control: Control) -> int:
     """Run a member in this process; returns the exit status.
 
-    SIGTERM and SIGINT let it leave: others copy what it holds before it ends.
+    SIGTERM and SIGINT let it leave: others copy what it holds before it ends. One that has not joined yet holds
+    nothing, and ends at once.
 
     Args:
         settings: Of the member.
@@ -33,28 +34,38 @@ def run(settings: MemberSettings, access: Access, control: Control) -> int:
     """
     member = Member(settings, access, control)
     for number in (signal.SIGTERM, signal.SIGINT):
-        # Not in the handler itself: it interrupts the main thread, perhaps while that holds a lock which leaving needs.
-        signal.signal(number, lambda *_: member.begin_to_leave())
+        signal.signal(number, _stop_at_once)
     try:
         member.start()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            # Not in the handler itself: it interrupts this thread, perhaps while that holds a lock which leaving needs.
+            signal.signal(number, lambda *_: member.begin_to_leave())
     except BaseException:
         member.close()
         raise
     # For whoever has started it, and waits for its port.
     sys.stdout.write(f"member {member.id} listens at {member.address.uri}\n")
     sys.stdout.flush()
-    reason = member.wait()
-    # The others have seen it leave already, but another one may still have to vote in its place.
-    is_asked = member.has_left(_LEAVES_WITHIN)
-    if not is_asked:
-        logger.error("Member %s has ended: %s", member.id, reason)
-    closing = threading.Thread(target=member.close, daemon=True)
-    closing.start()
-    closing.join(_CLOSES_WITHIN)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    # A call that hangs must not keep a process alive that is no member any more.
-    os._exit(0 if is_asked else 1)
+    reason, status = member.wait(), 1
+    try:
+        # The others have seen it leave already, but another one may still have to vote in its place.
+        status = 0 if member.has_left(_LEAVES_WITHIN) else 1
+        closing = threading.Thread(target=member.close, name="grid-close", daemon=True)
+        closing.start()
+        closing.join(_CLOSES_WITHIN)
+        # Last of all: who looks why it has ended looks there.
+        logger.log(logging.ERROR if status else logging.INFO, "Member %s has ended: %s", member.id, reason)
+        sys.stdout.flush()
+        sys.stderr.flush()
+    finally:
+        # A call that hangs must not keep a process alive that is no member any more.
+        os._exit(status)
+
+
+def _stop_at_once(*_: object) -> None:
+    os.write(sys.stderr.fileno(), b"the member was stopped before it had joined\n")
+    # Not an exception: it would be taken for the failure of whatever is under way, and that begun again.
+    os._exit(0)
 
 
 def with_one_arena() -> None:
