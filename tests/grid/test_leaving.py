@@ -152,7 +152,6 @@ def test_two_members_stopped_one_after_the_other_lose_nothing_and_who_does_says_
         first, second, third = grid.members
         for member in (first, second):
             member.signal(signal.SIGTERM)
-        for member in (first, second):
             assert member.ended() == 0, member.output
             assert member.output.splitlines()[-1].endswith(f"Member {member.id} has ended: it was stopped.")
             grid.members.remove(member)

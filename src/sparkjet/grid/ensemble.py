@@ -317,9 +317,14 @@ class Ensemble:
 
         It may have led them, and have told them so last of all.
         """
-        others = [contact for contact in self.contacts() if contact != own.server.address.contact]
-        found = self._look(others) if others else None
-        return found is not None and own.id not in found.ids
+        with self._lock:
+            others = [address for id_, address in self._addresses.items() if id_ in self._voting.ids and id_ != own.id]
+        for address in others:
+            found = self._look([address.contact])
+            # Another one that goes as well has heard of it before those that stay.
+            if found is not None and own.id not in found.ids and address.id in found.ids:
+                return True
+        return False
 
     def _look(self, contacts: Sequence[str]) -> Voting | None:
         """Which servers vote, as one of these says that has a leader; None if none answers at once."""

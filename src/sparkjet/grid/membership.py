@@ -48,6 +48,8 @@ _START = 60.0
 """Seconds that a server may take to start on a busy machine."""
 _PURGE = 5.0
 """Seconds after which files that nobody needs are removed."""
+_GOES = 3
+"""Times the patience for which a server that voted waits, when its member leaves, until others go on without it."""
 _STEADY = 2
 """Sessions' lengths after an interruption in which nobody is taken for dead: the others were interrupted as well."""
 logger = logging.getLogger("sparkjet")
@@ -128,7 +130,7 @@ class Membership:
                 self.call(lambda shared: shared.dismiss(self._member.id))
                 self._wake.set()
                 # Who votes must not go before another one votes instead.
-                deadline = time.monotonic() + self._settings.patience
+                deadline = time.monotonic() + _GOES * self._settings.patience
                 while self.ensemble.server is not None and self._over is None and time.monotonic() < deadline:
                     threading.Event().wait(_SOON)
         except QuorumLostError as error:
