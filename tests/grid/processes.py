@@ -96,12 +96,14 @@ class GridProcesses:
         count: How many there are at first.
         backup_count: Backups of each partition.
         tls: Certificate, key and authorities of all members and clients.
+        command: What begins their command lines.
     """
 
     folder: Path
     count: int = 3
     backup_count: int = 1
     tls: tuple[str, str, str] | None = None
+    command: tuple[str, ...] = ()
     members: list[MemberProcess] = field(default_factory=list)
 
     def __enter__(self) -> Self:
@@ -135,7 +137,7 @@ class GridProcesses:
             own: tuple[str, ...] = ("--join", ",".join(member.address for member in alive))
         else:
             own = "--backup-count", str(self.backup_count), "--partitions", "31"
-        member = MemberProcess(self.folder, self.token, (*common, *own, "--port", str(port))).begin()
+        member = MemberProcess(self.folder, self.token, (*common, *own, "--port", str(port)), self.command).begin()
         self.members.append(member)
         return member.ready()
 

@@ -27,6 +27,7 @@ from sparkjet.grid.pings import PERIOD, Pings
 from sparkjet.grid.receiving import Receiving
 from sparkjet.grid.requests import LooksGone, Ping
 from sparkjet.grid.server import Server
+from sparkjet.grid.strangers import Strangers
 from sparkjet.grid.view import LEASE, View
 
 _NEWER_WITHIN = 5.0
@@ -94,7 +95,11 @@ class Member:
         self._leaving = threading.Thread(target=self._leave, name="grid-leave", daemon=True)
         self._begins_to_leave = threading.Lock()
         answering = Answering(control, self.view, self.entries, self._copying, self.begin_to_leave)
-        self._server = Server(settings.bind, settings.port, access, self._receive, answering.find, answering.answers())
+        answers, self._strangers = answering.answers(), Strangers()
+        self._server = Server(
+            settings.bind, settings.port, access, self._receive, answering.find, answers, self._strangers.entered
+        )
+        self._strangers.start(self._server.port)
         uri = access.uri(settings.advertise or settings.bind, self._server.port)
         self.address = Address(self.id, uri, settings.host)
 
@@ -141,6 +146,7 @@ class Member:
     def close(self) -> None:
         """End the threads and the server, without leaving; waits for the calls that are under way."""
         self._pings.stop()
+        self._strangers.stop()
         self._lease.stop()
         self._copying.stop()
         self._server.shutdown()

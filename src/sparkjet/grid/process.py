@@ -11,6 +11,7 @@ import threading
 from sparkjet.grid.access import Access
 from sparkjet.grid.control import Control
 from sparkjet.grid.member import Member, MemberSettings
+from sparkjet.grid.strangers import raise_limit
 
 _ARENAS = "MALLOC_ARENA_MAX"
 _CLOSES_WITHIN = 5.0
@@ -32,6 +33,7 @@ def run(settings: MemberSettings, access: Access, control: Control) -> int:
     Raises:
         AnalysisError: Settings, token or certificates cannot be used.
     """
+    raise_limit()
     member = Member(settings, access, control)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _stop_at_once)

@@ -33,6 +33,7 @@ class Server(fl.FlightServerBase):  # type: ignore[misc] # pyarrow has no types
         receive: Begins to take what one call puts.
         find: Finds an entry for one call that gets it.
         answers: What is answered to requests, by their types.
+        entered: Told of each call from where it has come.
     """
 
     def __init__(
@@ -43,14 +44,15 @@ class Server(fl.FlightServerBase):  # type: ignore[misc] # pyarrow has no types
         receive: Callable[[Put, pa.Schema], Receiving],
         find: Callable[[Get], list[Content | None]],
         answers: dict[type[Message], Answer],
+        entered: Callable[[str], None],
     ) -> None:
-        self._receive, self._find, self._answers = receive, find, answers
+        self._receive, self._find, self._answers, self._entered = receive, find, answers, entered
         # Nobody must reach a server that has no answers yet: it listens from here on.
         super().__init__(access.uri(host, port), **access.server_options())
 
-    def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:  # noqa: ARG002 - Flight's
+    def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
         """Take entries."""
-        with _refusing():
+        with self._refusing(context):
             call = decoded(descriptor.command, Put)
             with self._receive(call, reader.schema) as receiving:
                 for chunk in reader:
@@ -58,21 +60,41 @@ class Server(fl.FlightServerBase):  # type: ignore[misc] # pyarrow has no types
                 held = receiving.finish()
             writer.write(pa.py_buffer(encoded(HeldNow(held))))
 
-    def do_get(self, context: Any, ticket: Any) -> Any:  # noqa: ARG002 - Flight's
+    def do_get(self, context: Any, ticket: Any) -> Any:
         """Give entries of one schema."""
-        with _refusing():
+        with self._refusing(context):
             contents = self._find(decoded(ticket.ticket, Get))
             schema = next((content.schema for content in contents if content is not None), pa.schema([]))
             return fl.GeneratorStream(schema, _pieces(contents, schema))
 
-    def do_action(self, context: Any, action: Any) -> Iterator[bytes]:  # noqa: ARG002 - Flight's
+    def do_action(self, context: Any, action: Any) -> Iterator[bytes]:
         """Answer a request."""
-        with _refusing():
+        with self._refusing(context):
             kind = REQUESTS.get(action.type)
             if kind is None:
                 raise MalformedError(f"there is no request {action.type[:100]!r}.")
             for answer in self._answers[kind](decoded(action.body, kind)):
                 yield encoded(answer)
+
+    @contextmanager
+    def _refusing(self, context: Any) -> Iterator[None]:
+        """Answers with what is raised, and nothing of this process beside it."""
+        try:
+            self._entered(context.peer())
+            yield
+        except GridError as error:
+            raise answered(error) from None
+        except StorageError as error:
+            # Of the control plane, which may have done what it did not confirm.
+            raise answered(UnreachableError(str(error))) from None
+        except pa.ArrowInvalid as error:
+            raise answered(MalformedError(f"Arrow cannot read it: {str(error)[:200]}")) from None
+        except (fl.FlightError, pa.ArrowException):
+            # The caller is gone, or its deadline is over.
+            raise
+        except Exception:
+            logger.exception("A call to this member has failed.")
+            raise answered(GridError("the member has failed; its log says why.")) from None
 
 
 def _pieces(contents: list[Content | None], schema: pa.Schema) -> Iterator[tuple[pa.RecordBatch, Any]]:
@@ -87,23 +109,3 @@ def _batch(batch: pa.RecordBatch | None) -> pa.RecordBatch:
     if batch is None:
         raise MalformedError("there is a message without a record batch.")
     return batch
-
-
-@contextmanager
-def _refusing() -> Iterator[None]:
-    """Answers with what is raised, and nothing of this process beside it."""
-    try:
-        yield
-    except GridError as error:
-        raise answered(error) from None
-    except StorageError as error:
-        # Of the control plane, which may have done what it did not confirm.
-        raise answered(UnreachableError(str(error))) from None
-    except pa.ArrowInvalid as error:
-        raise answered(MalformedError(f"Arrow cannot read it: {str(error)[:200]}")) from None
-    except (fl.FlightError, pa.ArrowException):
-        # The caller is gone, or its deadline is over.
-        raise
-    except Exception:
-        logger.exception("A call to this member has failed.")
-        raise answered(GridError("the member has failed; its log says why.")) from None
