@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+import msgspec
 import pytest
 
 from sparkjet.grid.cluster_state import Member, first
@@ -93,6 +94,17 @@ def test_a_removed_server_ends_when_those_that_stay_go_on_without_it(
     assert not _runs(server)
     ensemble.refresh(session, lambda *_: None)
     assert all(each.member != "outsider" for each in ensemble._addresses.values())
+
+
+def test_who_has_not_heard_of_a_new_voter_finds_it_nevertheless() -> None:
+    """Two left at once, and the one that stayed went on asking the server of one of them."""
+    ensemble = Ensemble("me", SETTINGS)
+    one, two, own = (ServerAddress(id_, f"n{id_}", "127.0.0.1", id_, 9, 9, 9) for id_ in (1, 2, 3))
+    own = msgspec.structs.replace(own, member="me")
+    ensemble._take([one, two, own], Voting({2: two.line}, 1))
+    assert ensemble.contacts() == ["127.0.0.1:2", "127.0.0.1:3", "127.0.0.1:1"]
+    ensemble._take([one, two, own], Voting({2: two.line, 3: own.line}, 1))
+    assert ensemble.contacts() == ["127.0.0.1:3", "127.0.0.1:2", "127.0.0.1:1"]
 
 
 def test_there_are_never_two_voters_and_ids_are_not_used_again(zookeeper: Controls) -> None:

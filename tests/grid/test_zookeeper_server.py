@@ -47,16 +47,15 @@ def has_ended(process: int) -> bool:
 
 
 def test_pyspark_brings_the_jars() -> None:
-    assert len(jars(tls=False)) == 5
-    assert all(path.is_file() for path in jars(tls=True))
+    assert all(path.is_file() for path in jars())
 
 
 def test_pyspark_client_has_none(tmp_path: Path) -> None:
     with pytest.raises(AnalysisError, match=r"no zookeeper, no zookeeper-jute, .* pyspark-client comes without jars"):
-        jars(tls=False, folder=tmp_path)
+        jars(tmp_path)
     (tmp_path / "zookeeper-3.9.5.jar").touch()
     with pytest.raises(AnalysisError, match="has no zookeeper-jute"):
-        jars(tls=False, folder=tmp_path)
+        jars(tmp_path)
 
 
 def test_without_java_it_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

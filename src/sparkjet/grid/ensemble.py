@@ -221,8 +221,10 @@ class Ensemble:
         return address.contact
 
     def _take(self, addresses: Sequence[ServerAddress], voting: Voting) -> None:
-        listening = [address for address in addresses if address.id in voting.ids]
-        listening.sort(key=lambda address: (address.member != self._member, address.id))
+        # Those that do not vote last: who has not heard yet that one of them votes now finds it nevertheless.
+        listening = sorted(
+            addresses, key=lambda each: (each.id not in voting.ids, each.member != self._member, each.id)
+        )
         with self._lock:
             self._addresses = {address.id: address for address in addresses}
             self._voting = voting

@@ -111,10 +111,26 @@ def static(settings: ZooKeeperSettings, address: ServerAddress, home: Path, vote
         "snapCount": 2000,
         "snapSizeLimitInKb": 8192,
         "DigestAuthenticationProvider.superDigest": f"{USER}:{digest}",
+        # Whoever follows the leader is sent all data, and may write: on loopback that could be any user of the machine,
+        # and over TLS any client.
+        "quorum.auth.enableSasl": "true",
+        "quorum.auth.learnerRequireSasl": "true",
+        "quorum.auth.serverRequireSasl": "true",
+        # Otherwise a server has no mechanism for that, waits for ever, and does not say why.
+        "fips-mode": "false",
     }
     if settings.is_encrypted:
         options |= _tls(address, home)
     return "".join(f"{name}={value}\n" for name, value in options.items())
+
+
+def login(settings: ZooKeeperSettings) -> str:
+    """How servers prove to each other that they have the token, in the words of Java's login configuration."""
+    module, password = "org.apache.zookeeper.server.auth.DigestLoginModule required", settings.quorum_password
+    return (
+        f'QuorumServer {{ {module} user_{USER}="{password}"; }};\n'
+        f'QuorumLearner {{ {module} username="{USER}" password="{password}"; }};\n'
+    )
 
 
 def _tls(address: ServerAddress, home: Path) -> Mapping[str, object]:
@@ -136,6 +152,9 @@ def _tls(address: ServerAddress, home: Path) -> Mapping[str, object]:
         # The plain port must be there, and this closes it. Not "digest", which any password of any user satisfies.
         "enforce.auth.enabled": "true",
         "enforce.auth.schemes": "x509",
+        # As with fips-mode: names are those of servers, and whoever connects has a certificate of the authority.
+        "ssl.clientHostnameVerification": "false",
+        "ssl.quorum.clientHostnameVerification": "false",
         **{f"ssl.{name}": value for name, value in stores.items()},
         **{f"ssl.quorum.{name}": value for name, value in stores.items()},
     }

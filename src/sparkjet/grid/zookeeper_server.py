@@ -14,22 +14,23 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from sparkjet.errors import AnalysisError, StorageError
-from sparkjet.grid.zookeeper_config import ServerAddress, dynamic, static
+from sparkjet.grid.zookeeper_config import ServerAddress, dynamic, login, static
 from sparkjet.grid.zookeeper_settings import ZooKeeperSettings
 
-_JARS = ("zookeeper", "zookeeper-jute", "slf4j-api", "metrics-core", "snappy-java")
-_TLS_JARS = tuple(
-    f"netty-{part}"
-    for part in (
-        "buffer",
-        "codec-base",
-        "common",
-        "handler",
-        "resolver",
-        "transport",
-        "transport-classes-epoll",
-        "transport-native-unix-common",
-    )
+_NETTY = (
+    "buffer",
+    "codec-base",
+    "common",
+    "handler",
+    "resolver",
+    "transport",
+    "transport-classes-epoll",
+    "transport-native-unix-common",
+)
+_JARS = (
+    *("zookeeper", "zookeeper-jute", "slf4j-api", "metrics-core", "snappy-java"),
+    # For TLS, and for what servers prove to each other: ZooKeeper's SASL refers to its classes.
+    *(f"netty-{part}" for part in _NETTY),
 )
 _TIED = """
 umask 077
@@ -42,6 +43,7 @@ exec "$@"
 """Kills the program when its standard input ends without a line: the member has died, which a JVM does not notice.
 
 Files are for their owner alone: ZooKeeper writes its configuration anew, secrets included."""
+_LOGIN = "login.conf"
 _KEPT_SNAPSHOTS = 3
 _NEEDS = 16 << 20
 """Bytes of disk."""
@@ -63,11 +65,10 @@ def java() -> str:
     return found
 
 
-def jars(*, tls: bool, folder: Path | None = None) -> list[Path]:
+def jars(folder: Path | None = None) -> list[Path]:
     """The jars of PySpark's that a server needs.
 
     Args:
-        tls: Whether it uses TLS.
         folder: Where they are; PySpark's own by default.
 
     Raises:
@@ -77,7 +78,7 @@ def jars(*, tls: bool, folder: Path | None = None) -> list[Path]:
         # Not imported: a member has no use for it, and it would take a second and 50 MB.
         spec = importlib.util.find_spec("pyspark")
         folder = Path(spec.origin).with_name("jars") if spec is not None and spec.origin else Path("jars")
-    found = {name: next(iter(sorted(folder.glob(f"{name}-[0-9]*.jar"))), None) for name in _needed(tls=tls)}
+    found = {name: next(iter(sorted(folder.glob(f"{name}-[0-9]*.jar"))), None) for name in _JARS}
     missing = [name for name, path in found.items() if path is None]
     if missing:
         message = (
@@ -109,8 +110,9 @@ class ZooKeeperServer:
             # It would say that nobody logs, before what it says last.
             "-Dslf4j.internal.verbosity=ERROR",
             # Nothing of the member's own Java settings: they are for Spark.
+            f"-Djava.security.auth.login.config={_LOGIN}",
             "-cp",
-            ":".join(map(str, jars(tls=settings.is_encrypted))),
+            ":".join(map(str, jars())),
             "org.apache.zookeeper.server.quorum.QuorumPeerMain",
         ]
         self._home = Path(tempfile.mkdtemp(prefix="sparkjet-grid-", dir=settings.directory))
@@ -158,6 +160,7 @@ class ZooKeeperServer:
         for old in self._home.glob("voters*"):
             old.unlink()
         self._write("voters", dynamic(voters))
+        self._write(_LOGIN, login(self._settings))
         config = self._write("zoo.cfg", static(self._settings, self.address, self._home, self._home / "voters"))
         environment = {
             name: value for name, value in os.environ.items() if name not in {"JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS"}
@@ -245,7 +248,7 @@ def check_server(settings: ZooKeeperSettings) -> None:
         AnalysisError: Java, jars or certificates are missing, or there is no place for its files.
     """
     java()
-    jars(tls=settings.is_encrypted)
+    jars()
     if settings.is_encrypted:
         for name in ("certificate", "key", "authorities"):
             settings.pem(name)
@@ -287,7 +290,3 @@ def check_free(host: str, port: int) -> None:
                 f"--control-ports: {host}:{port} cannot be used: {error.strerror}. Name other ports, or 0 for any."
             )
             raise AnalysisError(message) from error
-
-
-def _needed(*, tls: bool) -> tuple[str, ...]:
-    return _JARS + _TLS_JARS if tls else _JARS

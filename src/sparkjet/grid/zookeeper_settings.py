@@ -68,7 +68,15 @@ class ZooKeeperSettings:
     @property
     def password(self) -> str:
         """What members show to the servers: the token itself would be sent over loopback connections in the clear."""
-        return hmac.new(self.token.encode(), b"sparkjet grid: ZooKeeper", hashlib.sha256).hexdigest()
+        return self._derived(b"sparkjet grid: ZooKeeper")
+
+    @property
+    def quorum_password(self) -> str:
+        """What servers show to each other."""
+        return self._derived(b"sparkjet grid: ZooKeeper quorum")
+
+    def _derived(self, purpose: bytes) -> str:
+        return hmac.new(self.token.encode(), purpose, hashlib.sha256).hexdigest()
 
     def pem(self, name: str) -> str:
         """The content of one of the PEM files, by the name of its setting."""

@@ -27,6 +27,8 @@ MEMBERS = f"{ROOT}/members"
 STATE = f"{ROOT}/state"
 SLOTS = f"{ROOT}/slots"
 """A node for each directory, and in it one for each slot."""
+_OWN = "/zookeeper", "/zookeeper/quota"
+"""ZooKeeper's own; in its configuration, beside them, stands where servers listen, which anybody may read."""
 
 
 class ZooKeeperSlots:
@@ -44,11 +46,15 @@ class ZooKeeperSlots:
 
     def found(self, state: ClusterState) -> None:
         """Begin a cluster."""
-        # Anybody may write to the root until this.
-        self.session.ask(lambda client: client.set_acls_async("/", self.session.acl))
+        # Anybody may write there until this.
+        for path in ("/", *_OWN):
+            self._close(path)
         for path, content in ((ROOT, b""), (MEMBERS, b""), (SERVERS, b""), (SLOTS, b"")):
             self._create(path, content)
         self._create(STATE, msgspec.msgpack.encode(state))
+
+    def _close(self, path: str) -> None:
+        self.session.ask(lambda client: client.set_acls_async(path, self.session.acl))
 
     def begin(self) -> None:
         """Be there, for the first time: a member is named by the state only after this."""
