@@ -116,6 +116,9 @@ def paused(grid: GridProcesses, which: int) -> None:
         member.signal(signal.SIGCONT)
     # It has slept through its end, and finds out.
     assert member.ended() == 1
+    last = member.output.splitlines()[-1]
+    assert f"Member {member.id} has ended: " in last
+    assert "without it" in last or "has removed it" in last or "have removed it" in last or "taken this member" in last
     writer.read()
     grid.settle()
     writer.read()

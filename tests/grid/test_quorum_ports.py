@@ -53,7 +53,9 @@ def reads(observer: ServerAddress, password: str) -> bool:
         client.close()
 
 
-@pytest.mark.parametrize("how", ["with the token", "with another one", "without any"])
+@pytest.mark.parametrize(
+    "how", ["with the token", "without any", pytest.param("with another one", marks=pytest.mark.long)]
+)
 def test_an_observer_follows_only_with_the_token(zookeeper: Controls, how: str, tmp_path: Path) -> None:
     """Any user of the machine read and deleted all records by a server of their own."""
     knows = how == "with the token"

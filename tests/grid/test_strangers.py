@@ -124,8 +124,8 @@ def listening(process: int) -> list[int]:
 
 @pytest.mark.crash
 def test_idle_connections_to_every_port_end_nobody(tmp_path: Path) -> None:
-    """1,100 to each were enough, with the usual limit of 1,024 open files."""
-    command = ("prlimit", "--nofile=1024:1024")
+    """1,100 to each were enough, with the usual limit of 1,024 that a process may raise."""
+    command = ("prlimit", "--nofile=1024:8192")
     with GridProcesses(tmp_path, command=command) as grid, ExitStack() as stack:
         resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
         client = grid.client()

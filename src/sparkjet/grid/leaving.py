@@ -80,7 +80,10 @@ class Leaving:
         me, last = self._view.me, self._last(state)
         count = len(self._entries.listed(last))
         if len(state.members) == 1:
-            logger.warning("Member %s was the last one: %d entries are gone with it.", me, count)
+            logger.log(
+                logging.WARNING if count else logging.INFO,
+                "Member %s was the last one: %d entries are gone with it.", me, count,
+            )  # fmt: skip
             return 0
         if count:
             why = why or f"others have not copied them within {self._timeout:g} s (--leave-timeout)."

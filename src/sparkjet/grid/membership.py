@@ -198,6 +198,8 @@ class Membership:
 
     def _wait(self, error: QuorumLostError) -> None:
         """Wait for a majority; who hears nobody at all for long is cut off, and ends."""
+        if self._over is not None:
+            return
         now, why = time.monotonic(), f"{error} {self.ensemble.trouble()}".rstrip()
         if now > self._waits.told + _TELLS:
             logger.warning("Member %s waits for a majority: %s", self._member.id, why)
