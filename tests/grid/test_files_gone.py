@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from sparkjet.errors import AnalysisError
-from sparkjet.grid.access import Access
+from sparkjet.grid.access import Access, create_token
 from sparkjet.grid.connections import Connections
 from sparkjet.grid.requests import Ping
+from sparkjet.grid.zookeeper_config import ServerAddress
+from sparkjet.grid.zookeeper_server import ZooKeeperServer, free_port
+from sparkjet.grid.zookeeper_settings import ZooKeeperSettings
 from tests.faults.waiting import until
 from tests.grid.batches import ROWS, rows_of
+from tests.grid.certificates import Authority
 from tests.grid.grids import grid_of
+from tests.servers.programs import listens
 
 
 def test_members_whose_token_file_is_gone_go_on_when_one_of_them_dies(tmp_path: Path) -> None:
@@ -34,3 +41,54 @@ def test_who_has_never_read_the_token_is_told_what_is_missing(tmp_path: Path) ->
     connections = Connections(Access(str(tmp_path / "missing")))
     with pytest.raises(AnalysisError, match=r'--token-file: ".*missing" cannot be read: No such file'):
         connections.ask("grpc://127.0.0.1:9", Ping(), str)
+
+
+@pytest.mark.crash
+def test_a_server_starts_again_without_the_files_of_its_certificates(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It may be the only one that votes."""
+    authority = Authority(tmp_path / "authority")
+    certificate, key = authority.signed("member")
+    settings = ZooKeeperSettings(
+        "a token for tests",
+        certificate=str(certificate),
+        key=str(key),
+        authorities=str(authority.certificate),
+        directory=str(tmp_path),
+    )
+    client, quorum, election, plain = (free_port("127.0.0.1") for _ in range(4))
+    server = ZooKeeperServer(ServerAddress(1, "n1", "127.0.0.1", client, quorum, election, plain), settings)
+    try:
+        server.start([server.address.line], is_first=True)
+        until(lambda: listens(client), "the server to listen")
+        key.unlink()
+        server.start([server.address.line])
+        until(lambda: listens(client) or not server.runs, "the server to listen")
+        assert server.runs
+        assert "starts again with the certificates that it had: key: " in caplog.text
+    finally:
+        server.stop()
+    another = ZooKeeperServer(server.address, settings)
+    with pytest.raises(AnalysisError, match=r"key: .*member\.key. cannot be read as a PEM file"):
+        another.start([server.address.line], is_first=True)
+    another.stop()
+
+
+@pytest.mark.crash
+def test_a_member_that_cannot_say_where_it_listens_goes_on(tmp_path: Path) -> None:
+    create_token(tmp_path / "token")
+    command = [sys.executable, "-m", "sparkjet", "grid", "start", "--alone", "--port", "0"]
+    command += ["--token-file", str(tmp_path / "token")]
+    log = tmp_path / "log"
+    with log.open("wb") as errors, Path("/dev/full").open("wb") as full:
+        member = subprocess.Popen(command, stdout=full, stderr=errors)
+    try:
+        until(lambda: "and cannot say so: " in log.read_text() or member.poll() is not None, "the member to listen", 60)
+        assert member.poll() is None
+        assert "No space left on device" in log.read_text()
+        member.terminate()
+        assert member.wait(60) == 0, log.read_text()
+    finally:
+        member.kill()
+        member.wait()

@@ -46,8 +46,12 @@ def run(settings: MemberSettings, access: Access, control: Control) -> int:
         member.close()
         raise
     # For whoever has started it, and waits for its port.
-    sys.stdout.write(f"member {member.id} listens at {member.address.uri}\n")
-    sys.stdout.flush()
+    try:
+        sys.stdout.write(f"member {member.id} listens at {member.address.uri}\n")
+        sys.stdout.flush()
+    except OSError as error:
+        # Others may hold by now what this member would take with it.
+        logger.warning("Member %s listens at %s, and cannot say so: %s", member.id, member.address.uri, error)
     reason, status = member.wait(), 1
     try:
         # The others have seen it leave already, but another one may still have to vote in its place.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
 import os
 import re
 import shutil
@@ -44,6 +45,7 @@ exec "$@"
 
 Files are for their owner alone: ZooKeeper writes its configuration anew, secrets included."""
 _LOGIN = "login.conf"
+logger = logging.getLogger("sparkjet")
 _KEPT_SNAPSHOTS = 3
 _NEEDS = 16 << 20
 """Bytes of disk."""
@@ -154,8 +156,8 @@ class ZooKeeperServer:
             (data / "initialize").touch()
         # Before there is a process: what is wrong with a file is said by name.
         if self._settings.is_encrypted:
-            self._write("member.pem", self._settings.pem("certificate") + self._settings.pem("key"))
-            self._write("authorities.pem", self._settings.pem("authorities"))
+            self._copy("member.pem", "certificate", "key")
+            self._copy("authorities.pem", "authorities")
         # Named anew at every start: servers keep files of their own beside the last one.
         for old in self._home.glob("voters*"):
             old.unlink()
@@ -221,6 +223,14 @@ class ZooKeeperServer:
         for number, kind, path in numbered:
             if number < (snapshots[0] if kind == "snapshot" else needed):
                 path.unlink(missing_ok=True)
+
+    def _copy(self, name: str, *files: str) -> None:
+        try:
+            self._write(name, "".join(map(self._settings.pem, files)))
+        except AnalysisError as error:
+            if not (self._home / name).exists():
+                raise
+            logger.warning("A ZooKeeper server starts again with the certificates that it had: %s", error)
 
     def _write(self, name: str, content: str) -> Path:
         path = self._home / name
