@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
+import resource
 import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +16,7 @@ import pytest
 
 from sparkjet.grid.client import GridClient
 from sparkjet.grid.messages import Held
+from sparkjet.grid.requests import Status
 from tests.faults.waiting import let_pass, until
 from tests.grid.batches import ROWS, rows_of
 from tests.grid.processes import GridProcesses
@@ -149,4 +151,27 @@ def test_all_members_are_replaced_one_by_one_while_snapshots_are_written(grid: G
             written.result(180)
             writer.read()
             grid.settle()
+    writer.client.close()
+
+
+@pytest.mark.long
+def test_members_that_can_open_nothing_for_a_while_go_on(grid: GridProcesses) -> None:
+    """Every thread of every member fails, in whatever it does next."""
+    writer = Writer(grid.client(), random.Random(1))
+    writer.write(0)
+    limits = {}
+    for member in grid.members:
+        process = member.process.pid
+        opened = len(list(Path(f"/proc/{process}/fd").iterdir()))
+        limits[process] = resource.prlimit(process, resource.RLIMIT_NOFILE)
+        resource.prlimit(process, resource.RLIMIT_NOFILE, (opened, limits[process][1]))
+    let_pass(15)
+    for process, limit in limits.items():
+        resource.prlimit(process, resource.RLIMIT_NOFILE, limit)
+    assert [member.process.poll() for member in grid.members] == [None, None, None]
+    assert any("Too many open files" in member.output for member in grid.members)
+    until(lambda: all(isinstance(each, Status) for each in writer.client.status().values()), "all to answer")
+    writer.write(1)
+    writer.read()
+    grid.settle()
     writer.client.close()
