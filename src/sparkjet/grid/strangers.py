@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import resource
 import socket
@@ -21,6 +22,7 @@ _STAYS = 20.0
 _MOST = 64
 """How many may, for longer than from one look to the next."""
 _SEARCHED = 1 << 16
+logger = logging.getLogger("sparkjet")
 
 
 class Strangers:
@@ -103,8 +105,11 @@ class Strangers:
 def raise_limit() -> None:
     """Let this process have as many files open as it may: each connection is one, of each of the executors' workers."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
+    try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    except (ValueError, OSError) as error:
+        # Some systems name a hard limit, or none, that they do not allow.
+        logger.warning("The soft limit of open files stays at %d: %s", soft, error)
 
 
 def _descriptors() -> Iterable[int]:
