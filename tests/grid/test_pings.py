@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from sparkjet.grid.cluster_state import Member
 from sparkjet.grid.pings import Pings
 from tests.faults.waiting import until
+from tests.grid.grids import grid_of
 
 
 @pytest.fixture
@@ -42,3 +45,16 @@ def test_only_who_is_gone_is_reported_until_it_has_left(listening: socket.socket
     until(lambda: len(reported) > 1, "the reports", 30)
     assert set(reported) == {gone}
     pings.stop()
+
+
+def test_a_member_hears_others_as_long_as_one_of_them_answers(tmp_path: Path) -> None:
+    """Another process at the port of one that is gone is not that one."""
+    with grid_of(tmp_path, 3) as grid:
+        first, second, third = grid.members
+        assert first._hears_others()
+        second.close()
+        assert first._hears_others()
+        third.close()
+        assert not first._hears_others()
+        stranger = replace(first.address, id="another")
+        assert not first._answers(stranger)
