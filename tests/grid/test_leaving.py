@@ -145,13 +145,15 @@ def test_the_last_one_says_what_is_gone_and_has_nobody_to_wait_for(
 
 
 @pytest.mark.crash
-def test_two_members_stopped_one_after_the_other_lose_nothing_and_who_does_says_so(tmp_path: Path) -> None:
+def test_two_members_stopped_at_once_lose_nothing_and_who_does_says_so(tmp_path: Path) -> None:
+    """The one that stayed went on asking the server of one that had left, and was frozen for good."""
     with GridProcesses(tmp_path) as grid:
         client = grid.client()
         manifest = client.put([client.entry(f"a/{number}", ROWS, [rows_of(9, number)]) for number in range(60)])
         first, second, third = grid.members
         for member in (first, second):
             member.signal(signal.SIGTERM)
+        for member in (first, second):
             assert member.ended() == 0, member.output
             assert member.output.splitlines()[-1].endswith(f"Member {member.id} has ended: it was stopped.")
             grid.members.remove(member)
