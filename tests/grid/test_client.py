@@ -345,3 +345,36 @@ def test_who_alone_cannot_reach_another_member_does_not_take_it_out(grid: Grid) 
     # Nobody is left who could confirm it.
     one._report(witness.address)
     assert [member.id for member in grid.cluster.now().members] == [one.id]
+
+
+def test_who_refuses_connections_and_holds_last_replicas_is_waited_for(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with grid_of(tmp_path, backup_count=0, grace=600.0) as grid:
+        client = grid.client()
+        manifest = client.put(entries_of(client, 60))
+        *others, refusing = grid.members
+        # As behind a firewall that rejects: it lives, and others can not connect to it.
+        refusing._server.shutdown()
+        until(lambda: f"member {refusing.id} holds last replicas" in caplog.text, "others to notice", 30)
+        assert len(grid.cluster.now().members) == 3
+        assert not grid.cluster.now().lost
+        others[0]._report(refusing.address, 599.0)
+        assert len(grid.cluster.now().members) == 3
+        others[0]._report(refusing.address, 600.0)
+        assert len(grid.cluster.now().members) == 2
+        assert len(grid.cluster.now().lost) == 4
+        with pytest.raises(MissingEntriesError, match=f"Members {refusing.id} held them last"):
+            client.check(manifest)
+
+
+def test_of_two_that_refuse_connections_one_is_waited_for(tmp_path: Path) -> None:
+    with grid_of(tmp_path, 4, grace=600.0) as grid:
+        one, other = grid.members[2:]
+        one._server.shutdown()
+        other._server.shutdown()
+        until(lambda: len(grid.cluster.now().members) == 3, "the first report", 30)
+        grid.members[0]._report(one.address)
+        grid.members[0]._report(other.address)
+        assert len(grid.cluster.now().members) == 3
+        assert not grid.cluster.now().lost

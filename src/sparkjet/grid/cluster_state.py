@@ -13,6 +13,9 @@ import msgspec
 from sparkjet.errors import AnalysisError, StorageError
 from sparkjet.grid.partition_table import MOST_BACKUPS, MOST_PARTITIONS, PARTITIONS, placed
 
+GRACE = 40.0
+"""Seconds for which members are waited for with whom the last replicas of partitions would go: less than the patience
+of clients, which wait as well."""
 
 class Member(msgspec.Struct, frozen=True):
     """A member of a grid, from its start to its end; one that is started again is another member.
