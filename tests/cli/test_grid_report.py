@@ -54,7 +54,7 @@ def test_the_report_says_how_many_members_may_be_lost_and_what_limits_it() -> No
     told = "3 voters, of which 3 answer; 1 more members may be lost at once: of every partition one replica must stay"
     assert told in report(everybody)
     one_votes = {id_: status_of(id_, state, "1") for id_ in "123"}
-    told = "1 voters, of which 1 answer; 0 more members may be lost at once: more than half of the voters must stay, if voters are"
+    told = "1 voters, of which 1 answer; 0 more members may be lost at once: more than half of the voters must stay"
     assert told in "\n".join(report(one_votes))
     two = copied(left(state, ["3"]))
     smaller = {id_: status_of(id_, two, "1", "2") for id_ in "12"}

@@ -23,7 +23,7 @@ def report(found: Mapping[str, Status | GridError]) -> list[str]:
     """
     answers = {id_: each for id_, each in found.items() if not isinstance(each, Exception)}
     # Who is cut off knows the grid as it was.
-    there = {id_: each for id_, each in answers.items() if not each.frozen}
+    there = answers_of(found)
     newest = max((there or answers).values(), key=lambda each: each.state.version)
     state, voters = newest.state, newest.voters
     copying = sum(member not in row.replicas for row in state.rows for member in row.target)
@@ -46,6 +46,11 @@ def report(found: Mapping[str, Status | GridError]) -> list[str]:
     table = [_HEAD, *(_row(state, member, found[member.id], voters) for member in state.members)]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     return lines + ["  ".join(map(str.ljust, row, widths)).rstrip() for row in table]
+
+
+def answers_of(found: Mapping[str, Status | GridError]) -> dict[str, Status]:
+    """Of the members that answer, and are not cut off, how they are."""
+    return {id_: each for id_, each in found.items() if not isinstance(each, Exception) and not each.frozen}
 
 
 def _row(state: ClusterState, member: Member, status: Status | GridError, voters: Sequence[str]) -> tuple[str, ...]:

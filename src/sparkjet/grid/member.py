@@ -91,7 +91,7 @@ class Member:
         # A daemon: a call that hangs must not keep a process alive that is no member any more.
         self._leaving = threading.Thread(target=self._leave, name="grid-leave", daemon=True)
         self._begins_to_leave = threading.Lock()
-        answering = Answering(control, self.view, self.entries, self._copying, self.begin_to_leave)
+        answering = Answering(control, self.view, self.entries, self._copying)
         self._server = Server(settings.bind, settings.port, access, self._receive, answering.find, answering.answers())
         uri = access.uri(settings.advertise or settings.bind, self._server.port)
         self.address = Address(self.id, uri, settings.host)

@@ -14,7 +14,7 @@ from kazoo.exceptions import KazooException, NoNodeError
 
 from sparkjet.errors import AnalysisError, StorageError
 from sparkjet.grid.announcements import Announcements
-from sparkjet.grid.cluster_state import ClusterState, Member, joined, left, reformed, silenced, would_lose
+from sparkjet.grid.cluster_state import ClusterState, Member, departed, joined, left, reformed, silenced, would_lose
 from sparkjet.grid.ensemble import Ensemble
 from sparkjet.grid.errors import QuorumLostError, RemovedError
 from sparkjet.grid.zookeeper_session import SessionEndedError, ZooKeeperSession
@@ -95,7 +95,7 @@ class Membership:
             return
         self._leaving = True
         try:
-            if self.call(lambda shared: shared.propose(lambda state: left(state, {self._member.id}))).members:
+            if self.call(lambda shared: shared.propose(lambda state: departed(state, self._member.id))).members:
                 self.call(lambda shared: shared.dismiss(self._member.id))
                 self._wake.set()
                 # Who votes must not go before another one votes instead.
