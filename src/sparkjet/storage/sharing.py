@@ -30,7 +30,6 @@ logger = logging.getLogger("sparkjet")
 FEWEST = 8
 """Minimum number of writing tasks: at a start, only a few executors may have registered."""
 _PREFIX = ".sparkjet-probe-"
-_MISSING = re.compile(r"No module named '([\w.]+)'")
 _LOCAL = re.compile(r"local(\[.*\])?")
 _OWNER = "If executors and driver run as different users, run them as the same one."
 
@@ -93,14 +92,10 @@ def check_reached(session: SparkSession, directories: Mapping[Directory, str]) -
         try:
             write(session.range(0, tasks, 1, tasks), FileWriter(directory.below(name), "csv"), refuse)
         except (OSError, PySparkException, Py4JJavaError) as error:
-            missing = _MISSING.search(str(error))
-            why = (
-                f"their Python has no {missing[1]}. Install it there, or send it with the application (--archives)."
-                if missing is not None
-                else f"{_reason(error)} Give them the same jars (spark.jars.packages), credentials and network as the "
-                "driver."
+            message = (
+                f'The driver can use "{directory}", but the executors cannot write there: {_reason(error)} Give them '
+                "the same jars (spark.jars.packages), credentials and network as the driver."
             )
-            message = f'The driver can use "{directory}", but the executors cannot write there: {why}'
             raise refuse(message) from error
         finally:
             directory.remove(name)
