@@ -175,14 +175,15 @@ def _control(chosen: argparse.Namespace, access: Access) -> Control:
         from sparkjet.grid.zookeeper_control import ZooKeeperControl  # noqa: PLC0415 - as above
     except ImportError as error:
         raise _incomplete(error) from error
-    settings = ZooKeeperSettings(
-        access.token(),
-        chosen.advertise or chosen.bind,
-        _ports(chosen.control_ports),
-        certificate=access.certificate,
-        key=access.key,
-        authorities=access.authorities,
-    )
+    with _named("--advertise"):
+        settings = ZooKeeperSettings(
+            access.token(),
+            chosen.advertise or chosen.bind,
+            _ports(chosen.control_ports),
+            certificate=access.certificate,
+            key=access.key,
+            authorities=access.authorities,
+        )
     with _named("--join"):
         contacts = _contacts(chosen.join.split(","), access) if chosen.join else []
     return ZooKeeperControl(settings, contacts, partitions=chosen.partitions, backup_count=chosen.backup_count)
