@@ -183,12 +183,15 @@ def test_how_it_ends(
     assert re.search(told, line)
 
 
+TLS = ["--tls-certificate", "member.pem", "--tls-key", "member.key", "--tls-authorities", "authority.pem"]
 REFUSED: dict[str, tuple[list[str], str]] = {
     "no address": (["--bind", "nonsense.invalid"], '--bind: "nonsense.invalid" is no address of a machine'),
     "not of this machine": (["--bind", "192.0.2.1"], "--bind: 192.0.2.1 can be reached from other machines"),
     "advertised to others": (["--advertise", "192.0.2.1"], "--advertise: 192.0.2.1 is not where the member listens"),
     "advertised elsewhere": (["--advertise", "127.0.0.2"], "--advertise: 127.0.0.2 is not where the member listens"),
     "advertised nowhere": (["--advertise", "nonsense.invalid"], '--advertise: "nonsense.invalid" is no address'),
+    "advertised of another machine": (["--advertise", "192.0.2.1", *TLS], "--advertise: this member cannot listen at"),
+    "everywhere": (["--bind", "0.0.0.0", *TLS], "--advertise is missing: nobody reaches a member at 0.0.0.0"),  # noqa: S104 - is refused
     "a port twice": (["--control-ports", "5711,5711,0,0"], '--control-ports: "5711,5711,0,0" names a port twice'),
 }
 
@@ -201,6 +204,14 @@ def test_where_a_member_cannot_listen_is_refused_at_once(
     assert main(["grid", "start", "--port", "0", "--token-file", str(token), *arguments]) == 1
     [line] = capsys.readouterr().err.splitlines()
     assert line.startswith(f"sparkjet: {told}")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_without_a_token_the_option_for_it_is_named(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = COMMANDS[command][1]("127.0.0.1:5710")
+    assert main(["grid", command, *arguments, "--token-file", "/nowhere"]) == 1
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith('sparkjet: --token-file: "/nowhere" cannot be read')
 
 
 def test_a_port_in_use_is_named(token: Path, capsys: pytest.CaptureFixture[str]) -> None:

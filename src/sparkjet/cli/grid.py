@@ -151,6 +151,9 @@ def _check_addresses(chosen: argparse.Namespace, access: Access) -> None:
     access.check_bind(chosen.bind)
     check_free(chosen.bind, chosen.port, "--bind", "--port")
     if chosen.advertise is None:
+        if here & {"0.0.0.0", "::"}:  # noqa: S104 - is refused
+            message = f"--advertise is missing: nobody reaches a member at {chosen.bind}. Name this machine."
+            raise AnalysisError(message)
         return
     there = addresses(chosen.advertise, "--advertise")
     if not access.is_encrypted and not here & there:
@@ -229,6 +232,7 @@ def _status(chosen: argparse.Namespace, access: Access) -> int:
 def _reform(chosen: argparse.Namespace, access: Access) -> None:
     from sparkjet.cli.grid_operations import reform  # noqa: PLC0415 - the extra is optional
 
+    access.token()
     with _named(_ADDRESS):
         state, gone = reform(chosen.member, access)
     print(f"cluster {state.cluster} goes on with {len(state.members)} members, without {len(gone)} that were there")
@@ -241,6 +245,7 @@ def _member(chosen: argparse.Namespace, access: Access) -> tuple[str, Access]:
     from sparkjet.storage.grid_location import embedded_directory  # noqa: PLC0415 - as above
 
     if not chosen.embedded:
+        access.token()
         return chosen.member, access
     found = running_member(embedded_directory())
     if found is None:
