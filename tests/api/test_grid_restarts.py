@@ -10,8 +10,13 @@ import pytest
 from pyspark.sql import functions as F
 
 import sparkjet as sj
+from sparkjet.cli.grid_operations import reform
+from sparkjet.grid.access import Access
+from sparkjet.grid.connections import Connections
+from sparkjet.grid.requests import GetStatus, Status
+from tests.faults.waiting import until
 from tests.feed import START, Feed, rows
-from tests.grid.processes import GridProcesses
+from tests.grid.processes import GridProcesses, MemberProcess
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,3 +69,42 @@ def test_members_are_restarted_one_by_one_under_a_query(spark: SparkSession, tmp
     found = sj.read_files(str(tmp_path / "out")).select(F.unix_seconds("window.start") - START, "count").collect()
     del times[LAST]
     assert sorted(map(tuple, found)) == sorted(times.items())
+
+
+@pytest.mark.crash
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_a_query_goes_on_in_the_same_driver_and_workers_after_its_grid_was_formed_anew(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    feed = Feed(tmp_path / "in")
+
+    def run(member: MemberProcess) -> None:
+        stream = sj.stream(feed.read(spark)).withWatermark("ts", "5 seconds")
+        windows = stream.groupBy(sj.window("ts", "10 seconds"), "k").count()
+        writer = windows.writeStream.format("files").option("path", tmp_path / "out").option("queryId", "counts")
+        writer = writer.option("snapshotStore", f"grid://{member.address}").trigger(availableNow=True)
+        writer.start().awaitTermination()
+
+    (tmp_path / "grid").mkdir()
+    with GridProcesses(tmp_path / "grid", backup_count=2) as grid:
+        spark.conf.set("spark.sparkjet.grid.tokenFile", str(grid.token))
+        try:
+            feed.add(*rows((1, 2, 11), k="a"))
+            survivor = grid.members[0]
+            run(survivor)
+            for member in grid.members[1:]:
+                grid.end(member)
+            access = Access(str(grid.token))
+            connections = Connections(access)
+            uri = access.uri_of(survivor.address)
+            until(lambda: connections.ask(uri, GetStatus(), Status).frozen, "it to notice")
+            connections.close()
+            reform([survivor.address], access)
+            feed.add(*rows((12, LAST), k="a"))
+            # The same driver, and workers that have clients of the grid as it was.
+            run(survivor)
+        finally:
+            spark.conf.unset("spark.sparkjet.grid.tokenFile")
+    found = sj.read_files(str(tmp_path / "out")).select(F.unix_seconds("window.start") - START, "count").collect()
+    assert sorted(map(tuple, found)) == [(0, 2), (10, 2)]

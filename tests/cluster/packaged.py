@@ -18,13 +18,13 @@ import sparkjet as sj
 from sparkjet import functions as J
 
 
-def started(rows: Any, time: str, key: str, aggregate: Any, home: Path) -> Any:
+def started(rows: Any, time: str, key: str, aggregate: Any, home: Path, **options: Any) -> Any:
     """The results of a window query, or the error that it ends with."""
     stream = sj.stream(rows).withWatermark(time, "5 seconds")
     result = stream.groupBy(sj.window(time, "1 minute"), key).agg(aggregate.alias("n"))
     writer = result.writeStream.format("files").option("path", home / "out").option("closeWindowsAtEnd", True)
     try:
-        query = writer.option("checkpointLocation", home / "home").trigger(availableNow=True).start()
+        query = writer.options(**options or {"checkpointLocation": home / "home"}).trigger(availableNow=True).start()
         query.awaitTermination()
     except (sj.SparkjetError, PySparkException) as error:
         return f"{type(error).__name__}: {error}"
@@ -44,6 +44,11 @@ def main(job: dict[str, Any]) -> None:
         "n", accumulatorType="long", returnType="long", create=lambda: 0, accumulate=lambda a, n: a + n,
         combine=lambda a, b: a + b, finish=lambda a: a,
     )  # fmt: skip
+    if "grid" in job:
+        found = in_grid(spark, job, files, home)
+        report.write_text(json.dumps(found))
+        spark.stop()
+        return
     found = {
         "sparkjet": sj.__file__,
         "workers": in_workers(spark, "sparkjet", "msgspec", "confluent_kafka"),
@@ -61,6 +66,20 @@ def main(job: dict[str, Any]) -> None:
         found["kafka"] = started(texts, "timestamp", "k", J.count(), home / "kafka")
     report.write_text(json.dumps(found))
     spark.stop()
+
+
+def in_grid(spark: SparkSession, job: dict[str, Any], files: Any, home: Path) -> dict[str, Any]:
+    """A query with its home in a grid, and what it goes on with at its next start; all paths that run our functions."""
+    spark.conf.set("spark.sparkjet.grid.tokenFile", job["token"])
+    options = {"snapshotStore": job["grid"], "queryId": "counts", "closeWindowsAtEnd": False}
+    found = {
+        "workers": in_workers(spark, "sparkjet", "msgspec"),
+        "first": started(files, "ts", "k", J.count(), home / "grid", **options),
+    }
+    (home / "in" / "1.json").write_text(json.dumps({"ts": "2026-01-01 12:59:00", "k": "k0", "n": 1}))
+    # State comes from the grid now.
+    found["second"] = started(files, "ts", "k", J.count(), home / "grid", **options)
+    return found
 
 
 def in_workers(spark: SparkSession, *names: str) -> dict[str, bool]:

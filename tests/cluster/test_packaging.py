@@ -15,7 +15,9 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from sparkjet.grid.access import create_token
 from tests.cluster.runs import ROOT, SETTINGS
+from tests.grid.processes import MemberProcess
 from tests.servers.spark import SPARK_HOME, SparkCluster
 
 if TYPE_CHECKING:
@@ -25,8 +27,12 @@ pytestmark = [pytest.mark.crash, pytest.mark.timeout(900)]
 SITE = Path(SPARK_HOME).parent
 CLIENTS = ("confluent_kafka", "confluent_kafka.libs", "pyarrow", "pyarrow.libs")
 """What contains C libraries, and is sent in an archive."""
+IN_GRIDS = ("pyarrow", "pyarrow.libs", "msgspec", "tenacity", "typing_extensions.py", "xxhash")
+"""What tasks need that write to a grid."""
 DRIVERS = (*CLIENTS, "msgspec", "tenacity", "typing_extensions.py")
 """What the driver has as well: sparkjet's dependencies, not sparkjet."""
+GRID_DRIVERS = (*DRIVERS, "xxhash", "pandas", "pandas.libs", "numpy", "numpy.libs", "dateutil", "pytz", "six.py")
+"""PySpark needs pandas wherever it sends functions that take Arrow."""
 RECORDS = 40
 
 
@@ -80,11 +86,18 @@ def topic(kafka: KafkaServer) -> str:
     return name
 
 
-def submit(cluster: SparkCluster, wheel: Path, place: Path, workers: str, job: dict[str, Any]) -> dict[str, Any]:
+def submit(
+    cluster: SparkCluster,
+    wheel: Path,
+    place: Path,
+    workers: str,
+    job: dict[str, Any],
+    drivers: tuple[str, ...] = DRIVERS,
+) -> dict[str, Any]:
     """Run the job of this folder with the wheel as its only library of ours; returns what it reports."""
     driver = place / f"driver-{uuid4().hex}"
     report = driver / "report.json"
-    program = python(driver, DRIVERS)
+    program = python(driver, drivers)
     settings = [f"{name}={value}" for name, value in SETTINGS.items()]
     command = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", cluster.url, "--py-files", str(wheel)]
     command += [word for setting in settings for word in ("--conf", setting)]
@@ -110,6 +123,35 @@ def test_windows_files_and_kafka_need_nothing_but_the_clients(
     assert sum(found["files"]) == RECORDS
     assert sum(found["kafka"]) == RECORDS
     assert sum(found["python"]) == RECORDS
+
+
+@pytest.fixture
+def in_grid(place: Path) -> Iterator[dict[str, Any]]:
+    """A job with its home in a grid of its own."""
+    folder = place / uuid4().hex
+    folder.mkdir()
+    create_token(folder / "token")
+    with MemberProcess(folder, folder / "token") as member:
+        yield {"home": str(folder), "grid": f"grid://{member.address}", "token": str(folder / "token")}
+
+
+def test_a_home_in_a_grid_needs_no_sparkjet_on_the_executors(
+    cluster: SparkCluster, wheel: Path, place: Path, in_grid: dict[str, Any]
+) -> None:
+    found = submit(cluster, wheel, place, python(place / "in-grids", IN_GRIDS), in_grid, GRID_DRIVERS)
+    assert found["workers"] == {"sparkjet": False, "msgspec": True}
+    # The last minute is open after the first run, and is counted on by the second one.
+    assert found["first"] == [5] * 6, found["first"]
+    assert sorted(found["second"]) == [5] * 8, found["second"]
+
+
+@pytest.mark.long
+def test_what_a_home_in_a_grid_needs_is_named(
+    cluster: SparkCluster, wheel: Path, place: Path, in_grid: dict[str, Any]
+) -> None:
+    found = submit(cluster, wheel, place, python(place / "no-msgspec", IN_GRIDS[:2]), in_grid, GRID_DRIVERS)
+    assert "AnalysisError: start: the executors'" in found["first"]
+    assert "has no msgspec" in found["first"]
 
 
 @pytest.mark.long

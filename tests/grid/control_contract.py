@@ -219,11 +219,14 @@ class ControlContract:
 
     def test_who_has_left_can_do_nothing_and_is_told_nothing(self, target: ControlUnderTest) -> None:
         leaver, *others = reversed(target.members)
+        largest = leaver.control.state().largest
         leaver.control.leave()
         leaver.control.leave()
         self._does_nothing(leaver.control)
         assert not leaver.reasons
         self._noticed(leaver, others)
+        # It has said goodbye, and cannot be a part of what goes on elsewhere.
+        assert all(joined.control.state().largest == largest - 1 for joined in others)
 
     def test_a_member_that_ends_is_noticed(self, target: ControlUnderTest) -> None:
         victim, *others = target.members

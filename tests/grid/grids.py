@@ -27,12 +27,14 @@ class Grid:
         cluster: What they have in common.
         lease: How long they believe in what they know.
         leave_timeout: How long they wait, when they are to leave, while last replicas would go.
+        grace: How long they wait for one that holds last replicas and refuses connections.
         members: Those that run, in the order of their start.
     """
 
     access: Access
     cluster: SharedCluster
     lease: float = PATIENT
+    grace: float = 0.0
     leave_timeout: float = 600.0
     members: list[Member] = field(default_factory=list)
     controls: dict[str, SharedControl] = field(default_factory=dict)
@@ -41,9 +43,10 @@ class Grid:
     def start(self, host: str = "a", memory: int = MEMORY, again: float = 1.0) -> Member:
         """Start another member, which tries again after so many seconds to copy what it could not."""
         control = SharedControl(self.cluster)
-        member = Member(
-            MemberSettings(memory, host=host, lease=self.lease, leave_timeout=self.leave_timeout), self.access, control
+        settings = MemberSettings(
+            memory, host=host, lease=self.lease, leave_timeout=self.leave_timeout, grace=self.grace
         )
+        member = Member(settings, self.access, control)
         member._copying._again = again
         member.start()
         self.controls[member.id] = control
@@ -84,11 +87,12 @@ def grid_of(
     memory: int = MEMORY,
     access: Access | None = None,
     lease: float = PATIENT,
+    grace: float = 0.0,
 ) -> Iterator[Grid]:
     """A grid with a token of its own."""
     token = folder / "token"
     create_token(token)
-    grid = Grid(access or Access(token_file=str(token)), SharedCluster(partitions, backup_count), lease)
+    grid = Grid(access or Access(token_file=str(token)), SharedCluster(partitions, backup_count), lease, grace)
     try:
         for number in range(count):
             grid.start(f"host-{number}", memory)

@@ -120,10 +120,14 @@ class GridProcesses:
 
     def restart(self, member: MemberProcess) -> MemberProcess:
         """Stop a member, as for an upgrade of its machine, and start another one at its address."""
+        self.leave(member)
+        return self.add(int(member.address.rpartition(":")[2]))
+
+    def leave(self, member: MemberProcess) -> None:
+        """Stop a member, which leaves when others hold what it does."""
         self.members.remove(member)
         member.signal(signal.SIGTERM)
         assert member.ended() == 0, member.output
-        return self.add(int(member.address.rpartition(":")[2]))
 
     def add(self, port: int = 0) -> MemberProcess:
         """Start another member; on any free port by default."""

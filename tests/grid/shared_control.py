@@ -5,9 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from uuid import uuid4
 
 from sparkjet.errors import StorageError
-from sparkjet.grid.cluster_state import ClusterState, Member, first, joined, left, reformed
+from sparkjet.grid.cluster_state import ClusterState, Member, departed, first, joined, reformed
 from sparkjet.grid.control import is_below
 from sparkjet.grid.errors import QuorumLostError, StaleStateError
 
@@ -18,6 +19,7 @@ class SharedCluster:
 
     partitions: int = 12
     backup_count: int = 1
+    id: str = field(default_factory=lambda: uuid4().hex)
     state: ClusterState | None = None
     slots: dict[str, bytes] = field(default_factory=dict)
     lock: threading.RLock = field(default_factory=threading.RLock)
@@ -66,7 +68,10 @@ class SharedControl:
             self._cluster.controls[member.id] = self
             if self._cluster.state is None:
                 self._cluster.state = first(
-                    "cluster", member, partitions=self._cluster.partitions, backup_count=self._cluster.backup_count
+                    self._cluster.id,
+                    member,
+                    partitions=self._cluster.partitions,
+                    backup_count=self._cluster.backup_count,
                 )
                 self.tell(self._cluster.state)
             else:
@@ -85,7 +90,7 @@ class SharedControl:
     def leave(self) -> None:
         with self._cluster.lock:
             self._cluster.controls.pop(self._id, None)
-            self._cluster.change(lambda state: left(state, [self._id]))
+            self._cluster.change(lambda state: departed(state, self._id))
 
     def state(self) -> ClusterState:
         assert self._seen is not None

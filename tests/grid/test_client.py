@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -10,6 +10,7 @@ import msgspec
 import pyarrow as pa
 import pytest
 
+from sparkjet.errors import AnalysisError
 from sparkjet.grid.client import GridClient
 from sparkjet.grid.cluster_state import left, reformed
 from sparkjet.grid.contents import Content
@@ -286,7 +287,7 @@ def test_a_cluster_that_was_formed_anew_is_another_one(grid: Grid) -> None:
     client.put(entries_of(client, 3))
     survivors = [member.id for member in grid.members]
     grid.cluster.change(lambda state: reformed(state, survivors, "another"))
-    with pytest.raises(GridError, match="formed anew: it is cluster another instead of cluster"):
+    with pytest.raises(GridError, match=f"formed anew: what answers is not cluster {grid.cluster.id} any more"):
         client.state()
     grid.client().put(entries_of(client, 3))
 
@@ -345,3 +346,61 @@ def test_who_alone_cannot_reach_another_member_does_not_take_it_out(grid: Grid) 
     # Nobody is left who could confirm it.
     one._report(witness.address)
     assert [member.id for member in grid.cluster.now().members] == [one.id]
+
+
+def test_who_refuses_connections_and_holds_last_replicas_is_waited_for(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with grid_of(tmp_path, backup_count=0, grace=600.0) as grid:
+        client = grid.client()
+        manifest = client.put(entries_of(client, 60))
+        *others, refusing = grid.members
+        # As behind a firewall that rejects: it lives, and others can not connect to it.
+        refusing._server.shutdown()
+        until(lambda: f"member {refusing.id} holds last replicas" in caplog.text, "others to notice", 30)
+        assert len(grid.cluster.now().members) == 3
+        assert not grid.cluster.now().lost
+        others[0]._report(refusing.address, 599.0)
+        assert len(grid.cluster.now().members) == 3
+        others[0]._report(refusing.address, 600.0)
+        assert len(grid.cluster.now().members) == 2
+        assert len(grid.cluster.now().lost) == 4
+        with pytest.raises(MissingEntriesError, match=f"Members {refusing.id} held them last"):
+            client.check(manifest)
+
+
+def test_of_two_that_refuse_connections_one_is_waited_for(tmp_path: Path) -> None:
+    with grid_of(tmp_path, 4, grace=600.0) as grid:
+        one, other = grid.members[2:]
+        one._server.shutdown()
+        other._server.shutdown()
+        until(lambda: len(grid.cluster.now().members) == 3, "the first report", 30)
+        grid.members[0]._report(one.address)
+        grid.members[0]._report(other.address)
+        assert len(grid.cluster.now().members) == 3
+        assert not grid.cluster.now().lost
+
+
+def test_members_of_two_grids_are_refused_whoever_answers_first(grid: Grid, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    with grid_of(tmp_path / "other", 1, access=grid.access) as other:
+        addresses = [each.members[0].address.uri.partition("//")[2] for each in (grid, other)]
+        client = GridClient(addresses, grid.access)
+        calls: list[Callable[[], object]] = [
+            client.state,
+            client.slots,
+            client.status,
+            client.contacts,
+            lambda: client.put_slot("log/1", b"token", []),
+            lambda: client.put([client.entry("a", ROWS, [rows_of(1)])]),
+        ]
+        for call in calls:
+            with pytest.raises(AnalysisError, match=f"{addresses[0]}, {addresses[1]} are members of different grids"):
+                call()
+        # Who knows which one it is goes on with that one, and asks no other one.
+        for each in (grid, other):
+            chosen = GridClient(addresses, grid.access, cluster=each.cluster.id)
+            assert chosen.put_slot("log/1", each.cluster.id.encode(), [])
+            assert each.cluster.slots["log/1"] == each.cluster.id.encode()
+            chosen.close()
+        client.close()

@@ -14,6 +14,7 @@ from sparkjet.grid.cluster_state import (
     ClusterState,
     Member,
     Row,
+    departed,
     drained,
     first,
     is_drained,
@@ -281,12 +282,34 @@ def test_k08_six_after_growth_from_five() -> None:
     assert not may_start(left(six, {"n1", "n2", "n3"}))
 
 
+def test_who_has_said_goodbye_does_not_count_any_more() -> None:
+    state = cluster(3)
+    for name in ("n3", "n2"):
+        state = departed(settled(drained(state, name)), name)
+        assert may_start(state)
+        assert departed(state, name) is state
+    assert (state.largest, state.lost) == (1, {})
+    # Two bigger ones join two, and replace them.
+    state = settled(joined(joined(cluster(2), member(3)), member(4)))
+    for name in ("n1", "n2"):
+        state = departed(settled(drained(state, name)), name)
+    assert may_start(state)
+    assert (state.largest, state.lost) == (2, {})
+
+
+def test_who_is_missing_still_counts_when_others_say_goodbye() -> None:
+    # Two of five may go on elsewhere: two that are left of the other three are not enough, even though one left.
+    assert not may_start(departed(left(cluster(5), {"n4", "n5"}), "n3"))
+    assert may_start(departed(left(cluster(5), {"n5"}), "n4"))
+
+
 @st.composite
 def _changes(draw: st.DrawFn) -> list[tuple[str, object]]:
     return draw(
         st.lists(
             st.one_of(
                 st.tuples(st.just("join"), st.integers(0, 2)),
+                st.tuples(st.just("depart"), st.integers(0, 9)),
                 st.tuples(st.just("leave"), st.sets(st.integers(0, 9), min_size=1, max_size=2)),
                 st.tuples(st.just("ready"), st.integers(0, 9)),
                 st.tuples(st.just("drain"), st.integers(0, 9)),
@@ -305,7 +328,11 @@ def test_no_partition_is_lost_while_a_replica_lives(changes: list[tuple[str, obj
         before, state = state, _applied(state, what, which, number)
         names = {one.id for one in state.members}
         assert state.version == before.version + (state is not before)
-        assert state.largest >= before.largest
+        assert state.largest >= before.largest - (what == "depart")
+        assert state.largest >= len(state.members)
+        # Who is missing without a word is never forgotten, unless another one has joined instead.
+        if what == "depart":
+            assert state.largest - len(state.members) == before.largest - len(before.members)
         for partition, (old, new) in enumerate(zip(before.rows, state.rows, strict=True)):
             assert new.replicas
             assert names >= {*new.replicas, *new.target}
@@ -333,6 +360,8 @@ def _applied(state: ClusterState, what: str, which: object, number: int) -> Clus
         return state if len(gone) == len(ids) else left(state, gone)
     assert isinstance(which, int)
     one = ids[which % len(ids)]
+    if what == "depart":
+        return departed(state, one) if len(ids) > 1 else state
     if what == "drain":
         return drained(state, one) if len(set(ids) - {*state.draining, one}) else state
     return ready(state, one, copying(state, one))

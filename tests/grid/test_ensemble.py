@@ -9,8 +9,9 @@ import pytest
 
 from sparkjet.grid.cluster_state import Member, first
 from sparkjet.grid.ensemble import Ensemble
+from sparkjet.grid.listening import free_port
 from sparkjet.grid.zookeeper_config import ServerAddress, Voting
-from sparkjet.grid.zookeeper_server import ZooKeeperServer, free_port
+from sparkjet.grid.zookeeper_server import ZooKeeperServer
 from sparkjet.grid.zookeeper_session import ZooKeeperSession
 from tests.faults.waiting import until
 from tests.grid.controls import SETTINGS, Controls, address

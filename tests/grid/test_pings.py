@@ -31,6 +31,7 @@ def test_only_who_is_gone_is_reported_until_it_has_left(listening: socket.socket
         gone = member("gone", closing.getsockname()[1])
         paused = member("paused", listening.getsockname()[1])
         reported: list[Member] = []
+        seconds: list[float] = []
         asked: list[int] = []
 
         def others() -> list[Member]:
@@ -38,12 +39,17 @@ def test_only_who_is_gone_is_reported_until_it_has_left(listening: socket.socket
             # To the last one no connection can be made, which says nothing about it.
             return [gone, paused, Member("elsewhere", "grpc://255.255.255.255:9", "host")]
 
-        pings = Pings(others, reported.append, period=0.01)
+        def report(member: Member, since: float) -> None:
+            reported.append(member)
+            seconds.append(since)
+
+        pings = Pings(others, report, period=0.01)
         pings.start()
         until(lambda: len(asked) > 10, "some pings", 30)
         assert reported == []
     until(lambda: len(reported) > 1, "the reports", 30)
     assert set(reported) == {gone}
+    assert 0.0 < seconds[0] < seconds[1]
     pings.stop()
 
 

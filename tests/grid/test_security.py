@@ -123,7 +123,7 @@ def put(grid: Grid, command: bytes, batch: pa.RecordBatch, metadata: bytes) -> N
         connections.close()
 
 
-OPERATED = {"Drain", "Leave", "Reform"}
+OPERATED = {"Reform"}
 """Requests of an operator, who has the token: well-formed ones do what they say."""
 
 

@@ -129,7 +129,7 @@ def _lease(fails: Fails) -> Callable[[], None]:
 
 
 def _pings(fails: Fails) -> Callable[[], None]:
-    pings = Pings(lambda: fails([]), lambda _: None, 0.01)
+    pings = Pings(lambda: fails([]), lambda _, seconds: None, 0.01)
     pings.start()
     return pings.stop
 

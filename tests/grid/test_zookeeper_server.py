@@ -14,8 +14,9 @@ import pytest
 from kazoo.client import KazooClient
 
 from sparkjet.errors import AnalysisError
+from sparkjet.grid.listening import free_port
 from sparkjet.grid.zookeeper_config import ServerAddress, Voting
-from sparkjet.grid.zookeeper_server import ZooKeeperServer, free_port, jars, java
+from sparkjet.grid.zookeeper_server import ZooKeeperServer, jars, java
 from sparkjet.grid.zookeeper_settings import ZooKeeperSettings
 from tests.faults.waiting import until
 

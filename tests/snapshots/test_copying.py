@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -98,3 +99,31 @@ def test_the_commands(spark: SparkSession, tmp_path: Path, capsys: pytest.Captur
     assert "files were copied" in capsys.readouterr().out
     assert main(["snapshots", "list", str(tmp_path / "nowhere")]) == 1
     assert "contains no record of a query" in capsys.readouterr().err
+
+
+def test_a_home_moves_to_a_grid_with_another_token(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What the guide has in place of a rolling restart with another token or version."""
+    run(spark, fed(tmp_path), tmp_path / "home", tmp_path / "out")
+    with ExitStack() as stack:
+        grids = {}
+        for name in ("old", "new"):
+            (tmp_path / name).mkdir()
+            grids[name] = stack.enter_context(grid_of(tmp_path / name, 1, backup_count=0))
+
+        def snapshots(command: str, *arguments: str, of: str) -> str:
+            conf = "--conf", f"spark.sparkjet.grid.tokenFile={tmp_path / of / 'token'}"
+            try:
+                assert main(["snapshots", command, *arguments, *conf]) == 0
+            finally:
+                spark.conf.unset("spark.sparkjet.grid.tokenFile")
+            return capsys.readouterr().out
+
+        old, new = (f"grid://{grid.members[0].address.uri.partition('//')[2]}/home" for grid in grids.values())
+        snapshots("import", str(tmp_path / "home"), old, of="old")
+        snapshots("export", old, str(tmp_path / "copy"), of="old")
+        snapshots("import", str(tmp_path / "copy"), new, of="new")
+        before, after = snapshots("list", old, of="old"), snapshots("list", new, of="new")
+        assert before.startswith("record 1: ")
+        assert after == before

@@ -1,4 +1,4 @@
-"""``grid``: starts a member of a grid, shows how a grid is, and takes members out of it."""
+"""``grid``: starts a member of a grid, shows how a grid is, and forms one anew that has lost its majority."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import argparse
 import logging
 import re
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from sparkjet.errors import AnalysisError
+from sparkjet.errors import AnalysisError, SparkjetError
 from sparkjet.grid.partition_table import MOST_BACKUPS, PARTITIONS
 
 if TYPE_CHECKING:
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from sparkjet.grid.control import Control
 
 PORT = 5710
+NOT_ALL_ANSWER = 3
+"""Exit status of ``status`` where it shows a grid that is frozen, or of which a member does not answer."""
+_ADDRESS = "HOST:PORT"
 _JOINS_WITHIN = 30.0
 _PORTS = 4
 _LONGEST = 7 * 24 * 3600
@@ -44,16 +48,13 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     start.add_argument("--partitions", type=int, default=PARTITIONS, help=f"of a new cluster ({PARTITIONS})")
     leaves = "seconds for which it waits, when it is stopped, while nobody else has what would go with it (3600)"
     start.add_argument("--leave-timeout", type=float, metavar="SECONDS", default=3600.0, help=leaves)
-    status = grid.add_parser("status", help="members, partitions, memory, what moves", description=_DESCRIPTION)
+    shows = f"{_DESCRIPTION} The exit status is {NOT_ALL_ANSWER} if the grid is frozen or a member does not answer."
+    status = grid.add_parser("status", help="members, partitions, memory, what moves", description=shows)
     _add_access(status)
-    _add_member(status, "HOST:PORT,… of some members")
-    drain = grid.add_parser("drain", help="let others copy what a member holds, then end it", description=_DESCRIPTION)
-    _add_access(drain)
-    _add_member(drain, "HOST:PORT of the member")
-    drain.add_argument("--discard", action="store_true", help="also the last member, with all that the grid holds")
+    _add_member(status)
     reform = grid.add_parser("reform", help="let members go on that have lost their majority", description=_DESCRIPTION)
     _add_access(reform)
-    reform.add_argument("member", nargs="+", help="HOST:PORT of each member that is left")
+    reform.add_argument("member", metavar=_ADDRESS, nargs="+", help="of each member that is left")
     dead = "the others will not come back: they would go on as another grid, with what is decided here unknown to them"
     reform.add_argument("--others-are-dead", action="store_true", required=True, help=dead)
 
@@ -73,7 +74,6 @@ def run(chosen: argparse.Namespace) -> int:
     commands: dict[str, Callable[[argparse.Namespace, Access], int | None]] = {
         "start": _start,
         "status": _status,
-        "drain": _drain,
         "reform": _reform,
     }
     return commands[chosen.grid_command](chosen, access) or 0
@@ -106,10 +106,21 @@ def _add_access(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tls-authorities", metavar="FILE", help="PEM: who signs the certificates of all")
 
 
-def _add_member(parser: argparse.ArgumentParser, told: str) -> None:
-    parser.add_argument("member", nargs="?", default=f"127.0.0.1:{PORT}", help=f"{told} (127.0.0.1:{PORT})")
+def _add_member(parser: argparse.ArgumentParser) -> None:
+    told = f"of some members of one grid, as HOST:PORT,… (127.0.0.1:{PORT})"
+    parser.add_argument("member", metavar=f"{_ADDRESS},…", nargs="?", default=f"127.0.0.1:{PORT}", help=told)
     embedded = "the member of this machine that drivers start for snapshotStore=grid"
     parser.add_argument("--embedded", action="store_true", help=embedded)
+
+
+@contextmanager
+def _named(option: str) -> Iterator[None]:
+    """Says of which option an error comes."""
+    try:
+        yield
+    except SparkjetError as error:
+        message = f"{option}: {error}"
+        raise type(error)(message) from error
 
 
 def _start(chosen: argparse.Namespace, access: Access) -> int:
@@ -135,11 +146,36 @@ def _start(chosen: argparse.Namespace, access: Access) -> int:
         chosen.host,
         leave_timeout=chosen.leave_timeout,
     )
-    access.check_bind(chosen.bind)
     access.token()
+    _check_addresses(chosen, access)
     _ports(chosen.control_ports)
     with_one_arena()
     return run_member(settings, access, _control(chosen, access))
+
+
+def _check_addresses(chosen: argparse.Namespace, access: Access) -> None:
+    """Refuse what nobody could connect to: a server that cannot listen does not say why, or waits for a minute."""
+    from sparkjet.grid.listening import addresses, check_free  # noqa: PLC0415 - the extra is optional
+
+    here = addresses(chosen.bind, "--bind")
+    access.check_bind(chosen.bind)
+    check_free(chosen.bind, chosen.port, "--bind", "--port")
+    if chosen.advertise is None:
+        if here & {"0.0.0.0", "::"}:  # noqa: S104 - is refused
+            message = f"--advertise is missing: nobody reaches a member at {chosen.bind}. Name this machine."
+            raise AnalysisError(message)
+        return
+    there = addresses(chosen.advertise, "--advertise")
+    if not access.is_encrypted and not here & there:
+        message = (
+            f"--advertise: {chosen.advertise} is not where the member listens (--bind {chosen.bind}), and it listens "
+            "on this machine alone without --tls-certificate, --tls-key and --tls-authorities. Add them, or leave out "
+            "--advertise."
+        )
+        raise AnalysisError(message)
+    if not chosen.alone:
+        # The control plane listens at this address itself.
+        check_free(chosen.advertise, 0, "--advertise", "--advertise")
 
 
 def _control(chosen: argparse.Namespace, access: Access) -> Control:
@@ -152,15 +188,17 @@ def _control(chosen: argparse.Namespace, access: Access) -> Control:
         from sparkjet.grid.zookeeper_control import ZooKeeperControl  # noqa: PLC0415 - as above
     except ImportError as error:
         raise _incomplete(error) from error
-    settings = ZooKeeperSettings(
-        access.token(),
-        chosen.advertise or chosen.bind,
-        _ports(chosen.control_ports),
-        certificate=access.certificate,
-        key=access.key,
-        authorities=access.authorities,
-    )
-    contacts = _contacts(chosen.join.split(","), access) if chosen.join else []
+    with _named("--advertise"):
+        settings = ZooKeeperSettings(
+            access.token(),
+            chosen.advertise or chosen.bind,
+            _ports(chosen.control_ports),
+            certificate=access.certificate,
+            key=access.key,
+            authorities=access.authorities,
+        )
+    with _named("--join"):
+        contacts = _contacts(chosen.join.split(","), access) if chosen.join else []
     return ZooKeeperControl(settings, contacts, partitions=chosen.partitions, backup_count=chosen.backup_count)
 
 
@@ -168,6 +206,8 @@ def _ports(text: str) -> tuple[int, int, int, int]:
     numbers = [int(each) for each in text.split(",") if each.strip().isdecimal() and int(each) in range(65536)]
     if len(numbers) != text.count(",") + 1 or len(numbers) != _PORTS:
         raise AnalysisError(f'--control-ports: "{text}" is not four ports, as in 5711,5712,5713,5714; 0 is any.')
+    if len({number for number in numbers if number}) < sum(map(bool, numbers)):
+        raise AnalysisError(f'--control-ports: "{text}" names a port twice; each listens on one of its own.')
     first, second, third, fourth = numbers
     return first, second, third, fourth
 
@@ -181,31 +221,30 @@ def _contacts(members: Sequence[str], access: Access) -> list[str]:
     finally:
         client.close()
     if not contacts:
-        raise AnalysisError(f"--join: {','.join(members)} is a grid of one member for ever (--alone): none can join.")
+        raise AnalysisError(f"{','.join(members)} is a grid of one member for ever (--alone): none can join.")
     return contacts
 
 
-def _status(chosen: argparse.Namespace, access: Access) -> None:
-    from sparkjet.cli.grid_report import report  # noqa: PLC0415 - the extra is optional
+def _status(chosen: argparse.Namespace, access: Access) -> int:
+    from sparkjet.cli.grid_report import answers_of, report  # noqa: PLC0415 - the extra is optional
     from sparkjet.grid.client import GridClient  # noqa: PLC0415 - as above
 
     members, access = _member(chosen, access)
-    client = GridClient(members.split(","), access, patience=3.0)
-    for line in report(client.status()):
+    with _named(_ADDRESS):
+        client = GridClient(members.split(","), access, patience=3.0)
+        found = client.status()
+    for line in report(found):
         print(line)
     client.close()
-
-
-def _drain(chosen: argparse.Namespace, access: Access) -> None:
-    from sparkjet.cli.grid_operations import drain  # noqa: PLC0415 - the extra is optional
-
-    drain(*_member(chosen, access), print, discard=chosen.discard)
+    return 0 if len(answers_of(found)) == len(found) else NOT_ALL_ANSWER
 
 
 def _reform(chosen: argparse.Namespace, access: Access) -> None:
     from sparkjet.cli.grid_operations import reform  # noqa: PLC0415 - the extra is optional
 
-    state, gone = reform(chosen.member, access)
+    access.token()
+    with _named(_ADDRESS):
+        state, gone = reform(chosen.member, access)
     print(f"cluster {state.cluster} goes on with {len(state.members)} members, without {len(gone)} that were there")
     if state.lost:
         print(f"{len(state.lost)} partitions have lost everything: queries say at their start whether they need it")
@@ -216,8 +255,10 @@ def _member(chosen: argparse.Namespace, access: Access) -> tuple[str, Access]:
     from sparkjet.storage.grid_location import embedded_directory  # noqa: PLC0415 - as above
 
     if not chosen.embedded:
+        access.token()
         return chosen.member, access
     found = running_member(embedded_directory())
     if found is None:
         raise AnalysisError("--embedded: no member runs that a driver of this user has started on this machine.")
+    print(f"process {found.process}: kill {found.process} ends it, with all that it holds")
     return found.address, found.access

@@ -1,54 +1,18 @@
-"""``grid drain`` and ``grid reform``: what an operator decides about the members of a grid."""
+"""``grid reform``: what an operator decides about a grid that has lost its majority."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from sparkjet.errors import AnalysisError
 from sparkjet.grid.access import Access
-from sparkjet.grid.cluster_state import ClusterState, Member, is_drained
+from sparkjet.grid.cluster_state import ClusterState, Member
 from sparkjet.grid.connections import Connections
-from sparkjet.grid.errors import GridError, UnreachableError
-from sparkjet.grid.requests import Drain, GetStatus, Leave, Reform, Status
+from sparkjet.grid.errors import UnreachableError
+from sparkjet.grid.requests import GetStatus, Reform, Status
 
 _ANSWERS_WITHIN = 5.0
 _FORMS_WITHIN = 180.0
-_LOOK = 0.2
-
-
-def drain(address: str, access: Access, told: Callable[[str], None], *, discard: bool = False) -> None:
-    """Let others copy what a member holds, and end it; an attempt that was interrupted is gone on with by another one.
-
-    Args:
-        address: Of the member, as ``host:port``.
-        access: Token and certificates.
-        told: Called with each line for the operator.
-        discard: End it though it is the last one, with all that the grid holds.
-
-    Raises:
-        AnalysisError: It is the last one.
-        GridError: It does not answer any more.
-    """
-    connections, uri = Connections(access), access.uri_of(address)
-    try:
-        member = _status(connections, uri)
-        if _others_stay(member):
-            connections.ask(uri, Drain(), int)
-            _wait_until_drained(connections, uri, told)
-        elif not discard:
-            message = (
-                f"{address} is the last member: what the grid holds would be gone. Copy it elsewhere first (python -m "
-                "sparkjet snapshots export), or end the grid with --discard."
-            )
-            raise AnalysisError(message)
-        connections.ask(uri, Leave(discard), str)
-        told(f"member {member.member} leaves")
-        while _answers(connections, uri):
-            time.sleep(_LOOK)
-    finally:
-        connections.close()
-    told(f"member {member.member} has left")
 
 
 def reform(addresses: Sequence[str], access: Access) -> tuple[ClusterState, list[Member]]:
@@ -89,35 +53,8 @@ def reform(addresses: Sequence[str], access: Access) -> tuple[ClusterState, list
     return state, [member for member in before.members if member.id not in stay]
 
 
-def _others_stay(member: Status) -> bool:
-    """Whether members are left if this one goes."""
-    state = member.state
-    return bool({each.id for each in state.members} - {*state.draining, member.member})
-
-
-def _wait_until_drained(connections: Connections, uri: str, told: Callable[[str], None]) -> None:
-    before = None
-    while True:
-        found = _status(connections, uri)
-        if is_drained(found.state, found.member):
-            return
-        left = sum(found.member in row.replicas for row in found.state.rows)
-        if left != before:
-            told(f"member {found.member}: {left} replicas are yet to be copied by others")
-            before = left
-        time.sleep(_LOOK)
-
-
 def _status(connections: Connections, uri: str) -> Status:
     return connections.ask(uri, GetStatus(), Status, _ANSWERS_WITHIN)
-
-
-def _answers(connections: Connections, uri: str) -> bool:
-    try:
-        _status(connections, uri)
-    except GridError:
-        return False
-    return True
 
 
 def _survivor(connections: Connections, uri: str) -> Status:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from sparkjet.grid.cluster_state import ClusterState, Member, may_start
@@ -21,18 +21,20 @@ def report(found: Mapping[str, Status | GridError]) -> list[str]:
     Args:
         found: Of each member, by its id, how it is, or why it does not answer. At least one does.
     """
-    answers = [each for each in found.values() if not isinstance(each, Exception)]
-    newest = max(answers, key=lambda each: each.state.version)
+    answers = {id_: each for id_, each in found.items() if not isinstance(each, Exception)}
+    # Who is cut off knows the grid as it was.
+    there = answers_of(found)
+    newest = max((there or answers).values(), key=lambda each: each.state.version)
     state, voters = newest.state, newest.voters
     copying = sum(member not in row.replicas for row in state.rows for member in row.target)
-    fewest = min((len(row.replicas) for row in state.rows), default=0)
     counts = f"{len(state.members)} members, {state.largest} at most; {len(state.rows)} partitions"
+    fewest = _fewest(state, answers)
     lines = [
         f"cluster {state.cluster}: {counts} with {state.backup_count} backups wanted",
-        f"{copying} replicas are being copied; every partition has {fewest} or more",
-        f"{len(voters)} voters; {_survives(state, fewest, voters)}",
+        f"{copying} replicas are being copied; every partition has {fewest} or more on members that answer",
+        f"{len(voters)} voters, of which {len(set(voters) & set(there))} answer; {_survives(state, voters, there)}",
     ]
-    if all(each.frozen for each in answers):
+    if not there:
         lines.append(
             "FROZEN: the majority is gone. If the others are dead for good, those that are left can go on without them:"
             " python -m sparkjet grid reform"
@@ -46,6 +48,11 @@ def report(found: Mapping[str, Status | GridError]) -> list[str]:
     return lines + ["  ".join(map(str.ljust, row, widths)).rstrip() for row in table]
 
 
+def answers_of(found: Mapping[str, Status | GridError]) -> dict[str, Status]:
+    """Of the members that answer, and are not cut off, how they are."""
+    return {id_: each for id_, each in found.items() if not isinstance(each, Exception) and not each.frozen}
+
+
 def _row(state: ClusterState, member: Member, status: Status | GridError, voters: Sequence[str]) -> tuple[str, ...]:
     primary = sum(row.replicas[:1] == (member.id,) for row in state.rows)
     backup = sum(member.id in row.replicas[1:] for row in state.rows)
@@ -57,17 +64,24 @@ def _row(state: ClusterState, member: Member, status: Status | GridError, voters
     return member.id, member.uri.partition("//")[2], member.host, str(primary), str(backup), *told
 
 
-def _survives(state: ClusterState, replicas: int, voters: Sequence[str]) -> str:
-    """How many more members may be lost at once, and what does not allow more."""
+def _survives(state: ClusterState, voters: Sequence[str], there: Collection[str]) -> str:
+    """How many more of those that are there may be lost at once, and what does not allow more."""
+    if not there:
+        return "0 more members may be lost at once: the majority is gone"
     if not may_start(state):
         return f"no query starts here, on half of {state.largest} members or fewer: the others may go on elsewhere"
-    by_data, by_votes = max(replicas - 1, 0), survives(state, voters)
+    by_data, by_votes = max(_fewest(state, there) - 1, 0), survives(state, voters, there)
     reason = (
         "of every partition one replica must stay"
         if by_data <= by_votes
         else f"more than half of the voters must stay, if voters are lost, and more than half of {state.largest}"
     )
     return f"{min(by_data, by_votes)} more members may be lost at once: {reason}"
+
+
+def _fewest(state: ClusterState, there: Collection[str]) -> int:
+    """The least number of replicas that some members have of a partition."""
+    return min((sum(member in there for member in row.replicas) for row in state.rows), default=0)
 
 
 def _mb(size: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hmac
 import ipaddress
 import os
+import re
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from sparkjet.errors import AnalysisError
 TOKEN_VARIABLE = "SPARKJET_GRID_TOKEN"  # noqa: S105 - a name
 _SHORTEST = 16
 _HEADER = "authorization"
+_ADDRESS = re.compile(r"(\[(?P<six>[0-9A-Fa-f:.%]+)\]|(?P<host>[^][:/@\s]+)):(?P<port>[0-9]{1,5})")
 
 
 @dataclass(frozen=True)
@@ -60,11 +62,11 @@ class Access:
         Raises:
             AnalysisError: It is not one.
         """
-        host, _, port = address.rpartition(":")
-        if not host or not port.isdecimal() or int(port) not in range(1, 65536):
-            message = f'grid: "{address}" is not host:port of a member, as in grid://10.0.0.1:5710,10.0.0.2:5710.'
+        found = _ADDRESS.fullmatch(address)
+        if found is None or int(found["port"]) not in range(1, 65536):
+            message = f'"{address}" is not host:port of a member, as 10.0.0.1:5710 and [::1]:5710 are.'
             raise AnalysisError(message)
-        return self.uri(host.strip("[]"), int(port))
+        return self.uri(found["six"] or found["host"], int(found["port"]))
 
     def token(self) -> str:
         """The token, read anew: it may have been replaced.

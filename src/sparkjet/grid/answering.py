@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from sparkjet.grid.cluster_state import ClusterState, drained, is_drained
+from sparkjet.grid.cluster_state import ClusterState
 from sparkjet.grid.contents import Content
 from sparkjet.grid.control import Control
 from sparkjet.grid.copying import Copying
@@ -15,13 +15,11 @@ from sparkjet.grid.errors import GridError, MovedError
 from sparkjet.grid.messages import MOST, Get, Held, Message
 from sparkjet.grid.pings import is_refused
 from sparkjet.grid.requests import (
-    Drain,
     GetContacts,
     GetSlot,
     GetSlots,
     GetState,
     GetStatus,
-    Leave,
     Listed,
     ListEntries,
     LooksGone,
@@ -49,14 +47,10 @@ class Answering:
         view: What the member knows of its cluster.
         entries: What it holds.
         copying: Keeps replicas.
-        leave: Begins to end the member.
     """
 
-    def __init__(
-        self, control: Control, view: View, entries: Entries, copying: Copying, leave: Callable[[], None]
-    ) -> None:
+    def __init__(self, control: Control, view: View, entries: Entries, copying: Copying) -> None:
         self._control, self._view, self._entries, self._copying = control, view, entries, copying
-        self._leave_now = leave
         self._got, self._counting = 0, threading.Lock()
 
     def answers(self) -> dict[type[Message], Answer]:
@@ -77,8 +71,6 @@ class Answering:
             GetSlots: self._checked(lambda each: control.slots(each.directory)),
             RemoveSlots: self._checked(self._removed_slots),
             GetContacts: self._checked(lambda _: control.contacts()),
-            Drain: self._checked(self._drain),
-            Leave: self._checked(self._leave),
         }
 
     def find(self, call: Get) -> list[Content | None]:
@@ -138,15 +130,6 @@ class Answering:
     def _removed(self, request: Remove) -> int:
         self._copying.remove(request.keys, request.prefix)
         return self._view.state.version
-
-    def _drain(self, _: Drain) -> int:
-        return self._control.propose(lambda state: drained(state, self._view.me)).version
-
-    def _leave(self, request: Leave) -> str:
-        if not (request.discard or is_drained(self._view.state, self._view.me)):
-            raise MovedError("this member still holds replicas: drain it first.")
-        self._leave_now()
-        return self._view.me
 
     def _reform(self, request: Reform) -> ClusterState:
         if self._view.is_confirmed():

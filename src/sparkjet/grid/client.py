@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pyarrow as pa
 
 from sparkjet.grid.access import Access
+from sparkjet.grid.background import in_background
 from sparkjet.grid.cluster_state import ClusterState
 from sparkjet.grid.contact import Contact
 from sparkjet.grid.entries import Key, key_of
@@ -37,6 +39,8 @@ PATIENCE = 60.0
 LARGEST_BATCH = 512 << 20
 _AT_ONCE = 8
 _REPEATS = 100
+_SHOWS_WITHIN = 5.0
+"""Seconds in which a member says how it is."""
 
 
 class GridClient:
@@ -49,15 +53,22 @@ class GridClient:
         access: Where token and certificates are.
         host: Name of this machine as its member has it; found out by default.
         patience: Seconds.
+        cluster: Id of the grid; by default that of the members that answer first.
 
     Raises:
         AnalysisError: An address is not one, or there is no token.
     """
 
     def __init__(
-        self, addresses: Sequence[str], access: Access, *, host: str | None = None, patience: float = PATIENCE
+        self,
+        addresses: Sequence[str],
+        access: Access,
+        *,
+        host: str | None = None,
+        patience: float = PATIENCE,
+        cluster: str | None = None,
     ) -> None:
-        self._contact = Contact(addresses, access, host, patience)
+        self._contact = Contact(addresses, access, host, patience, cluster)
         self.counters = Counters()
         """What was got from where."""
 
@@ -213,13 +224,20 @@ class GridClient:
 
     def status(self) -> dict[str, Status | GridError]:
         """How the members are, by their ids, or why they do not answer; also in a grid that has lost its majority."""
-        state = self._contact.any_status().state
+        state, ask = self._contact.any_status().state, self._contact.connections.ask
+        # At once: each that is paused, or gone, is waited for.
+        answers = {
+            member.id: in_background(
+                partial(ask, member.uri, GetStatus(), Status, _SHOWS_WITHIN), f"grid-status-{member.id}"
+            )
+            for member in state.members
+        }
         found: dict[str, Status | GridError] = {}
-        for member in state.members:
+        for id_, answer in answers.items():
             try:
-                found[member.id] = self._contact.connections.ask(member.uri, GetStatus(), Status)
+                found[id_] = answer.result()
             except GridError as error:
-                found[member.id] = error
+                found[id_] = error
         return found
 
     def close(self) -> None:

@@ -13,6 +13,10 @@ import msgspec
 from sparkjet.errors import AnalysisError, StorageError
 from sparkjet.grid.partition_table import MOST_BACKUPS, MOST_PARTITIONS, PARTITIONS, placed
 
+GRACE = 40.0
+"""Seconds for which members are waited for with whom the last replicas of partitions would go: less than the patience
+of clients, which wait as well."""
+
 
 class Member(msgspec.Struct, frozen=True):
     """A member of a grid, from its start to its end; one that is started again is another member.
@@ -50,7 +54,7 @@ class ClusterState(msgspec.Struct, frozen=True):
         cluster: Id of the cluster, unlike that of any other; survivors that are formed anew get another one.
         version: Counts the states.
         members: In the order in which they joined.
-        largest: The most members that there ever were.
+        largest: The most members that there ever were, but for those that have left in order.
         backup_count: Number of backups of each partition that are wanted.
         rows: Of each partition.
         lost: Of partitions that lost all their replicas and went on empty: ids of the members that held the last ones.
@@ -106,6 +110,14 @@ def left(state: ClusterState, gone: Collection[str]) -> ClusterState:
     """
     stay = tuple(member for member in state.members if member.id not in gone)
     return state if stay == state.members else _changed(state, stay)
+
+
+def departed(state: ClusterState, member: str) -> ClusterState:
+    """Without a member that has said goodbye: it cannot go on elsewhere, so it does not count for the size any more."""
+    found = left(state, [member])
+    if found is state:
+        return state
+    return msgspec.structs.replace(found, largest=state.largest - 1)
 
 
 def would_lose(state: ClusterState, gone: Collection[str]) -> bool:
@@ -174,7 +186,7 @@ def reformed(state: ClusterState, survivors: Collection[str], cluster: str) -> C
 
 
 def may_start(state: ClusterState) -> bool:
-    """Whether a query may start: where more than half of the members are that there ever were."""
+    """Whether a query may start: where more than half of the members are that may still go on elsewhere."""
     return 2 * state.present > state.largest
 
 

@@ -59,7 +59,7 @@ class Connections:
                 try:
                     self._clients[uri] = fl.FlightClient(uri, generic_options=_CHANNEL, **options)
                 except (pa.ArrowException, fl.FlightError, ValueError) as error:
-                    message = f'grid: "{uri}" is not an address of a member: {_short(error)}'
+                    message = f'"{uri}" is not an address of a member: {_short(error)}'
                     raise AnalysisError(message) from error
             return self._clients[uri]
 

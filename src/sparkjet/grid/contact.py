@@ -6,12 +6,13 @@ import random
 import socket
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from typing import TypeVar
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
+from sparkjet.errors import AnalysisError
 from sparkjet.grid.access import Access
 from sparkjet.grid.cluster_state import ClusterState, Member
 from sparkjet.grid.connections import Connections
@@ -39,17 +40,21 @@ class Contact:
         access: Token and certificates.
         host: The machine of the client; replicas there are read first.
         patience: Seconds after which what has not succeeded is given up.
+        cluster: Its id; by default that of the members that answer first, which must be of one.
 
     Raises:
         AnalysisError: An address is not one.
     """
 
-    def __init__(self, addresses: Sequence[str], access: Access, host: str | None, patience: float) -> None:
+    def __init__(
+        self, addresses: Sequence[str], access: Access, host: str | None, patience: float, cluster: str | None
+    ) -> None:
         self.host = host or socket.gethostname()
         self.patience = patience
         self.connections = Connections(access)
         self._addresses = [access.uri_of(address) for address in addresses]
         self._lock = threading.Lock()
+        self._cluster = cluster
         self._state: ClusterState | None = None
         self._suspected: dict[str, float] = {}
 
@@ -61,23 +66,38 @@ class Contact:
         """Ask the members for a newer state, and wait some time for one; returns the newest.
 
         Raises:
+            AnalysisError: They are of several clusters.
             GridError: No member answers, or they are of another cluster than before.
         """
-        return self._take(next(self._answers(GetState(than, seconds), ClusterState, seconds + _ANSWERS_WITHIN)))
+        if self._cluster is None:
+            # Whoever answered first would otherwise decide where the query's home is.
+            states = [*self._answers(GetState(), ClusterState, _ANSWERS_WITHIN)]
+            self._check_one([state.cluster for state in states])
+            return self._take(max(states, key=lambda state: state.version))
+        for found in self._answers(GetState(than, seconds), ClusterState, seconds + _ANSWERS_WITHIN):
+            if found.cluster == self._cluster:
+                return self._take(found)
+        raise GridError(
+            f"the grid was formed anew: what answers is not cluster {self._cluster} any more. Start the query again; "
+            "it goes on if what its newest record names is still there."
+        )
 
     def any_status(self) -> Status:
         """How a member is that answers, perhaps cut off from the others.
 
         Raises:
+            AnalysisError: They are of several clusters.
             GridError: None answers.
         """
-        return max(self._answers(GetStatus(), Status, _ANSWERS_WITHIN), key=lambda status: status.state.version)
+        found = [*self._answers(GetStatus(), Status, _ANSWERS_WITHIN)]
+        self._check_one([status.state.cluster for status in found])
+        return max(found, key=lambda status: status.state.version)
 
     def _answers(self, request: Message, answer: type[T], seconds: float) -> Iterator[T]:
         """What members answer, each asked when the next answer is wanted; an error if none does."""
         failures: list[str] = []
         answered = False
-        for uri in self._uris():
+        for uri in self._in_order(dict.fromkeys([*self._uris(), *self._addresses])):
             try:
                 found = self.connections.ask(uri, request, answer, seconds)
             except AWAY as error:
@@ -100,12 +120,15 @@ class Contact:
     def ask_once(self, request: Message, answer: type[T]) -> T:
         """Like :meth:`ask`, in one attempt: each member is asked until one answers."""
         failures: list[GridError] = []
-        for uri in self._uris():
+        version = self.state().version
+        for uri in self._in_order(self._uris()):
             try:
                 return self.connections.ask(uri, request, answer)
             except AWAY as error:
                 self._suspect(uri)
                 failures.append(error)
+        # All may have been replaced since.
+        self.newer(version, 0.0)
         raise failures[-1]
 
     def attempts(self) -> Retrying:
@@ -163,22 +186,25 @@ class Contact:
         members = list(self._state.members) if self._state is not None else []
         random.shuffle(members)
         members.sort(key=lambda member: member.host != self.host)
-        uris = dict.fromkeys([*(member.uri for member in members), *self._addresses])
+        return [member.uri for member in members]
+
+    def _in_order(self, uris: Iterable[str]) -> list[str]:
         # Who is paused, or on a machine that is gone, would be waited for with every request.
         since = time.monotonic() - _SUSPECTED
         return sorted(uris, key=lambda uri: self._suspected.get(uri, since) > since)
+
+    def _check_one(self, clusters: Sequence[str]) -> None:
+        if len(set(clusters)) > 1:
+            shown = ", ".join(uri.partition("//")[2] for uri in self._addresses)
+            message = f"{shown} are members of different grids ({', '.join(sorted(set(clusters)))}): name those of one."
+            raise AnalysisError(message)
 
     def _suspect(self, uri: str) -> None:
         self._suspected[uri] = time.monotonic()
 
     def _take(self, found: ClusterState) -> ClusterState:
         with self._lock:
-            known = self._state
-            if known is not None and known.cluster != found.cluster:
-                raise GridError(
-                    f"the grid was formed anew: it is cluster {found.cluster} instead of {known.cluster}. Start the "
-                    "query again; it goes on if what its newest record names is still there."
-                )
-            if known is None or found.version > known.version:
-                self._state = known = found
-            return known
+            self._cluster = found.cluster
+            if self._state is None or found.version > self._state.version:
+                self._state = found
+            return self._state

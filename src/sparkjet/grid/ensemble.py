@@ -20,9 +20,10 @@ from kazoo.exceptions import (
 from sparkjet.errors import AnalysisError, StorageError
 from sparkjet.grid.cluster_state import ClusterState
 from sparkjet.grid.errors import NoServerError, QuorumLostError
+from sparkjet.grid.listening import check_free, free_port
 from sparkjet.grid.voters import wanted_voters
 from sparkjet.grid.zookeeper_config import ServerAddress, Voting
-from sparkjet.grid.zookeeper_server import ZooKeeperServer, check_free, free_port
+from sparkjet.grid.zookeeper_server import ZooKeeperServer
 from sparkjet.grid.zookeeper_session import ZooKeeperSession
 from sparkjet.grid.zookeeper_settings import ZooKeeperSettings
 
@@ -117,8 +118,9 @@ class Ensemble:
         """
         address = self._address(1)
         for port in (address.client, address.quorum, address.election):
-            check_free(address.host, port)
-        check_free("127.0.0.1", address.plain)
+            check_free(address.host, port, "--advertise", "--control-ports")
+        if self._settings.is_encrypted:
+            check_free("127.0.0.1", address.plain, "--control-ports", "--control-ports")
         self._start(_Own(ZooKeeperServer(address, self._settings), is_told=True), [address.line], is_first=True)
         self._take([address], Voting({1: address.line}, 0))
         return address.contact

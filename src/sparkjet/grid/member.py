@@ -13,7 +13,7 @@ import pyarrow as pa
 from sparkjet.errors import StorageError
 from sparkjet.grid.access import Access
 from sparkjet.grid.answering import Answering
-from sparkjet.grid.cluster_state import ClusterState, left
+from sparkjet.grid.cluster_state import GRACE, ClusterState, left, would_lose
 from sparkjet.grid.cluster_state import Member as Address
 from sparkjet.grid.connections import Connections
 from sparkjet.grid.control import Control
@@ -52,6 +52,7 @@ class MemberSettings:
         lease: Seconds after which it does nothing for others unless its control plane has answered; not more than that
             keeps a silent member.
         leave_timeout: Seconds for which it waits, when it is to stop, while last replicas would go with it.
+        grace: Seconds for which a member is waited for that nobody can connect to, if it holds last replicas.
     """
 
     max_memory: int
@@ -62,6 +63,7 @@ class MemberSettings:
     ping_period: float = PERIOD
     lease: float = LEASE
     leave_timeout: float = LEAVE_TIMEOUT
+    grace: float = GRACE
 
 
 class Member:
@@ -88,13 +90,15 @@ class Member:
         self._lease = Lease(control, self.view)
         self._pings = Pings(self._others, self._report, settings.ping_period)
         self._handing_on = Leaving(control, self.view, self.entries, settings.leave_timeout)
+        self._grace = settings.grace
+        self._awaited: set[str] = set()
         self._over = threading.Event()
         self._reason = ""
         self._says_goodbye = self._has_left = False
         # A daemon: a call that hangs must not keep a process alive that is no member any more.
         self._leaving = threading.Thread(target=self._leave, name="grid-leave", daemon=True)
         self._begins_to_leave = threading.Lock()
-        answering = Answering(control, self.view, self.entries, self._copying, self.begin_to_leave)
+        answering = Answering(control, self.view, self.entries, self._copying)
         answers, self._strangers = answering.answers(), Strangers()
         self._server = Server(
             settings.bind, settings.port, access, self._receive, answering.find, answers, self._strangers.entered
@@ -174,17 +178,31 @@ class Member:
     def _others(self) -> list[Address]:
         return [member for member in self.view.state.members if member.id != self.id]
 
-    def _report(self, gone: Address) -> None:
+    def _report(self, gone: Address, seconds: float = 0.0) -> None:
         witnesses = [member for member in self._others() if member.id != gone.id]
         # A firewall of this machine alone would otherwise take out all the others.
         if witnesses and not any(self._confirms(witness, gone) for witness in witnesses):
             return
-        logger.warning("Nobody listens at %s any more: member %s is taken out of the grid.", gone.uri, gone.id)
+
+        def without(state: ClusterState) -> ClusterState:
+            # A firewall, or a service without endpoints, refuses as well: what only this one holds is worth a wait.
+            is_held_back = seconds < self._grace and would_lose(state, [gone.id])
+            return state if is_held_back else left(state, [gone.id])
+
         try:
-            self._control.propose(lambda state: left(state, [gone.id]))
+            state = self._control.propose(without)
         except StorageError as error:
             # The control plane finds out by itself, somewhat later.
             logger.warning("Member %s could not be taken out: %s", gone.id, error)
+            return
+        if gone.id not in {member.id for member in state.members}:
+            logger.warning("Nobody listens at %s any more: member %s is taken out of the grid.", gone.uri, gone.id)
+        elif gone.id not in self._awaited:
+            self._awaited.add(gone.id)
+            logger.warning(
+                "Nobody listens at %s: member %s holds last replicas of partitions, and is waited for, for %.0f s.",
+                gone.uri, gone.id, self._grace,
+            )  # fmt: skip
 
     def _confirms(self, witness: Address, gone: Address) -> bool:
         try:

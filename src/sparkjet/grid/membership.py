@@ -20,6 +20,7 @@ from sparkjet.grid.background import Loop
 from sparkjet.grid.cluster_state import (
     ClusterState,
     Member,
+    departed,
     joined,
     left,
     reformed,
@@ -126,7 +127,7 @@ class Membership:
             return
         self._leaving = True
         try:
-            if self.call(lambda shared: shared.propose(lambda state: left(state, {self._member.id}))).members:
+            if self.call(lambda shared: shared.propose(lambda state: departed(state, self._member.id))).members:
                 self.call(lambda shared: shared.dismiss(self._member.id))
                 self._wake.set()
                 # Who votes must not go before another one votes instead.

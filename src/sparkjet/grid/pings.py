@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
@@ -25,18 +26,19 @@ class Pings:
 
     Args:
         others: The other members, asked each time.
-        gone: Called with a member that is gone, again with each ping until it is no other member any more.
+        gone: Called with a member that is gone, and for how many seconds; again with each ping until it is no other
+            member any more.
         period: Seconds between two pings.
     """
 
     def __init__(
         self,
         others: Callable[[], list[Member]],
-        gone: Callable[[Member], None],
+        gone: Callable[[Member, float], None],
         period: float = PERIOD,
     ) -> None:
         self._others, self._gone, self._period = others, gone, period
-        self._refused: dict[str, int] = {}
+        self._refused: dict[str, tuple[int, float]] = {}
         self._pool = ThreadPoolExecutor(_AT_ONCE, "grid-ping")
         self._loop = Loop("grid-pings", self._step)
 
@@ -56,10 +58,13 @@ class Pings:
         others = self._others()
         answers = [(each, self._pool.submit(is_refused, each)) for each in others]
         refused = [each for each, answer in answers if answer.result()]
-        self._refused = {each.id: self._refused.get(each.id, 0) + 1 for each in refused}
+        now, before = time.monotonic(), self._refused
+        self._refused = {}
         for member in refused:
-            if self._refused[member.id] >= _IN_A_ROW:
-                self._gone(member)
+            times, since = before.get(member.id, (0, now))
+            self._refused[member.id] = times + 1, since
+            if times + 1 >= _IN_A_ROW:
+                self._gone(member, now - since)
 
 
 def is_refused(member: Member) -> bool:

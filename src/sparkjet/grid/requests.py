@@ -132,20 +132,6 @@ class RemoveSlots(Message, frozen=True):
     names: Annotated[list[Name], Meta(max_length=MOST)]
 
 
-class Drain(Message, frozen=True):
-    """Asks a member to let others copy what it holds, and to hold nothing then; the answer is the state's version."""
-
-
-class Leave(Message, frozen=True):
-    """Asks a member that holds no replica any more to leave, and to end; the answer is its id.
-
-    Attributes:
-        discard: Also if it does hold some: what others have not copied is gone.
-    """
-
-    discard: bool = False
-
-
 class Reform(Message, frozen=True):
     """Asks a member that has lost its majority to go on without it, as another cluster; the answer is its state.
 
@@ -171,8 +157,6 @@ REQUESTS: dict[str, type[Message]] = {
         GetSlots,
         RemoveSlots,
         GetContacts,
-        Drain,
-        Leave,
         Reform,
     )
 }

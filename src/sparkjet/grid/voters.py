@@ -31,11 +31,16 @@ def wanted_voters(state: ClusterState, voting: Collection[str]) -> list[str]:
     return [member.id for member in chosen]
 
 
-def survives(state: ClusterState, voting: Collection[str]) -> int:
+def survives(state: ClusterState, voting: Collection[str], there: Collection[str]) -> int:
     """How many more members may be lost at once, whichever they are, so that the cluster goes on and queries start.
 
     Of what the members hold nothing is said: that depends on the backups, and on what is still being copied.
+
+    Args:
+        state: Of the cluster.
+        voting: Ids of those that vote; they may be gone, and count for the majority until others vote instead.
+        there: Ids of those that answer.
     """
-    votes = (len(voting) - 1) // 2
-    size = len(state.members) - (state.largest // 2 + 1)
+    votes = len(set(voting) & set(there)) - (len(voting) // 2 + 1)
+    size = sum(member.id in there for member in state.members) - (state.largest // 2 + 1)
     return max(min(votes, size), 0)

@@ -44,7 +44,9 @@ class ServerAddress(msgspec.Struct, frozen=True):
     def line(self) -> str:
         """What other servers are told of it."""
         host = bracketed(self.host)
-        return f"server.{self.id}={host}:{self.quorum}:{self.election}:participant;127.0.0.1:{self.plain}"
+        # Without TLS there is only one port for clients, and members look for it where the server is.
+        plain = host if self.plain == self.client else "127.0.0.1"
+        return f"server.{self.id}={host}:{self.quorum}:{self.election}:participant;{plain}:{self.plain}"
 
     @property
     def contact(self) -> str:

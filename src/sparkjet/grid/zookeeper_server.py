@@ -8,7 +8,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterable
@@ -275,28 +274,3 @@ def full(directory: Path) -> str:
     if free >= _NEEDS:
         return ""
     return f"the disk of {directory} has {free >> 10} kB left, and a ZooKeeper server needs {_NEEDS >> 20} MB"
-
-
-def free_port(host: str) -> int:
-    """A port of this machine that nobody listens on."""
-    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
-        probe.bind((host, 0))
-        return int(probe.getsockname()[1])
-
-
-def check_free(host: str, port: int) -> None:
-    """Refuse a port on which somebody listens: a server that cannot listen there would not say so.
-
-    Raises:
-        AnalysisError: Naming it.
-    """
-    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
-        # As servers do: connections of one that has ended may still be about to close.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-        except OSError as error:
-            message = (
-                f"--control-ports: {host}:{port} cannot be used: {error.strerror}. Name other ports, or 0 for any."
-            )
-            raise AnalysisError(message) from error

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sparkjet.errors import AnalysisError
+from sparkjet.grid.cluster_state import GRACE
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class ZooKeeperSettings:
     authorities: str | None = None
     directory: str = field(default_factory=tempfile.gettempdir)
     session: float = 2.0
-    grace: float = 40.0
+    grace: float = GRACE
     patience: float = 10.0
     cut_off: float = 600.0
     heap: int = 96

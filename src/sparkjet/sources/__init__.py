@@ -40,7 +40,7 @@ def register_sources(spark: SparkSession) -> None:
     >>> import sparkjet as sj
     >>> sj.register_sources(spark)
     """
-    from sparkjet.sources.shipping import ship  # noqa: PLC0415 - on use only
+    from sparkjet.storage.shipping import ship  # noqa: PLC0415 - on use only
 
     # First, as the registration has the path of the workers and their environment in it.
     ship(spark)

@@ -202,7 +202,8 @@ class GridDirectory:
     @property
     def packages(self) -> Mapping[str, str]:
         """See :meth:`HoldsRows.packages`."""
-        return {name: name for name in ("msgspec", "pyarrow", "tenacity", "xxhash")}
+        names = "msgspec", "pyarrow", "tenacity", "typing_extensions", "xxhash"
+        return {name: name.replace("_", "-") for name in names}
 
     def write_rows(self, rows: DataFrame) -> dict[str, int]:
         """See :meth:`HoldsRows.write_rows`."""

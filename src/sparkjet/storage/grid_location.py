@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from sparkjet.errors import AnalysisError
+from sparkjet.errors import AnalysisError, SparkjetError
 from sparkjet.grid.access import Access
 from sparkjet.grid.client import GridClient
 from sparkjet.grid.embedded import embedded_member
@@ -38,10 +38,12 @@ class GridLocation(msgspec.Struct, frozen=True):
     Attributes:
         members: Addresses of some members, as ``host:port``.
         access: Where token and certificates are.
+        cluster: Id of the grid, which is another one after it was formed anew: no client goes on with what it knew.
     """
 
     members: tuple[str, ...]
     access: Access
+    cluster: str | None = None
 
     def __str__(self) -> str:
         return f"grid://{','.join(self.members)}"
@@ -63,7 +65,8 @@ def grid_location(location: str, option: str, session: SparkSession) -> tuple[Gr
         session: Its settings name the files with the token and the certificates.
 
     Raises:
-        AnalysisError: It names no directory or no member, there is no token, or executors cannot reach the member.
+        AnalysisError: It names no directory or no member, there is no token, members are of several grids or do not
+            answer, or executors cannot reach them.
         StorageError: The embedded member does not start.
     """
     parts = urlsplit(location)
@@ -78,11 +81,7 @@ def grid_location(location: str, option: str, session: SparkSession) -> tuple[Gr
         return _embedded(option, session), name
     settings = session.conf
     access = Access(**{field: settings.get(setting, None) for field, setting in _SETTINGS.items()})
-    found = GridLocation(tuple(parts.netloc.split(",")), access)
-    # Both complain of what is wrong with a token or an address.
-    access.token()
-    _client(found)
-    return found, name
+    return _found(tuple(parts.netloc.split(",")), access, option), name
 
 
 def embedded_directory() -> Path:
@@ -98,9 +97,22 @@ def _embedded(option: str, session: SparkSession) -> GridLocation:
         )
         raise AnalysisError(message)
     member = embedded_member(embedded_directory(), session.conf.get(_MEMORY, "1g") or "1g")
-    return GridLocation((member.address,), member.access)
+    return _found((member.address,), member.access, option)
+
+
+def _found(members: tuple[str, ...], access: Access, option: str) -> GridLocation:
+    try:
+        access.token()
+        client = GridClient(members, access)
+        try:
+            return GridLocation(members, access, client.state().cluster)
+        finally:
+            client.close()
+    except SparkjetError as error:
+        message = f'{option}: "grid://{",".join(members)}" cannot be used: {error}'
+        raise AnalysisError(message) from error
 
 
 @lru_cache(maxsize=8)
 def _client(location: GridLocation) -> GridClient:
-    return GridClient(location.members, location.access)
+    return GridClient(location.members, location.access, cluster=location.cluster)

@@ -17,6 +17,7 @@ from pyspark.sql.types import StructType
 from sparkjet.grid.messages import Held
 from sparkjet.storage.grid_files import read_files, write_files
 from sparkjet.storage.grid_location import GridLocation
+from sparkjet.storage.shipping import ship
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -32,6 +33,7 @@ def write_rows(rows: DataFrame, location: GridLocation, directory: str) -> list[
 
     An attempt of a task writes under a name of its own; what no successful one has named goes with its directory.
     """
+    ship(rows.sparkSession)
     task = partial(_written, location, directory, rows.schema.json())
     found = rows.mapInArrow(task, "held binary, count long").collect()
     return [(msgspec.msgpack.decode(row["held"], type=Held), row["count"]) for row in found]
@@ -41,6 +43,7 @@ def read_rows(session: SparkSession, location: GridLocation, files: Sequence[Hel
     """The rows of files that :func:`write_rows` has written."""
     tasks = [msgspec.msgpack.encode(group) for group in _grouped(files)]
     [first] = read_files(location.client, files[:1]).values()
+    ship(session)
     schema = StructType.fromJson(json.loads(parquet.read_schema(pa.BufferReader(first)).metadata[_SCHEMA]))
     return session.range(0, len(tasks), 1, len(tasks)).mapInArrow(partial(_read, location, tasks), schema)
 

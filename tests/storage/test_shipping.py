@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sparkjet.sources.shipping import _write
+from sparkjet.storage.shipping import _write
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -71,7 +71,7 @@ def test_the_archive_can_be_made_from_an_archive(archive: Path, tmp_path: Path) 
         for path in SOURCE.rglob("*.py"):
             packed.write(path, path.relative_to(SOURCE))
     again = tmp_path / "again.zip"
-    run(wheel, f"import pathlib; from sparkjet.sources.shipping import _write; _write(pathlib.Path({str(again)!r}))")
+    run(wheel, f"import pathlib; from sparkjet.storage.shipping import _write; _write(pathlib.Path({str(again)!r}))")
     with zipfile.ZipFile(again) as one, zipfile.ZipFile(archive) as other:
         assert sorted(one.namelist()) == sorted(other.namelist())
 

@@ -30,8 +30,8 @@ def ship(spark: SparkSession) -> None:
     """Have Spark put sparkjet on the path of its Python workers: of executors, and of the planner on the driver.
 
     What ``spark-submit --py-files`` adds, only the driver's own process finds, and of a wheel not even the executors.
-    The source cannot be shipped by value like the tasks of sinks: its workers keep connections between tasks. Runs on
-    the driver, and may be called again.
+    Sources and grids cannot be shipped by value like the tasks of sinks: their workers keep connections between tasks.
+    Runs on the driver, and may be called again.
     """
     context = spark.sparkContext
     # PySpark's own directory, which goes with the context.
