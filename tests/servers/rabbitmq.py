@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import tempfile
 from pathlib import Path
 from uuid import uuid4
@@ -42,13 +43,13 @@ class RabbitServer:
 
     def __init__(self, settings: dict[str, str] | None = None, scripts: Path | None = None) -> None:
         scripts = binaries() if scripts is None else scripts
-        self._home = Path(tempfile.mkdtemp(prefix="sparkjet-rabbitmq-"))
+        self._home, self._scripts = Path(tempfile.mkdtemp(prefix="sparkjet-rabbitmq-")), scripts
         self.port, names, distribution = free_port(), free_port(), free_port()
         chosen = {"listeners.tcp.1": f"127.0.0.1:{self.port}", "log.console": "true", **(settings or {})}
         (self._home / "rabbitmq.conf").write_text("".join(f"{name} = {value}\n" for name, value in chosen.items()))
         (self._home / "enabled_plugins").write_text("[].")
         (self._home / "environment").touch()
-        environment = {
+        self._environment = environment = {
             "PATH": os.environ["PATH"],
             # Of the cookie by which Erlang's nodes trust each other.
             "HOME": str(self._home),
@@ -109,6 +110,19 @@ class RabbitServer:
         )
         connection.close()
         return name
+
+    def evaluate(self, *expressions: str) -> None:
+        """Have the node evaluate expressions of Erlang, as its administrator does."""
+        asked = [str(self._scripts / "rabbitmqctl"), "eval", f"{', '.join(expressions)}."]
+        subprocess.run(asked, env=self._environment, check=True, capture_output=True)
+
+    def add_host(self, name: str) -> None:
+        """Add a virtual host, in which the usual user may do everything."""
+        host, everything = f'<<"{name}"/utf8>>', '<<".*">>, <<".*">>, <<".*">>'
+        self.evaluate(
+            f'rabbit_vhost:add({host}, <<"test">>)',
+            f'rabbit_auth_backend_internal:set_permissions(<<"guest">>, {host}, {everything}, <<"test">>)',
+        )
 
     def start(self) -> None:
         """Start the node and wait until it takes connections."""

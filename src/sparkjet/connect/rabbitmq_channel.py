@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Any
 import pika
 from pika.exceptions import ChannelClosedByClient, ConnectionClosedByClient
 
-from sparkjet.connect.rabbitmq_connection import cause
+from sparkjet.connect.rabbitmq_connection import abandon, cause
 
 if TYPE_CHECKING:
     from pika.channel import Channel
+
+_CLOSES_WITHIN = 10.0
+"""Seconds that a broker has for the end of a connection."""
 
 
 class RabbitChannel:
@@ -85,6 +88,7 @@ class RabbitChannel:
         if self._connection.is_open:
             self._connection.close()
         if self._connection.is_closing:
+            self._loop.call_later(_CLOSES_WITHIN, lambda: abandon(self._connection))
             while not self._is_ended:
                 self._loop.start()
         self._loop.close()

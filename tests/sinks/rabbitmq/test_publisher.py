@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -143,6 +144,32 @@ def test_a_message_that_cannot_be_read_is_the_error_and_ends_the_connection(rabb
 def test_a_broker_that_is_not_there_is_an_error() -> None:
     with pytest.raises(SinkError, match=r"127\.0\.0\.1:1: AMQPConnectionError.*ConnectionRefusedError"):
         publish(at(1), messages("q", 1), PATIENCE)
+
+
+def test_a_broker_that_takes_connections_and_is_silent_is_an_error() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        with pytest.raises(SinkError, match=rf"127\.0\.0\.1:{port}: nothing that speaks AMQP has answered within 0\.5 s"):
+            publish(at(port), messages("q", 1), 0.5)
+
+
+def test_a_broker_that_falls_silent_is_given_up_at_once_when_its_time_is_over(rabbitmq: RabbitServer) -> None:
+    queue = rabbitmq.queue()
+    with TcpProxy(rabbitmq.port) as proxy:
+        with pytest.raises(SinkError, match=r"the broker has confirmed nothing for 0\.5 s\. Repair it"):
+            publish(at(proxy.port), then(messages(queue, 10), 5, proxy.hold), 0.5)
+        proxy.release()
+        publish(at(proxy.port), messages(queue, 10), PATIENCE)
+    assert set(ids_in(rabbitmq, queue)) == {f"m{number}" for number in range(10)}
+
+
+def test_a_broker_that_has_as_many_connections_as_it_takes_says_so(rabbitmq: RabbitServer) -> None:
+    shop = f"shop {uuid4().hex}"
+    rabbitmq.add_host(shop)
+    rabbitmq.evaluate(f'rabbit_vhost_limit:set(<<"{shop}">>, [{{<<"max-connections">>, 0}}], <<"test">>)')
+    with pytest.raises(SinkError, match=r"connection limit \(0\) is reached") as raised:
+        publish(at(rabbitmq.port, virtualHost=shop), messages("q", 1), PATIENCE)
+    assert "may not connect" not in str(raised.value)
 
 
 def test_a_wrong_password_is_named_and_not_shown(rabbitmq: RabbitServer) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pika.exceptions import AMQPError, ChannelClosedByBroker
 
 from sparkjet.connect.rabbitmq_channel import RabbitChannel
-from sparkjet.connect.rabbitmq_connection import REFUSALS, explain
+from sparkjet.connect.rabbitmq_connection import explain, is_refused
 from sparkjet.errors import SourceError
 from sparkjet.sources.acknowledging.contract import AcknowledgingSource, ConnectionLostError, Message
 
@@ -149,7 +149,6 @@ class RabbitSource(AcknowledgingSource):
                 message = f"the broker refuses queues {', '.join(self.queues)}: {error.reply_text}"
                 raise SourceError(message) from error
             raise ConnectionLostError(str(error)) from error
-        except REFUSALS as error:
-            raise SourceError(explain(self._settings.connection, error)) from error
         except (AMQPError, OSError) as error:
-            raise ConnectionLostError(explain(self._settings.connection, error)) from error
+            failure = SourceError if is_refused(error) else ConnectionLostError
+            raise failure(explain(self._settings.connection, error)) from error
