@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import pytest
 
@@ -16,6 +17,7 @@ from sparkjet.sources.acknowledging.spool import Spool
 from sparkjet.sources.artemis.data_source import ROWS
 from sparkjet.sources.artemis.settings import ArtemisSettings
 from sparkjet.sources.artemis.source import ArtemisSource
+from tests.faults.waiting import until
 from tests.servers.artemis import CLERK, PASSWORD, USER
 
 if TYPE_CHECKING:
@@ -149,6 +151,23 @@ def test_a_queue_that_is_missing_ends_the_query_and_is_not_created(
     for _ in range(2):
         with pytest.raises(SourceError, match=r"queue 'missing' does not exist at 127.0.0.1:\d+: create it first"):
             opened(artemis.queue(), "missing")
+
+
+def test_a_queue_that_the_broker_has_removed_because_it_was_emptied_has_no_messages(
+    artemis: ArtemisServer, opened: Callable[..., ArtemisSource]
+) -> None:
+    queue = f"passing.{uuid4().hex}"
+    send(artemis, queue, "m0")
+    first = opened(queue)
+    assert bodies(received(first, 1)) == ["m0"]
+    first.acknowledge(1)
+    first.close()
+    until(lambda: not artemis.has(queue), "the queue's end")
+    # A run that is scheduled before somebody sends again has nothing to do.
+    second = opened(queue)
+    assert second.ready() == {queue: 0}
+    send(artemis, queue, "m1")
+    assert bodies(received(second, 1)) == ["m1"]
 
 
 def test_a_queue_that_has_gone_may_come_back(artemis: ArtemisServer, opened: Callable[..., ArtemisSource]) -> None:

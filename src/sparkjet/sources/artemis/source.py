@@ -41,14 +41,18 @@ class ArtemisSource(AcknowledgingSource):
         return self._settings.queues
 
     def open(self) -> None:
-        """Connect and subscribe; a queue that has never been there is an error, and not created."""
+        """Connect and subscribe; a queue that has never been there is an error, and not created.
+
+        Unless the broker creates it by itself, and removes it when it is empty: then it has no messages.
+        """
         self.close()
         self._arrived.clear()
         self._received.clear()
         with self._judged():
             self._connection = StompConnection(self._settings.address)
             self._management = Management(self._connection, self.queues)
-            self._management.ready()
+            # The others may have been removed because somebody has read all that was in them.
+            self._management.ready(self._management.lasting)
             self._refuse(self._management.given_up())
             self._connection.confirm([self._subscription(number) for number in range(len(self.queues))])
         self._opened = True
