@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 import pika
 import pytest
 from pika.exceptions import ProbableAccessDeniedError, ProbableAuthenticationError, StreamLostError
@@ -42,5 +41,7 @@ def test_what_a_broker_refuses_is_told_from_what_passes(error: Exception, refuse
 
 def test_a_heartbeat_that_amqp_cannot_say_is_named() -> None:
     assert connection_of(Options({"heartbeat": "65535"})).heartbeat == 65_535
-    with pytest.raises(AnalysisError, match=r"option: heartbeat=70000 is in seconds, of which AMQP takes 65535 at most"):
+    with pytest.raises(
+        AnalysisError, match=r"option: heartbeat=70000 is in seconds, of which AMQP takes 65535 at most"
+    ):
         connection_of(Options({"heartbeat": "70000"}))

@@ -95,7 +95,8 @@ def jars(folder: Path = TARGET) -> Path:
 class ArtemisServer:
     """One broker with its own directory; a context manager that leaves no process and no file behind.
 
-    Queues whose names begin with ``small.`` are soon full, and those with ``passing.`` go when they are empty; to those of ``closed.`` the clerk may not send.
+    Queues whose names begin with ``small.`` are soon full, those with ``passing.`` go when they are empty;
+    to those of ``closed.`` the clerk may not send.
 
     Args:
         secure: Whether it also listens with TLS, at :attr:`secure_port`; its certificate is in :attr:`authorities`.

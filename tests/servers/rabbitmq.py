@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import tempfile
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pika
@@ -101,13 +102,13 @@ class RabbitServer:
         """A connection of a test's own."""
         return pika.BlockingConnection(pika.URLParameters(self.uri))
 
-    def queue(self, *, quorum: bool = False) -> str:
-        """A new durable queue."""
+    def queue(self, *, quorum: bool = False, **arguments: object) -> str:
+        """A new durable queue; its arguments are called without ``x-``, and with underscores."""
         name = f"t{uuid4().hex}"
+        given: dict[str, object] = {"queue_type": "quorum" if quorum else "classic", **arguments}
         connection = self.connection()
-        connection.channel().queue_declare(
-            name, durable=True, arguments={"x-queue-type": "quorum" if quorum else "classic"}
-        )
+        named: dict[str, Any] = {f"x-{each}".replace("_", "-"): value for each, value in given.items()}
+        connection.channel().queue_declare(name, durable=True, arguments=named)
         connection.close()
         return name
 
@@ -118,10 +119,18 @@ class RabbitServer:
 
     def add_host(self, name: str) -> None:
         """Add a virtual host, in which the usual user may do everything."""
-        host, everything = f'<<"{name}"/utf8>>', '<<".*">>, <<".*">>, <<".*">>'
+        everything = ", ".join([_binary(".*")] * 3)
         self.evaluate(
-            f'rabbit_vhost:add({host}, <<"test">>)',
-            f'rabbit_auth_backend_internal:set_permissions(<<"guest">>, {host}, {everything}, <<"test">>)',
+            f'rabbit_vhost:add({_binary(name)}, <<"test">>)',
+            f'rabbit_auth_backend_internal:set_permissions(<<"guest">>, {_binary(name)}, {everything}, <<"test">>)',
+        )
+
+    def add_user(self, name: str, password: str, *, read: str = "", write: str = "", configure: str = "") -> None:
+        """Add a user with patterns of what it may use."""
+        self.evaluate(
+            f'rabbit_auth_backend_internal:add_user({_binary(name)}, {_binary(password)}, <<"test">>)',
+            f'rabbit_auth_backend_internal:set_permissions({_binary(name)}, <<"/">>, '
+            f'{_binary(configure or "^$")}, {_binary(write or "^$")}, {_binary(read or "^$")}, <<"test">>)',
         )
 
     def start(self) -> None:
@@ -145,3 +154,8 @@ class RabbitServer:
         except AMQPConnectionError:
             return False
         return True
+
+
+def _binary(text: str) -> str:
+    """A text as Erlang writes its bytes."""
+    return f"<<{','.join(map(str, text.encode()))}>>"

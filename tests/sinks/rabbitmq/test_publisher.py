@@ -149,7 +149,9 @@ def test_a_broker_that_is_not_there_is_an_error() -> None:
 def test_a_broker_that_takes_connections_and_is_silent_is_an_error() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
-        with pytest.raises(SinkError, match=rf"127\.0\.0\.1:{port}: nothing that speaks AMQP has answered within 0\.5 s"):
+        with pytest.raises(
+            SinkError, match=rf"127\.0\.0\.1:{port}: nothing that speaks AMQP has answered within 0\.5 s"
+        ):
             publish(at(port), messages("q", 1), 0.5)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import pika
 import pytest
@@ -114,6 +115,61 @@ def test_a_message_has_its_properties(rabbitmq: RabbitServer, opened: Callable[.
 def test_a_queue_that_is_missing_ends_the_query(opened: Callable[..., RabbitSource]) -> None:
     with pytest.raises(SourceError, match="the broker refuses queues missing: NOT_FOUND - no queue 'missing'"):
         opened("missing")
+
+
+def test_a_stream_is_refused_by_name_whether_it_has_messages_or_not(
+    rabbitmq: RabbitServer, opened: Callable[..., RabbitSource]
+) -> None:
+    other, stream = rabbitmq.queue(), rabbitmq.queue(queue_type="stream")
+    for messages in ([], ids(0, 3)):
+        send(rabbitmq, stream, *messages)
+        with pytest.raises(SourceError, match=f"queue '{stream}' is a stream, .* Bind a quorum queue to the exchange"):
+            opened(other, stream)
+
+
+def test_a_queue_whose_messages_the_broker_drops_is_refused(
+    rabbitmq: RabbitServer, opened: Callable[..., RabbitSource]
+) -> None:
+    dropped = rabbitmq.queue(quorum=True, delivery_limit=3)
+    with pytest.raises(SourceError, match=rf"drops a message of queue '{dropped}' after 3 deliveries \(x-delivery-lim"):
+        opened(rabbitmq.queue(), dropped)
+    buried = rabbitmq.queue(quorum=True, delivery_limit=3, dead_letter_exchange="amq.direct")
+    send(rabbitmq, buried, "m0")
+    assert received(opened(buried), 1) == ["m0"]
+
+
+@pytest.mark.parametrize("quorum", [False, True])
+def test_a_queue_that_is_read_by_another_single_consumer_is_tried_again_until_that_ends(
+    rabbitmq: RabbitServer, opened: Callable[..., RabbitSource], quorum: bool
+) -> None:
+    queue = rabbitmq.queue(quorum=quorum, single_active_consumer=True)
+    send(rabbitmq, queue, "m0")
+    first, second = opened(queue), RabbitSource(settings(rabbitmq, queue))
+    assert received(first, 1) == ["m0"]
+    for _ in range(2):
+        with pytest.raises(ConnectionLostError, match=rf"queue '{queue}' gives its messages to one consumer .* end it"):
+            second.open()
+    first.close()
+    second.open()
+    assert received(second, 1) == ["m0"]
+    second.close()
+
+
+def test_a_user_who_may_only_read_reads(
+    rabbitmq: RabbitServer, opened: Callable[..., RabbitSource], caplog: pytest.LogCaptureFixture
+) -> None:
+    queue, stream, other = rabbitmq.queue(), rabbitmq.queue(queue_type="stream"), rabbitmq.queue()
+    reader = f"u{uuid4().hex}"
+    rabbitmq.add_user(reader, "secret", read=f"{queue}|{stream}")
+    send(rabbitmq, queue, "m0")
+    assert received(opened(queue, user=reader, password="secret"), 1) == ["m0"]
+    assert f"after some deliveries of queue {queue!r}" in caplog.text
+    with pytest.raises(SourceError, match="is a stream"):
+        opened(stream, user=reader, password="secret")
+    with pytest.raises(
+        SourceError, match=rf"ACCESS_REFUSED - access to queue '{other}' .* refused for user '{reader}'"
+    ):
+        opened(other, user=reader, password="secret")
 
 
 def test_a_queue_that_has_gone_may_come_back(rabbitmq: RabbitServer, opened: Callable[..., RabbitSource]) -> None:

@@ -14,6 +14,7 @@ from sparkjet.connect.rabbitmq_channel import RabbitChannel
 from sparkjet.connect.rabbitmq_connection import explain, is_refused
 from sparkjet.errors import SourceError
 from sparkjet.sources.acknowledging.contract import AcknowledgingSource, ConnectionLostError, Message
+from sparkjet.sources.rabbitmq.examination import examine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,6 +43,7 @@ class RabbitSource(AcknowledgingSource):
         self._arrived: deque[tuple[int, Message]] = deque()
         self._tags: deque[int] = deque()
         self._deleted: str | None = None
+        self._single: frozenset[str] | None = None
         self._opened = False
 
     @property
@@ -50,19 +52,26 @@ class RabbitSource(AcknowledgingSource):
         return self._settings.queues
 
     def open(self) -> None:
-        """Connect and consume; a queue that has never been there is an error."""
+        """Connect and consume; a queue that has never been there, or cannot be read exactly once, is an error."""
         self.close()
         self._arrived.clear()
         self._tags.clear()
         self._deleted = None
         with self._judged():
+            if self._single is None:
+                self._single = examine(self._settings.connection, self.queues)
             self._line = line = RabbitChannel(self._settings.connection)
             channel = line.channel
             # Of each consumer: quorum queues know no other.
             line.ask(lambda answered: channel.basic_qos(prefetch_count=self._settings.prefetch, callback=answered))
             channel.add_on_cancel_callback(self._cancelled)
             for queue in self.queues:
-                self._count(queue)
+                if self._declared(queue).consumer_count and queue in self._single:
+                    message = (
+                        f"queue {queue!r} gives its messages to one consumer (x-single-active-consumer), and that is "
+                        "another one: end it"
+                    )
+                    raise ConnectionLostError(message)
             for queue in self.queues:
                 line.ask(partial(channel.basic_consume, queue, self._accept, False, False, queue, None))
         self._opened = True
@@ -90,14 +99,14 @@ class RabbitSource(AcknowledgingSource):
             newest = self._tags.popleft()
         with self._judged():
             self._line.channel.basic_ack(newest, multiple=True)
-            self._count(self.queues[0])
+            self._declared(self.queues[0])
 
     def ready(self) -> Mapping[str, int]:
         """What each queue holds, and what has arrived here and was not received."""
         with self._judged():
-            counts = {queue: self._count(queue) for queue in self.queues}
+            counts = {queue: self._declared(queue).message_count for queue in self.queues}
             # An answer may overtake messages that the queue has given to the channel before; the next one does not.
-            self._count(self.queues[0])
+            self._declared(self.queues[0])
         for _, message in self._arrived:
             counts[message.queue] += 1
         return counts
@@ -108,12 +117,12 @@ class RabbitSource(AcknowledgingSource):
         if line is not None:
             line.close()
 
-    def _count(self, queue: str) -> int:
-        """How many messages a queue has that nobody was given."""
+    def _declared(self, queue: str) -> Any:
+        """How many messages a queue has that nobody was given, and how many consumers."""
         assert self._line is not None  # noqa: S101 - opened first
         line = self._line
         answer = line.ask(lambda answered: line.channel.queue_declare(queue, passive=True, callback=answered))
-        return int(answer.method.message_count)
+        return answer.method
 
     def _accept(self, _: Channel, method: Any, properties: pika.BasicProperties, body: bytes) -> None:
         time = properties.timestamp
