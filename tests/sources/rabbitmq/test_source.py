@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable, Iterator
+from decimal import Decimal
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pika
+import pyarrow as pa
 import pytest
 import tenacity
 
 from sparkjet.errors import SourceError
-from sparkjet.sources.acknowledging.contract import ConnectionLostError
+from sparkjet.sources.acknowledging.contract import ConnectionLostError, Message
 from sparkjet.sources.acknowledging.ledger import Ledger
 from sparkjet.sources.acknowledging.receiver import Limits, Receiver
 from sparkjet.sources.acknowledging.spool import Spool
-from sparkjet.sources.rabbitmq.data_source import ROWS
+from sparkjet.sources.rabbitmq.data_source import FURTHER, ROWS
 from sparkjet.sources.rabbitmq.settings import RabbitSettings
 from sparkjet.sources.rabbitmq.source import RabbitSource
 from tests.servers.rabbitmq import RabbitServer
@@ -110,6 +114,45 @@ def test_a_message_has_its_properties(rabbitmq: RabbitServer, opened: Callable[.
     assert first.values == (b"\x00x", "m", queue, "", queue, 1_700_000_000_000_000, "text/plain", "c")
     assert (second.id, second.values) == (None, (b"", None, queue, "", queue, None, None, None))
     assert len(first.values) == len(ROWS)
+
+
+def test_a_message_has_its_headers_if_they_are_wanted(
+    rabbitmq: RabbitServer, opened: Callable[..., RabbitSource]
+) -> None:
+    queue = rabbitmq.queue()
+    at = dt.datetime(2026, 1, 5, 10, tzinfo=dt.timezone.utc)
+    headers = {
+        "tier": "gold", "empty": "", "none": None, "tries": 3, "big": 1 << 40, "valid": True, "raw": b"\xff\x00",
+        "at": at, "price": Decimal("1.5"), "path": ["a", {"b": None}],
+    }  # fmt: skip
+    connection = rabbitmq.connection()
+    properties = pika.BasicProperties(message_id="m", headers=headers, type="order", reply_to="answers")
+    connection.channel().basic_publish("", queue, b"", properties)
+    connection.channel().basic_publish("", queue, b"", pika.BasicProperties(message_id="n"))
+    connection.close()
+    first = opened(queue, includeHeaders=True)
+    rich, plain = rows_of(first, 2)
+    assert rich["headers"] == {
+        "tier": "gold", "empty": "", "none": None, "tries": "3", "big": "1099511627776", "valid": "true", "raw": "/wA=",
+        "at": "2026-01-05T10:00:00Z", "price": "1.5", "path": '["a",{"b":null}]',
+    }  # fmt: skip
+    assert (rich["type"], rich["reply_to"], rich["redelivered"]) == ("order", "answers", False)
+    assert [plain[name] for name in FURTHER.names] == [None, None, None, False]
+    first.close()
+    again = rows_of(opened(queue, includeHeaders=True), 2)
+    assert [(row["message_id"], row["redelivered"]) for row in again] == [("m", True), ("n", True)]
+
+
+def rows_of(source: RabbitSource, count: int) -> list[dict[str, Any]]:
+    """So many messages, as the spool has them."""
+    schema = pa.schema([*ROWS, *FURTHER])
+    messages: list[Message] = []
+    while len(messages) < count:
+        messages += source.receive(count - len(messages), LONG)
+    columns = zip(*(message.values for message in messages), strict=True)
+    arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
+    rows = pa.record_batch(arrays, schema=schema).to_pylist()
+    return [{**row, "headers": None if row["headers"] is None else dict(row["headers"])} for row in rows]
 
 
 def test_a_queue_that_is_missing_ends_the_query(opened: Callable[..., RabbitSource]) -> None:

@@ -15,6 +15,7 @@ from sparkjet.connect.rabbitmq_connection import explain, is_refused
 from sparkjet.errors import SourceError
 from sparkjet.sources.acknowledging.contract import AcknowledgingSource, ConnectionLostError, Message
 from sparkjet.sources.rabbitmq.examination import examine
+from sparkjet.sources.rabbitmq.headers import further
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -135,6 +136,7 @@ class RabbitSource(AcknowledgingSource):
             None if time is None else int(time) * 1_000_000,
             properties.content_type,
             properties.correlation_id,
+            *(further(method, properties) if self._settings.headers else ()),
         )
         self._arrived.append((method.delivery_tag, Message(properties.message_id, method.consumer_tag, values)))
         self._wake()
