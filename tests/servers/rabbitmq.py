@@ -6,6 +6,8 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -125,13 +127,25 @@ class RabbitServer:
             f'rabbit_auth_backend_internal:set_permissions(<<"guest">>, {_binary(name)}, {everything}, <<"test">>)',
         )
 
-    def add_user(self, name: str, password: str, *, read: str = "", write: str = "", configure: str = "") -> None:
-        """Add a user with patterns of what it may use."""
+    def add_user(
+        self, name: str, password: str, *, host: str = "/", read: str = "^$", write: str = "^$", configure: str = "^$"
+    ) -> None:
+        """Add a user with patterns of what it may use; by default nothing."""
+        patterns = ", ".join(map(_binary, (configure, write, read)))
         self.evaluate(
             f'rabbit_auth_backend_internal:add_user({_binary(name)}, {_binary(password)}, <<"test">>)',
-            f'rabbit_auth_backend_internal:set_permissions({_binary(name)}, <<"/">>, '
-            f'{_binary(configure or "^$")}, {_binary(write or "^$")}, {_binary(read or "^$")}, <<"test">>)',
+            f'rabbit_auth_backend_internal:set_permissions({_binary(name)}, {_binary(host)}, {patterns}, <<"test">>)',
         )
+
+    @contextmanager
+    def short_of_memory(self) -> Iterator[None]:
+        """Have it take no message meanwhile, as a node does that is short of memory."""
+        alarm = "{resource_limit, memory, node()}"
+        self.evaluate(f"rabbit_alarm:set_alarm({{{alarm}, []}})")
+        try:
+            yield
+        finally:
+            self.evaluate(f"rabbit_alarm:clear_alarm({alarm})")
 
     def start(self) -> None:
         """Start the node and wait until it takes connections."""

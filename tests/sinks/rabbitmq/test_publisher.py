@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -109,6 +110,32 @@ def test_a_full_queue_is_an_error(rabbitmq: RabbitServer) -> None:
     publish(at(rabbitmq.port), messages(queue, 20), PATIENCE)
     with pytest.raises(SinkError, match=r"does not take message 'm\d+' .*: a queue is full or out of order"):
         publish(at(rabbitmq.port), messages(queue, MANY), PATIENCE)
+
+
+def test_a_queue_that_drops_its_oldest_messages_takes_all(rabbitmq: RabbitServer) -> None:
+    queue = rabbitmq.queue(max_length=20, overflow="drop-head")
+    publish(at(rabbitmq.port), messages(queue, MANY), PATIENCE)
+    assert ids_in(rabbitmq, queue) == [f"m{number}" for number in range(MANY - 20, MANY)]
+
+
+def test_a_user_who_may_not_write_is_named(rabbitmq: RabbitServer) -> None:
+    reader = f"u{uuid4().hex}"
+    rabbitmq.add_user(reader, "s3cret", read=".*")
+    with pytest.raises(
+        SinkError, match=f"ACCESS_REFUSED - access to exchange .* refused for user '{reader}'"
+    ) as raised:
+        publish(at(rabbitmq.port, user=reader, password="s3cret"), messages(rabbitmq.queue(), 1), PATIENCE)
+    assert "s3cret" not in str(raised.value)
+
+
+def test_a_broker_that_is_short_of_memory_is_waited_for(rabbitmq: RabbitServer) -> None:
+    queue = rabbitmq.queue()
+    with ThreadPoolExecutor() as beside:
+        with rabbitmq.short_of_memory():
+            published = beside.submit(publish, at(rabbitmq.port), messages(queue, MANY), PATIENCE)
+            assert not wait([published], 1.0).done
+        published.result(PATIENCE)
+    assert ids_in(rabbitmq, queue) == [f"m{number}" for number in range(MANY)]
 
 
 def test_a_connection_that_is_cut_is_an_error_and_a_repetition_has_the_same_ids(rabbitmq: RabbitServer) -> None:

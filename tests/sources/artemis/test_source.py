@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -184,6 +185,37 @@ def test_a_queue_that_has_gone_may_come_back(artemis: ArtemisServer, opened: Cal
     send(artemis, queue, "m0")
     source.open()
     assert bodies(received(source, 1)) == ["m0"]
+
+
+def test_what_expires_while_it_is_held_is_read_once_and_acknowledged(
+    artemis: ArtemisServer, opened: Callable[..., ArtemisSource]
+) -> None:
+    queue = artemis.queue()
+    expires = round(time.time() * 1000) + 1500
+    send(artemis, queue, "m0", "m1", expires=expires)
+    first = opened(queue)
+    assert bodies(received(first, 2)) == ["m0", "m1"]
+    until(lambda: time.time() * 1000 > expires, "the end of the messages")
+    first.acknowledge(1)
+    first.close()
+    # The broker does not deliver it again: in the first run it was read.
+    second = opened(queue)
+    assert second.receive(1, 0.2) == []
+    until(lambda: artemis.count(queue) == 0, "an empty queue")
+
+
+def test_a_large_message_comes_whole_and_again(artemis: ArtemisServer, opened: Callable[..., ArtemisSource]) -> None:
+    queue, body = artemis.queue(), "0123456789abcdef" * 1_250_000
+    send(artemis, queue, body, "m1")
+    first = opened(queue)
+    assert bodies(received(first, 1)) == [body]
+    # It is larger than the window.
+    assert first.ready() == {queue: 1}
+    first.close()
+    source = opened(queue)
+    assert bodies(received(source, 1)) == [body]
+    source.acknowledge(1)
+    assert bodies(received(source, 1)) == ["m1"]
 
 
 def test_a_wrong_password_is_named_and_not_shown(artemis: ArtemisServer) -> None:

@@ -76,6 +76,103 @@ def test_what_is_not_acknowledged_comes_again(
     assert opened(queue).receive(1, 0.2) == []
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [{"max_priority": 5}, {"queue_mode": "lazy"}, {"max_length": 10, "overflow": "drop-head"}, {"expires": 600_000}],
+    ids=lambda arguments: next(iter(arguments)),
+)
+def test_a_queue_of_any_kind_delivers_again_what_is_not_acknowledged(
+    rabbitmq: RabbitServer, opened: Callable[..., RabbitSource], arguments: dict[str, Any]
+) -> None:
+    queue = rabbitmq.queue(**arguments)
+    send(rabbitmq, queue, *ids(0, 10))
+    first = opened(queue)
+    assert received(first, 6) == ids(0, 6)
+    first.acknowledge(4)
+    first.close()
+    second = opened(queue)
+    assert received(second, 6) == ids(4, 10)
+    second.acknowledge(6)
+    assert second.ready() == {queue: 0}
+
+
+def test_messages_with_priorities_come_in_their_order_and_once(
+    rabbitmq: RabbitServer, opened: Callable[..., RabbitSource]
+) -> None:
+    queue = rabbitmq.queue(max_priority=5)
+    connection = rabbitmq.connection()
+    for number in range(6):
+        properties = pika.BasicProperties(message_id=f"m{number}", delivery_mode=2, priority=number)
+        connection.channel().basic_publish("", queue, b"", properties)
+    connection.close()
+    source = opened(queue)
+    assert sorted(received(source, 6)[:2]) == ["m4", "m5"]
+    source.acknowledge(6)
+    assert source.ready() == {queue: 0}
+
+
+def test_a_queue_that_goes_with_its_consumer_is_read_and_missed_afterwards(
+    rabbitmq: RabbitServer, opened: Callable[..., RabbitSource]
+) -> None:
+    queue = f"t{uuid4().hex}"
+    connection = rabbitmq.connection()
+    connection.channel().queue_declare(queue, auto_delete=True)
+    connection.close()
+    send(rabbitmq, queue, "m0")
+    source = opened(queue)
+    assert received(source, 1) == ["m0"]
+    source.acknowledge(1)
+    source.close()
+    with pytest.raises(SourceError, match=f"NOT_FOUND - no queue '{queue}'"):
+        opened(queue)
+
+
+def test_what_is_held_is_read_though_its_queue_is_purged(
+    rabbitmq: RabbitServer, opened: Callable[..., RabbitSource]
+) -> None:
+    queue = rabbitmq.queue()
+    send(rabbitmq, queue, *ids(0, 3))
+    source = opened(queue, maxUnacknowledged=2)
+    connection = rabbitmq.connection()
+    assert received(source, 1) == ["m0"]
+    connection.channel().queue_purge(queue)
+    connection.close()
+    assert received(source, 1) == ["m1"]
+    assert source.ready() == {queue: 0}
+    source.acknowledge(2)
+    send(rabbitmq, queue, "m3")
+    assert received(source, 1) == ["m3"]
+
+
+def test_large_bodies_come_whole(rabbitmq: RabbitServer, opened: Callable[..., RabbitSource]) -> None:
+    queue, body = rabbitmq.queue(), bytes(range(256)) * 80_000
+    connection = rabbitmq.connection()
+    connection.channel().basic_publish("", queue, body, pika.BasicProperties(message_id="m"))
+    connection.close()
+    source = opened(queue)
+    messages: list[Message] = []
+    while not messages:
+        messages += source.receive(1, LONG)
+    assert messages[0].values[0] == body
+    source.acknowledge(1)
+
+
+def test_odd_names_and_passwords_are_nothing_special(rabbitmq: RabbitServer) -> None:
+    host, user, password = "a b/ü%2F#?", f"ü:@ {uuid4().hex}", "p\u00e4ss:w@rd/ %&?"
+    rabbitmq.add_host(host)
+    rabbitmq.add_user(user, password, host=host, read=".*", write=".*", configure=".*")
+    odd = pika.ConnectionParameters("127.0.0.1", rabbitmq.port, host, pika.PlainCredentials(user, password))
+    queue = "ö q\u00fceue; drop"
+    connection = pika.BlockingConnection(odd)
+    connection.channel().queue_declare(queue, durable=True)
+    connection.channel().basic_publish("", queue, b"", pika.BasicProperties(message_id="m0"))
+    connection.close()
+    source = RabbitSource(settings(rabbitmq, queue, virtualHost=host, user=user, password=password))
+    source.open()
+    assert received(source, 1) == ["m0"]
+    source.close()
+
+
 def test_all_queues_are_acknowledged_together(rabbitmq: RabbitServer, opened: Callable[..., RabbitSource]) -> None:
     queues = rabbitmq.queue(), rabbitmq.queue(quorum=True)
     for queue in queues:
