@@ -121,9 +121,7 @@ def test_a_queue_that_drops_its_oldest_messages_takes_all(rabbitmq: RabbitServer
 def test_a_user_who_may_not_write_is_named(rabbitmq: RabbitServer) -> None:
     reader = f"u{uuid4().hex}"
     rabbitmq.add_user(reader, "s3cret", read=".*")
-    with pytest.raises(
-        SinkError, match=f"ACCESS_REFUSED - access to exchange .* refused for user '{reader}'"
-    ) as raised:
+    with pytest.raises(SinkError, match=f"ACCESS_REFUSED - .* refused for user '{reader}'") as raised:
         publish(at(rabbitmq.port, user=reader, password="s3cret"), messages(rabbitmq.queue(), 1), PATIENCE)
     assert "s3cret" not in str(raised.value)
 
