@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 import pika
 from pika.adapters.utils.connection_workflow import (
     AMQPConnectionWorkflowFailed,
+    AMQPConnectorException,
     AMQPConnectorPhaseErrorBase,
     AMQPConnectorStackTimeout,
 )
-from pika.exceptions import ConnectionOpenAborted, ProbableAccessDeniedError, ProbableAuthenticationError
+from pika.exceptions import AMQPError, ConnectionOpenAborted, ProbableAccessDeniedError, ProbableAuthenticationError
 
 from sparkjet.errors import AnalysisError
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 # Its errors are raised too; the log would repeat each with several tracebacks.
 logging.getLogger("pika").setLevel(logging.CRITICAL)
 
+FAILURES = (AMQPError, AMQPConnectorException, OSError)
+"""What a connection fails with; a broker that is silent is none of pika's other errors."""
 _PROBABLE = (ProbableAuthenticationError, ProbableAccessDeniedError)
 """What pika makes of every end of a connection at the login, be it a refusal, a full broker or a network that fails."""
 _SILENT = (ConnectionOpenAborted, AMQPConnectorStackTimeout)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import socket
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -345,6 +346,24 @@ def test_a_message_that_is_held_for_too_long_costs_the_connection() -> None:
             assert received(source, 1) == ["m0"]
         finally:
             source.close()
+
+
+def test_a_broker_that_has_as_many_connections_as_it_takes_is_tried_again(rabbitmq: RabbitServer) -> None:
+    full = f"full{uuid4().hex}"
+    rabbitmq.add_host(full)
+    rabbitmq.evaluate(f'rabbit_vhost_limit:set(<<"{full}">>, [{{<<"max-connections">>, 0}}], <<"test">>)')
+    source = RabbitSource(settings(rabbitmq, "q", virtualHost=full))
+    with pytest.raises(ConnectionLostError, match=r"127\.0\.0\.1:\d+: .* connection limit \(0\) is reached"):
+        source.open()
+
+
+def test_a_broker_that_takes_connections_and_is_silent_is_tried_again() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        chosen = RabbitSettings.of({"host": "127.0.0.1", "port": str(port), "queues": "q"})
+        chosen.connection.stack_timeout = 0.5
+        with pytest.raises(ConnectionLostError, match=rf":{port}: nothing that speaks AMQP has answered within 0\.5 s"):
+            RabbitSource(chosen).open()
 
 
 def test_a_wrong_password_is_named_and_not_shown(rabbitmq: RabbitServer) -> None:

@@ -85,24 +85,22 @@ def _arguments(connection: pika.BlockingConnection, queue: str) -> dict[str, Any
         try:
             channel.queue_declare(queue, arguments=arguments, **flags)
         except ChannelClosedByBroker as error:
-            if error.reply_code == _ACCESS_REFUSED:
-                logger.warning(
-                    "Whether the broker drops messages after some deliveries of queue %r, or gives all to one "
-                    "consumer, is not known: it tells only users who may configure the queue.",
-                    queue,
-                )
-                break
-            found = _OTHER.search(error.reply_text)
-            if error.reply_code != _PRECONDITION_FAILED or found is None:
+            if error.reply_code not in {_ACCESS_REFUSED, _PRECONDITION_FAILED}:
                 raise
-            name, value, kind = found.groups()
+            found = _OTHER.search(error.reply_text)
+            name, value, kind = ("", "", "") if found is None else found.groups()
             if name in _FLAGS:
                 flags[name] = value == "true"
-            elif name in arguments:
-                # Of a type that no queue of use has, and that a declaration cannot repeat.
-                break
-            else:
+            elif name and name not in arguments:
                 arguments[name] = _value(value, kind)
+            else:
+                logger.warning(
+                    "Whether the broker drops messages after some deliveries of queue %r, or gives all to one "
+                    "consumer, is not known; it tells only users who may configure the queue: %s",
+                    queue,
+                    error.reply_text,
+                )
+                break
         else:
             channel.close()
             break

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from pika.exceptions import AMQPError, ChannelClosedByBroker
+from pika.exceptions import ChannelClosedByBroker
 
 from sparkjet.connect.rabbitmq_channel import RabbitChannel
-from sparkjet.connect.rabbitmq_connection import explain, is_refused
+from sparkjet.connect.rabbitmq_connection import FAILURES, explain, is_refused
 from sparkjet.errors import SourceError
 from sparkjet.sources.acknowledging.contract import AcknowledgingSource, ConnectionLostError, Message
 from sparkjet.sources.rabbitmq.examination import examine
@@ -160,6 +160,6 @@ class RabbitSource(AcknowledgingSource):
                 message = f"the broker refuses queues {', '.join(self.queues)}: {error.reply_text}"
                 raise SourceError(message) from error
             raise ConnectionLostError(str(error)) from error
-        except (AMQPError, OSError) as error:
+        except FAILURES as error:
             failure = SourceError if is_refused(error) else ConnectionLostError
             raise failure(explain(self._settings.connection, error)) from error
