@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from sparkjet.sources.artemis.settings import ArtemisSettings
 
 _QUEUE = "queue"
+_SILENCES, _LOOKS = 3, 10.0
 
 
 class ArtemisSource(AcknowledgingSource):
@@ -33,12 +34,25 @@ class ArtemisSource(AcknowledgingSource):
         self._management: Management | None = None
         self._arrived: deque[tuple[str, Message]] = deque()
         self._received: deque[str] = deque()
+        # The broker calls them so, in a dead letter.
+        self._named = {queue.rpartition("::")[2]: queue for queue in settings.queues}
+        self._node = ""
         self._opened = False
 
     @property
     def queues(self) -> Sequence[str]:
         """The queues in the option."""
         return self._settings.queues
+
+    @property
+    def broker(self) -> str:
+        """The id of its journal."""
+        return self._node
+
+    @property
+    def notices_within(self) -> float:
+        """The broker gives a silent connection the agreed time, which it may have set to more, and looks now and then."""
+        return _SILENCES * self._settings.address.heartbeat + _LOOKS
 
     def open(self) -> None:
         """Connect and subscribe; a queue that has never been there is an error, and not created."""
@@ -49,6 +63,7 @@ class ArtemisSource(AcknowledgingSource):
             self._connection = StompConnection(self._settings.address)
             self._management = Management(self._connection, self.queues)
             self._management.ready()
+            self._node = self._management.node()
             self._refuse(self._management.given_up())
             self._connection.confirm([self._subscription(number) for number in range(len(self.queues))])
         self._opened = True
@@ -89,7 +104,10 @@ class ArtemisSource(AcknowledgingSource):
     def _take(self, connection: StompConnection, seconds: float) -> None:
         for frame in connection.messages(_QUEUE, seconds):
             queue = self.queues[int(frame.headers["subscription"].removeprefix(f"{_QUEUE}/"))]
-            self._arrived.append((frame.headers["ack"], message_of(frame, queue, self._settings.id_property)))
+            message = message_of(frame, queue, self._settings.id_property)
+            if message.origin is not None:
+                message = message._replace(origin=self._named.get(message.origin, message.origin))
+            self._arrived.append((frame.headers["ack"], message))
 
     def _subscription(self, number: int) -> Frame:
         headers = {

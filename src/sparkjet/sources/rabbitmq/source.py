@@ -25,6 +25,11 @@ if TYPE_CHECKING:
 
 _TOGETHER = 5_000
 """Messages to return at once if there are as many: they are stored together."""
+_LOOKS = 3
+"""Heartbeats in which the broker looks twice, whenever the client has died."""
+_RETURNS = 10
+"""Seconds in which it puts back what that was given."""
+_NO_HEADERS: Mapping[str, Any] = {}
 _REFUSED = {403, 404, 405}
 """AMQP's reply codes that come again: no permission, no queue, a queue that another consumer has for itself."""
 
@@ -48,6 +53,19 @@ class RabbitSource(AcknowledgingSource):
     def queues(self) -> Sequence[str]:
         """The queues in the option."""
         return self._settings.queues
+
+    @property
+    def broker(self) -> str:
+        """The cluster, by the name that its nodes share, and the virtual host."""
+        connection = self._settings.connection
+        told = self._connected.server_properties or {}
+        name = told.get("cluster_name", f"{connection.host}:{connection.port}")
+        return f"{name}/{connection.virtual_host}"
+
+    @property
+    def notices_within(self) -> float:
+        """The broker looks once in the agreed heartbeat, and notices when it has heard nothing between two looks."""
+        return float(_LOOKS * self._connected.params.heartbeat + _RETURNS)
 
     def open(self) -> None:
         """Connect and consume; a queue that has never been there is an error."""
@@ -108,6 +126,11 @@ class RabbitSource(AcknowledgingSource):
         if line is not None:
             line.close()
 
+    @property
+    def _connected(self) -> Any:
+        assert self._line is not None  # noqa: S101 - opened first
+        return self._line.channel.connection
+
     def _count(self, queue: str) -> int:
         """How many messages a queue has that nobody was given."""
         assert self._line is not None  # noqa: S101 - opened first
@@ -127,7 +150,12 @@ class RabbitSource(AcknowledgingSource):
             properties.content_type,
             properties.correlation_id,
         )
-        self._arrived.append((method.delivery_tag, Message(properties.message_id, method.consumer_tag, values)))
+        queue = method.consumer_tag
+        headers = properties.headers or _NO_HEADERS
+        # A dead letter may have been delivered before, though not in this queue.
+        origin = headers.get("x-first-death-queue")
+        redelivered = method.redelivered or origin is not None or "x-delivery-count" in headers
+        self._arrived.append((method.delivery_tag, Message(properties.message_id, queue, values, redelivered, origin)))
         self._wake()
 
     def _cancelled(self, frame: Any) -> None:
