@@ -170,6 +170,12 @@ class Query:
         self.decided += found
         self.record, self.counts = state, self.planned
 
+    def epoch(self) -> None:
+        """All of it, undisturbed."""
+        self.plan()
+        self.decide()
+        self.acknowledge()
+
     def acknowledge(self) -> None:
         due = self.inbox.ledger.due(self.record.position)
         self.broker.acknowledge(due)
@@ -239,7 +245,7 @@ class Query:
 
 
 Step = Callable[[Query], None]
-WORK: tuple[Step, ...] = (Query.read, Query.read, Query.plan, Query.decide, Query.acknowledge, Query.look)
+WORK: tuple[Step, ...] = (Query.read, Query.read, Query.epoch, Query.plan, Query.decide, Query.acknowledge, Query.look)
 CUTS: tuple[Step, ...] = (Query.reconnect, Query.lose_half, Query.pass_time)
 CRASHES: tuple[Step, ...] = (Query.crash, Query.lose_power, Query.read_on_a_full_disk, Query.acknowledge_unheard)
 BROKERS: tuple[Step, ...] = (Query.kill_broker, Query.move)

@@ -26,7 +26,7 @@ class Expected(msgspec.Struct, frozen=True):
     Attributes:
         broker: Which one; empty if that is not known.
         within: Microseconds after which it has noticed at the latest that the connection is gone.
-        since: When the connection was gone for sure, by the wall clock; None if it was there.
+        since: When the connection was known to be gone, in microseconds of the wall clock; None if it was there.
         ids: Their ids, by queue.
     """
 
@@ -97,6 +97,8 @@ class Ledger:
         self._done: deque[tuple[_Delivery, int]] = deque()
         # Of earlier ones, the oldest first.
         self._lost: list[_Lost] = []
+        # When the broker has everything back, also what the last connection of an earlier run was given.
+        self._began = self._returned = 0
         # How many messages the queues held when they had everything back, and that were not received since.
         self._owed: dict[str, int] | None = None
         self._position = 0
@@ -125,6 +127,7 @@ class Ledger:
             queues: What is read.
         """
         self._broker, self._within, self._queues = broker, within, frozenset(queues)
+        self._returned = max(self._returned, self._began + within)
 
     def receive(self, messages: Sequence[Message], hold: Callable[[Sequence[Message]], object]) -> None:
         """Give those messages the next positions that are new, when their rows are held, and drop the others.
@@ -183,15 +186,15 @@ class Ledger:
         self._done.clear()
         self._delivered.clear()
         # What it was given goes back to where it was, before what was counted.
-        self._owed = None
+        self._returned, self._owed = max(self._returned, now + self._within), None
 
     def wants_look(self, now: int) -> bool:
         """Whether it is time for :meth:`look`, though there may be no end of messages."""
-        return bool(self._lost) and self._owed is None and self._is_returned(now)
+        return bool(self._lost) and self._owed is None and now >= self._returned
 
     def look(self, ready: Mapping[str, int], now: int) -> None:
         """Learn how many messages each queue holds that nobody was given, those included that were returned to it."""
-        if not self._lost or not self._is_returned(now):
+        if not self._lost or now < self._returned:
             return
         if self._owed is None:
             self._owed = dict(ready)
@@ -199,7 +202,7 @@ class Ledger:
             # Others may have taken them, or they have expired.
             self._owed = {queue: min(count, ready.get(queue, count)) for queue, count in self._owed.items()}
         self._forget()
-        self._lost = [each for each in self._lost if self._owed or now < each.since + each.within + UNREAD_FOR]
+        self._lost = [each for each in self._lost if self._owed or now < each.since + UNREAD_FOR]
 
     def snapshot(self, position: int) -> LedgerState:
         """What the next run must know if this one ends after an epoch up to the position was decided."""
@@ -213,7 +216,7 @@ class Ledger:
 
     def restore(self, state: LedgerState, now: int) -> None:
         """Go on where an earlier run ended, whose connection is gone by now; before the first message."""
-        self._position = state.position
+        self._position, self._began = state.position, now
         if not self._identified:
             # With at-least-once a message that is delivered again is a message.
             return
@@ -223,6 +226,7 @@ class Ledger:
         for each in expected:
             deliveries = [_Delivery(queue, id_, _DECIDED_BEFORE) for queue, ids in each.ids.items() for id_ in ids]
             self._lost.append(_Lost(each.broker, each.within, now if each.since is None else each.since, deliveries))
+            self._returned = max(self._returned, now + each.within)
 
     def _row(self, message: Message) -> int | None:
         queue = message.origin or message.queue
@@ -236,9 +240,6 @@ class Ledger:
 
     def _is_here(self, lost: _Lost) -> bool:
         return lost.broker in {"", self._broker}
-
-    def _is_returned(self, now: int) -> bool:
-        return all(now >= each.since + each.within for each in self._lost)
 
     def _forget(self) -> None:
         if self._owed is None or any(count > 0 for count in self._owed.values()):
