@@ -12,8 +12,9 @@ from pika.exceptions import AMQPError, ChannelClosedByBroker
 
 from sparkjet.connect.rabbitmq_channel import RabbitChannel
 from sparkjet.connect.rabbitmq_connection import REFUSALS, explain
+from sparkjet.connect.rabbitmq_frames import UnreadableProperties
 from sparkjet.errors import SourceError
-from sparkjet.sources.acknowledging.contract import AcknowledgingSource, ConnectionLostError, Message
+from sparkjet.sources.acknowledging.contract import AcknowledgingSource, ConnectionLostError, Message, unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,6 +48,7 @@ class RabbitSource(AcknowledgingSource):
         self._arrived: deque[tuple[int, Message]] = deque()
         self._tags: deque[int] = deque()
         self._deleted: str | None = None
+        self._poison: str | None = None
         self._opened = False
 
     @property
@@ -72,7 +74,7 @@ class RabbitSource(AcknowledgingSource):
         self.close()
         self._arrived.clear()
         self._tags.clear()
-        self._deleted = None
+        self._deleted = self._poison = None
         with self._judged():
             self._line = line = RabbitChannel(self._settings.connection)
             channel = line.channel
@@ -94,6 +96,8 @@ class RabbitSource(AcknowledgingSource):
             while there < len(self._arrived) < min(most, _TOGETHER):
                 there = len(self._arrived)
                 self._line.wait(0)
+        if self._poison is not None:
+            raise SourceError(self._poison)
         if self._deleted is not None:
             message = f"queue {self._deleted!r} was deleted, or its node is down"
             raise ConnectionLostError(message)
@@ -139,6 +143,9 @@ class RabbitSource(AcknowledgingSource):
         return int(answer.method.message_count)
 
     def _accept(self, _: Channel, method: Any, properties: pika.BasicProperties, body: bytes) -> None:
+        if isinstance(properties, UnreadableProperties) and self._poison is None:
+            reason = f"its headers cannot be decoded ({properties.reason})"
+            self._poison = unreadable(properties.message_id, method.consumer_tag, reason)
         time = properties.timestamp
         values = (
             body,

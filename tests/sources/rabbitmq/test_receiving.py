@@ -1,0 +1,221 @@
+"""A receiver that reads a real broker: over lost connections and restarts each delivery is one row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pika
+import pytest
+
+from sparkjet.clock import SystemClock
+from sparkjet.sources.acknowledging.ledger import Ledger, LedgerState
+from sparkjet.sources.acknowledging.offset import Counts
+from sparkjet.sources.acknowledging.receiver import Limits, Receiver
+from sparkjet.sources.acknowledging.spool import Spool
+from sparkjet.sources.rabbitmq.data_source import ROWS
+from sparkjet.sources.rabbitmq.settings import RabbitSettings
+from sparkjet.sources.rabbitmq.source import RabbitSource
+from tests.servers.rabbitmq import RabbitServer
+from tests.servers.tcp_proxy import TcpProxy
+from tests.sources.rabbitmq.messages import ids, ready, send
+
+LONG = 60.0
+"""Seconds that a test waits at most."""
+
+
+class Record(NamedTuple):
+    """What a run leaves that ends after a decision."""
+
+    counts: Counts
+    state: LedgerState
+
+
+class Run:
+    """A run of a query that reads queues; its epochs are decided when they are asked for."""
+
+    def __init__(self, port: int, directory: Path, queues: tuple[str, ...], record: Record | None, **given: Any) -> None:
+        options = {"host": "127.0.0.1", "port": str(port), "queues": ",".join(queues), **given}
+        limits = Limits(messages=int(given.get("maxUnacknowledged", 50_000)))
+        directory.mkdir()
+        clock = SystemClock()
+        self.receiver = Receiver(RabbitSource(RabbitSettings.of(options)), Spool(directory, ROWS), clock.now, limits)
+        ledger = Ledger()
+        self.counts, state = record or Record(dict.fromkeys(queues, 0), LedgerState(0))
+        ledger.restore(state, clock.now())
+        self.receiver.start(self.counts, ledger)
+
+    def until_empty(self) -> None:
+        """Read until the queues have nothing that nobody was given."""
+        while not self.receiver.wait(1_000_000, LONG):
+            continue
+
+    def decide(self) -> list[tuple[str, str]]:
+        """Queue and id of each row of an epoch, which has all that was read."""
+        end = self.receiver.end(self.counts, None)
+        batches = self.receiver.rows(sum(self.counts.values()), sum(end.values()))
+        self.counts = end
+        return [(row["queue"], row["message_id"]) for batch in batches for row in batch.to_pylist()]
+
+    @property
+    def record(self) -> Record:
+        """Of the newest epoch."""
+        return Record(self.counts, self.receiver.state(sum(self.counts.values())))
+
+    def acknowledge(self) -> None:
+        self.receiver.acknowledge(sum(self.counts.values()))
+
+
+@pytest.fixture
+def run(rabbitmq: RabbitServer, tmp_path: Path) -> Iterator[Callable[..., Run]]:
+    runs: list[Run] = []
+
+    def begin(*queues: str, port: int = rabbitmq.port, record: Record | None = None, **options: str) -> Run:
+        runs.append(Run(port, tmp_path / f"{len(runs)}", queues, record, **options))
+        return runs[-1]
+
+    yield begin
+    for each in runs:
+        each.receiver.stop()
+
+
+def fanned_out(server: RabbitServer, count: int) -> tuple[str, str]:
+    """Two queues that have a copy of each message."""
+    queues = server.queue(), server.queue()
+    connection = server.connection()
+    channel = connection.channel()
+    exchange = f"fan-{queues[0]}"
+    channel.exchange_declare(exchange, "fanout")
+    for queue in queues:
+        channel.queue_bind(queue, exchange)
+    channel.confirm_delivery()
+    for each in ids(0, count):
+        channel.basic_publish(exchange, "", b"x", pika.BasicProperties(message_id=each, delivery_mode=2))
+    channel.exchange_delete(exchange)
+    connection.close()
+    return queues
+
+
+def copies(queues: tuple[str, ...], count: int) -> list[tuple[str, str]]:
+    return sorted((queue, each) for queue in queues for each in ids(0, count))
+
+
+def test_copies_in_two_queues_are_rows_of_their_own_over_a_cut_and_a_restart(
+    rabbitmq: RabbitServer, run: Callable[..., Run]
+) -> None:
+    queues = fanned_out(rabbitmq, 20)
+    with TcpProxy(rabbitmq.port) as proxy:
+        first = run(*queues, port=proxy.port)
+        first.until_empty()
+        proxy.cut()
+        first.until_empty()
+        assert sorted(first.decide()) == copies(queues, 20)
+        record = first.record
+        first.receiver.stop()
+    second = run(*queues, record=record)
+    second.until_empty()
+    assert second.decide() == []
+    second.receiver.stop()
+    assert ready(rabbitmq, *queues) == [0, 0]
+
+
+def test_a_producers_copies_are_rows_over_a_cut(rabbitmq: RabbitServer, run: Callable[..., Run]) -> None:
+    queue = rabbitmq.queue()
+    send(rabbitmq, queue, *(each for each in ids(0, 50) for _ in range(2)))
+    with TcpProxy(rabbitmq.port) as proxy:
+        first = run(queue, port=proxy.port)
+        first.until_empty()
+        proxy.cut()
+        first.until_empty()
+        assert len(first.decide()) == 100
+        first.acknowledge()
+        first.receiver.stop()
+    assert ready(rabbitmq, queue) == [0]
+
+
+def test_ids_of_another_queue_or_of_an_earlier_day_are_other_messages(
+    rabbitmq: RabbitServer, run: Callable[..., Run]
+) -> None:
+    queue, other = rabbitmq.queue(), rabbitmq.queue()
+    send(rabbitmq, queue, *ids(0, 5))
+    first = run(queue)
+    first.until_empty()
+    assert len(first.decide()) == 5
+    record = first.record
+    first.acknowledge()
+    first.receiver.stop()
+    for each in (other, queue):
+        send(rabbitmq, each, *ids(0, 5))
+        again = run(each, record=record)
+        again.until_empty()
+        assert sorted(again.decide()) == copies((each,), 5)
+        record = again.record
+        again.acknowledge()
+        again.receiver.stop()
+
+
+def test_a_lower_limit_than_before_holds_nothing_up(rabbitmq: RabbitServer, run: Callable[..., Run]) -> None:
+    queue = rabbitmq.queue()
+    send(rabbitmq, queue, *ids(0, 50))
+    first = run(queue)
+    first.until_empty()
+    assert len(first.decide()) == 50
+    record = first.record
+    first.receiver.stop()
+    second = run(queue, record=record, maxUnacknowledged="10")
+    second.until_empty()
+    assert second.decide() == []
+    assert ready(rabbitmq, queue) == [0]
+
+
+def test_a_decided_message_that_comes_back_as_a_dead_letter_is_dropped(
+    rabbitmq: RabbitServer, run: Callable[..., Run]
+) -> None:
+    dead, queue = rabbitmq.queue(), f"ttl-{rabbitmq.queue()}"
+    connection = rabbitmq.connection()
+    arguments = {"x-message-ttl": 1000, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": dead}
+    connection.channel().queue_declare(queue, durable=True, arguments=arguments)
+    connection.close()
+    first = run(queue, dead)
+    first.until_empty()
+    send(rabbitmq, queue, *ids(0, 3))
+    while len(first.receiver.rows(0, sum(first.receiver.end({}, None).values()))) == 0:
+        first.receiver.wait(0, LONG)
+    first.until_empty()
+    decided = first.decide()
+    assert len({each for _, each in decided}) == len(decided) == 3
+    record = first.record
+    first.receiver.stop()
+    while ready(rabbitmq, dead) != [3]:
+        first.receiver._stopping.wait(0.05)
+    second = run(queue, dead, record=record)
+    second.until_empty()
+    assert second.decide() == []
+    assert ready(rabbitmq, queue, dead) == [0, 0]
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("quorum", [False, True])
+def test_epochs_that_are_longer_than_the_brokers_patience_are_acknowledged(tmp_path: Path, quorum: bool) -> None:
+    server = RabbitServer({"consumer_timeout": "1000"}, ticks=200)
+    with server, TcpProxy(server.port) as proxy:
+        queue = server.queue(quorum=quorum)
+        send(server, queue, *ids(0, 20))
+        run = Run(proxy.port, tmp_path / "spool", (queue,), None)
+        try:
+            run.until_empty()
+            connections = proxy.connections
+            while proxy.connections < connections + 2:
+                run.until_empty()
+            assert sorted(run.decide()) == copies((queue,), 20)
+            run.acknowledge()
+            # Whatever connection has them by then.
+            while run.receiver._inbox.ledger.remembered or not run.receiver.wait(1_000_000, LONG):
+                run.acknowledge()
+                run.until_empty()
+                if ready(server, queue) == [0] and not run.receiver._inbox.ledger.unacknowledged:
+                    break
+        finally:
+            run.receiver.stop()
+        assert ready(server, queue) == [0]
