@@ -29,6 +29,8 @@ WAIT = 0.05
 _CONFIRMED_WITHIN = 30.0
 """Seconds; an epoch waits no longer for a broker that neither confirms an acknowledgement nor ends the connection."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0
+_SOON = 1.0
+"""Seconds; a connection that is lost earlier and has brought nothing is as good as none."""
 
 
 @dataclass(frozen=True)
@@ -201,7 +203,7 @@ class Receiver:
             with self._changing():
                 self._inbox.ledger.disconnect(self._now())
             # Otherwise a message at which it breaks would have it opened for ever.
-            if not progress and time.monotonic() - opened < _LONGEST_PAUSE:
+            if not progress and time.monotonic() - opened < _SOON:
                 raise
 
     def _step(self) -> bool:
