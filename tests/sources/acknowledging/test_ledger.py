@@ -11,7 +11,6 @@ from sparkjet.sources.acknowledging.contract import NOTICES_WITHIN, Message
 from sparkjet.sources.acknowledging.ledger import (
     ACKNOWLEDGED_FOR,
     UNREAD_FOR,
-    Expected,
     Ledger,
     LedgerState,
     MissingIdError,
@@ -139,7 +138,9 @@ def test_j08_with_at_least_once_nothing_is_dropped() -> None:
 @pytest.mark.parametrize("id_", [None, ""])
 def test_j09_a_message_without_an_id_is_an_error_in_exactly_once_only(id_: str | None) -> None:
     ledger = new()
-    with pytest.raises(MissingIdError, match=r'of queue \'q\' has no id.*option\("processingGuarantee", "at-least-once"'):
+    with pytest.raises(
+        MissingIdError, match=r'of queue \'q\' has no id.*option\("processingGuarantee", "at-least-once"'
+    ):
         received(ledger, id_)
     assert ledger.position == 0
     assert received(connected(Ledger(identified=False)), id_) == [id_]

@@ -9,10 +9,10 @@ import pytest
 
 from sparkjet.clock import ManualClock
 from sparkjet.errors import SourceError
+from sparkjet.sources.acknowledging.contract import Message
 from sparkjet.sources.acknowledging.ledger import Expected, Ledger, LedgerState, MissingIdError
 from sparkjet.sources.acknowledging.receiver import Counts, Limits, Receiver
 from sparkjet.sources.acknowledging.spool import Spool
-from sparkjet.sources.acknowledging.contract import Message
 from tests.sources.acknowledging.queues import SCHEMA, Broker, BrokerSource
 
 LONG = 60.0
@@ -59,6 +59,12 @@ def received(receiver: Receiver, position: int) -> Counts:
     while sum(receiver.end({}, None).values()) < position:
         receiver.wait(position - 1, LONG)
     return receiver.end({}, None)
+
+
+def until_ended(receiver: Receiver) -> None:
+    """Wait for what ends it."""
+    while True:
+        receiver.wait(1_000_000, LONG)
 
 
 def drained(receiver: Receiver, position: int) -> None:
@@ -230,8 +236,7 @@ def test_a_connection_that_breaks_at_every_message_is_given_up(
     broker.breaks_at = "poison"
     receiver = running(patience=0.5)
     with pytest.raises(SourceError, match="the broker cannot be reached: cut"):
-        while receiver.wait(len(first), LONG):
-            continue
+        until_ended(receiver)
 
 
 def test_a_message_that_its_columns_cannot_hold_ends_the_query_and_is_named(
@@ -241,8 +246,7 @@ def test_a_message_that_its_columns_cannot_hold_ends_the_query_and_is_named(
     broker.queues["orders"].append(Message("m2", "orders", (b"\xff",)))
     receiver = running()
     with pytest.raises(SourceError, match=r"message 'm2' of queue 'orders' cannot be read: column body cannot hold"):
-        while receiver.wait(2, LONG):
-            continue
+        until_ended(receiver)
     for ask in (lambda: receiver.rows(0, 1), lambda: receiver.state(1), lambda: receiver.end({}, None)):
         with pytest.raises(SourceError, match="'m2'"):
             ask()

@@ -139,7 +139,8 @@ class Ledger:
         Raises:
             MissingIdError: One has no id, and the guarantee is exactly-once.
         """
-        delivered, new = [], []
+        delivered: list[_Delivery] = []
+        new: list[Message] = []
         for message in messages:
             row = self._row(message) if self._lost and message.redelivered else None
             if row is None:

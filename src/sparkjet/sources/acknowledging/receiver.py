@@ -109,7 +109,9 @@ class Receiver:
         """Wait until the epochs up to a position are decided and acknowledged; whether it came to that."""
         with self._lock:
             done = self._lock.wait_for(
-                lambda: self._failure is not None or (self._due >= position and not self._inbox.ledger.is_due(position)),
+                lambda: (
+                    self._failure is not None or (self._due >= position and not self._inbox.ledger.is_due(position))
+                ),
                 seconds,
             )
             self._check()
@@ -194,7 +196,9 @@ class Receiver:
         self._source.open()
         opened = time.monotonic()
         with self._changing():
-            self._inbox.ledger.connect(self._source.broker, round(self._source.notices_within * 1e6), self._source.queues)
+            self._inbox.ledger.connect(
+                self._source.broker, round(self._source.notices_within * 1e6), self._source.queues
+            )
         progress = False
         try:
             while not self._stopping.is_set():

@@ -158,4 +158,4 @@ def _length(values: Iterable[Any]) -> int:
 
 
 def _has_size(type_: pa.DataType) -> bool:
-    return pa.types.is_binary(type_) or pa.types.is_string(type_)
+    return bool(pa.types.is_binary(type_) or pa.types.is_string(type_))

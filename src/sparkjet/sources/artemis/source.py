@@ -51,7 +51,7 @@ class ArtemisSource(AcknowledgingSource):
 
     @property
     def notices_within(self) -> float:
-        """The broker gives a silent connection the agreed time, which it may have set to more, and looks now and then."""
+        """The broker ends a connection that is silent for the agreed time, or as much more as it likes."""
         return _SILENCES * self._settings.address.heartbeat + _LOOKS
 
     def open(self) -> None:
