@@ -18,7 +18,7 @@ _BEFORE = (spec.BasicProperties.FLAG_CONTENT_TYPE, spec.BasicProperties.FLAG_CON
 """Properties, short texts, that are sent before the headers."""
 
 
-class UnreadableProperties(pika.BasicProperties):  # type: ignore[misc] - pika has no types
+class UnreadableProperties(pika.BasicProperties):  # type: ignore[misc]  # pika has no types
     """The properties of a message but its headers, and why those cannot be decoded.
 
     Attributes:
@@ -28,7 +28,7 @@ class UnreadableProperties(pika.BasicProperties):  # type: ignore[misc] - pika h
     reason: Exception
 
 
-class TolerantConnection(pika.SelectConnection):  # type: ignore[misc] - as above
+class TolerantConnection(pika.SelectConnection):  # type: ignore[misc]  # as above
     """Delivers a message with headers that pika cannot decode, such as a time beyond the year 9999, without them.
 
     pika takes such a message for the end of the connection. The broker would deliver it again on the next one, for

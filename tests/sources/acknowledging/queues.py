@@ -55,7 +55,7 @@ class Broker:
             for message in taken:
                 self.queues[message.queue].remove(message)
             self.unacknowledged += taken
-        if self.breaks_at in [message.id for message in taken]:
+        if self.breaks_at is not None and self.breaks_at in [message.id for message in taken]:
             self.cut()
             self._check(connection)
         return taken
