@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import takewhile
-from typing import NamedTuple
+from itertools import chain, repeat
+from typing import TypeAlias
 
 import msgspec
 
@@ -54,10 +54,8 @@ class MissingIdError(SourceError):
     """A message without an id, which cannot be told from its own redelivery."""
 
 
-class _Delivery(NamedTuple):
-    queue: str
-    id: str
-    row: int
+_Delivery: TypeAlias = tuple[str, str, int]
+"""A queue, an id, and the position of the row: a plain tuple, as there is one for each message."""
 
 
 class Ledger:
@@ -94,7 +92,8 @@ class Ledger:
         self._broker, self._within, self._queues = "", 0, frozenset[str]()
         # Of this connection.
         self._delivered: deque[_Delivery] = deque()
-        self._done: deque[tuple[_Delivery, int]] = deque()
+        self._done: deque[_Delivery] = deque()
+        self._done_at: deque[int] = deque()
         # Of earlier ones, the oldest first.
         self._lost: list[_Lost] = []
         # When the broker has everything back, also what the last connection of an earlier run was given.
@@ -139,16 +138,18 @@ class Ledger:
         Raises:
             MissingIdError: One has no id, and the guarantee is exactly-once.
         """
+        if self._identified:
+            for message in messages:
+                if not message.id:
+                    raise _missing_id(message)
+        known = map(self._row, messages) if self._lost else repeat(None)
         delivered: list[_Delivery] = []
         new: list[Message] = []
-        for message in messages:
-            row = self._row(message) if self._lost and message.redelivered else None
+        for message, row in zip(messages, known):  # noqa: B905 - without end
             if row is None:
-                row = self._position + len(new)
+                row = self._position + len(new)  # noqa: PLW2901 - of a new message
                 new.append(message)
-            if self._identified and not message.id:
-                raise _missing_id(message)
-            delivered.append(_Delivery(message.origin or message.queue, message.id or "", row))
+            delivered.append((message.origin or message.queue, message.id or "", row))
         if new:
             hold(new)
         # Not before: a position without a row would be a message that is decided, acknowledged and nowhere.
@@ -161,31 +162,36 @@ class Ledger:
 
     def is_due(self, position: int) -> bool:
         """Whether the oldest message that is not acknowledged has its row before a position."""
-        return bool(self._delivered) and self._delivered[0].row < position
+        return bool(self._delivered) and self._delivered[0][2] < position
 
     def due(self, position: int) -> int:
         """How many of this connection's oldest messages have their rows before a position.
 
         If the engine has decided that far, they may be acknowledged, also those that were read on an earlier one.
         """
-        return sum(1 for _ in takewhile(lambda each: each.row < position, self._delivered))
+        count = 0
+        for _, _, row in self._delivered:
+            if row >= position:
+                break
+            count += 1
+        return count
 
     def acknowledge(self, count: int, now: int) -> None:
         """Forget, in a while, so many of the oldest messages; not before the broker has confirmed that it has, too."""
         for _ in range(count):
-            delivery = self._delivered.popleft()
-            if self._identified:
-                self._done.append((delivery, now))
-        while self._done and (self._done[0][1] <= now - ACKNOWLEDGED_FOR or len(self._done) > self._most_acknowledged):
+            self._done.append(self._delivered.popleft())
+        self._done_at.extend([now] * count)
+        kept = self._most_acknowledged if self._identified else 0
+        while self._done and (self._done_at[0] <= now - ACKNOWLEDGED_FOR or len(self._done) > kept):
             self._done.popleft()
+            self._done_at.popleft()
 
     def disconnect(self, now: int) -> None:
         """Expect what was not acknowledged once more: the connection that it was delivered to is lost."""
         if self._identified and (self._done or self._delivered):
-            deliveries = [*(delivery for delivery, _ in self._done), *self._delivered]
-            self._lost.append(_Lost(self._broker, self._within, now, deliveries))
-        self._done.clear()
-        self._delivered.clear()
+            self._lost.append(_Lost(self._broker, self._within, now, chain(self._done, self._delivered)))
+        for each in (self._done, self._done_at, self._delivered):
+            each.clear()
         # What it was given goes back to where it was, before what was counted.
         self._returned, self._owed = max(self._returned, now + self._within), None
 
@@ -211,7 +217,7 @@ class Ledger:
             return LedgerState(position)
         found = [each.snapshot(position) for each in self._lost]
         # Not those of later rows, which are decided nowhere: the next run would drop them, and they would be lost.
-        ids = _by_queue((*(delivery for delivery, _ in self._done), *self._delivered), position)
+        ids = _by_queue(chain(self._done, self._delivered), position)
         found.append(Expected(self._broker, self._within, None, ids))
         return LedgerState(position, expected=[each for each in found if each.ids])
 
@@ -225,11 +231,14 @@ class Ledger:
         if state.ids:
             expected.insert(0, Expected("", round(NOTICES_WITHIN * 1e6), None, {"": state.ids}))
         for each in expected:
-            deliveries = [_Delivery(queue, id_, _DECIDED_BEFORE) for queue, ids in each.ids.items() for id_ in ids]
+            deliveries = [(queue, id_, _DECIDED_BEFORE) for queue, ids in each.ids.items() for id_ in ids]
             self._lost.append(_Lost(each.broker, each.within, now if each.since is None else each.since, deliveries))
             self._returned = max(self._returned, now + each.within)
 
     def _row(self, message: Message) -> int | None:
+        """The position of the row that a message has already; None if it is new."""
+        if not message.redelivered:
+            return None
         queue = message.origin or message.queue
         # The newest: of two messages with one id, the one that is not decided must not be acknowledged for the other.
         for each in reversed(self._lost):
@@ -277,15 +286,18 @@ class _Lost:
         self.rows = {key: rows for key, rows in self.rows.items() if key[0] and key[0] not in queues}
 
     def snapshot(self, position: int) -> Expected:
-        deliveries = (_Delivery(*key, row) for key, rows in self.rows.items() for row in rows)
+        deliveries = ((*key, row) for key, rows in self.rows.items() for row in rows)
         return Expected(self.broker, self.within, self.since, _by_queue(deliveries, position))
 
 
 def _by_queue(deliveries: Iterable[_Delivery], position: int) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
+    last, ids = None, [""]
     for queue, id_, row in deliveries:
         if row < position:
-            found.setdefault(queue, []).append(id_)
+            if queue != last:
+                last, ids = queue, found.setdefault(queue, [])
+            ids.append(id_)
     return found
 
 
