@@ -1,4 +1,4 @@
-"""A model of receive, hold, decide, acknowledge and restart, without a broker: any order of steps, a fault at each.
+"""The inbox, in a model of receive, hold, decide, acknowledge and restart: any order of steps, a fault at each.
 
 The broker delivers again whatever was not acknowledged, in another order, at once or when it has noticed; it marks what
 it delivers again, and may forget what it has confirmed. The inbox, its ledger and its spool are the real ones.
