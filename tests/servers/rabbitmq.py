@@ -42,9 +42,12 @@ class RabbitServer:
     Args:
         settings: Other settings of the node, over those below.
         scripts: The directory of its scripts; found by itself by default.
+        arguments: Further ones of Erlang's, for settings that the file cannot say.
     """
 
-    def __init__(self, settings: dict[str, str] | None = None, scripts: Path | None = None) -> None:
+    def __init__(
+        self, settings: dict[str, str] | None = None, scripts: Path | None = None, arguments: str = ""
+    ) -> None:
         scripts = binaries() if scripts is None else scripts
         self._home, self._scripts = Path(tempfile.mkdtemp(prefix="sparkjet-rabbitmq-")), scripts
         self.port, names, distribution = free_port(), free_port(), free_port()
@@ -70,7 +73,7 @@ class RabbitServer:
             "ERL_EPMD_ADDRESS": "127.0.0.1",
             # A node that is killed leaves it in the working directory otherwise.
             "ERL_CRASH_DUMP": str(self._home / "erl_crash.dump"),
-            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": ERLANG,
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": f"{ERLANG} {arguments}",
         }
         # Its own, started first: otherwise the node starts one that outlives it.
         self._names = Program(

@@ -9,6 +9,7 @@ import pika
 from pika.exceptions import ChannelClosedByClient, ConnectionClosedByClient
 
 from sparkjet.connect.rabbitmq_connection import abandon, cause
+from sparkjet.connect.rabbitmq_frames import TolerantConnection
 
 if TYPE_CHECKING:
     from pika.channel import Channel
@@ -37,7 +38,7 @@ class RabbitChannel:
         self._failure: BaseException | None = None
         self._is_waiting = self._is_ended = False
         self._opened: Channel | None = None
-        self._connection = pika.SelectConnection(
+        self._connection = TolerantConnection(
             parameters, lambda connection: connection.channel(on_open_callback=self._open), self._end, self._end
         )
         self._loop = self._connection.ioloop

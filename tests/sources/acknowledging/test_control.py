@@ -9,14 +9,14 @@ import pytest
 
 from sparkjet.errors import SourceError
 from sparkjet.sources.acknowledging.control import Acknowledge, ControlClient, ControlServer, Held, Request, Start
-from sparkjet.sources.acknowledging.ledger import LedgerState
+from sparkjet.sources.acknowledging.ledger import Expected, LedgerState
 
-STATE = LedgerState(7, ["m1", "ü\n"])
+STATE = LedgerState(7, expected=[Expected("broker", 9, None, {"orders": ["m1", "ü\n"]})])
 
 
 def answer(request: Request) -> LedgerState | None:
     if isinstance(request, Held):
-        return LedgerState(request.position, ["m1", "ü\n"])
+        return STATE
     if isinstance(request, Acknowledge):
         message = f"position {request.position} cannot be acknowledged"
         raise SourceError(message)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import socket
+import struct
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -24,7 +25,7 @@ from sparkjet.sources.rabbitmq.data_source import FURTHER, ROWS
 from sparkjet.sources.rabbitmq.settings import RabbitSettings
 from sparkjet.sources.rabbitmq.source import RabbitSource
 from tests.servers.rabbitmq import RabbitServer
-from tests.sources.rabbitmq.messages import ids, send
+from tests.sources.rabbitmq.messages import ids, ready, send
 
 LONG = 60.0
 """Seconds that a test waits at most."""
@@ -253,6 +254,55 @@ def rows_of(source: RabbitSource, count: int) -> list[dict[str, Any]]:
     return [{**row, "headers": None if row["headers"] is None else dict(row["headers"])} for row in rows]
 
 
+class Raw(pika.BasicProperties):
+    """An id and headers, as bytes that pika would not send."""
+
+    def __init__(self, table: bytes) -> None:
+        super().__init__()
+        self._table = table
+
+    def encode(self) -> list[bytes]:
+        flags = self.FLAG_CONTENT_TYPE | self.FLAG_HEADERS | self.FLAG_MESSAGE_ID
+        return [struct.pack(">H", flags), b"\x01t", struct.pack(">I", len(self._table)), self._table, b"\x06poison"]
+
+
+POISON = {
+    "year 5.* is out of range": Raw(b"\x01tT" + struct.pack(">Q", 1_800_000_000_000)),
+    r"column correlation_id cannot hold b'\\xff\\xfe'": pika.BasicProperties(
+        message_id="poison", correlation_id=b"\xff\xfe"
+    ),
+    "column timestamp cannot hold": pika.BasicProperties(message_id="poison", timestamp=1 << 60),
+}
+"""By what the error says of it."""
+
+
+@pytest.mark.parametrize("reason", POISON)
+def test_a_message_that_cannot_be_read_ends_the_query_and_is_named(
+    rabbitmq: RabbitServer, tmp_path: Path, reason: str
+) -> None:
+    queue = rabbitmq.queue()
+    send(rabbitmq, queue, *ids(0, 5))
+    connection = rabbitmq.connection()
+    connection.channel().basic_publish("", queue, b"x", POISON[reason])
+    connection.close()
+    (tmp_path / "spool").mkdir()
+    receiver = Receiver(RabbitSource(settings(rabbitmq, queue)), Spool(tmp_path / "spool", ROWS), lambda: 0, Limits())
+    receiver.start({}, Ledger())
+    try:
+        with pytest.raises(SourceError, match=f"message 'poison' of queue '{queue}' cannot be read: .*{reason}"):
+            until_ended(receiver)
+        with pytest.raises(SourceError, match="'poison'"):
+            receiver.state(5)
+    finally:
+        receiver.stop()
+    assert ready(rabbitmq, queue) == [6]
+
+
+def until_ended(receiver: Receiver) -> None:
+    while True:
+        receiver.wait(1_000_000, LONG)
+
+
 def test_a_queue_that_is_missing_ends_the_query(opened: Callable[..., RabbitSource]) -> None:
     with pytest.raises(SourceError, match="the broker refuses queues missing: NOT_FOUND - no queue 'missing'"):
         opened("missing")
@@ -396,7 +446,9 @@ def test_a_broker_that_was_killed_is_waited_for(rabbitmq: RabbitServer, tmp_path
                 send(rabbitmq, queue, "m100")
 
         def rows() -> list[str]:
-            return [body.decode() for batch in receiver.rows(0, 1000) for body in batch.column("body").to_pylist()]
+            end = sum(receiver.end({}, None).values())
+            # Those before are acknowledged, and removed as their file is.
+            return [body.decode() for batch in receiver.rows(30, end) for body in batch.column("body").to_pylist()]
 
         while "body of m100" not in rows():
             receiver.wait(sum(receiver.end({}, None).values()), LONG)

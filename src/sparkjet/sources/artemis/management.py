@@ -18,6 +18,7 @@ _REPLIES = "sparkjet.replies."
 _ANSWERS_WITHIN = 60.0
 _HELD, _ELSEWHERE = "messageCount", ("deliveringCount", "scheduledCount")
 """Attributes of a queue: what it has, and what of it is not to be had."""
+_NODE = "nodeID"
 _ME = "replies"
 _OPERATION, _SETTINGS = "_AMQ_OperationName", "getAddressSettingsAsJSON"
 
@@ -90,6 +91,11 @@ class Management:
             elsewhere = sum(answers[f"{number} {name}"] for name in _ELSEWHERE)
             counts[queue] = max(answers[f"{number} {_HELD}"] - elsewhere, 0)
         return counts
+
+    def node(self) -> str:
+        """The id of the broker's journal, which a backup takes over with it."""
+        self._connection.send([self._asked("broker", f"0 {_NODE}", {"_AMQ_Attribute": _NODE})])
+        return str(self._answers(1)[f"0 {_NODE}"])
 
     def given_up(self) -> Mapping[str, int]:
         """The queues whose messages the broker drops, each with the number of deliveries after which it does."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from sparkjet.sources.artemis.settings import ArtemisSettings
 
 _QUEUE = "queue"
+_SILENCES, _LOOKS = 3, 10.0
 
 
 class ArtemisSource(AcknowledgingSource):
@@ -33,12 +34,25 @@ class ArtemisSource(AcknowledgingSource):
         self._management: Management | None = None
         self._arrived: deque[tuple[str, Message]] = deque()
         self._received: deque[str] = deque()
+        # The broker calls them so, in a dead letter.
+        self._named = {queue.rpartition("::")[2]: queue for queue in settings.queues}
+        self._node = ""
         self._opened = False
 
     @property
     def queues(self) -> Sequence[str]:
         """The queues in the option."""
         return self._settings.queues
+
+    @property
+    def broker(self) -> str:
+        """The id of its journal."""
+        return self._node
+
+    @property
+    def notices_within(self) -> float:
+        """The broker ends a connection that is silent for the agreed time, or as much more as it likes."""
+        return _SILENCES * self._settings.address.heartbeat + _LOOKS
 
     def open(self) -> None:
         """Connect and subscribe; a queue that has never been there is an error, and not created.
@@ -53,6 +67,7 @@ class ArtemisSource(AcknowledgingSource):
             self._management = Management(self._connection, self.queues)
             # The others may have been removed because somebody has read all that was in them.
             self._management.ready(self._management.lasting)
+            self._node = self._management.node()
             self._refuse(self._management.given_up())
             self._connection.confirm([self._subscription(number) for number in range(len(self.queues))])
         self._opened = True
@@ -93,7 +108,10 @@ class ArtemisSource(AcknowledgingSource):
     def _take(self, connection: StompConnection, seconds: float) -> None:
         for frame in connection.messages(_QUEUE, seconds):
             queue = self.queues[int(frame.headers["subscription"].removeprefix(f"{_QUEUE}/"))]
-            self._arrived.append((frame.headers["ack"], message_of(frame, queue, self._settings.id_property)))
+            message = message_of(frame, queue, self._settings.id_property)
+            if message.origin is not None:
+                message = message._replace(origin=self._named.get(message.origin, message.origin))
+            self._arrived.append((frame.headers["ack"], message))
 
     def _subscription(self, number: int) -> Frame:
         headers = {

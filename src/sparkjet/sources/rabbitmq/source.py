@@ -12,8 +12,9 @@ from pika.exceptions import ChannelClosedByBroker
 
 from sparkjet.connect.rabbitmq_channel import RabbitChannel
 from sparkjet.connect.rabbitmq_connection import FAILURES, explain, is_refused
+from sparkjet.connect.rabbitmq_frames import UnreadableProperties
 from sparkjet.errors import SourceError
-from sparkjet.sources.acknowledging.contract import AcknowledgingSource, ConnectionLostError, Message
+from sparkjet.sources.acknowledging.contract import AcknowledgingSource, ConnectionLostError, Message, unreadable
 from sparkjet.sources.rabbitmq.examination import examine
 from sparkjet.sources.rabbitmq.headers import further
 
@@ -27,6 +28,11 @@ if TYPE_CHECKING:
 
 _TOGETHER = 5_000
 """Messages to return at once if there are as many: they are stored together."""
+_LOOKS = 3
+"""Heartbeats in which the broker looks twice, whenever the client has died."""
+_RETURNS = 10
+"""Seconds in which it puts back what that was given."""
+_NO_HEADERS: Mapping[str, Any] = {}
 _REFUSED = {403, 404, 405}
 """AMQP's reply codes that come again: no permission, no queue, a queue that another consumer has for itself."""
 
@@ -45,6 +51,7 @@ class RabbitSource(AcknowledgingSource):
         self._tags: deque[int] = deque()
         self._deleted: str | None = None
         self._single: frozenset[str] | None = None
+        self._poison: str | None = None
         self._opened = False
 
     @property
@@ -52,12 +59,25 @@ class RabbitSource(AcknowledgingSource):
         """The queues in the option."""
         return self._settings.queues
 
+    @property
+    def broker(self) -> str:
+        """The cluster, by the name that its nodes share, and the virtual host."""
+        connection = self._settings.connection
+        told = self._connected.server_properties or {}
+        name = told.get("cluster_name", f"{connection.host}:{connection.port}")
+        return f"{name}/{connection.virtual_host}"
+
+    @property
+    def notices_within(self) -> float:
+        """The broker looks once in the agreed heartbeat, and notices when it has heard nothing between two looks."""
+        return float(_LOOKS * self._connected.params.heartbeat + _RETURNS)
+
     def open(self) -> None:
         """Connect and consume; a queue that has never been there, or cannot be read exactly once, is an error."""
         self.close()
         self._arrived.clear()
         self._tags.clear()
-        self._deleted = None
+        self._deleted = self._poison = None
         with self._judged():
             if self._single is None:
                 self._single = examine(self._settings.connection, self.queues)
@@ -86,6 +106,8 @@ class RabbitSource(AcknowledgingSource):
             while there < len(self._arrived) < min(most, _TOGETHER):
                 there = len(self._arrived)
                 self._line.wait(0)
+        if self._poison is not None:
+            raise SourceError(self._poison)
         if self._deleted is not None:
             message = f"queue {self._deleted!r} was deleted, or its node is down"
             raise ConnectionLostError(message)
@@ -118,6 +140,11 @@ class RabbitSource(AcknowledgingSource):
         if line is not None:
             line.close()
 
+    @property
+    def _connected(self) -> Any:
+        assert self._line is not None  # noqa: S101 - opened first
+        return self._line.channel.connection
+
     def _declared(self, queue: str) -> Any:
         """How many messages a queue has that nobody was given, and how many consumers."""
         assert self._line is not None  # noqa: S101 - opened first
@@ -126,6 +153,9 @@ class RabbitSource(AcknowledgingSource):
         return answer.method
 
     def _accept(self, _: Channel, method: Any, properties: pika.BasicProperties, body: bytes) -> None:
+        if isinstance(properties, UnreadableProperties) and self._poison is None:
+            reason = f"its headers cannot be decoded ({properties.reason})"
+            self._poison = unreadable(properties.message_id, method.consumer_tag, reason)
         time = properties.timestamp
         values = (
             body,
@@ -138,7 +168,12 @@ class RabbitSource(AcknowledgingSource):
             properties.correlation_id,
             *(further(method, properties) if self._settings.headers else ()),
         )
-        self._arrived.append((method.delivery_tag, Message(properties.message_id, method.consumer_tag, values)))
+        queue = method.consumer_tag
+        headers = properties.headers or _NO_HEADERS
+        # A dead letter may have been delivered before, though not in this queue.
+        origin = headers.get("x-first-death-queue")
+        redelivered = method.redelivered or origin is not None or "x-delivery-count" in headers
+        self._arrived.append((method.delivery_tag, Message(properties.message_id, queue, values, redelivered, origin)))
         self._wake()
 
     def _cancelled(self, frame: Any) -> None:
