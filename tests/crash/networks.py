@@ -84,7 +84,7 @@ class Reading:
         home: Where the records keep what they say of the queues.
 
     Attributes:
-        decided: The bodies of all decided messages.
+        decided: The queues and bodies of all decided messages.
     """
 
     def __init__(self, make: Callable[[], AcknowledgingStreamReader], home: Path) -> None:
@@ -94,7 +94,7 @@ class Reading:
         self._offset: dict[str, Any] | None = None
         self._saved: dict[str, str] = {}
         self._epoch = 0
-        self.decided: list[str] = []
+        self.decided: list[tuple[str, bytes]] = []
 
     def run(self, epochs: int, most: int, before: Callable[[], bool]) -> None:
         """Run some epochs; a source that gives up ends it as well.
@@ -115,10 +115,10 @@ class Reading:
                     return
                 positions = receivers.meet({"0": json.dumps(end)}, self._saved)
                 rows = [
-                    body.decode()
+                    (row["queue"], row["body"])
                     for task in reader.partitions(at, end)
                     for batch in reader.read(task)
-                    for body in batch.column("body").to_pylist()
+                    for row in batch.select(["queue", "body"]).to_pylist()
                 ]
                 self._epoch += 1
                 saved = receivers.save(positions, f"{self._epoch:06d}")

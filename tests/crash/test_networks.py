@@ -25,14 +25,15 @@ from tests.faults.waiting import until
 from tests.servers.artemis import PASSWORD, USER
 from tests.servers.tcp_proxy import TcpProxy
 from tests.sinks.artemis.epochs import bodies, expected, frames, handle_of
-from tests.sources.rabbitmq.messages import held, ready, send
+from tests.sources.rabbitmq.messages import held, ids, ready, send
 
 if TYPE_CHECKING:
     from sparkjet.sources.acknowledging.data_source import AcknowledgingDataSource
     from tests.servers.artemis import ArtemisServer
     from tests.servers.rabbitmq import RabbitServer
 
-MESSAGES = 120
+PER_RUN = 40
+"""Messages that are sent to each queue before a run."""
 RUNS, EPOCHS = 3, 4
 TRIES = 200
 """Attempts at an epoch, all of which a network may cut."""
@@ -59,7 +60,7 @@ def read_all(
         port: The broker's.
         seed: Of everything that fails.
         home: Where the query keeps its records.
-        fill: Sends the messages of a range.
+        fill: Sends the messages of a range to each of two queues, with the same ids.
         left: How many the queues still have, given to somebody or not.
     """
     random = Random(seed)
@@ -73,20 +74,20 @@ def read_all(
             return random.random() < 1 / 12
 
         for number in range(RUNS):
-            fill(number * MESSAGES // RUNS, (number + 1) * MESSAGES // RUNS)
-            reading.run(random.randrange(1, EPOCHS), random.randrange(1, MESSAGES), before)
+            fill(number * PER_RUN, (number + 1) * PER_RUN)
+            reading.run(random.randrange(1, EPOCHS), random.randrange(1, PER_RUN), before)
             network.history.append("started again")
         network.heal()
 
         def is_empty() -> bool:
-            reading.run(2, MESSAGES, lambda: False)
+            reading.run(2, 2 * RUNS * PER_RUN, lambda: False)
             return left() == 0
 
         until(is_empty, f"empty queues; seed {seed}: {network.history}")
     found = Counter(reading.decided)
-    wrong = {body: times for body, times in found.items() if times != 1}
+    wrong = {message: times for message, times in found.items() if times != 1}
     assert not wrong, f"seed {seed}: {wrong}: {network.history}"
-    assert len(found) == MESSAGES, f"seed {seed}: {len(found)}: {network.history}"
+    assert len(found) == 2 * RUNS * PER_RUN, f"seed {seed}: {len(found)}: {network.history}"
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -97,8 +98,9 @@ def test_each_message_of_rabbitmq_is_read_once(rabbitmq: RabbitServer, tmp_path:
         return RabbitDataSource({**QUICK, "host": "127.0.0.1", "port": str(port), "queues": ",".join(queues)})
 
     def fill(first: int, end: int) -> None:
-        for number in range(2):
-            send(rabbitmq, queues[number], *(f"m{each}" for each in range(first, end) if each % 2 == number))
+        # As a fanout exchange does.
+        for queue in queues:
+            send(rabbitmq, queue, *ids(first, end))
 
     read_all(make, rabbitmq.port, seed, tmp_path, fill, lambda: sum(ready(rabbitmq, *queues)))
 
@@ -113,8 +115,8 @@ def test_each_message_of_artemis_is_read_once(artemis: ArtemisServer, tmp_path: 
 
     def fill(first: int, end: int) -> None:
         with artemis.client() as client:
-            for number in range(2):
-                client.send(queues[number], *(f"m{each}" for each in range(first, end) if each % 2 == number))
+            for queue in queues:
+                client.send(queue, *ids(first, end))
 
     read_all(make, artemis.port, seed, tmp_path, fill, lambda: sum(map(artemis.count, queues)))
 
