@@ -44,6 +44,17 @@ def test_every_request_is_answered(tmp_path: Path) -> None:
         client.close()
 
 
+def test_a_path_may_be_longer_than_that_of_a_socket(tmp_path: Path) -> None:
+    directory = tmp_path / ("long" * 30) / ("ü" * 60)
+    directory.mkdir(parents=True)
+    server = ControlServer(directory / "control", answer)
+    client = ControlClient(str(directory / "control"))
+    assert client.ask(Held(7)) == STATE
+    client.close()
+    server.close()
+    assert list(directory.iterdir()) == []
+
+
 def test_a_receiver_that_is_gone_is_named(server: ControlServer, tmp_path: Path) -> None:
     client = ControlClient(str(tmp_path / "control"))
     server.close()
