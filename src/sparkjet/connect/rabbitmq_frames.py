@@ -7,6 +7,7 @@ from typing import Any
 
 import pika
 from pika import frame, spec
+from pika.exceptions import InvalidFrameError
 
 _FRAME, _CONTENT, _FLAGS, _LENGTH = (
     struct.Struct(">BHL"),
@@ -38,6 +39,8 @@ class TolerantConnection(pika.SelectConnection):  # type: ignore[misc]  # as abo
     def _read_frame(self) -> tuple[int, Any]:
         try:
             found: tuple[int, Any] = super()._read_frame()
+        except InvalidFrameError:
+            raise
         except Exception as error:
             without = _without_headers(self._frame_buffer, error)
             if without is None:

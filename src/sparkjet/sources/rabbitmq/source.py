@@ -171,7 +171,9 @@ class RabbitSource(AcknowledgingSource):
         queue = method.consumer_tag
         headers = properties.headers or _NO_HEADERS
         # A dead letter may have been delivered before, though not in this queue.
-        origin = headers.get("x-first-death-queue")
+        moved = headers.get("x-first-death-queue")
+        # Producers may send any header.
+        origin = moved if isinstance(moved, str) else None
         redelivered = method.redelivered or origin is not None or "x-delivery-count" in headers
         self._arrived.append((method.delivery_tag, Message(properties.message_id, queue, values, redelivered, origin)))
         self._wake()
