@@ -39,6 +39,7 @@ _BROKER = """\
   <journal-pool-files>10</journal-pool-files>
   <max-disk-usage>100</max-disk-usage>
   <connection-ttl-check-interval>100</connection-ttl-check-interval>
+  <address-queue-scan-period>100</address-queue-scan-period>
   <graceful-shutdown-enabled>false</graceful-shutdown-enabled>
   <acceptors>{acceptors}</acceptors>
   <security-settings>
@@ -52,6 +53,10 @@ _BROKER = """\
       <auto-delete-addresses>false</auto-delete-addresses>
     </address-setting>
     <address-setting match="sparkjet.#">
+      <auto-delete-queues>true</auto-delete-queues>
+      <auto-delete-addresses>true</auto-delete-addresses>
+    </address-setting>
+    <address-setting match="passing.#">
       <auto-delete-queues>true</auto-delete-queues>
       <auto-delete-addresses>true</auto-delete-addresses>
     </address-setting>
@@ -90,7 +95,8 @@ def jars(folder: Path = TARGET) -> Path:
 class ArtemisServer:
     """One broker with its own directory; a context manager that leaves no process and no file behind.
 
-    Queues whose names begin with ``small.`` are soon full; to those of ``closed.`` the clerk may not send.
+    Queues whose names begin with ``small.`` are soon full, those with ``passing.`` go when they are empty;
+    to those of ``closed.`` the clerk may not send.
 
     Args:
         secure: Whether it also listens with TLS, at :attr:`secure_port`; its certificate is in :attr:`authorities`.
@@ -182,12 +188,17 @@ class ArtemisServer:
         with self.client() as client:
             return int(str(client.ask(f"queue.{queue}", "messageCount")))
 
-    def forget(self, address: str) -> None:
-        """Remove an address, its queue, and what is known of duplicates in it."""
+    def has(self, address: str) -> bool:
+        """Whether there is an address."""
         with self.client() as client:
             names = client.ask("broker", "addressNames")
-            assert isinstance(names, list)
-            if address in names:
+        assert isinstance(names, list)
+        return address in names
+
+    def forget(self, address: str) -> None:
+        """Remove an address, its queue, and what is known of duplicates in it."""
+        if self.has(address):
+            with self.client() as client:
                 client.ask("broker", operation="deleteAddress", parameters=[address, True])
 
     def _answers(self) -> bool:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pika
@@ -38,17 +42,20 @@ class RabbitServer:
     Args:
         settings: Other settings of the node, over those below.
         scripts: The directory of its scripts; found by itself by default.
+        arguments: Further ones of Erlang's, for settings that the file cannot say.
     """
 
-    def __init__(self, settings: dict[str, str] | None = None, scripts: Path | None = None) -> None:
+    def __init__(
+        self, settings: dict[str, str] | None = None, scripts: Path | None = None, arguments: str = ""
+    ) -> None:
         scripts = binaries() if scripts is None else scripts
-        self._home = Path(tempfile.mkdtemp(prefix="sparkjet-rabbitmq-"))
+        self._home, self._scripts = Path(tempfile.mkdtemp(prefix="sparkjet-rabbitmq-")), scripts
         self.port, names, distribution = free_port(), free_port(), free_port()
         chosen = {"listeners.tcp.1": f"127.0.0.1:{self.port}", "log.console": "true", **(settings or {})}
         (self._home / "rabbitmq.conf").write_text("".join(f"{name} = {value}\n" for name, value in chosen.items()))
         (self._home / "enabled_plugins").write_text("[].")
         (self._home / "environment").touch()
-        environment = {
+        self._environment = environment = {
             "PATH": os.environ["PATH"],
             # Of the cookie by which Erlang's nodes trust each other.
             "HOME": str(self._home),
@@ -66,7 +73,7 @@ class RabbitServer:
             "ERL_EPMD_ADDRESS": "127.0.0.1",
             # A node that is killed leaves it in the working directory otherwise.
             "ERL_CRASH_DUMP": str(self._home / "erl_crash.dump"),
-            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": ERLANG,
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": f"{ERLANG} {arguments}",
         }
         # Its own, started first: otherwise the node starts one that outlives it.
         self._names = Program(
@@ -100,15 +107,48 @@ class RabbitServer:
         """A connection of a test's own."""
         return pika.BlockingConnection(pika.URLParameters(self.uri))
 
-    def queue(self, *, quorum: bool = False) -> str:
-        """A new durable queue."""
+    def queue(self, *, quorum: bool = False, **arguments: object) -> str:
+        """A new durable queue; its arguments are called without ``x-``, and with underscores."""
         name = f"t{uuid4().hex}"
+        given: dict[str, object] = {"queue_type": "quorum" if quorum else "classic", **arguments}
         connection = self.connection()
-        connection.channel().queue_declare(
-            name, durable=True, arguments={"x-queue-type": "quorum" if quorum else "classic"}
-        )
+        named: dict[str, Any] = {f"x-{each}".replace("_", "-"): value for each, value in given.items()}
+        connection.channel().queue_declare(name, durable=True, arguments=named)
         connection.close()
         return name
+
+    def evaluate(self, *expressions: str) -> None:
+        """Have the node evaluate expressions of Erlang, as its administrator does."""
+        asked = [str(self._scripts / "rabbitmqctl"), "eval", f"{', '.join(expressions)}."]
+        subprocess.run(asked, env=self._environment, check=True, capture_output=True)
+
+    def add_host(self, name: str) -> None:
+        """Add a virtual host, in which the usual user may do everything."""
+        everything = ", ".join([_binary(".*")] * 3)
+        self.evaluate(
+            f'rabbit_vhost:add({_binary(name)}, <<"test">>)',
+            f'rabbit_auth_backend_internal:set_permissions(<<"guest">>, {_binary(name)}, {everything}, <<"test">>)',
+        )
+
+    def add_user(
+        self, name: str, password: str, *, host: str = "/", read: str = "^$", write: str = "^$", configure: str = "^$"
+    ) -> None:
+        """Add a user with patterns of what it may use; by default nothing."""
+        patterns = ", ".join(map(_binary, (configure, write, read)))
+        self.evaluate(
+            f'rabbit_auth_backend_internal:add_user({_binary(name)}, {_binary(password)}, <<"test">>)',
+            f'rabbit_auth_backend_internal:set_permissions({_binary(name)}, {_binary(host)}, {patterns}, <<"test">>)',
+        )
+
+    @contextmanager
+    def short_of_memory(self) -> Iterator[None]:
+        """Have it take no message meanwhile, as a node does that is short of memory."""
+        alarm = "{resource_limit, memory, node()}"
+        self.evaluate(f"rabbit_alarm:set_alarm({{{alarm}, []}})")
+        try:
+            yield
+        finally:
+            self.evaluate(f"rabbit_alarm:clear_alarm({alarm})")
 
     def start(self) -> None:
         """Start the node and wait until it takes connections."""
@@ -131,3 +171,8 @@ class RabbitServer:
         except AMQPConnectionError:
             return False
         return True
+
+
+def _binary(text: str) -> str:
+    """A text as Erlang writes its bytes."""
+    return f"<<{','.join(map(str, text.encode()))}>>"

@@ -1,4 +1,4 @@
-"""A proxy for one server's connections, which can be cut as a network that fails would."""
+"""A proxy for one server's connections, which can be slow, cut, silent or half open, as networks are."""
 
 from __future__ import annotations
 
@@ -14,13 +14,21 @@ class TcpProxy:
 
     Args:
         port: The server's, on the loopback address.
+
+    Attributes:
+        delay: Seconds by which everything comes later.
+        left: How many bytes of the server's are passed on before all connections are cut, once; None for any number.
     """
 
     def __init__(self, port: int) -> None:
         self._server = port
         self._listening = socket.create_server(("127.0.0.1", 0))
         self._lock = threading.Lock()
-        self._open: set[socket.socket] = set()
+        self._open: set[_Pair] = set()
+        self._passing, self._ended = threading.Event(), threading.Event()
+        self._passing.set()
+        self.delay = 0.0
+        self.left: int | None = None
 
     @property
     def port(self) -> int:
@@ -33,15 +41,40 @@ class TcpProxy:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._ended.set()
         self._listening.close()
         self.cut()
+        self.release()
 
     def cut(self) -> None:
         """End all connections; new ones are let through."""
         with self._lock:
-            for each in self._open:
-                with contextlib.suppress(OSError):
-                    each.shutdown(socket.SHUT_RDWR)
+            for pair in self._open:
+                _shut(pair.client)
+                _shut(pair.server)
+            self._open.clear()
+
+    def hold(self) -> None:
+        """Pass nothing on, of new connections neither, until :meth:`release`; nobody is told."""
+        self._passing.clear()
+
+    def release(self) -> None:
+        """Pass on what was held, and what comes."""
+        self._passing.set()
+
+    def lose_servers(self) -> None:
+        """End all connections for the server; their clients hear nothing of it, and nothing any more."""
+        with self._lock:
+            for pair in self._open:
+                pair.is_half_open = True
+                _shut(pair.server)
+
+    def lose_clients(self) -> None:
+        """End all connections for the clients; the server hears nothing of it, and nothing any more."""
+        with self._lock:
+            for pair in self._open:
+                pair.is_half_open = True
+                _shut(pair.client)
 
     def _accept(self) -> None:
         while True:
@@ -54,19 +87,49 @@ class TcpProxy:
             except OSError:
                 client.close()
                 continue
+            pair = _Pair(client, server)
             with self._lock:
-                self._open |= {client, server}
+                self._open.add(pair)
             for one, other in ((client, server), (server, client)):
-                threading.Thread(target=self._pass_on, args=(one, other), daemon=True).start()
+                threading.Thread(target=self._pass_on, args=(pair, one, other), daemon=True).start()
 
-    def _pass_on(self, one: socket.socket, other: socket.socket) -> None:
+    def _pass_on(self, pair: _Pair, one: socket.socket, other: socket.socket) -> None:
         with contextlib.suppress(OSError):
             while content := one.recv(1 << 16):
+                self._passing.wait()
+                self._ended.wait(self.delay)
+                if one is pair.server:
+                    content = self._within(content)
                 other.sendall(content)
+                if self.left == 0:
+                    self.left = None
+                    self.cut()
+        if pair.is_half_open:
+            # The other side must not hear of it.
+            self._ended.wait()
         with self._lock:
-            for each in (one, other):
-                with contextlib.suppress(OSError):
-                    each.shutdown(socket.SHUT_RDWR)
+            _shut(one)
+            _shut(other)
             # The other direction still reads from it.
-            self._open.discard(one)
+            self._open.discard(pair)
         one.close()
+
+    def _within(self, content: bytes) -> bytes:
+        with self._lock:
+            if self.left is not None:
+                content = content[: self.left]
+                self.left -= len(content)
+        return content
+
+
+class _Pair:
+    """The two connections that are one to both sides."""
+
+    def __init__(self, client: socket.socket, server: socket.socket) -> None:
+        self.client, self.server = client, server
+        self.is_half_open = False
+
+
+def _shut(connection: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)

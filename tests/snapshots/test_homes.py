@@ -168,7 +168,7 @@ def test_a_kept_home_of_other_operators_is_gone_on_from_exactly_once(spark: Spar
 def test_a_kept_home_of_queues_drops_what_is_delivered_again(spark: SparkSession, kept: Path, tmp_path: Path) -> None:
     unpack(kept, tmp_path)
     record = newest(tmp_path)
-    assert list(record.queues) == [0]
+    assert list(record.queues) == ["0"]
     # Those that were decided, acknowledged or not, and new ones.
     queues.arrive(tmp_path, range(RECORDED - 1, BATCHES))
     [writer] = queues.outputs(spark, tmp_path, sj.ManualClock(START + BATCHES * PAUSE))

@@ -8,10 +8,14 @@ from typing import TYPE_CHECKING, Any
 import pika
 from pika.exceptions import ChannelClosedByClient, ConnectionClosedByClient
 
-from sparkjet.connect.rabbitmq_connection import cause
+from sparkjet.connect.rabbitmq_connection import abandon, cause
+from sparkjet.connect.rabbitmq_frames import TolerantConnection
 
 if TYPE_CHECKING:
     from pika.channel import Channel
+
+_CLOSES_WITHIN = 10.0
+"""Seconds that a broker has for the end of a connection."""
 
 
 class RabbitChannel:
@@ -34,7 +38,7 @@ class RabbitChannel:
         self._failure: BaseException | None = None
         self._is_waiting = self._is_ended = False
         self._opened: Channel | None = None
-        self._connection = pika.SelectConnection(
+        self._connection = TolerantConnection(
             parameters, lambda connection: connection.channel(on_open_callback=self._open), self._end, self._end
         )
         self._loop = self._connection.ioloop
@@ -85,6 +89,7 @@ class RabbitChannel:
         if self._connection.is_open:
             self._connection.close()
         if self._connection.is_closing:
+            self._loop.call_later(_CLOSES_WITHIN, lambda: abandon(self._connection))
             while not self._is_ended:
                 self._loop.start()
         self._loop.close()

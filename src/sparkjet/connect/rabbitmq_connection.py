@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import logging
+import re
 import ssl
 from typing import TYPE_CHECKING
 
 import pika
-from pika.adapters.utils.connection_workflow import AMQPConnectionWorkflowFailed, AMQPConnectorPhaseErrorBase
-from pika.exceptions import ProbableAccessDeniedError, ProbableAuthenticationError
+from pika.adapters.utils.connection_workflow import (
+    AMQPConnectionWorkflowFailed,
+    AMQPConnectorException,
+    AMQPConnectorPhaseErrorBase,
+    AMQPConnectorStackTimeout,
+)
+from pika.exceptions import AMQPError, ConnectionOpenAborted, ProbableAccessDeniedError, ProbableAuthenticationError
 
 from sparkjet.errors import AnalysisError
 
@@ -18,9 +24,16 @@ if TYPE_CHECKING:
 # Its errors are raised too; the log would repeat each with several tracebacks.
 logging.getLogger("pika").setLevel(logging.CRITICAL)
 
-REFUSALS = (ProbableAuthenticationError, ProbableAccessDeniedError)
-"""Errors that come again with every attempt to connect: a wrong password, a virtual host that is not the user's."""
+FAILURES = (AMQPError, AMQPConnectorException, OSError)
+"""What a connection fails with; a broker that is silent is none of pika's other errors."""
+_PROBABLE = (ProbableAuthenticationError, ProbableAccessDeniedError)
+"""What pika makes of every end of a connection at the login, be it a refusal, a full broker or a network that fails."""
+_SILENT = (ConnectionOpenAborted, AMQPConnectorStackTimeout)
+_SAID = re.compile(r"ConnectionClosedByBroker: \((\d+)\) (.*)", re.DOTALL)
+_ACCESS_REFUSED, _NOT_ALLOWED = 403, 530
 _TLS = ("caFile", "certFile", "keyFile")
+_LONGEST_HEARTBEAT = 65_535
+"""Seconds: AMQP has two bytes for it."""
 
 
 def connection_of(options: Options) -> pika.ConnectionParameters:
@@ -35,13 +48,17 @@ def connection_of(options: Options) -> pika.ConnectionParameters:
         if options.get(name) is not None and not tls:
             message = f'option: {name} is of TLS: set option("tls", True), or leave it out.'
             raise AnalysisError(message)
+    heartbeat = options.number("heartbeat", default=60)
+    if heartbeat > _LONGEST_HEARTBEAT:
+        message = f"option: heartbeat={heartbeat} is in seconds, of which AMQP takes {_LONGEST_HEARTBEAT} at most."
+        raise AnalysisError(message)
     return pika.ConnectionParameters(
         host=host,
         port=options.number("port", default=5671 if tls else 5672),
         virtual_host=options.get("virtualHost") or "/",
         credentials=pika.PlainCredentials(options.get("user") or "guest", options.get("password") or "guest"),
         ssl_options=pika.SSLOptions(_context(options), host) if tls else None,
-        heartbeat=options.number("heartbeat", default=60),
+        heartbeat=heartbeat,
         client_properties={"connection_name": "sparkjet"},
     )
 
@@ -53,15 +70,37 @@ def cause(error: BaseException) -> BaseException:
     return error.exception if isinstance(error, AMQPConnectorPhaseErrorBase) else error
 
 
+def is_refused(error: BaseException) -> bool:
+    """Whether the broker refuses this user at every attempt: a wrong password, a virtual host that is not the user's.
+
+    Not if it has as many connections as it takes, or the connection was lost at the login.
+    """
+    said = _SAID.search(str(error)) if isinstance(error, _PROBABLE) else None
+    if said is None:
+        return False
+    return int(said[1]) == _ACCESS_REFUSED or (int(said[1]) == _NOT_ALLOWED and " limit " not in said[2])
+
+
 def explain(connection: pika.ConnectionParameters, error: BaseException) -> str:
     """What failed, where and for whom, without the password."""
     error = cause(error)
-    if isinstance(error, REFUSALS):
-        return (
-            f"user {connection.credentials.username!r} may not connect to virtual host "
-            f"{connection.virtual_host!r}: {error!r}"
-        )
-    return f"{connection.host}:{connection.port}: {error!r}"
+    where = f"{connection.host}:{connection.port}"
+    if isinstance(error, _SILENT):
+        return f"{where}: nothing that speaks AMQP has answered within {connection.stack_timeout:g} s"
+    if not isinstance(error, _PROBABLE):
+        return f"{where}: {error!r}"
+    said = _SAID.search(str(error))
+    if said is None:
+        return f"{where}: the connection was lost at the login: {error}"
+    if is_refused(error):
+        user, host = connection.credentials.username, connection.virtual_host
+        return f"user {user!r} may not connect to virtual host {host!r}: {said[2]}"
+    return f"{where}: {said[2]}"
+
+
+def abandon(connection: pika.SelectConnection) -> None:
+    """End a connection at once, and have its callback called: its own ``close()`` waits for a broker that is silent."""
+    connection._terminate_stream(TimeoutError("the broker does not answer"))  # noqa: SLF001 - as pika's heartbeat does
 
 
 def _context(options: Options) -> ssl.SSLContext:

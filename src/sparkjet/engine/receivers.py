@@ -75,7 +75,7 @@ class Receivers:
         names: dict[str, str] = {}
         for source, position in positions.items():
             state = self._known[source].line.ask(Held(position))
-            if state is not None and state.ids:
+            if state is not None and state.expected:
                 names[source] = f"{name}-queues{source}"
                 self._store.put_blob(names[source], msgspec.json.encode(state))
         return names

@@ -75,6 +75,8 @@ NO_TEXT = "string(x'ff')"
         ("message_id", LONG, "more than 255 bytes"),
         ("correlation_id", NO_TEXT, "text that is not UTF-8"),
         ("timestamp", "timestamp'1969-12-31 23:59:59'", "times before 1970"),
+        ("headers", "map('a', 'b', 'CC', 'q')", r"keys CC or BCC \(a row for each routing key does what they do\)"),
+        ("headers", "map('BCC', string(null))", r"keys CC or BCC \(a row for each routing key does what they do\)"),
         ("headers", "map(repeat('k', 256), 'v')", "keys of more than 255 bytes"),
         ("headers", "map('k', repeat('v', 100000))", "more than 100000 bytes"),
         ("headers", f"map('k', {NO_TEXT})", "text that is not UTF-8"),

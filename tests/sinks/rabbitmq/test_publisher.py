@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -110,6 +112,30 @@ def test_a_full_queue_is_an_error(rabbitmq: RabbitServer) -> None:
         publish(at(rabbitmq.port), messages(queue, MANY), PATIENCE)
 
 
+def test_a_queue_that_drops_its_oldest_messages_takes_all(rabbitmq: RabbitServer) -> None:
+    queue = rabbitmq.queue(max_length=20, overflow="drop-head")
+    publish(at(rabbitmq.port), messages(queue, MANY), PATIENCE)
+    assert ids_in(rabbitmq, queue) == [f"m{number}" for number in range(MANY - 20, MANY)]
+
+
+def test_a_user_who_may_not_write_is_named(rabbitmq: RabbitServer) -> None:
+    reader = f"u{uuid4().hex}"
+    rabbitmq.add_user(reader, "s3cret", read=".*")
+    with pytest.raises(SinkError, match=f"ACCESS_REFUSED - .* refused for user '{reader}'") as raised:
+        publish(at(rabbitmq.port, user=reader, password="s3cret"), messages(rabbitmq.queue(), 1), PATIENCE)
+    assert "s3cret" not in str(raised.value)
+
+
+def test_a_broker_that_is_short_of_memory_is_waited_for(rabbitmq: RabbitServer) -> None:
+    queue = rabbitmq.queue()
+    with ThreadPoolExecutor() as beside:
+        with rabbitmq.short_of_memory():
+            published = beside.submit(publish, at(rabbitmq.port), messages(queue, MANY), PATIENCE)
+            assert not wait([published], 1.0).done
+        published.result(PATIENCE)
+    assert ids_in(rabbitmq, queue) == [f"m{number}" for number in range(MANY)]
+
+
 def test_a_connection_that_is_cut_is_an_error_and_a_repetition_has_the_same_ids(rabbitmq: RabbitServer) -> None:
     queue = rabbitmq.queue()
     with TcpProxy(rabbitmq.port) as proxy:
@@ -143,6 +169,34 @@ def test_a_message_that_cannot_be_read_is_the_error_and_ends_the_connection(rabb
 def test_a_broker_that_is_not_there_is_an_error() -> None:
     with pytest.raises(SinkError, match=r"127\.0\.0\.1:1: AMQPConnectionError.*ConnectionRefusedError"):
         publish(at(1), messages("q", 1), PATIENCE)
+
+
+def test_a_broker_that_takes_connections_and_is_silent_is_an_error() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        with pytest.raises(
+            SinkError, match=rf"127\.0\.0\.1:{port}: nothing that speaks AMQP has answered within 0\.5 s"
+        ):
+            publish(at(port), messages("q", 1), 0.5)
+
+
+def test_a_broker_that_falls_silent_is_given_up_at_once_when_its_time_is_over(rabbitmq: RabbitServer) -> None:
+    queue = rabbitmq.queue()
+    with TcpProxy(rabbitmq.port) as proxy:
+        with pytest.raises(SinkError, match=r"the broker has confirmed nothing for 0\.5 s\. Repair it"):
+            publish(at(proxy.port), then(messages(queue, 10), 5, proxy.hold), 0.5)
+        proxy.release()
+        publish(at(proxy.port), messages(queue, 10), PATIENCE)
+    assert set(ids_in(rabbitmq, queue)) == {f"m{number}" for number in range(10)}
+
+
+def test_a_broker_that_has_as_many_connections_as_it_takes_says_so(rabbitmq: RabbitServer) -> None:
+    shop = f"shop {uuid4().hex}"
+    rabbitmq.add_host(shop)
+    rabbitmq.evaluate(f'rabbit_vhost_limit:set(<<"{shop}">>, [{{<<"max-connections">>, 0}}], <<"test">>)')
+    with pytest.raises(SinkError, match=r"connection limit \(0\) is reached") as raised:
+        publish(at(rabbitmq.port, virtualHost=shop), messages("q", 1), PATIENCE)
+    assert "may not connect" not in str(raised.value)
 
 
 def test_a_wrong_password_is_named_and_not_shown(rabbitmq: RabbitServer) -> None:

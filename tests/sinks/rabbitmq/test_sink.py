@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import socket
 import threading
 from collections import Counter
 from pathlib import Path
@@ -199,6 +200,12 @@ def test_a_message_that_the_broker_does_not_take_is_found_before_the_decision(
     rows = spark.range(2).selectExpr("repeat(cast(id AS string), 2000000) AS body")
     sink.commit(decided(sink, rows), lambda: None)
     assert [len(body) for _, body in ids_in(rabbitmq, queue)] == [2_000_000] * 2
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silence = pika.ConnectionParameters(*silent.getsockname(), stack_timeout=0.5)
+        with pytest.raises(
+            SinkError, match=r"cannot be tried: .*: nothing that speaks AMQP has answered within 0\.5 s"
+        ):
+            check_size(silence, 1)
     # The broker's default limit is 128 MiB.
     with pytest.raises(SinkError, match=r"has 134217729 bytes, which the broker refuses: .*Raise max_message_size"):
         check_size(pika.URLParameters(rabbitmq.uri), 134_217_729)

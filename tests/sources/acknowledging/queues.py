@@ -22,11 +22,12 @@ class Broker:
         self.connections = 0
         self.refuses = 0
         self.loses_answer = False
+        self.breaks_at: str | None = None
         self._changed = threading.Condition()
 
     def send(self, queue: str, *ids: str | None) -> None:
         with self._changed:
-            self.queues[queue] += [Message(each, queue, (f"body of {each}",)) for each in ids]
+            self.queues[queue] += [Message(each, queue, (f"body of {each}",), redelivered=False) for each in ids]
             self._changed.notify_all()
 
     def cut(self) -> None:
@@ -34,7 +35,7 @@ class Broker:
         with self._changed:
             self.connections += 1
             for message in reversed(self.unacknowledged):
-                self.queues[message.queue].insert(0, message)
+                self.queues[message.queue].insert(0, message._replace(redelivered=True))
             self.unacknowledged.clear()
             self._changed.notify_all()
 
@@ -54,7 +55,10 @@ class Broker:
             for message in taken:
                 self.queues[message.queue].remove(message)
             self.unacknowledged += taken
-            return taken
+        if self.breaks_at is not None and self.breaks_at in [message.id for message in taken]:
+            self.cut()
+            self._check(connection)
+        return taken
 
     def acknowledge(self, connection: int, count: int) -> None:
         with self._changed:

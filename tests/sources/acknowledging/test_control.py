@@ -9,14 +9,14 @@ import pytest
 
 from sparkjet.errors import SourceError
 from sparkjet.sources.acknowledging.control import Acknowledge, ControlClient, ControlServer, Held, Request, Start
-from sparkjet.sources.acknowledging.ledger import LedgerState
+from sparkjet.sources.acknowledging.ledger import Expected, LedgerState
 
-STATE = LedgerState(7, ["m1", "ü\n"])
+STATE = LedgerState(7, expected=[Expected("broker", 9, None, {"orders": ["m1", "ü\n"]})])
 
 
 def answer(request: Request) -> LedgerState | None:
     if isinstance(request, Held):
-        return LedgerState(request.position, ["m1", "ü\n"])
+        return STATE
     if isinstance(request, Acknowledge):
         message = f"position {request.position} cannot be acknowledged"
         raise SourceError(message)
@@ -42,6 +42,17 @@ def test_every_request_is_answered(tmp_path: Path) -> None:
         assert client.ask(Held(7)) == STATE
         client.close()
         client.close()
+
+
+def test_a_path_may_be_longer_than_that_of_a_socket(tmp_path: Path) -> None:
+    directory = tmp_path / ("long" * 30) / ("ü" * 60)
+    directory.mkdir(parents=True)
+    server = ControlServer(directory / "control", answer)
+    client = ControlClient(str(directory / "control"))
+    assert client.ask(Held(7)) == STATE
+    client.close()
+    server.close()
+    assert list(directory.iterdir()) == []
 
 
 def test_a_receiver_that_is_gone_is_named(server: ControlServer, tmp_path: Path) -> None:

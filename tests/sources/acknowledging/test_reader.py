@@ -114,7 +114,8 @@ def test_the_next_run_drops_what_the_record_says(
     begin = started(first, first.initialOffset())
     decided = first.latestOffset(begin, ReadMaxRows(1))
     state = tell(decided, Held(1))
-    assert state == LedgerState(1, ["m1"])
+    assert state is not None
+    assert (state.position, [each.ids for each in state.expected]) == (1, [{"orders": ["m1"]}])
     # It ends before anything is acknowledged.
     first.stop()
 
@@ -122,8 +123,9 @@ def test_the_next_run_drops_what_the_record_says(
     # Spark plans the last batch once more.
     assert second.partitions(begin, decided) == []
     at = started(second, decided, state)
+    # The first one comes again, and has no position: its row has one.
     end = second.latestOffset(at, ALL)
-    while end["queues"]["orders"] < 3:
+    while end["queues"]["orders"] < 2:
         end = second.latestOffset(at, ALL)
     assert rows(second, at, end) == ["body of m2"]
 

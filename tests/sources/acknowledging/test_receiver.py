@@ -9,7 +9,8 @@ import pytest
 
 from sparkjet.clock import ManualClock
 from sparkjet.errors import SourceError
-from sparkjet.sources.acknowledging.ledger import RESTORED_FOR, Ledger, LedgerState, MissingIdError
+from sparkjet.sources.acknowledging.contract import Message
+from sparkjet.sources.acknowledging.ledger import Expected, Ledger, LedgerState, MissingIdError
 from sparkjet.sources.acknowledging.receiver import Counts, Limits, Receiver
 from sparkjet.sources.acknowledging.spool import Spool
 from tests.sources.acknowledging.queues import SCHEMA, Broker, BrokerSource
@@ -39,7 +40,7 @@ def running(broker: Broker, tmp_path: Path) -> Iterator[Callable[..., Receiver]]
         receiver = Receiver(BrokerSource(broker), Spool(directory, SCHEMA), now, Limits(**limits))  # type: ignore[arg-type]
         started.append(receiver)
         ledger = Ledger()
-        ledger.restore(state or LedgerState(0, []))
+        ledger.restore(state or LedgerState(0), now())
         receiver.start(counts or {}, ledger)
         return receiver
 
@@ -58,6 +59,12 @@ def received(receiver: Receiver, position: int) -> Counts:
     while sum(receiver.end({}, None).values()) < position:
         receiver.wait(position - 1, LONG)
     return receiver.end({}, None)
+
+
+def until_ended(receiver: Receiver) -> None:
+    """Wait for what ends it."""
+    while True:
+        receiver.wait(1_000_000, LONG)
 
 
 def drained(receiver: Receiver, position: int) -> None:
@@ -88,7 +95,7 @@ def test_nothing_is_acknowledged_before_it_is_due(broker: Broker, running: Calla
     receiver.acknowledge(2)
     drained(receiver, 3)
     assert [message.id for message in broker.unacknowledged] == ["m3"]
-    assert bodies(receiver, 0, 9)[-1] == "body of m3"
+    assert bodies(receiver, 2, 3) == ["body of m3"]
     assert receiver.end({"orders": 2}, None) == {"orders": 3, "returns": 0}
     receiver.acknowledge(3)
     receiver.stop()
@@ -96,21 +103,46 @@ def test_nothing_is_acknowledged_before_it_is_due(broker: Broker, running: Calla
     assert broker.ready() == {"orders": 0, "returns": 0}
 
 
+def decided(position: int, *ids: str, queue: str = "orders") -> LedgerState:
+    """What a record says of an earlier run."""
+    return LedgerState(position, expected=[Expected("", 1000, None, {queue: list(ids)})])
+
+
+def remembered(receiver: Receiver, position: int) -> list[str]:
+    """The ids that a record says."""
+    expected = receiver.state(position).expected
+    return sorted(each for of in expected for ids in of.ids.values() for each in ids)
+
+
 def test_it_goes_on_where_the_record_ends(broker: Broker, running: Callable[..., Receiver]) -> None:
-    broker.send("orders", "m1", "m2")
-    receiver = running({"orders": 4}, LedgerState(4, ["m1"]))
-    assert received(receiver, 6) == {"orders": 6, "returns": 0}
-    # A range of an earlier run has no rows; of this one, the message that was decided has none.
-    assert bodies(receiver, 0, 4) == []
-    assert bodies(receiver, 4, 6) == ["body of m2"]
-    assert receiver.state(6) == LedgerState(6, ["m1", "m2"])
-    receiver.acknowledge(6)
+    broker.send("orders", "m1")
+    broker.cut()
+    broker.send("orders", "m2")
+    broker.unacknowledged += broker.queues["orders"][:1]
+    del broker.queues["orders"][0]
+    broker.cut()
+    receiver = running({"orders": 4}, decided(4, "m1"))
+    assert received(receiver, 5) == {"orders": 5, "returns": 0}
+    assert bodies(receiver, 4, 5) == ["body of m2"]
+    assert remembered(receiver, 5) == ["m1", "m2"]
+    receiver.acknowledge(5)
     receiver.stop()
     assert broker.unacknowledged == []
+    assert broker.ready() == {"orders": 0, "returns": 0}
+
+
+def test_rows_that_are_not_there_are_an_error_and_not_an_empty_batch(
+    broker: Broker, running: Callable[..., Receiver]
+) -> None:
+    broker.send("orders", "m1", "m2")
+    receiver = running()
+    received(receiver, 2)
+    with pytest.raises(SourceError, match="messages from 0 to 3, only 2 are in the spool"):
+        receiver.rows(0, 3)
 
 
 def test_the_record_and_sparks_offset_must_agree(running: Callable[..., Receiver]) -> None:
-    with pytest.raises(ValueError, match=r"up to {'orders': 1} .* of position 2"):
+    with pytest.raises(ValueError, match=r"up to {'orders': 1, .* of position 2"):
         running({"orders": 1}, LedgerState(2, []))
 
 
@@ -135,14 +167,18 @@ def test_a_full_spool_waits_for_epochs(broker: Broker, running: Callable[..., Re
     assert received(receiver, 2) == {"orders": 2, "returns": 0}
 
 
-def test_ids_of_many_restarts_hold_it_up_until_they_expire(broker: Broker, running: Callable[..., Receiver]) -> None:
-    clock = ManualClock(0)
-    broker.send("orders", "m9")
-    receiver = running({"orders": 8}, LedgerState(8, [f"m{number}" for number in range(8)]), clock, messages=2)
-    assert not receiver.wait(8, 0.2)
-    clock.advance(RESTORED_FOR)
-    assert received(receiver, 9) == {"orders": 9, "returns": 0}
-    assert receiver.state(9) == LedgerState(9, ["m9"])
+def test_a_lower_limit_than_before_holds_nothing_up(broker: Broker, running: Callable[..., Receiver]) -> None:
+    ids = [f"m{number}" for number in range(9)]
+    broker.send("orders", *ids)
+    first = running()
+    received(first, 9)
+    state = first.state(8)
+    first.stop()
+    # Eight of nine are decided, and come again; two fit.
+    second = running({"orders": 8}, state, messages=2)
+    assert received(second, 9) == {"orders": 9, "returns": 0}
+    assert bodies(second, 8, 9) == ["body of m8"]
+    assert [message.id for message in broker.unacknowledged] == ["m8"]
 
 
 @pytest.mark.parametrize("refuses", [0, 2])
@@ -155,10 +191,10 @@ def test_a_lost_connection_loses_and_repeats_nothing(
     broker.refuses = refuses
     broker.cut()
     broker.send("orders", "m3")
-    # Both come again, take positions, and are dropped.
-    assert received(receiver, 5) == {"orders": 5, "returns": 0}
-    assert bodies(receiver, 0, 5) == ["body of m1", "body of m2", "body of m3"]
-    receiver.acknowledge(5)
+    # Both come again, and are dropped.
+    assert received(receiver, 3) == {"orders": 3, "returns": 0}
+    assert bodies(receiver, 0, 3) == ["body of m1", "body of m2", "body of m3"]
+    receiver.acknowledge(3)
     receiver.stop()
     assert broker.ready() == {"orders": 0, "returns": 0}
 
@@ -172,9 +208,50 @@ def test_an_acknowledgement_that_nobody_confirmed_is_no_second_row(
     broker.loses_answer = True
     receiver.acknowledge(1)
     # m2 alone comes again; m1 might have.
+    broker.send("orders", "m3")
     assert received(receiver, 3) == {"orders": 3, "returns": 0}
-    assert bodies(receiver, 1, 3) == ["body of m2"]
-    assert receiver.state(1) == LedgerState(1, ["m1"])
+    assert bodies(receiver, 1, 3) == ["body of m2", "body of m3"]
+    assert remembered(receiver, 1) == ["m1"]
+
+
+def test_what_an_epoch_decides_that_is_longer_than_a_connection_is_acknowledged_on_the_next(
+    broker: Broker, running: Callable[..., Receiver]
+) -> None:
+    broker.send("orders", "m1", "m2")
+    receiver = running()
+    received(receiver, 2)
+    broker.cut()
+    broker.send("orders", "m3")
+    received(receiver, 3)
+    # No later epoch is needed for it.
+    receiver.acknowledge(2)
+    assert [message.id for message in broker.unacknowledged] == ["m3"]
+
+
+@pytest.mark.parametrize("first", [[], ["m1", "m2"]])
+def test_a_connection_that_breaks_at_every_message_is_given_up(
+    broker: Broker, running: Callable[..., Receiver], first: list[str]
+) -> None:
+    broker.send("orders", *first, "poison")
+    broker.breaks_at = "poison"
+    receiver = running(patience=0.5)
+    with pytest.raises(SourceError, match="the broker cannot be reached: cut"):
+        until_ended(receiver)
+
+
+def test_a_message_that_its_columns_cannot_hold_ends_the_query_and_is_named(
+    broker: Broker, running: Callable[..., Receiver]
+) -> None:
+    broker.send("orders", "m1")
+    broker.queues["orders"].append(Message("m2", "orders", (b"\xff",)))
+    receiver = running()
+    with pytest.raises(SourceError, match=r"message 'm2' of queue 'orders' cannot be read: column body cannot hold"):
+        until_ended(receiver)
+    for ask in (lambda: receiver.rows(0, 1), lambda: receiver.state(1), lambda: receiver.end({}, None)):
+        with pytest.raises(SourceError, match="'m2'"):
+            ask()
+    receiver.stop()
+    assert broker.ready()["orders"] == 2
 
 
 def test_a_message_without_an_id_ends_the_query_and_stays(broker: Broker, running: Callable[..., Receiver]) -> None:

@@ -24,6 +24,14 @@ def test_tasks_have_a_sensible_size_whatever_has_arrived_together(count: int, si
     assert found == [f"{number:0{size}}" for number in range(count)]
 
 
+def test_a_task_is_no_larger_because_its_messages_are_unlike() -> None:
+    sizes = [50] * 5000 + [4 * TASK] * 8 + [50] * 5000
+    made = tasks([pa.record_batch({"body": [b"x" * size for size in sizes]})])
+    assert max(len(each.value) for each in made) < 5 * TASK
+    found = [len(body) for each in made for batch in TaskRows().read(each) for body in batch.column("body").to_pylist()]
+    assert found == sizes
+
+
 def test_executors_plan_nothing() -> None:
     with pytest.raises(NotImplementedError):
         TaskRows().initialOffset()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import pytest
 
@@ -16,6 +18,7 @@ from sparkjet.sources.acknowledging.spool import Spool
 from sparkjet.sources.artemis.data_source import ROWS
 from sparkjet.sources.artemis.settings import ArtemisSettings
 from sparkjet.sources.artemis.source import ArtemisSource
+from tests.faults.waiting import until
 from tests.servers.artemis import CLERK, PASSWORD, USER
 
 if TYPE_CHECKING:
@@ -151,6 +154,23 @@ def test_a_queue_that_is_missing_ends_the_query_and_is_not_created(
             opened(artemis.queue(), "missing")
 
 
+def test_a_queue_that_the_broker_has_removed_because_it_was_emptied_has_no_messages(
+    artemis: ArtemisServer, opened: Callable[..., ArtemisSource]
+) -> None:
+    queue = f"passing.{uuid4().hex}"
+    send(artemis, queue, "m0")
+    first = opened(queue)
+    assert bodies(received(first, 1)) == ["m0"]
+    first.acknowledge(1)
+    first.close()
+    until(lambda: not artemis.has(queue), "the queue's end")
+    # A run that is scheduled before somebody sends again has nothing to do.
+    second = opened(queue)
+    assert second.ready() == {queue: 0}
+    send(artemis, queue, "m1")
+    assert bodies(received(second, 1)) == ["m1"]
+
+
 def test_a_queue_that_has_gone_may_come_back(artemis: ArtemisServer, opened: Callable[..., ArtemisSource]) -> None:
     queue = artemis.queue()
     source = opened(queue)
@@ -165,6 +185,37 @@ def test_a_queue_that_has_gone_may_come_back(artemis: ArtemisServer, opened: Cal
     send(artemis, queue, "m0")
     source.open()
     assert bodies(received(source, 1)) == ["m0"]
+
+
+def test_what_expires_while_it_is_held_is_read_once_and_acknowledged(
+    artemis: ArtemisServer, opened: Callable[..., ArtemisSource]
+) -> None:
+    queue = artemis.queue()
+    expires = round(time.time() * 1000) + 1500
+    send(artemis, queue, "m0", "m1", expires=expires)
+    first = opened(queue)
+    assert bodies(received(first, 2)) == ["m0", "m1"]
+    until(lambda: time.time() * 1000 > expires, "the end of the messages")
+    first.acknowledge(1)
+    first.close()
+    # The broker does not deliver it again: in the first run it was read.
+    second = opened(queue)
+    assert second.receive(1, 0.2) == []
+    until(lambda: artemis.count(queue) == 0, "an empty queue")
+
+
+def test_a_large_message_comes_whole_and_again(artemis: ArtemisServer, opened: Callable[..., ArtemisSource]) -> None:
+    queue, body = artemis.queue(), "0123456789abcdef" * 1_250_000
+    send(artemis, queue, body, "m1")
+    first = opened(queue)
+    assert bodies(received(first, 1)) == [body]
+    # It is larger than the window.
+    assert first.ready() == {queue: 1}
+    first.close()
+    source = opened(queue)
+    assert bodies(received(source, 1)) == [body]
+    source.acknowledge(1)
+    assert bodies(received(source, 1)) == ["m1"]
 
 
 def test_a_wrong_password_is_named_and_not_shown(artemis: ArtemisServer) -> None:
@@ -208,7 +259,9 @@ def test_a_broker_that_was_killed_is_waited_for(artemis: ArtemisServer, tmp_path
         send(artemis, queue, "m100")
 
         def rows() -> list[str]:
-            return [body.decode() for batch in receiver.rows(0, 1000) for body in batch.column("body").to_pylist()]
+            end = sum(receiver.end({}, None).values())
+            # Those before are acknowledged, and removed as their file is.
+            return [body.decode() for batch in receiver.rows(30, end) for body in batch.column("body").to_pylist()]
 
         while "m100" not in rows():
             receiver.wait(sum(receiver.end({}, None).values()), LONG)

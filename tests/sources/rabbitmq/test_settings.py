@@ -40,6 +40,14 @@ def test_over_tls_there_is_another_port() -> None:
     assert connection.ssl_options.context.check_hostname
 
 
+def test_columns_are_added_behind_the_others_if_they_are_wanted() -> None:
+    old = "body, message_id, queue, exchange, routing_key, timestamp, content_type, correlation_id"
+    assert ", ".join(RabbitDataSource({"queues": "q"}).schema().names) == old
+    wanted = RabbitDataSource({"queues": "q", "includeHeaders": "true"}).schema()
+    assert ", ".join(wanted.names) == f"{old}, headers, type, reply_to, redelivered"
+    assert wanted["headers"].dataType.simpleString() == "map<string,string>"
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -49,6 +57,7 @@ def test_over_tls_there_is_another_port() -> None:
         ({"queues": "q", "port": "amqp"}, 'port must be a positive whole number, not "amqp"'),
         ({"queues": "a,b,c", "maxUnacknowledged": "2"}, "maxUnacknowledged=2 is for 3 queues"),
         ({"queues": "q", "maxUnacknowledged": "65536"}, "each may deliver 1 to 65535 messages"),
+        ({"queues": "q", "includeHeaders": "perhaps"}, "includeHeaders"),
         ({"queues": "q", "caFile": "ca.pem"}, 'caFile is of TLS: set option("tls", True)'),
         ({"queues": "q", "tls": "true", "caFile": "missing.pem"}, "caFile, certFile or keyFile cannot be used"),
     ],

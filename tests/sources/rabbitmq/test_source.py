@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import socket
+import struct
 from collections.abc import Callable, Iterator
+from decimal import Decimal
 from pathlib import Path
+from typing import Any
+from uuid import uuid4
 
 import pika
+import pyarrow as pa
 import pytest
 import tenacity
 
 from sparkjet.errors import SourceError
-from sparkjet.sources.acknowledging.contract import ConnectionLostError
+from sparkjet.sources.acknowledging.contract import ConnectionLostError, Message
 from sparkjet.sources.acknowledging.ledger import Ledger
 from sparkjet.sources.acknowledging.receiver import Limits, Receiver
 from sparkjet.sources.acknowledging.spool import Spool
-from sparkjet.sources.rabbitmq.data_source import ROWS
+from sparkjet.sources.rabbitmq.data_source import FURTHER, ROWS
 from sparkjet.sources.rabbitmq.settings import RabbitSettings
 from sparkjet.sources.rabbitmq.source import RabbitSource
 from tests.servers.rabbitmq import RabbitServer
-from tests.sources.rabbitmq.messages import ids, send
+from tests.sources.rabbitmq.messages import ids, ready, send
 
 LONG = 60.0
 """Seconds that a test waits at most."""
@@ -71,6 +78,103 @@ def test_what_is_not_acknowledged_comes_again(
     assert opened(queue).receive(1, 0.2) == []
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [{"max_priority": 5}, {"queue_mode": "lazy"}, {"max_length": 10, "overflow": "drop-head"}, {"expires": 600_000}],
+    ids=lambda arguments: next(iter(arguments)),
+)
+def test_a_queue_of_any_kind_delivers_again_what_is_not_acknowledged(
+    rabbitmq: RabbitServer, opened: Callable[..., RabbitSource], arguments: dict[str, Any]
+) -> None:
+    queue = rabbitmq.queue(**arguments)
+    send(rabbitmq, queue, *ids(0, 10))
+    first = opened(queue)
+    assert received(first, 6) == ids(0, 6)
+    first.acknowledge(4)
+    first.close()
+    second = opened(queue)
+    assert received(second, 6) == ids(4, 10)
+    second.acknowledge(6)
+    assert second.ready() == {queue: 0}
+
+
+def test_messages_with_priorities_come_in_their_order_and_once(
+    rabbitmq: RabbitServer, opened: Callable[..., RabbitSource]
+) -> None:
+    queue = rabbitmq.queue(max_priority=5)
+    connection = rabbitmq.connection()
+    for number in range(6):
+        properties = pika.BasicProperties(message_id=f"m{number}", delivery_mode=2, priority=number)
+        connection.channel().basic_publish("", queue, b"", properties)
+    connection.close()
+    source = opened(queue)
+    assert sorted(received(source, 6)[:2]) == ["m4", "m5"]
+    source.acknowledge(6)
+    assert source.ready() == {queue: 0}
+
+
+def test_a_queue_that_goes_with_its_consumer_is_read_and_missed_afterwards(
+    rabbitmq: RabbitServer, opened: Callable[..., RabbitSource]
+) -> None:
+    queue = f"t{uuid4().hex}"
+    connection = rabbitmq.connection()
+    connection.channel().queue_declare(queue, auto_delete=True)
+    connection.close()
+    send(rabbitmq, queue, "m0")
+    source = opened(queue)
+    assert received(source, 1) == ["m0"]
+    source.acknowledge(1)
+    source.close()
+    with pytest.raises(SourceError, match=f"NOT_FOUND - no queue '{queue}'"):
+        opened(queue)
+
+
+def test_what_is_held_is_read_though_its_queue_is_purged(
+    rabbitmq: RabbitServer, opened: Callable[..., RabbitSource]
+) -> None:
+    queue = rabbitmq.queue()
+    send(rabbitmq, queue, *ids(0, 3))
+    source = opened(queue, maxUnacknowledged=2)
+    connection = rabbitmq.connection()
+    assert received(source, 1) == ["m0"]
+    connection.channel().queue_purge(queue)
+    connection.close()
+    assert received(source, 1) == ["m1"]
+    assert source.ready() == {queue: 0}
+    source.acknowledge(2)
+    send(rabbitmq, queue, "m3")
+    assert received(source, 1) == ["m3"]
+
+
+def test_large_bodies_come_whole(rabbitmq: RabbitServer, opened: Callable[..., RabbitSource]) -> None:
+    queue, body = rabbitmq.queue(), bytes(range(256)) * 80_000
+    connection = rabbitmq.connection()
+    connection.channel().basic_publish("", queue, body, pika.BasicProperties(message_id="m"))
+    connection.close()
+    source = opened(queue)
+    messages: list[Message] = []
+    while not messages:
+        messages += source.receive(1, LONG)
+    assert messages[0].values[0] == body
+    source.acknowledge(1)
+
+
+def test_odd_names_and_passwords_are_nothing_special(rabbitmq: RabbitServer) -> None:
+    host, user, password = "a b/ü%2F#?", f"ü:@ {uuid4().hex}", "p\u00e4ss:w@rd/ %&?"
+    rabbitmq.add_host(host)
+    rabbitmq.add_user(user, password, host=host, read=".*", write=".*", configure=".*")
+    odd = pika.ConnectionParameters("127.0.0.1", rabbitmq.port, host, pika.PlainCredentials(user, password))
+    queue = "ö q\u00fceue; drop"
+    connection = pika.BlockingConnection(odd)
+    connection.channel().queue_declare(queue, durable=True)
+    connection.channel().basic_publish("", queue, b"", pika.BasicProperties(message_id="m0"))
+    connection.close()
+    source = RabbitSource(settings(rabbitmq, queue, virtualHost=host, user=user, password=password))
+    source.open()
+    assert received(source, 1) == ["m0"]
+    source.close()
+
+
 def test_all_queues_are_acknowledged_together(rabbitmq: RabbitServer, opened: Callable[..., RabbitSource]) -> None:
     queues = rabbitmq.queue(), rabbitmq.queue(quorum=True)
     for queue in queues:
@@ -111,9 +215,152 @@ def test_a_message_has_its_properties(rabbitmq: RabbitServer, opened: Callable[.
     assert len(first.values) == len(ROWS)
 
 
+def test_a_message_has_its_headers_if_they_are_wanted(
+    rabbitmq: RabbitServer, opened: Callable[..., RabbitSource]
+) -> None:
+    queue = rabbitmq.queue()
+    at = dt.datetime(2026, 1, 5, 10, tzinfo=dt.timezone.utc)
+    headers = {
+        "tier": "gold", "empty": "", "none": None, "tries": 3, "big": 1 << 40, "valid": True, "raw": b"\xff\x00",
+        "at": at, "price": Decimal("1.5"), "path": ["a", {"b": None}],
+    }  # fmt: skip
+    connection = rabbitmq.connection()
+    properties = pika.BasicProperties(message_id="m", headers=headers, type="order", reply_to="answers")
+    connection.channel().basic_publish("", queue, b"", properties)
+    connection.channel().basic_publish("", queue, b"", pika.BasicProperties(message_id="n"))
+    connection.close()
+    first = opened(queue, includeHeaders=True)
+    rich, plain = rows_of(first, 2)
+    assert rich["headers"] == {
+        "tier": "gold", "empty": "", "none": None, "tries": "3", "big": "1099511627776", "valid": "true", "raw": "/wA=",
+        "at": "2026-01-05T10:00:00Z", "price": "1.5", "path": '["a",{"b":null}]',
+    }  # fmt: skip
+    assert (rich["type"], rich["reply_to"], rich["redelivered"]) == ("order", "answers", False)
+    assert [plain[name] for name in FURTHER.names] == [None, None, None, False]
+    first.close()
+    again = rows_of(opened(queue, includeHeaders=True), 2)
+    assert [(row["message_id"], row["redelivered"]) for row in again] == [("m", True), ("n", True)]
+
+
+def rows_of(source: RabbitSource, count: int) -> list[dict[str, Any]]:
+    """So many messages, as the spool has them."""
+    schema = pa.schema([*ROWS, *FURTHER])
+    messages: list[Message] = []
+    while len(messages) < count:
+        messages += source.receive(count - len(messages), LONG)
+    columns = zip(*(message.values for message in messages), strict=True)
+    arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
+    rows = pa.record_batch(arrays, schema=schema).to_pylist()
+    return [{**row, "headers": None if row["headers"] is None else dict(row["headers"])} for row in rows]
+
+
+class Raw(pika.BasicProperties):
+    """An id and headers, as bytes that pika would not send."""
+
+    def __init__(self, table: bytes) -> None:
+        super().__init__()
+        self._table = table
+
+    def encode(self) -> list[bytes]:
+        flags = self.FLAG_CONTENT_TYPE | self.FLAG_HEADERS | self.FLAG_MESSAGE_ID
+        return [struct.pack(">H", flags), b"\x01t", struct.pack(">I", len(self._table)), self._table, b"\x06poison"]
+
+
+POISON = {
+    "year 5.* is out of range": Raw(b"\x01tT" + struct.pack(">Q", 1_800_000_000_000)),
+    r"column correlation_id cannot hold b'\\xff\\xfe'": pika.BasicProperties(
+        message_id="poison", correlation_id=b"\xff\xfe"
+    ),
+    "column timestamp cannot hold": pika.BasicProperties(message_id="poison", timestamp=1 << 60),
+}
+"""By what the error says of it."""
+
+
+@pytest.mark.parametrize("reason", POISON)
+def test_a_message_that_cannot_be_read_ends_the_query_and_is_named(
+    rabbitmq: RabbitServer, tmp_path: Path, reason: str
+) -> None:
+    queue = rabbitmq.queue()
+    send(rabbitmq, queue, *ids(0, 5))
+    connection = rabbitmq.connection()
+    connection.channel().basic_publish("", queue, b"x", POISON[reason])
+    connection.close()
+    (tmp_path / "spool").mkdir()
+    receiver = Receiver(RabbitSource(settings(rabbitmq, queue)), Spool(tmp_path / "spool", ROWS), lambda: 0, Limits())
+    receiver.start({}, Ledger())
+    try:
+        with pytest.raises(SourceError, match=f"message 'poison' of queue '{queue}' cannot be read: .*{reason}"):
+            until_ended(receiver)
+        with pytest.raises(SourceError, match="'poison'"):
+            receiver.state(5)
+    finally:
+        receiver.stop()
+    assert ready(rabbitmq, queue) == [6]
+
+
+def until_ended(receiver: Receiver) -> None:
+    while True:
+        receiver.wait(1_000_000, LONG)
+
+
 def test_a_queue_that_is_missing_ends_the_query(opened: Callable[..., RabbitSource]) -> None:
     with pytest.raises(SourceError, match="the broker refuses queues missing: NOT_FOUND - no queue 'missing'"):
         opened("missing")
+
+
+def test_a_stream_is_refused_by_name_whether_it_has_messages_or_not(
+    rabbitmq: RabbitServer, opened: Callable[..., RabbitSource]
+) -> None:
+    other, stream = rabbitmq.queue(), rabbitmq.queue(queue_type="stream")
+    for messages in ([], ids(0, 3)):
+        send(rabbitmq, stream, *messages)
+        with pytest.raises(SourceError, match=f"queue '{stream}' is a stream, .* Bind a quorum queue to the exchange"):
+            opened(other, stream)
+
+
+def test_a_queue_whose_messages_the_broker_drops_is_refused(
+    rabbitmq: RabbitServer, opened: Callable[..., RabbitSource]
+) -> None:
+    dropped = rabbitmq.queue(quorum=True, delivery_limit=3)
+    with pytest.raises(SourceError, match=rf"drops a message of queue '{dropped}' after 3 deliveries \(x-delivery-lim"):
+        opened(rabbitmq.queue(), dropped)
+    buried = rabbitmq.queue(quorum=True, delivery_limit=3, dead_letter_exchange="amq.direct")
+    send(rabbitmq, buried, "m0")
+    assert received(opened(buried), 1) == ["m0"]
+
+
+@pytest.mark.parametrize("quorum", [False, True])
+def test_a_queue_that_is_read_by_another_single_consumer_is_tried_again_until_that_ends(
+    rabbitmq: RabbitServer, opened: Callable[..., RabbitSource], quorum: bool
+) -> None:
+    queue = rabbitmq.queue(quorum=quorum, single_active_consumer=True)
+    send(rabbitmq, queue, "m0")
+    first, second = opened(queue), RabbitSource(settings(rabbitmq, queue))
+    assert received(first, 1) == ["m0"]
+    for _ in range(2):
+        with pytest.raises(ConnectionLostError, match=rf"queue '{queue}' gives its messages to one consumer .* end it"):
+            second.open()
+    first.close()
+    second.open()
+    assert received(second, 1) == ["m0"]
+    second.close()
+
+
+def test_a_user_who_may_only_read_reads(
+    rabbitmq: RabbitServer, opened: Callable[..., RabbitSource], caplog: pytest.LogCaptureFixture
+) -> None:
+    queue, stream, other = rabbitmq.queue(), rabbitmq.queue(queue_type="stream"), rabbitmq.queue()
+    reader = f"u{uuid4().hex}"
+    rabbitmq.add_user(reader, "secret", read=f"{queue}|{stream}")
+    send(rabbitmq, queue, "m0")
+    assert received(opened(queue, user=reader, password="secret"), 1) == ["m0"]
+    assert f"after some deliveries of queue {queue!r}" in caplog.text
+    with pytest.raises(SourceError, match="is a stream"):
+        opened(stream, user=reader, password="secret")
+    with pytest.raises(
+        SourceError, match=rf"ACCESS_REFUSED - access to queue '{other}' .* refused for user '{reader}'"
+    ):
+        opened(other, user=reader, password="secret")
 
 
 def test_a_queue_that_has_gone_may_come_back(rabbitmq: RabbitServer, opened: Callable[..., RabbitSource]) -> None:
@@ -151,6 +398,24 @@ def test_a_message_that_is_held_for_too_long_costs_the_connection() -> None:
             source.close()
 
 
+def test_a_broker_that_has_as_many_connections_as_it_takes_is_tried_again(rabbitmq: RabbitServer) -> None:
+    full = f"full{uuid4().hex}"
+    rabbitmq.add_host(full)
+    rabbitmq.evaluate(f'rabbit_vhost_limit:set(<<"{full}">>, [{{<<"max-connections">>, 0}}], <<"test">>)')
+    source = RabbitSource(settings(rabbitmq, "q", virtualHost=full))
+    with pytest.raises(ConnectionLostError, match=r"127\.0\.0\.1:\d+: .* connection limit \(0\) is reached"):
+        source.open()
+
+
+def test_a_broker_that_takes_connections_and_is_silent_is_tried_again() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        chosen = RabbitSettings.of({"host": "127.0.0.1", "port": str(port), "queues": "q"})
+        chosen.connection.stack_timeout = 0.5
+        with pytest.raises(ConnectionLostError, match=rf":{port}: nothing that speaks AMQP has answered within 0\.5 s"):
+            RabbitSource(chosen).open()
+
+
 def test_a_wrong_password_is_named_and_not_shown(rabbitmq: RabbitServer) -> None:
     source = RabbitSource(settings(rabbitmq, "q", user="guest", password="s3cret"))
     assert "s3cret" not in repr(source._settings)
@@ -181,7 +446,9 @@ def test_a_broker_that_was_killed_is_waited_for(rabbitmq: RabbitServer, tmp_path
                 send(rabbitmq, queue, "m100")
 
         def rows() -> list[str]:
-            return [body.decode() for batch in receiver.rows(0, 1000) for body in batch.column("body").to_pylist()]
+            end = sum(receiver.end({}, None).values())
+            # Those before are acknowledged, and removed as their file is.
+            return [body.decode() for batch in receiver.rows(30, end) for body in batch.column("body").to_pylist()]
 
         while "body of m100" not in rows():
             receiver.wait(sum(receiver.end({}, None).values()), LONG)

@@ -127,7 +127,7 @@ def test_a_message_without_an_id_ends_exactly_once_and_is_accepted_by_at_least_o
     queue = rabbitmq.queue()
     send(rabbitmq, queue, None)
     df = table(spark, rabbitmq, queue)
-    with pytest.raises(StreamingQueryException, match="A message has no id"):
+    with pytest.raises(StreamingQueryException, match=f"A message of queue '{queue}' has no id"):
         read(df, tmp_path)
     assert ready(rabbitmq, queue) == [1]
     read(df, tmp_path, processingGuarantee="at-least-once")

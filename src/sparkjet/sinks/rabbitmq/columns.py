@@ -25,6 +25,8 @@ _EXPECTED = {"body": "string or binary", "timestamp": "timestamp", "headers": "m
 _EXAMPLE = 'select(F.col("sym").alias("routing_key"), F.to_json(F.struct("sym", "px")).alias("body"))'
 _LONGEST = 255
 """Bytes of a short string in AMQP."""
+_ROUTING = ("CC", "BCC")
+"""Headers by which RabbitMQ routes a message elsewhere too; it takes them as lists alone."""
 _MOST_HEADERS = 100_000
 """Bytes: they must fit into one frame, of 131,072 bytes with the defaults of broker and client."""
 
@@ -100,6 +102,8 @@ def faults(names: list[str]) -> Iterator[tuple[str, str, Column]]:
             entries, F.lit(0), lambda total, each: total + _bytes(each["key"]) + _bytes(each["value"]) + 6
         )
         invalid = F.exists(entries, lambda each: ~_valid(each["key"]) | ~_valid(each["value"]))
+        routing = F.exists(keys, lambda key: key.isin(*_ROUTING))
+        yield "headers", "keys CC or BCC (a row for each routing key does what they do)", routing
         yield "headers", f"keys of more than {_LONGEST} bytes", F.exists(keys, lambda key: _bytes(key) > _LONGEST)
         yield "headers", f"more than {_MOST_HEADERS} bytes", size > _MOST_HEADERS
         yield "headers", "text that is not UTF-8", invalid

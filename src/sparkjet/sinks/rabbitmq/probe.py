@@ -6,9 +6,9 @@ from contextlib import closing
 from uuid import uuid4
 
 import pika
-from pika.exceptions import AMQPError, ChannelClosedByBroker, UnroutableError
+from pika.exceptions import ChannelClosedByBroker, UnroutableError
 
-from sparkjet.connect.rabbitmq_connection import explain
+from sparkjet.connect.rabbitmq_connection import FAILURES, explain
 from sparkjet.errors import SinkError
 
 ALWAYS_TAKEN = 1 << 20
@@ -44,6 +44,6 @@ def check_size(connection: pika.ConnectionParameters, size: int) -> None:
                 "Raise max_message_size in its rabbitmq.conf, or make the bodies smaller."
             )
             raise SinkError(message) from error
-    except (AMQPError, OSError) as error:
+    except FAILURES as error:
         message = f"rabbitmq: the size of the epoch's messages cannot be tried: {explain(connection, error)}"
         raise SinkError(message) from error

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pika
 from pika.exceptions import ChannelClosedByBroker
 
-from sparkjet.connect.rabbitmq_connection import explain
+from sparkjet.connect.rabbitmq_connection import abandon, explain
 from sparkjet.errors import SinkError
 
 if TYPE_CHECKING:
@@ -53,8 +53,7 @@ class _Publishing:
 
     def __init__(self, connection: pika.ConnectionParameters, messages: Iterator[Message], patience: float) -> None:
         self._parameters = copy.copy(connection)
-        # A broker that is short of memory or disk reads nothing more, not even that the connection is to be closed.
-        self._parameters.blocked_connection_timeout = patience
+        self._parameters.stack_timeout = min(self._parameters.stack_timeout, patience)
         self._messages = messages
         self._patience = patience
         self._heard = time.monotonic()
@@ -73,7 +72,6 @@ class _Publishing:
         """Publish everything; raises what has failed."""
         loop = self._connection.ioloop
         try:
-            self._watch()
             loop.start()
         finally:
             loop.close()
@@ -81,6 +79,8 @@ class _Publishing:
             raise self._failure
 
     def _opened(self, connection: pika.SelectConnection) -> None:
+        self._heard = time.monotonic()
+        self._watch()
         connection.channel(on_open_callback=self._opened_channel)
 
     def _opened_channel(self, channel: Channel) -> None:
@@ -141,16 +141,21 @@ class _Publishing:
         self._blocked = None
 
     def _watch(self) -> None:
-        """End what hears nothing more: a quorum queue without its majority answers to everything but messages."""
+        """End what hears nothing more: a quorum queue without its majority answers to everything but messages.
+
+        A broker that is short of memory or disk reads nothing more, not even that the connection is to be closed.
+        """
         left = self._heard + self._patience - time.monotonic()
         if left > 0:
             self._connection.ioloop.call_later(left, self._watch)
-        else:
+            return
+        if not self._is_complete and self._failure is None:
             cause = "" if self._blocked is None else f"; it has blocked publishers: {self._blocked}"
-            self._fail(
+            self._failure = self._error(
                 f"the broker has confirmed nothing for {self._patience:g} s{cause}. Repair it, or raise "
                 "confirmTimeoutMs"
             )
+        abandon(self._connection)
 
     def _ended(self, _: Any, reason: BaseException) -> None:
         """The connection is closed, or could not be opened."""

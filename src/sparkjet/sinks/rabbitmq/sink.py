@@ -6,11 +6,11 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pika
-from pika.exceptions import AMQPError, ChannelClosedByBroker
+from pika.exceptions import ChannelClosedByBroker
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
-from sparkjet.connect.rabbitmq_connection import explain
+from sparkjet.connect.rabbitmq_connection import FAILURES, explain
 from sparkjet.errors import AnalysisError, SinkError
 from sparkjet.sinks.outbox import Outbox
 from sparkjet.sinks.outbox_rows import batches_of
@@ -61,7 +61,7 @@ class RabbitSink(Outbox):
                 "and with its bindings."
             )
             raise AnalysisError(message) from error
-        except (AMQPError, OSError) as error:
+        except FAILURES as error:
             message = f'start: format("rabbitmq") cannot use its broker: {explain(connection, error)}'
             raise AnalysisError(message) from error
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import socketserver
 import threading
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -15,10 +17,12 @@ from sparkjet.errors import SourceError
 from sparkjet.sources.acknowledging.ledger import LedgerState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 _ANSWERS_WITHIN = 60.0
 """Seconds; a receiver answers from memory."""
+_LONGEST = 100
+"""Bytes of a path that every system takes for a socket."""
 
 
 class Start(msgspec.Struct, frozen=True, tag=True):
@@ -79,7 +83,8 @@ class ControlServer:
                         return
                     self.wfile.write(_answered(handle, line))
 
-        self._server = socketserver.ThreadingUnixStreamServer(str(path), Handler)
+        with _short(path) as address:
+            self._server = socketserver.ThreadingUnixStreamServer(address, Handler)
         # A driver that is gone would keep the process from ending.
         self._server.daemon_threads = True
         self._path = path
@@ -107,7 +112,8 @@ class ControlClient:
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.settimeout(_ANSWERS_WITHIN)
         try:
-            self._socket.connect(path)
+            with _short(Path(path)) as address:
+                self._socket.connect(address)
         except OSError as error:
             self._socket.close()
             raise self._gone(error) from error
@@ -135,6 +141,19 @@ class ControlClient:
 
     def _gone(self, error: Exception) -> SourceError:
         return SourceError(f"the process that reads the queues does not answer at {self._path}: {error}")
+
+
+@contextmanager
+def _short(path: Path) -> Iterator[str]:
+    """The path of a socket as the system takes it: with 107 bytes at most, of which ``TMPDIR`` may have more."""
+    if len(os.fsencode(path)) <= _LONGEST:
+        yield str(path)
+        return
+    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        yield f"/proc/self/fd/{directory}/{path.name}"
+    finally:
+        os.close(directory)
 
 
 def _answered(handle: Callable[[Request], LedgerState | None], line: bytes) -> bytes:

@@ -2,67 +2,105 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain, repeat
+from typing import TypeAlias
 
 import msgspec
 
 from sparkjet.errors import SourceError
+from sparkjet.sources.acknowledging.contract import NOTICES_WITHIN, Message
 
-RESTORED_FOR = 60_000_000
-"""Microseconds that restored ids are kept after the first message of a run, as Jet keeps them."""
 ACKNOWLEDGED_FOR = 10_000_000
-"""Microseconds that ids are kept after they were acknowledged."""
+"""Microseconds that ids are kept after they were acknowledged: a broker that is killed may forget that."""
+UNREAD_FOR = 7 * 86_400_000_000
+"""Microseconds that ids are kept of queues, and of brokers, that are not read any more; they may be read again."""
+_DECIDED_BEFORE = -1
+"""The row of a message that an earlier run has read."""
 
 
-class LedgerState(msgspec.Struct, frozen=True):
-    """Snapshot of a ledger: the next position, and the ids that the broker may deliver once more."""
+class Expected(msgspec.Struct, frozen=True):
+    """Messages of one connection that their broker may deliver once more.
+
+    Attributes:
+        broker: Which one; empty if that is not known.
+        within: Microseconds after which it has noticed at the latest that the connection is gone.
+        since: When the connection was known to be gone, in microseconds of the wall clock; None if it was there.
+        ids: Their ids, by queue.
+    """
+
+    broker: str
+    within: int
+    since: int | None
+    ids: dict[str, list[str]]
+
+
+class LedgerState(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Snapshot of a ledger.
+
+    Attributes:
+        position: The next position.
+        ids: Ids whose queues are not known: those of a record from before they were told apart.
+        expected: What may be delivered once more.
+    """
 
     position: int
-    ids: list[str]
+    ids: list[str] = []
+    expected: list[Expected] = []
 
 
 class MissingIdError(SourceError):
     """A message without an id, which cannot be told from its own redelivery."""
 
 
+_Delivery: TypeAlias = tuple[str, str, int]
+"""A queue, an id, and the position of the row: a plain tuple, as there is one for each message."""
+
+
 class Ledger:
-    """Numbers the messages of a run, remembers the ids of those not acknowledged, and drops redelivered ones once.
+    """Numbers the messages of a run, remembers the ids of those not acknowledged, and drops redelivered ones.
 
-    A position is the number that a message gets when it arrives, whether it is dropped or not; a micro-batch is a range
-    of them. Messages below the position of a decided epoch may be acknowledged. Until the broker has heard that, it
-    may deliver them again: to the next run, which restores their ids from the record, or to the next connection of this
-    one, whose spool has their rows. Each of them is dropped once.
+    A position is the number of a message that is new, and of its row; a micro-batch is a range of them. Messages below
+    the position of a decided epoch may be acknowledged. Until the broker has heard that, it may deliver them again: to
+    the next run, which restores their ids from the record, or to the next connection of this one, whose spool has their
+    rows. Such a delivery is dropped, once for each time that the message was delivered before; it has no position of
+    its own but the one of its row, and may be acknowledged when that is decided.
 
-    That is what Jet's JMS source does (rules J01 to J10 of the tests). Ids of one connection are never compared with
-    each other: a broker delivers a message twice to one consumer only if a producer has sent it twice. Beyond Jet, ids
-    are kept for a while after the broker has confirmed them: one that is killed may forget what it has confirmed.
+    That is what Jet's JMS source does (rules J01 to J09 of the tests), with these differences. A message is known by
+    its broker, its queue and its id. One that the broker delivers for the first time is not compared with anything.
+    Ids are forgotten not after a minute, but when the broker can have none of their messages left: it has noticed that
+    their connection is gone, and what its queues held then has been received. And they are kept for a while after an
+    acknowledgement is confirmed.
 
     Args:
         identified: Whether messages are told apart by their ids: with exactly-once. Otherwise nothing is dropped.
-        restored_for: Microseconds after the first message of a connection in which ids of earlier ones are dropped.
         most_acknowledged: Number of acknowledged ids to keep at most.
 
     >>> ledger = Ledger()
-    >>> ledger.restore(LedgerState(position=7, ids=["m1", "m2"]))
-    >>> ledger.receive(["m1", "m3", "m1"], now=0)
-    [8, 9]
-    >>> ledger.snapshot(9)
-    LedgerState(position=9, ids=['m1', 'm3', 'm2'])
+    >>> ledger.restore(LedgerState(7, expected=[Expected("", 0, None, {"orders": ["m1", "m2"]})]), now=0)
+    >>> ledger.connect("", 0, ["orders"])
+    >>> ledger.receive([Message(each, "orders", ()) for each in ("m1", "m3")], hold=lambda new: None)
+    >>> ledger.position
+    8
+    >>> ledger.snapshot(8).expected[-1].ids
+    {'orders': ['m1', 'm3']}
     """
 
-    def __init__(
-        self, *, identified: bool = True, restored_for: int = RESTORED_FOR, most_acknowledged: int = 20_000
-    ) -> None:
-        self._identified = identified
-        self._restored_for, self._most_acknowledged = restored_for, most_acknowledged
-        # Of all, with the position of its row: a copy that is dropped has another one.
-        self._delivered: deque[tuple[str, int]] = deque()
-        self._done: deque[tuple[str, int]] = deque()
+    def __init__(self, *, identified: bool = True, most_acknowledged: int = 20_000) -> None:
+        self._identified, self._most_acknowledged = identified, most_acknowledged
+        self._broker, self._within, self._queues = "", 0, frozenset[str]()
+        # Of this connection.
+        self._delivered: deque[_Delivery] = deque()
+        self._done: deque[_Delivery] = deque()
         self._done_at: deque[int] = deque()
-        self._restored: dict[str, int] = {}
-        self._expires: int | None = None
-        self._acknowledged = self._position = 0
+        # Of earlier ones, the oldest first.
+        self._lost: list[_Lost] = []
+        # When the broker has everything back, also what the last connection of an earlier run was given.
+        self._began = self._returned = 0
+        # How many messages the queues held when they had everything back, and that were not received since.
+        self._owed: dict[str, int] | None = None
+        self._position = 0
 
     @property
     def position(self) -> int:
@@ -72,94 +110,200 @@ class Ledger:
     @property
     def unacknowledged(self) -> int:
         """How many messages this connection was given and has not acknowledged."""
-        return self._position - self._acknowledged
+        return len(self._delivered)
 
     @property
-    def held(self) -> int:
-        """How many ids are remembered, beside acknowledged ones; a receiver with a bound waits when it is reached."""
-        return len(self._delivered) + len(self._restored)
+    def remembered(self) -> int:
+        """How many messages of earlier connections may come again."""
+        return sum(len(rows) for each in self._lost for rows in each.rows.values())
 
-    def receive(self, ids: Sequence[str | None], now: int) -> list[int]:
-        """Give messages the next positions.
+    def connect(self, broker: str, within: int, queues: Iterable[str]) -> None:
+        """Begin a connection.
 
         Args:
-            ids: The id that the producer gave each message.
-            now: Microseconds.
+            broker: Which broker it leads to.
+            within: Microseconds after which that has noticed at the latest that the connection is gone.
+            queues: What is read.
+        """
+        self._broker, self._within, self._queues = broker, within, frozenset(queues)
+        self._returned = max(self._returned, self._began + within)
 
-        Returns:
-            The positions of those that are new; the rows of the others were read before, and they must be dropped.
+    def receive(self, messages: Sequence[Message], hold: Callable[[Sequence[Message]], object]) -> None:
+        """Give those messages the next positions that are new, when their rows are held, and drop the others.
+
+        Args:
+            messages: What this connection was given, in its order.
+            hold: Stores the rows of the new ones. If it fails, no message has a position, and this ledger is of no use.
 
         Raises:
-            MissingIdError: One has no id, and the guarantee is exactly-once. Nothing has changed.
+            MissingIdError: One has no id, and the guarantee is exactly-once.
         """
-        first, end = self._position, self._position + len(ids)
-        if not self._identified:
-            self._position = end
-            return list(range(first, end))
-        given = [each for each in ids if each]
-        if len(given) < len(ids):
-            message = (
-                "A message has no id, so exactly-once could not tell it from its own redelivery. Have its producer set "
-                'one, unlike any other, or set option("processingGuarantee", "at-least-once").'
-            )
-            raise MissingIdError(message)
-        self.expire(now)
-        new = []
-        for position, each in enumerate(given, first):
-            # Only once: a second message of this id is another one.
-            known = self._restored.pop(each, None)
-            self._delivered.append((each, position if known is None else known))
-            if known is None:
-                new.append(position)
-        self._position = end
-        return new
+        if self._identified:
+            for message in messages:
+                if not message.id:
+                    raise _missing_id(message)
+        known = map(self._row, messages) if self._lost else repeat(None)
+        delivered: list[_Delivery] = []
+        new: list[Message] = []
+        for message, row in zip(messages, known):  # noqa: B905 - without end
+            if row is None:
+                row = self._position + len(new)  # noqa: PLW2901 - of a new message
+                new.append(message)
+            delivered.append((message.origin or message.queue, message.id or "", row))
+        if new:
+            hold(new)
+        # Not before: a position without a row would be a message that is decided, acknowledged and nowhere.
+        self._delivered.extend(delivered)
+        self._position += len(new)
+        if self._owed:
+            received = Counter(message.queue for message in messages)
+            self._owed = {queue: count - received[queue] for queue, count in self._owed.items()}
+            self._forget()
 
-    def expire(self, now: int) -> None:
-        """Forget the restored ids when their time has come, which begins with the first call of a connection."""
-        if self._expires is None:
-            self._expires = now + self._restored_for
-        elif now >= self._expires:
-            self._restored.clear()
+    def is_due(self, position: int) -> bool:
+        """Whether the oldest message that is not acknowledged has its row before a position."""
+        return bool(self._delivered) and self._delivered[0][2] < position
 
     def due(self, position: int) -> int:
-        """How many of this connection's oldest messages arrived before a position, and are to be acknowledged.
+        """How many of this connection's oldest messages have their rows before a position.
 
-        A position that was acknowledged before has none: a commit may be repeated.
+        If the engine has decided that far, they may be acknowledged, also those that were read on an earlier one.
         """
-        if position > self._position:
-            message = f"position {position} cannot be acknowledged: only {self._position} messages were received"
-            raise ValueError(message)
-        return max(position - self._acknowledged, 0)
+        count = 0
+        for _, _, row in self._delivered:
+            if row >= position:
+                break
+            count += 1
+        return count
 
-    def acknowledge(self, position: int, now: int) -> None:
-        """Forget, in a while, what arrived before a position; not before the broker has confirmed that it has, too."""
-        done = self.due(position)
-        for _ in range(done if self._identified else 0):
+    def acknowledge(self, count: int, now: int) -> None:
+        """Forget, in a while, so many of the oldest messages; not before the broker has confirmed that it has, too."""
+        for _ in range(count):
             self._done.append(self._delivered.popleft())
-            self._done_at.append(now)
-        while self._done and (self._done_at[0] <= now - ACKNOWLEDGED_FOR or len(self._done) > self._most_acknowledged):
+        self._done_at.extend([now] * count)
+        kept = self._most_acknowledged if self._identified else 0
+        while self._done and (self._done_at[0] <= now - ACKNOWLEDGED_FOR or len(self._done) > kept):
             self._done.popleft()
             self._done_at.popleft()
-        self._acknowledged += done
 
-    def reconnect(self) -> None:
-        """Expect what was not acknowledged once more: the broker has lost the connection that it was delivered to."""
-        for each, row in (*self._done, *self._delivered):
-            # The oldest row of a message that a producer has sent twice: once it is decided, one copy is dropped.
-            self._restored.setdefault(each, row)
-        for ids in (self._done, self._done_at, self._delivered):
-            ids.clear()
-        self._acknowledged = self._position
-        self._expires = None
+    def disconnect(self, now: int) -> None:
+        """Expect what was not acknowledged once more: the connection that it was delivered to is lost."""
+        if self._identified and (self._done or self._delivered):
+            self._lost.append(_Lost(self._broker, self._within, now, chain(self._done, self._delivered)))
+        for each in (self._done, self._done_at, self._delivered):
+            each.clear()
+        # What it was given goes back to where it was, before what was counted.
+        self._returned, self._owed = max(self._returned, now + self._within), None
+
+    def wants_look(self, now: int) -> bool:
+        """Whether it is time for :meth:`look`, though there may be no end of messages."""
+        return bool(self._lost) and self._owed is None and now >= self._returned
+
+    def look(self, ready: Mapping[str, int], now: int) -> None:
+        """Learn how many messages each queue holds that nobody was given, those included that were returned to it."""
+        if not self._lost or now < self._returned:
+            return
+        if self._owed is None:
+            self._owed = dict(ready)
+        else:
+            # Others may have taken them, or they have expired.
+            self._owed = {queue: min(count, ready.get(queue, count)) for queue, count in self._owed.items()}
+        self._forget()
+        self._lost = [each for each in self._lost if self._owed or now < each.since + UNREAD_FOR]
 
     def snapshot(self, position: int) -> LedgerState:
         """What the next run must know if this one ends after an epoch up to the position was decided."""
-        held = (*self._delivered, *self._done, *self._restored.items())
+        if not self._identified:
+            return LedgerState(position)
+        found = [each.snapshot(position) for each in self._lost]
         # Not those of later rows, which are decided nowhere: the next run would drop them, and they would be lost.
-        return LedgerState(position, list(dict.fromkeys(each for each, row in held if row < position)))
+        ids = _by_queue(chain(self._done, self._delivered), position)
+        found.append(Expected(self._broker, self._within, None, ids))
+        return LedgerState(position, expected=[each for each in found if each.ids])
 
-    def restore(self, state: LedgerState) -> None:
-        """Go on where an earlier run ended; before the first message."""
-        self._acknowledged = self._position = state.position
-        # With at-least-once a message that is delivered again is a message.
-        self._restored = dict.fromkeys(state.ids, -1) if self._identified else {}
+    def restore(self, state: LedgerState, now: int) -> None:
+        """Go on where an earlier run ended, whose connection is gone by now; before the first message."""
+        self._position, self._began = state.position, now
+        if not self._identified:
+            # With at-least-once a message that is delivered again is a message.
+            return
+        expected = [*state.expected]
+        if state.ids:
+            expected.insert(0, Expected("", round(NOTICES_WITHIN * 1e6), None, {"": state.ids}))
+        for each in expected:
+            deliveries = [(queue, id_, _DECIDED_BEFORE) for queue, ids in each.ids.items() for id_ in ids]
+            self._lost.append(_Lost(each.broker, each.within, now if each.since is None else each.since, deliveries))
+            self._returned = max(self._returned, now + each.within)
+
+    def _row(self, message: Message) -> int | None:
+        """The position of the row that a message has already; None if it is new."""
+        if not message.redelivered:
+            return None
+        queue = message.origin or message.queue
+        # The newest: of two messages with one id, the one that is not decided must not be acknowledged for the other.
+        for each in reversed(self._lost):
+            if self._is_here(each):
+                row = each.take((queue, message.id or ""), ("", message.id or ""))
+                if row is not None:
+                    return row
+        return None
+
+    def _is_here(self, lost: _Lost) -> bool:
+        return lost.broker in {"", self._broker}
+
+    def _forget(self) -> None:
+        if self._owed is None or any(count > 0 for count in self._owed.values()):
+            return
+        self._owed = {}
+        for each in self._lost:
+            if self._is_here(each):
+                each.forget(self._queues)
+        self._lost = [each for each in self._lost if each.rows]
+
+
+class _Lost:
+    """What a connection was given that is lost."""
+
+    def __init__(self, broker: str, within: int, since: int, deliveries: Iterable[_Delivery]) -> None:
+        self.broker, self.within, self.since = broker, within, since
+        self.rows: dict[tuple[str, str], list[int]] = {}
+        for queue, id_, row in deliveries:
+            self.rows.setdefault((queue, id_), []).append(row)
+
+    def take(self, *keys: tuple[str, str]) -> int | None:
+        for key in keys:
+            rows = self.rows.get(key)
+            if rows:
+                row = max(rows)
+                rows.remove(row)
+                if not rows:
+                    del self.rows[key]
+                return row
+        return None
+
+    def forget(self, queues: frozenset[str]) -> None:
+        # Those of queues that are not read now may be read again, or arrive through a queue of dead letters.
+        self.rows = {key: rows for key, rows in self.rows.items() if key[0] and key[0] not in queues}
+
+    def snapshot(self, position: int) -> Expected:
+        deliveries = ((*key, row) for key, rows in self.rows.items() for row in rows)
+        return Expected(self.broker, self.within, self.since, _by_queue(deliveries, position))
+
+
+def _by_queue(deliveries: Iterable[_Delivery], position: int) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    last, ids = None, [""]
+    for queue, id_, row in deliveries:
+        if row < position:
+            if queue != last:
+                last, ids = queue, found.setdefault(queue, [])
+            ids.append(id_)
+    return found
+
+
+def _missing_id(message: Message) -> MissingIdError:
+    text = (
+        f"A message of queue {message.queue!r} has no id, so exactly-once could not tell it from its own redelivery. "
+        'Have its producer set one, unlike any other, or set option("processingGuarantee", "at-least-once").'
+    )
+    return MissingIdError(text)

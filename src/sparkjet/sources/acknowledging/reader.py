@@ -172,7 +172,7 @@ class Running:
         directory = Path(self._directory.name)
         (directory / _SPOOL).mkdir()
         spool = Spool(directory / _SPOOL, schema)
-        self.receiver = Receiver(source, spool, lambda: time.monotonic_ns() // 1000, settings.limits)
+        self.receiver = Receiver(source, spool, _now, settings.limits)
         self.path = str(directory / _SOCKET)
         self._counts, self._settings = counts, settings
         self._control = ControlServer(directory / _SOCKET, self._handle)
@@ -206,7 +206,7 @@ class Running:
             # An epoch may be as large as that, and a broker that is killed forget that it was acknowledged.
             most = self._settings.limits.messages
             ledger = Ledger(identified=request.identified, most_acknowledged=most)
-            ledger.restore(request.state or LedgerState(sum(self._counts.values()), []))
+            ledger.restore(request.state or LedgerState(sum(self._counts.values())), _now())
             self.receiver.start(self._counts, ledger)
         elif isinstance(request, Held):
             return self.receiver.state(request.position)
@@ -215,3 +215,8 @@ class Running:
         elif isinstance(request, Stop):
             self.stop()
         return None
+
+
+def _now() -> int:
+    # Of the wall clock: what is remembered has an age, and outlives the process.
+    return time.time_ns() // 1000

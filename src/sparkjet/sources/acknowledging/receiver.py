@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
-from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import tenacity
 
 from sparkjet.errors import SourceError
-from sparkjet.sources.acknowledging.contract import ConnectionLostError, Message
+from sparkjet.sources.acknowledging.contract import ConnectionLostError
+from sparkjet.sources.acknowledging.inbox import Inbox
 from sparkjet.sources.acknowledging.ledger import Ledger
 from sparkjet.sources.acknowledging.offset import Counts
 
@@ -28,6 +29,8 @@ WAIT = 0.05
 _CONFIRMED_WITHIN = 30.0
 """Seconds; an epoch waits no longer for a broker that neither confirms an acknowledgement nor ends the connection."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0
+_SOON = 1.0
+"""Seconds; a connection that is lost earlier and has brought nothing is as good as none."""
 
 
 @dataclass(frozen=True)
@@ -54,19 +57,16 @@ class Receiver:
     Args:
         source: Where messages come from; it is used by the receiver's thread alone.
         spool: Where their rows go.
-        now: Microseconds.
+        now: Microseconds of the wall clock.
         limits: When to stop reading for a while.
     """
 
     def __init__(self, source: AcknowledgingSource, spool: Spool, now: Callable[[], int], limits: Limits) -> None:
         self._source, self._spool, self._now, self._limits = source, spool, now, limits
-        self._ledger = Ledger()
+        self._inbox = Inbox(spool, Ledger(), {})
         self._lock = threading.Condition()
         self.started = threading.Event()
         self._thread = threading.Thread(target=self._run, name="sparkjet receiver", daemon=True)
-        # Up to what is acknowledged, and the queues of the messages from there on.
-        self._counts: Counts = {}
-        self._arrived: deque[str] = deque()
         self._due = 0
         self._ready: Mapping[str, int] = {}
         self._empty = False
@@ -83,11 +83,8 @@ class Receiver:
         Raises:
             ValueError: The two are of different records.
         """
-        if sum(counts.values()) != ledger.position:
-            message = f"messages up to {counts} were decided, but the ids are of position {ledger.position}"
-            raise ValueError(message)
-        self._counts = dict.fromkeys(self._source.queues, 0) | counts
-        self._ledger, self._due = ledger, ledger.position
+        self._inbox = Inbox(self._spool, ledger, dict.fromkeys(self._source.queues, 0) | counts)
+        self._due = ledger.position
         self._thread.start()
         self.started.set()
 
@@ -95,11 +92,7 @@ class Receiver:
         """Where a batch ends that begins at ``start`` and has so many messages at most."""
         with self._lock:
             self._check()
-            acknowledged = sum(self._counts.values())
-            wanted = len(self._arrived) if most is None else sum(start.values()) + most - acknowledged
-            counts = Counter(self._counts)
-            counts.update(itertools.islice(self._arrived, wanted))
-            return dict(counts)
+            return self._inbox.end(start, most)
 
     def wait(self, beyond: int, seconds: float) -> bool:
         """Wait until there is a message beyond a position, or all queues are found empty; whether it came to that."""
@@ -107,7 +100,7 @@ class Receiver:
             # An older look may have been before messages that are there now.
             self._empty = False
             settled = self._lock.wait_for(
-                lambda: self._failure is not None or self._ledger.position > beyond or self._empty, seconds
+                lambda: self._failure is not None or self._inbox.position > beyond or self._empty, seconds
             )
             self._check()
             return settled
@@ -116,7 +109,10 @@ class Receiver:
         """Wait until the epochs up to a position are decided and acknowledged; whether it came to that."""
         with self._lock:
             done = self._lock.wait_for(
-                lambda: self._failure is not None or (self._due >= position and not self._ledger.due(position)), seconds
+                lambda: (
+                    self._failure is not None or (self._due >= position and not self._inbox.ledger.is_due(position))
+                ),
+                seconds,
             )
             self._check()
             return done
@@ -125,20 +121,19 @@ class Receiver:
         """What each queue has: what was received, and what it still holds."""
         with self._lock:
             self._check()
-            counts = Counter(self._counts)
-            counts.update(self._arrived)
-            counts.update(self._ready)
-            return dict(counts)
+            return self._inbox.reported(self._ready)
 
     def rows(self, start: int, end: int) -> list[pa.RecordBatch]:
         """The rows of a range of positions; the same at every call until they are acknowledged."""
         with self._lock:
-            return list(self._spool.read(start, end))
+            self._check()
+            return self._inbox.rows(start, end)
 
     def state(self, position: int) -> LedgerState:
         """What the record of an epoch up to a position must say."""
         with self._lock:
-            return self._ledger.snapshot(position)
+            self._check()
+            return self._inbox.ledger.snapshot(position)
 
     def acknowledge(self, position: int) -> None:
         """Acknowledge what an epoch holds that is decided; wait until the broker has confirmed it.
@@ -146,8 +141,13 @@ class Receiver:
         Not if the connection is lost, or the receiver fails: then its messages are delivered again, and dropped.
         """
         with self._lock:
+            if position > self._inbox.position:
+                message = f"position {position} cannot be acknowledged: the last message is {self._inbox.position}"
+                raise ValueError(message)
             self._due = max(self._due, position)
-            self._lock.wait_for(lambda: self._failure is not None or not self._ledger.due(position), _CONFIRMED_WITHIN)
+            self._lock.wait_for(
+                lambda: self._failure is not None or not self._inbox.ledger.is_due(position), _CONFIRMED_WITHIN
+            )
 
     def stop(self) -> None:
         """Acknowledge what is due and end the connection; a second call does nothing."""
@@ -163,69 +163,18 @@ class Receiver:
     def _run(self) -> None:
         try:
             try:
-                self._connect()
                 while not self._stopping.is_set():
-                    self._step()
+                    self._read()
                 self._acknowledge()
             finally:
                 self._source.close()
         except BaseException as error:  # noqa: BLE001 - for the thread that asks next
             with self._lock:
-                self._failure = error
+                self._failure = self._failure or error
                 self._lock.notify_all()
 
-    def _step(self) -> None:
-        try:
-            self._acknowledge()
-            messages = self._source.receive(self._room(), WAIT)
-            ready = None if messages else self._source.ready()
-        except ConnectionLostError:
-            with self._lock:
-                self._ledger.reconnect()
-                self._lock.notify_all()
-            self._connect()
-            return
-        with self._lock:
-            if messages:
-                self._accept(messages)
-            elif ready is not None:
-                self._ready = ready
-                # Full, it has not read what is there.
-                self._empty = not any(ready.values()) and self._room() > 0
-            self._lock.notify_all()
-
-    def _room(self) -> int:
-        if self._ledger.held >= 4 * self._limits.messages:
-            # Every restart adds what it did not acknowledge, and nothing is received that would make the ids expire.
-            self._ledger.expire(self._now())
-            return 0
-        if self._spool.size >= self._limits.bytes:
-            return 0
-        return max(self._limits.messages - self._ledger.unacknowledged, 0)
-
-    def _accept(self, messages: Sequence[Message]) -> None:
-        first = self._ledger.position
-        positions = self._ledger.receive([each.id for each in messages], self._now())
-        self._arrived.extend(each.queue for each in messages)
-        if positions:
-            kept = (messages[position - first].values for position in positions)
-            self._spool.append(positions, list(zip(*kept, strict=True)))
-
-    def _acknowledge(self) -> None:
-        with self._lock:
-            position = self._due
-            due = self._ledger.due(position)
-        if due:
-            self._source.acknowledge(due)
-        with self._lock:
-            self._ledger.acknowledge(position, self._now())
-            self._spool.remove(position)
-            for _ in range(position - sum(self._counts.values())):
-                self._counts[self._arrived.popleft()] += 1
-            self._lock.notify_all()
-
-    def _connect(self) -> None:
-        """Open the connection, again and again while the broker is away and the query is not stopped."""
+    def _read(self) -> None:
+        """Read over a connection until it is lost; open it again and again while it is of no use."""
         for attempt in tenacity.Retrying(
             retry=tenacity.retry_if_exception_type(ConnectionLostError),
             wait=tenacity.wait_exponential(_FIRST_PAUSE, max=_LONGEST_PAUSE),
@@ -236,7 +185,77 @@ class Receiver:
             retry_error_callback=self._give_up,
         ):
             with attempt:
-                self._source.open()
+                self._use_connection()
+
+    def _use_connection(self) -> None:
+        """Open the connection and use it until it is lost.
+
+        Raises:
+            ConnectionLostError: It could not be opened, or was lost soon, and has brought nothing.
+        """
+        self._source.open()
+        opened = time.monotonic()
+        with self._changing():
+            self._inbox.ledger.connect(
+                self._source.broker, round(self._source.notices_within * 1e6), self._source.queues
+            )
+        progress = False
+        try:
+            while not self._stopping.is_set():
+                progress = self._step() or progress
+        except ConnectionLostError:
+            with self._changing():
+                self._inbox.ledger.disconnect(self._now())
+            # Otherwise a message at which it breaks would have it opened for ever.
+            if not progress and time.monotonic() - opened < _SOON:
+                raise
+
+    def _step(self) -> bool:
+        """Acknowledge what is due, and receive; whether there was anything that had not been there before."""
+        progress = self._acknowledge()
+        messages = self._source.receive(self._room(), WAIT)
+        if messages:
+            with self._changing():
+                position = self._inbox.position
+                self._inbox.receive(messages)
+                progress = progress or self._inbox.position > position
+        now = self._now()
+        if not messages or self._inbox.ledger.wants_look(now):
+            ready = self._source.ready()
+            with self._changing():
+                self._inbox.ledger.look(ready, now)
+                self._ready = ready
+                # Full, it has not read what is there.
+                self._empty = not any(ready.values()) and self._room() > 0
+        return progress
+
+    def _room(self) -> int:
+        if self._inbox.size >= self._limits.bytes:
+            return 0
+        return max(self._limits.messages - self._inbox.ledger.unacknowledged, 0)
+
+    def _acknowledge(self) -> bool:
+        with self._lock:
+            position = self._due
+            due = self._inbox.ledger.due(position)
+        if due:
+            self._source.acknowledge(due)
+        with self._changing():
+            self._inbox.ledger.acknowledge(due, self._now())
+            self._inbox.remove(position)
+        return due > 0
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """Change what the other threads see; they see nothing any more if that fails halfway."""
+        with self._lock:
+            try:
+                yield
+            except BaseException as error:
+                self._failure = error
+                raise
+            finally:
+                self._lock.notify_all()
 
     def _give_up(self, state: tenacity.RetryCallState) -> None:
         error = None if state.outcome is None else state.outcome.exception()

@@ -30,9 +30,18 @@ def tasks(batches: Iterable[pa.RecordBatch]) -> list[InputPartition]:
     table = pa.Table.from_batches(batches) if (batches := list(batches)) else None
     if table is None or not len(table):
         return []
-    wanted = max(1, round(table.nbytes / TASK))
-    rows = -(-len(table) // wanted)
-    return [InputPartition(_packed(table.slice(start, rows))) for start in range(0, len(table), rows)]
+    return [InputPartition(_packed(part)) for part in _parts(table)]
+
+
+def _parts(rows: pa.Table) -> Iterator[pa.Table]:
+    """Rows in as few parts as are not too large; by their bytes, as one message may be as large as thousands."""
+    wanted = min(round(rows.nbytes / TASK), len(rows))
+    if wanted <= 1:
+        yield rows
+        return
+    length = -(-len(rows) // wanted)
+    for start in range(0, len(rows), length):
+        yield from _parts(rows.slice(start, length))
 
 
 def _packed(rows: pa.Table) -> bytes:

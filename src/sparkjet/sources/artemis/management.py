@@ -18,10 +18,18 @@ _REPLIES = "sparkjet.replies."
 _ANSWERS_WITHIN = 60.0
 _HELD, _ELSEWHERE = "messageCount", ("deliveringCount", "scheduledCount")
 """Attributes of a queue: what it has, and what of it is not to be had."""
+_NODE = "nodeID"
 _ME = "replies"
 _OPERATION, _SETTINGS = "_AMQ_OperationName", "getAddressSettingsAsJSON"
-_ATTEMPTS = 10
-"""Deliveries of a message before the broker gives it up, if nothing else is set."""
+
+
+class _Settings(msgspec.Struct, frozen=True):
+    """Settings of an address, of which the broker tells only those that somebody has set; the others are these."""
+
+    attempts: int = msgspec.field(default=10, name="maxDeliveryAttempts")
+    dead_letters: str | None = msgspec.field(default=None, name="deadLetterAddress")
+    creates: bool = msgspec.field(default=True, name="autoCreateQueues")
+    removes: bool = msgspec.field(default=True, name="autoDeleteQueues")
 
 
 class MissingQueueError(Exception):
@@ -46,9 +54,9 @@ class Management:
         headers = {"id": _ME, "destination": self._replies, "subscription-type": "MULTICAST", "ack": "auto"}
         try:
             connection.confirm([Frame("SUBSCRIBE", headers)])
-            # Once with a receipt: the broker closes the connection of a user who may not, and says why.
-            connection.confirm([self._question(0, _HELD)])
-            self._answers(1)
+            # With a receipt: the broker closes the connection of a user who may not, and says why.
+            connection.confirm([self._asked_settings(number) for number in range(len(queues))])
+            answers = self._answers(len(queues))
         except RefusedError as error:
             message = (
                 "this user may not ask how many messages a queue holds, by which sparkjet knows that it has read all: "
@@ -56,39 +64,51 @@ class Management:
                 f'"consume" of {_REPLIES}#.'
             )
             raise SourceError(message) from error
+        self._settings = {
+            queue: msgspec.json.decode(answers[f"{number} {_SETTINGS}"], type=_Settings)
+            for number, queue in enumerate(queues)
+        }
 
-    def ready(self) -> Mapping[str, int]:
-        """How many messages of each queue are delivered to nobody.
+    @property
+    def lasting(self) -> Sequence[str]:
+        """The queues that the broker does not create by itself when somebody reads them, and remove when empty."""
+        every = self._settings.items()
+        return [queue for queue, settings in every if not (settings.creates and settings.removes)]
+
+    def ready(self, queues: Sequence[str] | None = None) -> Mapping[str, int]:
+        """How many messages of each queue are delivered to nobody; by default of all.
 
         Raises:
             MissingQueueError: A queue does not exist.
         """
-        asked = [(number, name) for number in range(len(self._queues)) for name in (_HELD, *_ELSEWHERE)]
+        numbers = [number for number, queue in enumerate(self._queues) if queues is None or queue in queues]
+        asked = [(number, name) for number in numbers for name in (_HELD, *_ELSEWHERE)]
         self._connection.send([self._question(*each) for each in asked])
         answers = self._answers(len(asked))
         counts = {}
-        for number, queue in enumerate(self._queues):
+        for number in numbers:
+            queue = self._queues[number]
             elsewhere = sum(answers[f"{number} {name}"] for name in _ELSEWHERE)
             counts[queue] = max(answers[f"{number} {_HELD}"] - elsewhere, 0)
         return counts
 
+    def node(self) -> str:
+        """The id of the broker's journal, which a backup takes over with it."""
+        self._connection.send([self._asked("broker", f"0 {_NODE}", {"_AMQ_Attribute": _NODE})])
+        return str(self._answers(1)[f"0 {_NODE}"])
+
     def given_up(self) -> Mapping[str, int]:
         """The queues whose messages the broker drops, each with the number of deliveries after which it does."""
-        for number, queue in enumerate(self._queues):
-            address = msgspec.json.encode([queue.partition("::")[0]])
-            self._connection.send([self._asked("broker", f"{number} {_SETTINGS}", {_OPERATION: _SETTINGS}, address)])
-        answers = self._answers(len(self._queues))
-        found = {}
-        for number, queue in enumerate(self._queues):
-            settings = msgspec.json.decode(answers[f"{number} {_SETTINGS}"])
-            most = settings.get("maxDeliveryAttempts", _ATTEMPTS)
-            if most > 0 and not settings.get("deadLetterAddress"):
-                found[queue] = most
-        return found
+        every = self._settings.items()
+        return {queue: each.attempts for queue, each in every if each.attempts > 0 and not each.dead_letters}
 
     def _question(self, number: int, attribute: str) -> Frame:
         _, _, name = self._queues[number].rpartition("::")
         return self._asked(f"queue.{name}", f"{number} {attribute}", {"_AMQ_Attribute": attribute})
+
+    def _asked_settings(self, number: int) -> Frame:
+        address = msgspec.json.encode([self._queues[number].partition("::")[0]])
+        return self._asked("broker", f"{number} {_SETTINGS}", {_OPERATION: _SETTINGS}, address)
 
     def _asked(self, resource: str, name: str, what: Mapping[str, str], body: bytes = b"") -> Frame:
         headers = {

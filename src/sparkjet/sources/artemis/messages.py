@@ -40,5 +40,7 @@ def message_of(frame: Frame, queue: str, id_property: str | None) -> Message:
         headers.get("redelivered") == "true",
         list(properties.items()),
     )
-    identity = f"{number}@{sent}" if id_property is None else headers.get(id_property)
-    return Message(identity, queue, values)
+    origin = headers.get("_AMQ_ORIG_QUEUE")
+    known = headers.get("_AMQ_ORIG_MESSAGE_ID", number)
+    identity = f"{known}@{sent}" if id_property is None else headers.get(id_property)
+    return Message(identity, queue, values, origin=origin)

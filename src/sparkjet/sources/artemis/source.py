@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from sparkjet.sources.artemis.settings import ArtemisSettings
 
 _QUEUE = "queue"
+_SILENCES, _LOOKS = 3, 10.0
 
 
 class ArtemisSource(AcknowledgingSource):
@@ -33,6 +34,9 @@ class ArtemisSource(AcknowledgingSource):
         self._management: Management | None = None
         self._arrived: deque[tuple[str, Message]] = deque()
         self._received: deque[str] = deque()
+        # The broker calls them so, in a dead letter.
+        self._named = {queue.rpartition("::")[2]: queue for queue in settings.queues}
+        self._node = ""
         self._opened = False
 
     @property
@@ -40,15 +44,30 @@ class ArtemisSource(AcknowledgingSource):
         """The queues in the option."""
         return self._settings.queues
 
+    @property
+    def broker(self) -> str:
+        """The id of its journal."""
+        return self._node
+
+    @property
+    def notices_within(self) -> float:
+        """The broker ends a connection that is silent for the agreed time, or as much more as it likes."""
+        return _SILENCES * self._settings.address.heartbeat + _LOOKS
+
     def open(self) -> None:
-        """Connect and subscribe; a queue that has never been there is an error, and not created."""
+        """Connect and subscribe; a queue that has never been there is an error, and not created.
+
+        Unless the broker creates it by itself, and removes it when it is empty: then it has no messages.
+        """
         self.close()
         self._arrived.clear()
         self._received.clear()
         with self._judged():
             self._connection = StompConnection(self._settings.address)
             self._management = Management(self._connection, self.queues)
-            self._management.ready()
+            # The others may have been removed because somebody has read all that was in them.
+            self._management.ready(self._management.lasting)
+            self._node = self._management.node()
             self._refuse(self._management.given_up())
             self._connection.confirm([self._subscription(number) for number in range(len(self.queues))])
         self._opened = True
@@ -89,7 +108,10 @@ class ArtemisSource(AcknowledgingSource):
     def _take(self, connection: StompConnection, seconds: float) -> None:
         for frame in connection.messages(_QUEUE, seconds):
             queue = self.queues[int(frame.headers["subscription"].removeprefix(f"{_QUEUE}/"))]
-            self._arrived.append((frame.headers["ack"], message_of(frame, queue, self._settings.id_property)))
+            message = message_of(frame, queue, self._settings.id_property)
+            if message.origin is not None:
+                message = message._replace(origin=self._named.get(message.origin, message.origin))
+            self._arrived.append((frame.headers["ack"], message))
 
     def _subscription(self, number: int) -> Frame:
         headers = {

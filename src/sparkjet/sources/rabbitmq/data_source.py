@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from sparkjet.options import Options
 from sparkjet.sources.acknowledging.data_source import AcknowledgingDataSource
 
 if TYPE_CHECKING:
@@ -22,6 +23,14 @@ ROWS = pa.schema(
     ]
 )
 """A message: its body, and AMQP's properties by their names; the time has whole seconds."""
+FURTHER = pa.schema(
+    [
+        pa.field("headers", pa.map_(pa.string(), pa.string())),
+        *(pa.field(name, pa.string()) for name in ("type", "reply_to")),
+        pa.field("redelivered", pa.bool_()),
+    ]
+)
+"""With ``includeHeaders``, behind those: added to all streams, they would be in tables and states that know no such."""
 
 
 class RabbitDataSource(AcknowledgingDataSource):
@@ -34,8 +43,9 @@ class RabbitDataSource(AcknowledgingDataSource):
 
     @property
     def rows(self) -> pa.Schema:
-        """Body and properties."""
-        return ROWS
+        """Body and properties, and headers if they are wanted."""
+        headers = Options(self.options).flag("includeHeaders")
+        return pa.schema([*ROWS, *FURTHER]) if headers else ROWS
 
     def source(self) -> RabbitSource:
         """A consumer of the queues."""

@@ -15,6 +15,7 @@ from sparkjet.sources.rabbitmq.data_source import NAME
 
 SOURCE_OPTIONS: Mapping[str, str] = {
     "queues": "Queues, separated by commas; each is a substream.",
+    "includeHeaders": "Whether to add columns headers, type, reply_to and redelivered (false).",
     **RABBITMQ_CONNECTION_OPTIONS,
     **READER_OPTIONS,
 }
@@ -30,11 +31,13 @@ class RabbitSettings:
     Attributes:
         queues: The queues to read.
         prefetch: Messages that each queue delivers before they are acknowledged.
+        headers: The option ``includeHeaders``.
         connection: How pika connects; includes the password and is never shown.
     """
 
     queues: tuple[str, ...]
     prefetch: int
+    headers: bool
     connection: pika.ConnectionParameters = field(repr=False)
 
     @staticmethod
@@ -54,4 +57,4 @@ class RabbitSettings:
                 f"{_MOST_UNACKNOWLEDGED} messages."
             )
             raise AnalysisError(message)
-        return RabbitSettings(queues, most // len(queues), connection_of(options))
+        return RabbitSettings(queues, most // len(queues), options.flag("includeHeaders"), connection_of(options))

@@ -8,12 +8,15 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from pika.exceptions import AMQPError, ChannelClosedByBroker
+from pika.exceptions import ChannelClosedByBroker
 
 from sparkjet.connect.rabbitmq_channel import RabbitChannel
-from sparkjet.connect.rabbitmq_connection import REFUSALS, explain
+from sparkjet.connect.rabbitmq_connection import FAILURES, explain, is_refused
+from sparkjet.connect.rabbitmq_frames import UnreadableProperties
 from sparkjet.errors import SourceError
-from sparkjet.sources.acknowledging.contract import AcknowledgingSource, ConnectionLostError, Message
+from sparkjet.sources.acknowledging.contract import AcknowledgingSource, ConnectionLostError, Message, unreadable
+from sparkjet.sources.rabbitmq.examination import examine
+from sparkjet.sources.rabbitmq.headers import further
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,6 +28,11 @@ if TYPE_CHECKING:
 
 _TOGETHER = 5_000
 """Messages to return at once if there are as many: they are stored together."""
+_LOOKS = 3
+"""Heartbeats in which the broker looks twice, whenever the client has died."""
+_RETURNS = 10
+"""Seconds in which it puts back what that was given."""
+_NO_HEADERS: Mapping[str, Any] = {}
 _REFUSED = {403, 404, 405}
 """AMQP's reply codes that come again: no permission, no queue, a queue that another consumer has for itself."""
 
@@ -42,6 +50,8 @@ class RabbitSource(AcknowledgingSource):
         self._arrived: deque[tuple[int, Message]] = deque()
         self._tags: deque[int] = deque()
         self._deleted: str | None = None
+        self._single: frozenset[str] | None = None
+        self._poison: str | None = None
         self._opened = False
 
     @property
@@ -49,20 +59,40 @@ class RabbitSource(AcknowledgingSource):
         """The queues in the option."""
         return self._settings.queues
 
+    @property
+    def broker(self) -> str:
+        """The cluster, by the name that its nodes share, and the virtual host."""
+        connection = self._settings.connection
+        told = self._connected.server_properties or {}
+        name = told.get("cluster_name", f"{connection.host}:{connection.port}")
+        return f"{name}/{connection.virtual_host}"
+
+    @property
+    def notices_within(self) -> float:
+        """The broker looks once in the agreed heartbeat, and notices when it has heard nothing between two looks."""
+        return float(_LOOKS * self._connected.params.heartbeat + _RETURNS)
+
     def open(self) -> None:
-        """Connect and consume; a queue that has never been there is an error."""
+        """Connect and consume; a queue that has never been there, or cannot be read exactly once, is an error."""
         self.close()
         self._arrived.clear()
         self._tags.clear()
-        self._deleted = None
+        self._deleted = self._poison = None
         with self._judged():
+            if self._single is None:
+                self._single = examine(self._settings.connection, self.queues)
             self._line = line = RabbitChannel(self._settings.connection)
             channel = line.channel
             # Of each consumer: quorum queues know no other.
             line.ask(lambda answered: channel.basic_qos(prefetch_count=self._settings.prefetch, callback=answered))
             channel.add_on_cancel_callback(self._cancelled)
             for queue in self.queues:
-                self._count(queue)
+                if self._declared(queue).consumer_count and queue in self._single:
+                    message = (
+                        f"queue {queue!r} gives its messages to one consumer (x-single-active-consumer), and that is "
+                        "another one: end it"
+                    )
+                    raise ConnectionLostError(message)
             for queue in self.queues:
                 line.ask(partial(channel.basic_consume, queue, self._accept, False, False, queue, None))
         self._opened = True
@@ -76,6 +106,8 @@ class RabbitSource(AcknowledgingSource):
             while there < len(self._arrived) < min(most, _TOGETHER):
                 there = len(self._arrived)
                 self._line.wait(0)
+        if self._poison is not None:
+            raise SourceError(self._poison)
         if self._deleted is not None:
             message = f"queue {self._deleted!r} was deleted, or its node is down"
             raise ConnectionLostError(message)
@@ -90,14 +122,14 @@ class RabbitSource(AcknowledgingSource):
             newest = self._tags.popleft()
         with self._judged():
             self._line.channel.basic_ack(newest, multiple=True)
-            self._count(self.queues[0])
+            self._declared(self.queues[0])
 
     def ready(self) -> Mapping[str, int]:
         """What each queue holds, and what has arrived here and was not received."""
         with self._judged():
-            counts = {queue: self._count(queue) for queue in self.queues}
+            counts = {queue: self._declared(queue).message_count for queue in self.queues}
             # An answer may overtake messages that the queue has given to the channel before; the next one does not.
-            self._count(self.queues[0])
+            self._declared(self.queues[0])
         for _, message in self._arrived:
             counts[message.queue] += 1
         return counts
@@ -108,14 +140,22 @@ class RabbitSource(AcknowledgingSource):
         if line is not None:
             line.close()
 
-    def _count(self, queue: str) -> int:
-        """How many messages a queue has that nobody was given."""
+    @property
+    def _connected(self) -> Any:
+        assert self._line is not None  # noqa: S101 - opened first
+        return self._line.channel.connection
+
+    def _declared(self, queue: str) -> Any:
+        """How many messages a queue has that nobody was given, and how many consumers."""
         assert self._line is not None  # noqa: S101 - opened first
         line = self._line
         answer = line.ask(lambda answered: line.channel.queue_declare(queue, passive=True, callback=answered))
-        return int(answer.method.message_count)
+        return answer.method
 
     def _accept(self, _: Channel, method: Any, properties: pika.BasicProperties, body: bytes) -> None:
+        if isinstance(properties, UnreadableProperties) and self._poison is None:
+            reason = f"its headers cannot be decoded ({properties.reason})"
+            self._poison = unreadable(properties.message_id, method.consumer_tag, reason)
         time = properties.timestamp
         values = (
             body,
@@ -126,8 +166,16 @@ class RabbitSource(AcknowledgingSource):
             None if time is None else int(time) * 1_000_000,
             properties.content_type,
             properties.correlation_id,
+            *(further(method, properties) if self._settings.headers else ()),
         )
-        self._arrived.append((method.delivery_tag, Message(properties.message_id, method.consumer_tag, values)))
+        queue = method.consumer_tag
+        headers = properties.headers or _NO_HEADERS
+        # A dead letter may have been delivered before, though not in this queue.
+        moved = headers.get("x-first-death-queue")
+        # Producers may send any header.
+        origin = moved if isinstance(moved, str) else None
+        redelivered = method.redelivered or origin is not None or "x-delivery-count" in headers
+        self._arrived.append((method.delivery_tag, Message(properties.message_id, queue, values, redelivered, origin)))
         self._wake()
 
     def _cancelled(self, frame: Any) -> None:
@@ -149,7 +197,6 @@ class RabbitSource(AcknowledgingSource):
                 message = f"the broker refuses queues {', '.join(self.queues)}: {error.reply_text}"
                 raise SourceError(message) from error
             raise ConnectionLostError(str(error)) from error
-        except REFUSALS as error:
-            raise SourceError(explain(self._settings.connection, error)) from error
-        except (AMQPError, OSError) as error:
-            raise ConnectionLostError(explain(self._settings.connection, error)) from error
+        except FAILURES as error:
+            failure = SourceError if is_refused(error) else ConnectionLostError
+            raise failure(explain(self._settings.connection, error)) from error

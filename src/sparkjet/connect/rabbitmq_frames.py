@@ -1,0 +1,71 @@
+"""pika's connection, which survives a message whose headers it cannot decode."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import pika
+from pika import frame, spec
+from pika.exceptions import InvalidFrameError
+
+_FRAME, _CONTENT, _FLAGS, _LENGTH = (
+    struct.Struct(">BHL"),
+    struct.Struct(">HHQ"),
+    struct.Struct(">H"),
+    struct.Struct(">I"),
+)
+_BEFORE = (spec.BasicProperties.FLAG_CONTENT_TYPE, spec.BasicProperties.FLAG_CONTENT_ENCODING)
+"""Properties, short texts, that are sent before the headers."""
+
+
+class UnreadableProperties(pika.BasicProperties):  # type: ignore[misc]  # pika has no types
+    """The properties of a message but its headers, and why those cannot be decoded.
+
+    Attributes:
+        reason: What pika says.
+    """
+
+    reason: Exception
+
+
+class TolerantConnection(pika.SelectConnection):  # type: ignore[misc]  # as above
+    """Delivers a message with headers that pika cannot decode, such as a time beyond the year 9999, without them.
+
+    pika takes such a message for the end of the connection. The broker would deliver it again on the next one, for
+    ever, and nobody would hear of it.
+    """
+
+    def _read_frame(self) -> tuple[int, Any]:
+        try:
+            found: tuple[int, Any] = super()._read_frame()
+        except InvalidFrameError:
+            raise
+        except Exception as error:
+            without = _without_headers(self._frame_buffer, error)
+            if without is None:
+                raise
+            return without
+        return found
+
+
+def _without_headers(data: bytes, error: Exception) -> tuple[int, Any] | None:
+    """The frame of a message's properties at the start of what was read, and its length; None if it is another."""
+    kind, channel, size = _FRAME.unpack_from(data)
+    if kind != spec.FRAME_HEADER:
+        return None
+    content = data[_FRAME.size : _FRAME.size + size]
+    _, _, body = _CONTENT.unpack_from(content)
+    (flags,) = _FLAGS.unpack_from(content, _CONTENT.size)
+    if not flags & spec.BasicProperties.FLAG_HEADERS:
+        return None
+    first = start = _CONTENT.size + _FLAGS.size
+    for flag in _BEFORE:
+        if flags & flag:
+            start += 1 + content[start]
+    end = start + _LENGTH.size + _LENGTH.unpack_from(content, start)[0]
+    properties = UnreadableProperties()
+    properties.reason = error
+    others = _FLAGS.pack(flags & ~spec.BasicProperties.FLAG_HEADERS) + content[first:start] + content[end:]
+    properties.decode(others)
+    return _FRAME.size + size + spec.FRAME_END_SIZE, frame.Header(channel, body, properties)

@@ -1,0 +1,103 @@
+"""The inbox: what was received and is not acknowledged, by its position: rows, queues and ids."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from sparkjet.errors import SourceError
+from sparkjet.sources.acknowledging.contract import Message, unreadable
+from sparkjet.sources.acknowledging.offset import Counts
+from sparkjet.sources.acknowledging.spool import UnrepresentableError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from sparkjet.sources.acknowledging.ledger import Ledger
+    from sparkjet.sources.acknowledging.spool import Spool
+
+
+class Inbox:
+    """Holds messages from where the newest record ends: a position is in it when its row is in the spool.
+
+    It is not safe for several threads, and of no use any more after an error in :meth:`receive`.
+
+    Args:
+        spool: Where rows go.
+        ledger: Which messages have come before, restored from the record.
+        counts: How many messages of each queue that record holds.
+
+    Raises:
+        ValueError: The two are of different records.
+    """
+
+    def __init__(self, spool: Spool, ledger: Ledger, counts: Counts) -> None:
+        if sum(counts.values()) != ledger.position:
+            message = f"messages up to {counts} were decided, but the ids are of position {ledger.position}"
+            raise ValueError(message)
+        self.ledger, self._spool = ledger, spool
+        # Up to what is removed, and the queues of the messages from there on.
+        self._counts = counts
+        self._arrived: deque[str] = deque()
+
+    @property
+    def position(self) -> int:
+        """The position of the next message."""
+        return self.ledger.position
+
+    @property
+    def size(self) -> int:
+        """Bytes of rows on disk."""
+        return self._spool.size
+
+    def receive(self, messages: Sequence[Message]) -> None:
+        """Take what the connection was given, in its order; only messages that are new have positions.
+
+        Raises:
+            SourceError: A message has no id, or its row cannot be stored.
+            OSError: The disk is full.
+        """
+        self.ledger.receive(messages, self._hold)
+
+    def end(self, start: Counts, most: int | None) -> Counts:
+        """Where a batch ends that begins at ``start`` and has so many messages at most."""
+        removed = sum(self._counts.values())
+        wanted = len(self._arrived) if most is None else sum(start.values()) + most - removed
+        counts = Counter(self._counts)
+        counts.update(itertools.islice(self._arrived, wanted))
+        return dict(counts)
+
+    def reported(self, ready: Mapping[str, int]) -> Counts:
+        """What each queue has: what was received, and what it still holds."""
+        counts = Counter(self.end({}, None))
+        counts.update(ready)
+        return dict(counts)
+
+    def rows(self, start: int, end: int) -> list[pa.RecordBatch]:
+        """The rows of a range of positions; the same at every call until they are removed.
+
+        Raises:
+            SourceError: Not all of them are there.
+        """
+        found = list(self._spool.read(start, end))
+        there = sum(map(len, found))
+        if there != end - start:
+            message = f"of the messages from {start} to {end}, only {there} are in the spool"
+            raise SourceError(message)
+        return found
+
+    def remove(self, position: int) -> None:
+        """Let go of the rows before a position, which are decided; a second call does nothing."""
+        self._spool.remove(position)
+        for _ in range(position - sum(self._counts.values())):
+            self._counts[self._arrived.popleft()] += 1
+
+    def _hold(self, messages: Sequence[Message]) -> None:
+        try:
+            self._spool.append(self.ledger.position, [each.values for each in messages])
+        except UnrepresentableError as error:
+            poison = messages[error.row]
+            raise SourceError(unreadable(poison.id, poison.queue, error)) from error
+        self._arrived.extend(each.queue for each in messages)
