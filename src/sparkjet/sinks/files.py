@@ -77,8 +77,9 @@ class FilesSink:
     def check(self, schema: StructType) -> None:
         """See :meth:`Sink.check`."""
         check_format(self.file_format, schema, self.partition_by)
-        self._check_readers()
+        # Says first what is wrong with the place as a whole: a bucket that is not there has no lists to ask for.
         self.directory.below(MANIFEST_DIRECTORY).check(self.option, create=False)
+        self._check_readers()
 
     def create(self) -> None:
         """See :meth:`Creating.create`: creates the directory, which may be read before the first row is written."""
