@@ -111,9 +111,10 @@ def samples(spark: SparkSession) -> DataFrame:
     return spark.createDataFrame(found, "g string, time bigint, value bigint").localCheckpoint()
 
 
-@pytest.mark.crash
 @pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize("restart", [False, True])
+@pytest.mark.parametrize(
+    "restart", [pytest.param(False, marks=pytest.mark.long), pytest.param(True, marks=pytest.mark.crash)]
+)
 def test_windows_equal_the_naive_ones(spark: SparkSession, tmp_path: Path, path: str, restart: bool) -> None:
     window = WindowGrid(6, 2, 1)
     expected, late = naive(BATCHES, window, [fold for _, fold in PATHS[path]])

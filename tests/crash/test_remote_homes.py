@@ -90,6 +90,7 @@ def test_from_s3(s3_spark: SparkSession, s3: S3Server, feed: Feed, tmp_path: Pat
     check(s3_spark, tmp_path, feed, f"s3a://{BUCKET}/{uuid4().hex}", settings | jars, "committing")
 
 
+@pytest.mark.long
 def test_from_a_grid(spark: SparkSession, feed: Feed, tmp_path: Path) -> None:
     token = tmp_path / "token"
     create_token(token)

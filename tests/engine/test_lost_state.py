@@ -111,7 +111,7 @@ HALVED = {"windows", "rolling", "interval join"}
 """Queries of which half is lost in `make test` and `make test-crash`; in the others it is in `make test-long`."""
 
 
-WHOLE = ["sessions", "duplicates", "processor", "static join"]
+WHOLE = ["sessions", "processor"]
 """Queries that `make test-crash` takes everything from."""
 CASES = [
     *mostly_crash([(name, False) for name in QUERIES], quick=(), crash=[(name, False) for name in WHOLE]),

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 import sparkjet as sj
 from sparkjet.catalyst import kept_plans
 from tests.feed import Feed
+from tests.parameters import mostly_crash
 
 pytestmark = pytest.mark.spark
 
@@ -31,7 +32,7 @@ QUERIES: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", QUERIES)
+@pytest.mark.parametrize("name", mostly_crash(QUERIES, quick={"stacks", "sessions", "rolling"}, crash=()))
 def test_later_epochs_use_the_plans_of_the_first(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:

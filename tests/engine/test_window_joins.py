@@ -130,7 +130,7 @@ def check_against_sides(spark: SparkSession, epochs: list[Epoch], hows: Sequence
 
 
 @pytest.mark.crash
-@pytest.mark.parametrize("mode", ["one batch", "many", "restarts"])
+@pytest.mark.parametrize("mode", [pytest.param("one batch", marks=pytest.mark.long), "many", "restarts"])
 @only_examples()
 @given(epochs=epochs)
 @example(epochs=LAGGING)

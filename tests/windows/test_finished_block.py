@@ -37,8 +37,15 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     return found
 
 
-@pytest.mark.parametrize("path", ["deduct", "stacks"])
-@pytest.mark.parametrize("large", [True, False], ids=["large", "small"])
+@pytest.mark.parametrize(
+    ("path", "large"),
+    [
+        ("stacks", True),
+        ("deduct", False),
+        pytest.param("stacks", False, marks=pytest.mark.long),
+        pytest.param("deduct", True, marks=pytest.mark.long),
+    ],
+)
 def test_windows_that_close_one_by_one_or_by_a_few_equal_the_naive_ones(
     spark: SparkSession, path: str, *, large: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, served: list[bool]
 ) -> None:

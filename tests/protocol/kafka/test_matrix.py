@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -109,8 +109,15 @@ NEAR = ("manifest", "decided", "first committed")
 """Points around the decision; a broker takes seconds to start, so points far from it are long tests."""
 
 
-@pytest.mark.parametrize("point", POINTS)
-@pytest.mark.parametrize("fault", OF_DRIVERS, ids=lambda fault: fault.__name__)
+def near(fault: Fault, *often: str) -> list[Any]:
+    """A fault at each point, those that are not often needed in `make test-long`."""
+    return [pytest.param(fault, point, marks=() if point in often else pytest.mark.long) for point in POINTS]
+
+
+@pytest.mark.parametrize(
+    ("fault", "point"),
+    [each for fault in OF_DRIVERS for each in near(fault, *(POINTS if fault is driver_killed else NEAR))],
+)
 def test_each_input_is_published_once(kafka: KafkaServer, orders: Orders, fault: Fault, point: str) -> None:
     fault(kafka, orders, point)
     if fault in {driver_killed, zombie_resumed}:
@@ -118,9 +125,8 @@ def test_each_input_is_published_once(kafka: KafkaServer, orders: Orders, fault:
 
 
 @pytest.mark.parametrize(
-    "point", [point if point in NEAR else pytest.param(point, marks=pytest.mark.long) for point in POINTS]
+    ("fault", "point"), [*near(broker_killed, *NEAR), *near(broker_refusing, *NEAR[:2]), *near(commits_fail, NEAR[1])]
 )
-@pytest.mark.parametrize("fault", OF_BROKERS, ids=lambda fault: fault.__name__)
 def test_each_input_is_published_once_whatever_the_broker_does(
     kafka: KafkaServer, orders: Orders, fault: Fault, point: str
 ) -> None:
