@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import logging
 import os
@@ -116,7 +117,7 @@ class ZooKeeperServer:
             ":".join(map(str, jars())),
             "org.apache.zookeeper.server.quorum.QuorumPeerMain",
         ]
-        self._home = Path(tempfile.mkdtemp(prefix="sparkjet-grid-", dir=settings.directory))
+        self._home = Path(tempfile.mkdtemp(prefix="sparkjet-grid-", dir=_made(settings.directory)))
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -270,11 +271,20 @@ def check_server(settings: ZooKeeperSettings) -> None:
     if settings.is_encrypted:
         for name in ("certificate", "key", "authorities"):
             settings.pem(name)
-    directory = Path(settings.directory)
+    directory = _made(settings.directory)
     is_usable = directory.is_dir() and os.access(directory, os.W_OK | os.X_OK)
     why = full(directory) if is_usable else f"{directory} is no directory that this user can write to"
     if why:
         raise AnalysisError(f"A member keeps the files of its ZooKeeper server below TMPDIR: {why}.")
+
+
+def _made(directory: str) -> Path:
+    """The directory for those of servers, made anew if it was removed with what was in it, and can be."""
+    path = Path(directory)
+    with contextlib.suppress(OSError):
+        # Whoever writes there says what is wrong with it.
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return path
 
 
 def full(directory: Path) -> str:
