@@ -99,6 +99,27 @@ def test_a_control_plane_that_does_not_answer_keeps_it_until_the_time_is_up(
 
 
 @pytest.mark.logs_errors
+def test_who_is_cut_off_does_not_rely_on_the_backups_of_others(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The survivor of three was stopped: it went after 60 s, with exit status 0, and with all that there was."""
+    create_token(tmp_path / "token")
+    grid = Grid(Access(str(tmp_path / "token")), SharedCluster(12, 1), leave_timeout=0.5)
+    for number in range(3):
+        grid.start(f"host-{number}")
+    fill(grid)
+    grid.settle()
+    going = grid.members[0]
+    grid.controls[going.id].is_silent = True
+    leaving(going).join(60)
+    assert not going.has_left(0.0)
+    assert "of 8 partitions that nobody else has: no answer" in caplog.text
+    gone(grid, going)
+    for member in [*grid.members]:
+        grid.kill(member)
+
+
+@pytest.mark.logs_errors
 def test_of_two_that_leave_at_once_none_takes_the_other_for_who_stays(tmp_path: Path) -> None:
     """Both would go at once, each as the other has what it holds."""
     with grid_of(tmp_path, 2) as grid:
