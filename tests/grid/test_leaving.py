@@ -201,3 +201,20 @@ def test_a_member_that_is_stopped_before_it_has_joined_ends(alone: bool, tmp_pat
     member.signal(signal.SIGTERM)
     assert member.ended() == 0, member.output
     assert "stopped before it had joined" in member.output or "it was stopped" in member.output
+
+
+@pytest.mark.crash
+def test_who_is_stopped_as_soon_as_others_know_it_does_not_count_any_more(tmp_path: Path) -> None:
+    """It ended without a word: the grid of one was half of two from then on, and no query started in it."""
+    with GridProcesses(tmp_path, 1) as grid:
+        client = grid.client()
+        joining = MemberProcess(tmp_path, grid.token, ("--host", "h", "--join", grid.members[0].address)).begin()
+        try:
+            until(lambda: client.state().largest == 2, "the others to know it")
+            joining.signal(signal.SIGTERM)
+            assert joining.ended() == 0, joining.output
+        finally:
+            joining.kill()
+        until(lambda: len(client.state().members) == 1, "its end")
+        assert client.state().largest == 1
+        client.close()

@@ -48,6 +48,7 @@ CONSEQUENCES = {
     r"grid-(from-.*|put_\d+)": "of clients: raised where the answer is awaited",
     r"grid-nudge-.*": "none: nobody needs the answer",
     r"grid-leave": "logged; the member ends, with exit status 1",
+    r"grid-stop": "none: it only waits for a signal",
     r"grid-close": "none: the process ends 5 s later at the latest",
     r"Thread-\d+ \(zk_loop\)": "kazoo's: logged; the session ends, and the member goes on in another one",
     r"Thread-\d+ \(_thread_worker\)": "kazoo's: logged, and it goes on",
