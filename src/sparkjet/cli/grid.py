@@ -153,6 +153,11 @@ def _start(chosen: argparse.Namespace, access: Access) -> int:
     access.token()
     _check_addresses(chosen, access)
     _ports(chosen.control_ports)
+    if chosen.join is not None:
+        # Also an empty one, as of a variable that is not set: it would found another grid.
+        with _named("--join"):
+            for address in chosen.join.split(","):
+                access.uri_of(address)
     with_one_arena()
     return run_member(settings, access, _control(chosen, access))
 
@@ -202,8 +207,7 @@ def _control(chosen: argparse.Namespace, access: Access) -> Control:
             authorities=access.authorities,
         )
     with _named("--join"):
-        # Not for an empty one, as of a variable that is not set, either: it would found another grid.
-        contacts = _contacts(chosen.join.split(","), access) if chosen.join is not None else []
+        contacts = _contacts(chosen.join.split(","), access) if chosen.join else []
     return ZooKeeperControl(settings, contacts, partitions=chosen.partitions, backup_count=chosen.backup_count)
 
 
