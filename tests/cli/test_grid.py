@@ -36,6 +36,7 @@ def test_what_is_no_size_is_refused(text: str) -> None:
 REFUSED = {
     "--backup-count: 7 is not from 0 to 6": ["--backup-count", "7"],
     "--backup-count: -1": ["--backup-count", "-1"],
+    "--partitions: 0 is not from 1 to 1000": ["--partitions", "0"],
     "--port: 70000": ["--port", "70000"],
     "--bind: 0.0.0.0 can be reached from other machines": ["--bind", "0.0.0.0"],  # noqa: S104 - is refused
     "belong together": ["--tls-key", "a.key"],
@@ -52,6 +53,12 @@ def test_wrong_options_are_refused_before_anything_starts(
 ) -> None:
     assert main(["grid", "start", "--alone", "--token-file", str(token), *REFUSED[told]]) == 1
     assert told in capsys.readouterr().err
+
+
+def test_who_is_to_join_nobody_founds_no_other_grid(token: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As with --join "$MEMBERS", of a variable that is not set."""
+    assert main(["grid", "start", "--token-file", str(token), "--port", "0", "--join", ""]) == 1
+    assert '--join: "" is not host:port of a member' in capsys.readouterr().err
 
 
 def test_without_a_token_nothing_starts(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

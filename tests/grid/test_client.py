@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from sparkjet.errors import AnalysisError
+from sparkjet.grid.background import in_background
 from sparkjet.grid.client import GridClient
 from sparkjet.grid.cluster_state import left, reformed
 from sparkjet.grid.contents import Content
@@ -261,6 +262,18 @@ def test_members_that_are_cut_off_are_passed_over(tmp_path: Path) -> None:
         more = client.put(entries_of(client, 30, "more"))
         assert client.put_slot("log/1", b"token", [*manifest, *more])
         assert client.slots("log") == ["log/1"]
+
+
+def test_a_client_that_knows_nothing_yet_waits_for_members_that_are_cut_off(tmp_path: Path) -> None:
+    """A leader was elected just when a Python worker began, and its query failed."""
+    with grid_of(tmp_path, 1, lease=2.0) as grid:
+        client, [member] = grid.client(), grid.members
+        grid.controls[member.id].is_cut_off = True
+        until(lambda: not is_served(member), "its knowledge of that", 60)
+        answer = in_background(lambda: client.key("a"), "grid-put_0")
+        until(lambda: bool(client._contact._suspected), "its refusal")
+        grid.controls[member.id].is_cut_off = False
+        assert answer.result(60).name == "a"
 
 
 def is_served(member: Member) -> bool:

@@ -9,6 +9,7 @@ import pytest
 
 from sparkjet.grid.cluster_state import Member, first
 from sparkjet.grid.ensemble import Ensemble
+from sparkjet.grid.errors import QuorumLostError
 from sparkjet.grid.listening import free_port
 from sparkjet.grid.zookeeper_config import ServerAddress, Voting
 from sparkjet.grid.zookeeper_server import ZooKeeperServer
@@ -95,6 +96,22 @@ def test_a_removed_server_ends_when_those_that_stay_go_on_without_it(
     assert not _runs(server)
     ensemble.refresh(session, lambda *_: None)
     assert all(each.member != "outsider" for each in ensemble._addresses.values())
+
+
+def test_a_voter_that_has_died_keeps_what_it_has_until_a_majority_goes_on_without_it(
+    ensemble: Ensemble, session: ZooKeeperSession
+) -> None:
+    """Two of three died at once, twice: the third one still answered both, and both began again with nothing."""
+    until(_offered(ensemble, session), "the server to be ready")
+    server = ensemble.server
+    assert server is not None
+    ensemble._take([server.address], Voting({server.address.id: server.address.line}, 1))
+    server.halt()
+    session.close("the leader has lost its followers")
+    with pytest.raises(QuorumLostError):
+        ensemble.adapt(session, OUTSIDER, coordinates=False)
+    assert ensemble.server is server
+    assert server.is_whole
 
 
 def test_who_has_not_heard_of_a_new_voter_finds_it_nevertheless() -> None:

@@ -23,16 +23,21 @@ from tests.grid.grids import grid_of
 from tests.servers.programs import listens
 
 
-def test_members_whose_token_file_is_gone_go_on_when_one_of_them_dies(tmp_path: Path) -> None:
-    """Who asked the others whether it is gone could not read the token, and ended; all did."""
+@pytest.mark.parametrize("content", [None, "", "another token, of another grid"], ids=["gone", "empty", "replaced"])
+def test_members_whose_token_file_changes_go_on_when_one_of_them_dies(content: str | None, tmp_path: Path) -> None:
+    """Who asked the others whether it is gone could not read the token, and ended; all did. Or all were refused."""
     with grid_of(tmp_path) as grid:
         client = grid.client()
         client.put([client.entry(f"before/{number}", ROWS, [rows_of(9)]) for number in range(20)])
+        token = (tmp_path / "token").read_text()
         (tmp_path / "token").unlink()
+        if content is not None:
+            (tmp_path / "token").write_text(content)
         victim = grid.members[-1]
         grid.kill(victim)
         until(lambda: victim.id not in {member.id for member in grid.cluster.now().members}, "the others to notice", 30)
         grid.settle()
+        (tmp_path / "token").write_text(token)
         held = client.put([client.entry(f"after/{number}", ROWS, [rows_of(9)]) for number in range(20)])
         client.check(held)
         assert [member._reason for member in grid.members] == ["", ""]

@@ -99,6 +99,27 @@ def test_a_control_plane_that_does_not_answer_keeps_it_until_the_time_is_up(
 
 
 @pytest.mark.logs_errors
+def test_who_is_cut_off_does_not_rely_on_the_backups_of_others(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The survivor of three was stopped: it went after 60 s, with exit status 0, and with all that there was."""
+    create_token(tmp_path / "token")
+    grid = Grid(Access(str(tmp_path / "token")), SharedCluster(12, 1), leave_timeout=0.5)
+    for number in range(3):
+        grid.start(f"host-{number}")
+    fill(grid)
+    grid.settle()
+    going = grid.members[0]
+    grid.controls[going.id].is_silent = True
+    leaving(going).join(60)
+    assert not going.has_left(0.0)
+    assert "of 8 partitions that nobody else has: no answer" in caplog.text
+    gone(grid, going)
+    for member in [*grid.members]:
+        grid.kill(member)
+
+
+@pytest.mark.logs_errors
 def test_of_two_that_leave_at_once_none_takes_the_other_for_who_stays(tmp_path: Path) -> None:
     """Both would go at once, each as the other has what it holds."""
     with grid_of(tmp_path, 2) as grid:
@@ -180,3 +201,20 @@ def test_a_member_that_is_stopped_before_it_has_joined_ends(alone: bool, tmp_pat
     member.signal(signal.SIGTERM)
     assert member.ended() == 0, member.output
     assert "stopped before it had joined" in member.output or "it was stopped" in member.output
+
+
+@pytest.mark.crash
+def test_who_is_stopped_as_soon_as_others_know_it_does_not_count_any_more(tmp_path: Path) -> None:
+    """It ended without a word: the grid of one was half of two from then on, and no query started in it."""
+    with GridProcesses(tmp_path, 1) as grid:
+        client = grid.client()
+        joining = MemberProcess(tmp_path, grid.token, ("--host", "h", "--join", grid.members[0].address)).begin()
+        try:
+            until(lambda: client.state().largest == 2, "the others to know it")
+            joining.signal(signal.SIGTERM)
+            assert joining.ended() == 0, joining.output
+        finally:
+            joining.kill()
+        until(lambda: len(client.state().members) == 1, "its end")
+        assert client.state().largest == 1
+        client.close()

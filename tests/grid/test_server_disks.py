@@ -65,16 +65,24 @@ def test_a_full_disk_ends_nobody_who_hears_the_others(is_reached: bool, tmp_path
 
 
 @pytest.mark.parametrize(
-    "size", [pytest.param(1, id="the only one"), pytest.param(3, id="all of three", marks=pytest.mark.long)]
+    ("size", "what"),
+    [
+        pytest.param(1, "*/*", id="the only one"),
+        pytest.param(1, "*/*/data/version-2", id="what the only one has acknowledged"),
+        pytest.param(1, "*", id="with the directory for all of them"),
+        pytest.param(3, "*/*", id="all of three", marks=pytest.mark.long),
+        pytest.param(3, "*/*/data/version-2", id="what all of three have acknowledged", marks=pytest.mark.long),
+    ],
 )
-def test_servers_whose_directories_are_removed_are_replaced(size: int, tmp_path: Path) -> None:
+def test_servers_whose_files_are_removed_are_replaced(size: int, what: str, tmp_path: Path) -> None:
     """They go on until then: what is gone is what they would start with."""
-    (tmp_path / "temporary").mkdir()
+    temporary = tmp_path / "below" / "temporary"
+    temporary.mkdir(parents=True)
     log = tmp_path / "members.log"
-    with cluster(size, voters=size, directory=str(tmp_path / "temporary"), log=str(log)) as grid:
+    with cluster(size, voters=size, directory=str(temporary), log=str(log)) as grid:
         assert grid.members[0].call("put", "log", 1, "before")
         servers = {member.call("server") for member in grid.members}
-        for directory in (tmp_path / "temporary").iterdir():
+        for directory in (tmp_path / "below").glob(what):
             shutil.rmtree(directory)
 
         def are_new() -> bool:
@@ -82,7 +90,7 @@ def test_servers_whose_directories_are_removed_are_replaced(size: int, tmp_path:
 
         until(are_new, "other servers")
         grid.settle(voters=size)
-        until(lambda: len(list((tmp_path / "temporary").iterdir())) == size, "the end of those before")
+        until(lambda: len(list(temporary.iterdir())) == size, "the end of those before")
         assert all(member.call("slots", "log") == [1] for member in grid.members)
         assert not any(member.call("reasons") for member in grid.members)
-        assert "was removed, perhaps by a cleaner of temporary files" in log.read_text()
+        assert "were removed, perhaps by a cleaner of temporary files" in log.read_text()

@@ -14,10 +14,10 @@ from typing import Any, TypeVar
 
 import pytest
 
-from sparkjet.errors import AnalysisError
+from sparkjet.errors import AnalysisError, StorageError
 from sparkjet.grid.access import Access, create_token
 from sparkjet.grid.announcements import Announcements
-from sparkjet.grid.background import LoopThread
+from sparkjet.grid.background import LoopThread, in_background
 from sparkjet.grid.client import GridClient
 from sparkjet.grid.cluster_state import Member, first
 from sparkjet.grid.copying import Copying
@@ -48,6 +48,7 @@ CONSEQUENCES = {
     r"grid-(from-.*|put_\d+)": "of clients: raised where the answer is awaited",
     r"grid-nudge-.*": "none: nobody needs the answer",
     r"grid-leave": "logged; the member ends, with exit status 1",
+    r"grid-stop": "none: it only waits for a signal",
     r"grid-close": "none: the process ends 5 s later at the latest",
     r"Thread-\d+ \(zk_loop\)": "kazoo's: logged; the session ends, and the member goes on in another one",
     r"Thread-\d+ \(_thread_worker\)": "kazoo's: logged, and it goes on",
@@ -203,6 +204,20 @@ def test_a_loop_that_fails_says_why_and_goes_on(caplog: pytest.LogCaptureFixture
             stop()
     told = [record.getMessage() for record in caplog.records if " has failed, and goes on: " in record.getMessage()]
     assert sorted(told) == sorted(f"{name} has failed, and goes on: {cause}" for name, cause in fails)
+
+
+def test_who_forms_a_grid_anew_twice_at_once_is_told_so() -> None:
+    """The second command took the place of the first one, which waited for two minutes, and failed."""
+    membership = _membership(Fails(ValueError(), 0))
+    answer = in_background(lambda: membership.reform(["me"]), "grid-to-one")
+    until(lambda: membership._reforming is not None, "the first command")
+    with pytest.raises(StorageError, match="is being formed anew already"):
+        membership.reform(["another"])
+    assert membership._reforming is not None
+    survivors, result = membership._reforming
+    assert survivors == {"me"}
+    result.set_exception(StorageError("it cannot be"))
+    assert str(answer.exception(10)) == "it cannot be"
 
 
 @pytest.fixture

@@ -62,8 +62,9 @@ def test_a_machine_without_a_certificate_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_machine_without_a_temporary_directory_is_refused(tmp_path: Path) -> None:
-    settings = ZooKeeperSettings("a token for tests", directory=str(tmp_path / "missing"))
-    check(settings, "below TMPDIR: .*missing is no directory that this user can write to")
+    (tmp_path / "file").touch()
+    settings = ZooKeeperSettings("a token for tests", directory=str(tmp_path / "file"))
+    check(settings, "below TMPDIR: .*file is no directory that this user can write to")
 
 
 @pytest.mark.crash
@@ -95,6 +96,7 @@ def test_others_vote_instead_of_who_cannot_any_more(tmp_path: Path, caplog: pyte
         controls.settings = dataclasses.replace(SETTINGS, directory=str(broken))
         second = controls.join()
         broken.rmdir()
+        broken.touch()
         controls.settings = SETTINGS
         controls.join()
         until(lambda: second.control.state().voteless == ("n2",), "the member to say that it cannot vote")
@@ -106,7 +108,7 @@ def test_others_vote_instead_of_who_cannot_any_more(tmp_path: Path, caplog: pyte
         assert second.reasons == []
         assert put(second.control, "log/1", b"token")
         # It looks again, and votes when it is needed.
-        broken.mkdir()
+        broken.unlink()
         second.control._membership._votes_from = 0.0  # type: ignore[attr-defined]
         until(lambda: controls.any.state().voteless == (), "the member to find that it can")
         controls.members[2].control.leave()

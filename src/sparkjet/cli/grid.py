@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from sparkjet.errors import AnalysisError, SparkjetError
-from sparkjet.grid.partition_table import MOST_BACKUPS, PARTITIONS
+from sparkjet.grid.partition_table import MOST_BACKUPS, MOST_PARTITIONS, PARTITIONS
 
 if TYPE_CHECKING:
     from sparkjet.grid.access import Access
@@ -35,7 +35,7 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     grid = parser.add_subparsers(dest="grid_command", required=True)
     start = grid.add_parser("start", help="start a member, which runs until it is stopped", description=_DESCRIPTION)
     _add_access(start)
-    start.add_argument("--join", metavar="HOST:PORT,…", default="", help="members of the cluster to join")
+    start.add_argument("--join", metavar="HOST:PORT,…", help="members of the cluster to join")
     start.add_argument("--alone", action="store_true", help="a grid of one member for ever: no other can join")
     start.add_argument("--bind", default="127.0.0.1", help="address to listen on; wider than loopback only with TLS")
     start.add_argument("--port", type=int, default=PORT, help=f"port to listen on ({PORT}); 0 for any that is free")
@@ -132,8 +132,12 @@ def _start(chosen: argparse.Namespace, access: Access) -> int:
     logging.getLogger("sparkjet").setLevel(logging.INFO)
     if not 0 <= chosen.backup_count <= MOST_BACKUPS:
         raise AnalysisError(f"--backup-count: {chosen.backup_count} is not from 0 to {MOST_BACKUPS}; 1 is usual.")
-    if chosen.alone and chosen.join:
+    if chosen.alone and chosen.join is not None:
         raise AnalysisError("--alone: a member that joins others is not alone. Leave out --alone or --join.")
+    if not 1 <= chosen.partitions <= MOST_PARTITIONS:
+        raise AnalysisError(
+            f"--partitions: {chosen.partitions} is not from 1 to {MOST_PARTITIONS}; {PARTITIONS} is usual."
+        )
     if not 0 <= chosen.leave_timeout <= _LONGEST:
         raise AnalysisError(f"--leave-timeout: {chosen.leave_timeout:g} is not from 0 to {_LONGEST} seconds.")
     if chosen.port not in range(65536):
@@ -149,6 +153,11 @@ def _start(chosen: argparse.Namespace, access: Access) -> int:
     access.token()
     _check_addresses(chosen, access)
     _ports(chosen.control_ports)
+    if chosen.join is not None:
+        # Also an empty one, as of a variable that is not set: it would found another grid.
+        with _named("--join"):
+            for address in chosen.join.split(","):
+                access.uri_of(address)
     with_one_arena()
     return run_member(settings, access, _control(chosen, access))
 

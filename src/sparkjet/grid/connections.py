@@ -48,6 +48,7 @@ class Connections:
     def __init__(self, access: Access) -> None:
         self._access = access
         self._read: dict[str, Any] = {}
+        self._headers: list[tuple[bytes, bytes]] | None = None
         self._lock = threading.Lock()
         self._clients: dict[str, Any] = {}
 
@@ -65,16 +66,19 @@ class Connections:
 
     def options(self, seconds: float = ANSWERS_WITHIN) -> Any:
         """Options of a call."""
-        return fl.FlightCallOptions(timeout=seconds, headers=self._newest("token", self._access.headers))
+        headers = self._headers or self._newest("token", self._access.headers)
+        return fl.FlightCallOptions(timeout=seconds, headers=headers)
 
     def prepare(self) -> None:
-        """Read token and certificates now, for those that go on without the files.
+        """Read token and certificates now, for members: they go on without the files, and with this token.
 
         Raises:
             AnalysisError: They cannot be read.
         """
         self._newest("certificates", self._access.client_options)
-        self._newest("token", self._access.headers)
+        # What the servers of all of them expect for as long as they run. With what is in the file later each would be
+        # refused by the others: nothing would be copied any more.
+        self._headers = self._access.headers()
 
     def _newest(self, what: str, read: Callable[[], T]) -> T:
         """What is in the files now; where they cannot be read any more, what was in them before.

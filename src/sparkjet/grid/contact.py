@@ -59,8 +59,14 @@ class Contact:
         self._suspected: dict[str, float] = {}
 
     def state(self) -> ClusterState:
-        """The newest state that is known; it is asked for if there is none."""
-        return self._state or self.newer(-1)
+        """The newest state that is known; if there is none it is asked for until the patience is at its end.
+
+        Raises:
+            AnalysisError: The members are of several clusters.
+            GridError: None answers, or they are of another cluster than before.
+        """
+        # Also in a Python worker that has just begun: members that elect a leader must not fail its query.
+        return self._state or self.attempts()(lambda: self.newer(-1))
 
     def newer(self, than: int, seconds: float = 1.0) -> ClusterState:
         """Ask the members for a newer state, and wait some time for one; returns the newest.

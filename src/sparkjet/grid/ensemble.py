@@ -274,6 +274,11 @@ class Ensemble:
         if not own.server.runs:
             # It did not stay: another one begins with nothing, under another id.
             why = own.server.why()
+            if self.votes():
+                # A majority without it has to agree. What was read from a leader does not tell: it answers for a while
+                # after it has lost its followers, and two of three that die at once would both throw away what they
+                # voted for.
+                self._tell(session, own)
             self._discard(session)
             if not own.is_told:
                 raise NoServerError(f"its ZooKeeper server does not start: {why}.")

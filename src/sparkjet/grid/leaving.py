@@ -44,7 +44,7 @@ class Leaving:
             state, waited = self._view.state, time.monotonic() - began
             if is_drained(state, self._view.me):
                 return 0
-            is_last = bool(self._last(state))
+            is_last = bool(self._last(state, why))
             if not self._others_stay() or waited >= (self._timeout if is_last else min(_ALL_WITHIN, self._timeout)):
                 return self._tell_what_goes(state, why)
             if time.monotonic() > told + _TELLS:
@@ -66,10 +66,21 @@ class Leaving:
         state = self._view.state
         return bool({member.id for member in state.members} - {*state.draining, self._view.me})
 
-    def _last(self, state: ClusterState) -> list[int]:
-        """Partitions of which this member has a replica, and others only if they leave as well or are not heard of."""
-        # Of two that leave at once each would take the other's replica for what stays.
-        going = {self._view.me, *state.draining, *state.silent}
+    def _last(self, state: ClusterState, why: str) -> list[int]:
+        """Partitions of which this member has a replica, and others only if they leave as well or are not heard of.
+
+        Args:
+            state: Of the cluster.
+            why: The others cannot be asked; empty if they can.
+        """
+        # Of two that leave at once each would take the other's replica for what stays. Who is cut off does not hear who
+        # leaves as well, or has died.
+        going = {
+            self._view.me,
+            *state.draining,
+            *state.silent,
+            *((member.id for member in state.members) if why else ()),
+        }
         rows = enumerate(state.rows)
         return [partition for partition, row in rows if self._view.me in row.replicas and {*row.replicas} <= going]
 
@@ -77,7 +88,7 @@ class Leaving:
         return sum(self._view.me in row.replicas for row in state.rows)
 
     def _tell_what_goes(self, state: ClusterState, why: str) -> int:
-        me, last = self._view.me, self._last(state)
+        me, last = self._view.me, self._last(state, why)
         count = len(self._entries.listed(last))
         if len(state.members) == 1:
             logger.log(

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from uuid import uuid4
@@ -180,9 +181,17 @@ class Membership:
     def reform(self, survivors: Collection[str]) -> ClusterState:
         """See :meth:`sparkjet.grid.zookeeper_control.ZooKeeperControl.reform`."""
         result: Future[ClusterState] = Future()
-        self._reforming = frozenset(survivors), result
+        with self._changed:
+            if self._reforming is not None:
+                # It would take the place of the one before, which would wait in vain.
+                raise StorageError(f"Member {self._member.id} is being formed anew already: another command is at it.")
+            self._reforming = frozenset(survivors), result
         self._wake.set()
-        return result.result(2 * _START)
+        try:
+            return result.result(2 * _START)
+        except FutureTimeoutError:
+            message = f"Member {self._member.id} was not formed anew within {2 * _START:.0f} s; its log may say why."
+            raise StorageError(message) from None
 
     def _look(self) -> None:
         self._wake.wait(self._pause)
@@ -217,11 +226,13 @@ class Membership:
     def _round(self) -> bool:
         """Look what is new, and do what this member has to do about it; whether nothing is left to do."""
         if self._reforming is not None:
-            (survivors, result), self._reforming = self._reforming, None
+            survivors, result = self._reforming
             try:
                 result.set_result(self._reform(survivors, uuid4().hex))
-            except StorageError as error:
-                result.set_exception(error)
+            except (StorageError, OSError) as error:
+                result.set_exception(error if isinstance(error, StorageError) else StorageError(str(error)))
+            finally:
+                self._reforming = None
         server = self.ensemble.server
         if server is not None and time.monotonic() > self._purged + _PURGE:
             server.purge()

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import threading
+from queue import SimpleQueue
 
 from sparkjet.grid.access import Access
 from sparkjet.grid.control import Control
@@ -16,14 +17,16 @@ from sparkjet.grid.strangers import raise_limit
 _ARENAS = "MALLOC_ARENA_MAX"
 _CLOSES_WITHIN = 5.0
 _LEAVES_WITHIN = 30.0
+_JOINS_WITHIN = 10.0
+"""Seconds for which a member that is stopped during its start may still join, and then leave in order."""
 logger = logging.getLogger("sparkjet")
 
 
 def run(settings: MemberSettings, access: Access, control: Control) -> int:
     """Run a member in this process; returns the exit status.
 
-    SIGTERM and SIGINT let it leave: others copy what it holds before it ends. One that has not joined yet holds
-    nothing, and ends at once.
+    SIGTERM and SIGINT let it leave: others copy what it holds before it ends. One that has not joined within seconds
+    holds nothing, and just ends.
 
     Args:
         settings: Of the member.
@@ -35,13 +38,15 @@ def run(settings: MemberSettings, access: Access, control: Control) -> int:
     """
     raise_limit()
     member = Member(settings, access, control)
+    asked: SimpleQueue[int] = SimpleQueue()
+    joined = threading.Event()
+    # Not in the handler itself: it interrupts this thread, perhaps while that holds a lock which leaving needs.
+    threading.Thread(target=_stop, args=(asked, joined, member), name="grid-stop", daemon=True).start()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _stop_at_once)
+        signal.signal(number, lambda which, _: asked.put(which))
     try:
         member.start()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            # Not in the handler itself: it interrupts this thread, perhaps while that holds a lock which leaving needs.
-            signal.signal(number, lambda *_: member.begin_to_leave())
+        joined.set()
     except BaseException:
         member.close()
         raise
@@ -68,7 +73,13 @@ def run(settings: MemberSettings, access: Access, control: Control) -> int:
         os._exit(status)
 
 
-def _stop_at_once(*_: object) -> None:
+def _stop(asked: SimpleQueue[int], joined: threading.Event, member: Member) -> None:
+    """Let a member leave when it is asked to for the first time."""
+    asked.get()
+    # Others may know it already: one that does not say goodbye counts for the size of the grid for ever.
+    if joined.wait(_JOINS_WITHIN):
+        member.begin_to_leave()
+        return
     os.write(sys.stderr.fileno(), b"the member was stopped before it had joined\n")
     # Not an exception: it would be taken for the failure of whatever is under way, and that begun again.
     os._exit(0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import logging
 import os
@@ -116,7 +117,7 @@ class ZooKeeperServer:
             ":".join(map(str, jars())),
             "org.apache.zookeeper.server.quorum.QuorumPeerMain",
         ]
-        self._home = Path(tempfile.mkdtemp(prefix="sparkjet-grid-", dir=settings.directory))
+        self._home = Path(tempfile.mkdtemp(prefix="sparkjet-grid-", dir=_made(settings.directory)))
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -131,8 +132,16 @@ class ZooKeeperServer:
 
     @property
     def is_whole(self) -> bool:
-        """Whether its directory is there; started without it, it would have forgotten what it has acknowledged."""
-        return (self._home / "data" / "myid").exists()
+        """Whether its files are there; started without them, it would have forgotten what it has acknowledged."""
+        return self._id.exists() and self._database.is_dir()
+
+    @property
+    def _id(self) -> Path:
+        return self._home / "data" / "myid"
+
+    @property
+    def _database(self) -> Path:
+        return self._home / "data" / "version-2"
 
     def start(self, voters: Iterable[str], *, is_first: bool = False) -> None:
         """Start it; it may take seconds until it answers.
@@ -142,17 +151,18 @@ class ZooKeeperServer:
             is_first: Whether it is the first server of a cluster; others wait until a leader gives them its data.
 
         Raises:
-            StorageError: It ran before, and its directory is gone.
+            StorageError: It ran before, and its files are gone.
         """
         if self._process is not None and not self.is_whole:
             raise StorageError(f"The ZooKeeper server of this member cannot be started again: {self._lacks()}.")
         # Who watches the process before this one must not take its end for the member's.
         self.halt()
-        data = self._home / "data"
-        data.mkdir(exist_ok=True)
-        (data / "myid").write_text(f"{self.address.id}\n", encoding="ascii")
+        if self._process is None:
+            self._database.mkdir(parents=True)
+            # Never again: a cleaner that goes by age takes the oldest file first, and that one is looked for.
+            self._id.write_text(f"{self.address.id}\n", encoding="ascii")
         if is_first:
-            (data / "initialize").touch()
+            (self._home / "data" / "initialize").touch()
         # Before there is a process: what is wrong with a file is said by name.
         if self._settings.is_encrypted:
             self._copy("member.pem", "certificate", "key")
@@ -204,14 +214,14 @@ class ZooKeeperServer:
     def _lacks(self) -> str:
         # It cannot say so itself: its log is on the same disk.
         if not self.is_whole:
-            return f"its directory {self._home} was removed, perhaps by a cleaner of temporary files"
+            return f"files in its directory {self._home} were removed, perhaps by a cleaner of temporary files"
         return full(self._home)
 
     def purge(self) -> None:
         """Remove snapshots but the newest, and logs that no snapshot needs; ZooKeeper itself would do it hourly."""
         numbered = [
             (int(match[2], 16), match[1], path)
-            for path in (self._home / "data" / "version-2").glob("*")
+            for path in self._database.glob("*")
             if (match := _NUMBERED.match(path.name))
         ]
         snapshots = sorted(number for number, kind, _ in numbered if kind == "snapshot")[-_KEPT_SNAPSHOTS:]
@@ -261,11 +271,20 @@ def check_server(settings: ZooKeeperSettings) -> None:
     if settings.is_encrypted:
         for name in ("certificate", "key", "authorities"):
             settings.pem(name)
-    directory = Path(settings.directory)
+    directory = _made(settings.directory)
     is_usable = directory.is_dir() and os.access(directory, os.W_OK | os.X_OK)
     why = full(directory) if is_usable else f"{directory} is no directory that this user can write to"
     if why:
         raise AnalysisError(f"A member keeps the files of its ZooKeeper server below TMPDIR: {why}.")
+
+
+def _made(directory: str) -> Path:
+    """The directory for those of servers, made anew if it was removed with what was in it, and can be."""
+    path = Path(directory)
+    with contextlib.suppress(OSError):
+        # Whoever writes there says what is wrong with it.
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return path
 
 
 def full(directory: Path) -> str:
