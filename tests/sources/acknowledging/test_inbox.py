@@ -188,7 +188,8 @@ class Query:
         self.reconnect()
 
     def look(self) -> None:
-        self.inbox.ledger.look({name: len(queue) for name, queue in self.broker.queues.items()}, self.now)
+        ready = {name: len(queue) for name, queue in self.broker.queues.items()}
+        self.inbox.ledger.look(ready, self.now, alone=len(self.broker.consumers) == 1)
 
     def reconnect(self) -> None:
         self.lose_half()

@@ -24,6 +24,7 @@ from sparkjet.sources.acknowledging.spool import Spool
 from sparkjet.sources.rabbitmq.data_source import FURTHER, ROWS
 from sparkjet.sources.rabbitmq.settings import RabbitSettings
 from sparkjet.sources.rabbitmq.source import RabbitSource
+from tests.faults.waiting import until
 from tests.servers.rabbitmq import RabbitServer
 from tests.sources.rabbitmq.messages import ids, ready, send
 
@@ -57,6 +58,31 @@ def received(source: RabbitSource, count: int) -> list[str | None]:
     while len(found) < count:
         found += [message.id for message in source.receive(count - len(found), LONG)]
     return found
+
+
+@pytest.mark.parametrize("quorum", [False, True])
+def test_it_is_alone_when_others_have_put_back_what_they_had(
+    rabbitmq: RabbitServer, opened: Callable[..., RabbitSource], quorum: bool
+) -> None:
+    queue = rabbitmq.queue(quorum=quorum)
+    send(rabbitmq, queue, *ids(0, 3))
+    other = opened(queue)
+    received(other, 3)
+    source = opened(queue)
+    assert source.ready() == {queue: 0}
+    assert not source.alone
+    other.close()
+    there = 0
+
+    def is_alone() -> bool:
+        nonlocal there
+        there += len(source.receive(3, 0.01))
+        ready = source.ready()
+        # Never before they are there.
+        assert not source.alone or there + ready[queue] == 3
+        return source.alone
+
+    until(is_alone, "a queue without another consumer")
 
 
 @pytest.mark.parametrize("quorum", [False, True])

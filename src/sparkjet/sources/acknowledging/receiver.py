@@ -223,7 +223,7 @@ class Receiver:
         if not messages or self._inbox.ledger.wants_look(now):
             ready = self._source.ready()
             with self._changing():
-                self._inbox.ledger.look(ready, now)
+                self._inbox.ledger.look(ready, now, alone=self._source.alone)
                 self._ready = ready
                 # Full, it has not read what is there.
                 self._empty = not any(ready.values()) and self._room() > 0

@@ -37,7 +37,7 @@ class ArtemisSource(AcknowledgingSource):
         # The broker calls them so, in a dead letter.
         self._named = {queue.rpartition("::")[2]: queue for queue in settings.queues}
         self._node = ""
-        self._opened = False
+        self._opened = self._alone = False
 
     @property
     def queues(self) -> Sequence[str]:
@@ -66,7 +66,7 @@ class ArtemisSource(AcknowledgingSource):
             self._connection = StompConnection(self._settings.address)
             self._management = Management(self._connection, self.queues)
             # The others may have been removed because somebody has read all that was in them.
-            self._management.ready(self._management.lasting)
+            self._management.counts(self._management.lasting)
             self._node = self._management.node()
             self._refuse(self._management.given_up())
             self._connection.confirm([self._subscription(number) for number in range(len(self.queues))])
@@ -93,11 +93,22 @@ class ArtemisSource(AcknowledgingSource):
         assert self._connection is not None  # noqa: S101 - opened first
         assert self._management is not None  # noqa: S101 - as above
         with self._judged():
-            counts = Counter(self._management.ready())
+            found = self._management.counts()
             # What has come with the answers is delivered, so they do not count it.
             self._take(self._connection, 0)
+        here = len(self._arrived) + len(self._received)
+        # A queue lets go of a consumer first, and has its messages back later.
+        self._alone = all(each.consumers == 1 for each in found.values()) and here == sum(
+            each.given for each in found.values()
+        )
+        counts = Counter({queue: each.ready for queue, each in found.items()})
         counts.update(message.queue for _, message in self._arrived)
         return counts
+
+    @property
+    def alone(self) -> bool:
+        """Whether each queue had this consumer alone, and all that it has given is here."""
+        return self._alone
 
     def close(self) -> None:
         """End the connection; the broker delivers again what was not acknowledged."""

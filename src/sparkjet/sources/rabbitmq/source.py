@@ -52,7 +52,7 @@ class RabbitSource(AcknowledgingSource):
         self._deleted: str | None = None
         self._single: frozenset[str] | None = None
         self._poison: str | None = None
-        self._opened = False
+        self._opened = self._alone = False
 
     @property
     def queues(self) -> Sequence[str]:
@@ -127,12 +127,20 @@ class RabbitSource(AcknowledgingSource):
     def ready(self) -> Mapping[str, int]:
         """What each queue holds, and what has arrived here and was not received."""
         with self._judged():
-            counts = {queue: self._declared(queue).message_count for queue in self.queues}
+            found = {queue: self._declared(queue) for queue in self.queues}
             # An answer may overtake messages that the queue has given to the channel before; the next one does not.
             self._declared(self.queues[0])
+        # One consumer is this one. A queue lets go of another, and has its messages back, in one step.
+        self._alone = all(each.consumer_count == 1 for each in found.values())
+        counts: dict[str, int] = {queue: each.message_count for queue, each in found.items()}
         for _, message in self._arrived:
             counts[message.queue] += 1
         return counts
+
+    @property
+    def alone(self) -> bool:
+        """Whether each queue had this consumer alone."""
+        return self._alone
 
     def close(self) -> None:
         """End the connection; the broker delivers again what was not acknowledged."""
