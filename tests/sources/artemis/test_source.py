@@ -117,6 +117,17 @@ def test_it_is_alone_when_others_have_put_back_what_they_had(
     until(is_alone, "a queue without another consumer")
 
 
+def test_a_producers_property_called_ack_does_not_keep_a_message_in_its_queue(
+    artemis: ArtemisServer, opened: Callable[..., ArtemisSource]
+) -> None:
+    queue = artemis.queue()
+    send(artemis, queue, "m0", ack="of the producer")
+    source = opened(queue)
+    received(source, 1)
+    source.acknowledge(1)
+    assert artemis.count(queue) == 0
+
+
 def test_all_queues_are_acknowledged_together(artemis: ArtemisServer, opened: Callable[..., ArtemisSource]) -> None:
     queues = artemis.queue(), artemis.queue()
     for queue in queues:
@@ -236,6 +247,8 @@ def test_a_large_message_comes_whole_and_again(artemis: ArtemisServer, opened: C
     # It is larger than the window.
     assert first.ready() == {queue: 1}
     first.close()
+    with artemis.client() as client:
+        until(lambda: client.ask(f"queue.{queue}", "deliveringCount") == 0, "a message that is put back")
     source = opened(queue)
     assert bodies(received(source, 1)) == [body]
     source.acknowledge(1)

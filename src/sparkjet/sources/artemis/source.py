@@ -122,7 +122,8 @@ class ArtemisSource(AcknowledgingSource):
             message = message_of(frame, queue, self._settings.id_property)
             if message.origin is not None:
                 message = message._replace(origin=self._named.get(message.origin, message.origin))
-            self._arrived.append((frame.headers["ack"], message))
+            # Not the header ack: a property of that name, which a producer may set, hides it.
+            self._arrived.append((frame.headers["message-id"], message))
 
     def _subscription(self, number: int) -> Frame:
         headers = {
