@@ -238,7 +238,7 @@ def test_runs_that_are_shorter_than_the_broker_needs_to_notice_do_not_leave_thei
         # The end of the queue, where nobody else has anything of it: whatever earlier runs were given was put back.
         ledger.look({"q": 0}, run * minute + 1, alone=True)
         state = ledger.snapshot(run + 1)
-    # Those of the last three minutes may come from a dead-letter queue, or from a broker that has lost acknowledgements.
+    # The last three minutes may come from a dead-letter queue, or a broker that has lost acknowledgements.
     assert ids(state) == ["m16", "m17", "m18", "m19"]
 
 

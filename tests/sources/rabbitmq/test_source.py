@@ -17,6 +17,7 @@ import pytest
 import tenacity
 
 from sparkjet.errors import SourceError
+from sparkjet.sources.acknowledging.arrived import TOGETHER
 from sparkjet.sources.acknowledging.contract import ConnectionLostError, Message
 from sparkjet.sources.acknowledging.ledger import Ledger
 from sparkjet.sources.acknowledging.receiver import Limits, Receiver
@@ -183,6 +184,21 @@ def test_large_bodies_come_whole(rabbitmq: RabbitServer, opened: Callable[..., R
         messages += source.receive(1, LONG)
     assert messages[0].values[0] == body
     source.acknowledge(1)
+
+
+def test_large_messages_are_received_a_few_at_a_time(
+    rabbitmq: RabbitServer, opened: Callable[..., RabbitSource]
+) -> None:
+    queue, size = rabbitmq.queue(), 3 << 20
+    connection = rabbitmq.connection()
+    for each in ids(0, 12):
+        connection.channel().basic_publish("", queue, bytes(size), pika.BasicProperties(message_id=each))
+    connection.close()
+    source, found = opened(queue), list[int]()
+    while sum(found) < 12:
+        found.append(len(source.receive(5_000, LONG)))
+    # A spool is no larger by more than that than it may be.
+    assert max(found) * size < TOGETHER + size
 
 
 def test_odd_names_and_passwords_are_nothing_special(rabbitmq: RabbitServer) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from sparkjet.connect.stomp import RefusedError, StompConnection
 from sparkjet.connect.stomp_frames import Frame
 from sparkjet.errors import SourceError
+from sparkjet.sources.acknowledging.arrived import Arrived
 from sparkjet.sources.acknowledging.contract import AcknowledgingSource, ConnectionLostError, Message
 from sparkjet.sources.artemis.management import Management, MissingQueueError
 from sparkjet.sources.artemis.messages import message_of
@@ -32,7 +33,7 @@ class ArtemisSource(AcknowledgingSource):
         self._settings = settings
         self._connection: StompConnection | None = None
         self._management: Management | None = None
-        self._arrived: deque[tuple[str, Message]] = deque()
+        self._arrived = Arrived[str]()
         self._received: deque[str] = deque()
         # The broker calls them so, in a dead letter.
         self._named = {queue.rpartition("::")[2]: queue for queue in settings.queues}
@@ -77,7 +78,7 @@ class ArtemisSource(AcknowledgingSource):
         assert self._connection is not None  # noqa: S101 - opened first
         with self._judged():
             self._take(self._connection, 0 if self._arrived and most else seconds)
-        taken = [self._arrived.popleft() for _ in range(min(most, len(self._arrived)))]
+        taken = self._arrived.take(most)
         self._received.extend(ack for ack, _ in taken)
         return [message for _, message in taken]
 
@@ -102,7 +103,7 @@ class ArtemisSource(AcknowledgingSource):
             each.given for each in found.values()
         )
         counts = Counter({queue: each.ready for queue, each in found.items()})
-        counts.update(message.queue for _, message in self._arrived)
+        counts.update(message.queue for message in self._arrived)
         return counts
 
     @property
@@ -123,7 +124,7 @@ class ArtemisSource(AcknowledgingSource):
             if message.origin is not None:
                 message = message._replace(origin=self._named.get(message.origin, message.origin))
             # Not the header ack: a property of that name, which a producer may set, hides it.
-            self._arrived.append((frame.headers["message-id"], message))
+            self._arrived.append(frame.headers["message-id"], message)
 
     def _subscription(self, number: int) -> Frame:
         headers = {
