@@ -133,8 +133,8 @@ class AcknowledgingStreamReader(TaskRows, SupportsTriggerAvailableNow):
         self._running.wait_for_start()
         receiver = self._running.receiver
         while not receiver.wait(at.position, _LOOKING) and self._available_now:
-            # It holds all it may, and epochs are not acknowledged yet.
-            continue
+            # It holds all it may, and epochs are not acknowledged yet; or a queue keeps what it has.
+            receiver.check_delivery()
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         end = QueueOffset(receiver.end(at.queues, most), self._running.path)
         while self._available_now and end == at and not receiver.wait_for_acknowledgement(at.position, _LOOKING):
