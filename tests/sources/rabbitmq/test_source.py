@@ -416,10 +416,17 @@ def test_a_queue_that_has_gone_may_come_back(rabbitmq: RabbitServer, opened: Cal
     with pytest.raises(ConnectionLostError, match="NOT_FOUND"):
         source.open()
     connection.channel().queue_declare(queue, durable=True)
-    connection.close()
     send(rabbitmq, queue, "m0")
     source.open()
     assert received(source, 1) == ["m0"]
+    # As another kind, it would be read as empty.
+    connection.channel().queue_delete(queue)
+    connection.channel().queue_declare(queue, durable=True, arguments={"x-queue-type": "stream"})
+    connection.close()
+    with pytest.raises(ConnectionLostError):
+        received(source, 1)
+    with pytest.raises(SourceError, match="is a stream"):
+        source.open()
 
 
 @pytest.mark.long

@@ -189,6 +189,8 @@ class RabbitSource(AcknowledgingSource):
 
     def _cancelled(self, frame: Any) -> None:
         self._deleted = frame.method.consumer_tag
+        # One of the same name may be of another kind.
+        self._single = None
         self._wake()
 
     def _wake(self) -> None:
