@@ -44,6 +44,11 @@ class Arrived(Generic[_T]):
 
     def take(self, most: int) -> list[tuple[_T, Message]]:
         """The oldest: so many at most, and fewer if they are large, but one at least."""
+        if len(self._messages) <= most and self._size < TOGETHER:
+            # Nearly always.
+            every = list(self._messages)
+            self.clear()
+            return every
         taken: list[tuple[_T, Message]] = []
         size = 0
         while self._messages and len(taken) < most and size < TOGETHER:
