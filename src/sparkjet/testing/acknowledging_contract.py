@@ -145,6 +145,13 @@ class AcknowledgingContract:
             source.acknowledge(3)
             assert source.ready() == {first: 0, second: 0}
 
+    def test_it_is_not_alone_while_somebody_else_has_messages(self, target: QueuesUnderTest) -> None:
+        with opened(target) as source, opened(target) as other:
+            target.send(source.queues[0], names(0, 2))
+            received(other, 1)
+            source.ready()
+            assert not source.alone
+
     def test_it_may_be_closed_twice_and_opened_again(self, target: QueuesUnderTest) -> None:
         with opened(target) as source:
             target.send(source.queues[0], names(0, 1))

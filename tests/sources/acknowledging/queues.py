@@ -21,7 +21,7 @@ class Broker:
         self.unacknowledged: list[Message] = []
         self.connections = 0
         self.refuses = 0
-        self.loses_answer = False
+        self.loses_answer = self.withholds = False
         self.breaks_at: str | None = None
         self._changed = threading.Condition()
 
@@ -51,7 +51,8 @@ class Broker:
         with self._changed:
             self._changed.wait_for(lambda: self.connections != connection or any(self.queues.values()), seconds)
             self._check(connection)
-            taken = list(islice((each for queue in self.queues.values() for each in queue), most))
+            there = (each for queue in self.queues.values() for each in queue if not self.withholds)
+            taken = list(islice(there, most))
             for message in taken:
                 self.queues[message.queue].remove(message)
             self.unacknowledged += taken

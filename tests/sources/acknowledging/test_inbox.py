@@ -19,6 +19,7 @@ from types import FrameType
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -154,7 +155,7 @@ class Query:
     def read_on_a_full_disk(self) -> None:
         messages = self.broker.deliver(PARTS)
         self.spool.is_full = True
-        with contextlib.suppress(OSError, SourceError):
+        with contextlib.suppress(SourceError):
             self.inbox.receive(messages)
         self.crash()
 
@@ -188,7 +189,8 @@ class Query:
         self.reconnect()
 
     def look(self) -> None:
-        self.inbox.ledger.look({name: len(queue) for name, queue in self.broker.queues.items()}, self.now)
+        ready = {name: len(queue) for name, queue in self.broker.queues.items()}
+        self.inbox.ledger.look(ready, self.now, alone=len(self.broker.consumers) == 1)
 
     def reconnect(self) -> None:
         self.lose_half()
@@ -295,6 +297,15 @@ def test_of_a_producers_duplicates_each_delivery_is_a_row_of_a_run(seed: int, st
     query.finish()
     # Which of them is dropped nobody can tell.
     assert Counter(ids[int(body)] for body in query.decided) == Counter(ids)
+
+
+def test_a_full_disk_is_named_with_the_way_out() -> None:
+    rows = Rows()
+    rows.is_full = True
+    inbox = Inbox(rows, Ledger(), dict.fromkeys(QUEUES, 0))
+    with pytest.raises(SourceError, match=r"stored on the driver's disk: .*full\. .* TMPDIR .* lower maxSpoolBytes"):
+        inbox.receive([Message("m0", "a", ("0",))])
+    assert inbox.position == 0
 
 
 class Fault(Exception):  # noqa: N818 - what is raised may be anything

@@ -229,6 +229,32 @@ def test_a_run_that_fails_may_have_had_them_again_so_the_next_one_waits_anew() -
     assert not third.wants_look(3 * WITHIN + 999)
 
 
+def test_runs_that_are_shorter_than_the_broker_needs_to_notice_do_not_leave_their_ids_for_ever() -> None:
+    minute, state = 60_000_000, LedgerState(0)
+    for run in range(20):
+        ledger = restarted(state, now=run * minute)
+        received(ledger, f"m{run}", again=False)
+        acknowledged(ledger, run)
+        # The end of the queue, where nobody else has anything of it: whatever earlier runs were given was put back.
+        ledger.look({"q": 0}, run * minute + 1, alone=True)
+        state = ledger.snapshot(run + 1)
+    # The last three minutes may come from a dead-letter queue, or a broker that has lost acknowledgements.
+    assert ids(state) == ["m16", "m17", "m18", "m19"]
+
+
+def test_what_somebody_else_may_have_been_given_is_kept_over_short_runs() -> None:
+    ledger = new()
+    received(ledger, "m1")
+    state = restarted(ledger.snapshot(1), now=0).snapshot(1)
+    ledger = restarted(state, now=10 * WITHIN)
+    ledger.look({"q": 0}, 10 * WITHIN)
+    assert ids(ledger.snapshot(1)) == ["m1"]
+    # There are two now, of which one is the one that is missed.
+    ledger.look({"q": 2}, 10 * WITHIN, alone=True)
+    assert received(ledger, "m2", again=False) == ["m2"]
+    assert received(ledger, "m1") == []
+
+
 def test_a_connection_that_is_lost_begins_the_look_anew() -> None:
     ledger = new()
     received(ledger, "m1")

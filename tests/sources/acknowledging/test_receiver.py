@@ -13,6 +13,7 @@ from sparkjet.sources.acknowledging.contract import Message
 from sparkjet.sources.acknowledging.ledger import Expected, Ledger, LedgerState, MissingIdError
 from sparkjet.sources.acknowledging.receiver import Counts, Limits, Receiver
 from sparkjet.sources.acknowledging.spool import Spool
+from tests.faults.waiting import until
 from tests.sources.acknowledging.queues import SCHEMA, Broker, BrokerSource
 
 LONG = 60.0
@@ -84,6 +85,29 @@ def test_batches_are_ranges_and_have_their_rows_every_time(broker: Broker, runni
     assert sum(receiver.end(first, 2).values()) == 3
     assert bodies(receiver, 0, 2) + bodies(receiver, 2, 3) == bodies(receiver, 0, 3)
     assert sorted(bodies(receiver, 0, 3)) == ["body of m1", "body of m2", "body of m3"]
+
+
+def test_a_queue_that_delivers_nothing_of_what_it_has_is_named(
+    broker: Broker, running: Callable[..., Receiver]
+) -> None:
+    broker.withholds = True
+    broker.send("orders", "m1", "m2")
+    clock = ManualClock(0)
+    receiver = running(clock=clock, patience=2.0)
+    until(lambda: receiver.reported()["orders"] == 2, "a count of the queue")
+    receiver.check_delivery()
+    clock.advance(2_000_000)
+    with pytest.raises(SourceError, match=r"delivered none for 2 s, .*: 'orders' \(2\)\. Such a queue is paused"):
+        receiver.check_delivery()
+    broker.withholds = False
+    received(receiver, 2)
+    clock.advance(2_000_000)
+    # They are all that it has; and what is not acknowledged could be all that it delivers.
+    broker.withholds = True
+    broker.send("orders", "m3")
+    until(lambda: receiver.reported()["orders"] == 3, "a count of the queue")
+    clock.advance(2_000_000)
+    receiver.check_delivery()
 
 
 def test_nothing_is_acknowledged_before_it_is_due(broker: Broker, running: Callable[..., Receiver]) -> None:

@@ -45,6 +45,7 @@ def test_a_source_over_tls_can_be_sent_to_the_process_that_reads() -> None:
     ("options", "message"),
     [
         ({}, 'needs option("queues", "name, …")'),
+        ({"queues": "orders, orders::orders"}, "names one queue twice: 'orders' and 'orders::orders'"),
         ({"queues": " , "}, 'needs option("queues", "name, …")'),
         ({"queues": "q", "virtualHost": "x"}, '"virtualHost" is not an option of format("sparkjet-artemis")'),
         ({"queues": "q", "port": "stomp"}, 'port must be a positive whole number, not "stomp"'),

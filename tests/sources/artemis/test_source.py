@@ -93,6 +93,41 @@ def test_what_is_not_acknowledged_comes_again_with_its_id(
     assert artemis.count(queue) == 0
 
 
+def test_it_is_alone_when_others_have_put_back_what_they_had(
+    artemis: ArtemisServer, opened: Callable[..., ArtemisSource]
+) -> None:
+    queue = artemis.queue()
+    send(artemis, queue, *numbered(0, 300))
+    other = opened(queue)
+    received(other, 300)
+    source = opened(queue)
+    assert source.ready() == {queue: 0}
+    assert not source.alone
+    other.close()
+    there = 0
+
+    def is_alone() -> bool:
+        nonlocal there
+        there += len(source.receive(300, 0.01))
+        ready = source.ready()
+        # Never before they are there.
+        assert not source.alone or there + ready[queue] == 300
+        return source.alone
+
+    until(is_alone, "a queue without another consumer")
+
+
+def test_a_producers_property_called_ack_does_not_keep_a_message_in_its_queue(
+    artemis: ArtemisServer, opened: Callable[..., ArtemisSource]
+) -> None:
+    queue = artemis.queue()
+    send(artemis, queue, "m0", ack="of the producer")
+    source = opened(queue)
+    received(source, 1)
+    source.acknowledge(1)
+    assert artemis.count(queue) == 0
+
+
 def test_all_queues_are_acknowledged_together(artemis: ArtemisServer, opened: Callable[..., ArtemisSource]) -> None:
     queues = artemis.queue(), artemis.queue()
     for queue in queues:
@@ -212,6 +247,8 @@ def test_a_large_message_comes_whole_and_again(artemis: ArtemisServer, opened: C
     # It is larger than the window.
     assert first.ready() == {queue: 1}
     first.close()
+    with artemis.client() as client:
+        until(lambda: client.ask(f"queue.{queue}", "deliveringCount") == 0, "a message that is put back")
     source = opened(queue)
     assert bodies(received(source, 1)) == [body]
     source.acknowledge(1)

@@ -17,6 +17,7 @@ import pytest
 import tenacity
 
 from sparkjet.errors import SourceError
+from sparkjet.sources.acknowledging.arrived import TOGETHER
 from sparkjet.sources.acknowledging.contract import ConnectionLostError, Message
 from sparkjet.sources.acknowledging.ledger import Ledger
 from sparkjet.sources.acknowledging.receiver import Limits, Receiver
@@ -24,6 +25,7 @@ from sparkjet.sources.acknowledging.spool import Spool
 from sparkjet.sources.rabbitmq.data_source import FURTHER, ROWS
 from sparkjet.sources.rabbitmq.settings import RabbitSettings
 from sparkjet.sources.rabbitmq.source import RabbitSource
+from tests.faults.waiting import until
 from tests.servers.rabbitmq import RabbitServer
 from tests.sources.rabbitmq.messages import ids, ready, send
 
@@ -57,6 +59,31 @@ def received(source: RabbitSource, count: int) -> list[str | None]:
     while len(found) < count:
         found += [message.id for message in source.receive(count - len(found), LONG)]
     return found
+
+
+@pytest.mark.parametrize("quorum", [False, True])
+def test_it_is_alone_when_others_have_put_back_what_they_had(
+    rabbitmq: RabbitServer, opened: Callable[..., RabbitSource], quorum: bool
+) -> None:
+    queue = rabbitmq.queue(quorum=quorum)
+    send(rabbitmq, queue, *ids(0, 3))
+    other = opened(queue)
+    received(other, 3)
+    source = opened(queue)
+    assert source.ready() == {queue: 0}
+    assert not source.alone
+    other.close()
+    there = 0
+
+    def is_alone() -> bool:
+        nonlocal there
+        there += len(source.receive(3, 0.01))
+        ready = source.ready()
+        # Never before they are there.
+        assert not source.alone or there + ready[queue] == 3
+        return source.alone
+
+    until(is_alone, "a queue without another consumer")
 
 
 @pytest.mark.parametrize("quorum", [False, True])
@@ -157,6 +184,21 @@ def test_large_bodies_come_whole(rabbitmq: RabbitServer, opened: Callable[..., R
         messages += source.receive(1, LONG)
     assert messages[0].values[0] == body
     source.acknowledge(1)
+
+
+def test_large_messages_are_received_a_few_at_a_time(
+    rabbitmq: RabbitServer, opened: Callable[..., RabbitSource]
+) -> None:
+    queue, size = rabbitmq.queue(), 3 << 20
+    connection = rabbitmq.connection()
+    for each in ids(0, 12):
+        connection.channel().basic_publish("", queue, bytes(size), pika.BasicProperties(message_id=each))
+    connection.close()
+    source, found = opened(queue), list[int]()
+    while sum(found) < 12:
+        found.append(len(source.receive(5_000, LONG)))
+    # A spool is no larger by more than that than it may be.
+    assert max(found) * size < TOGETHER + size
 
 
 def test_odd_names_and_passwords_are_nothing_special(rabbitmq: RabbitServer) -> None:
@@ -374,10 +416,17 @@ def test_a_queue_that_has_gone_may_come_back(rabbitmq: RabbitServer, opened: Cal
     with pytest.raises(ConnectionLostError, match="NOT_FOUND"):
         source.open()
     connection.channel().queue_declare(queue, durable=True)
-    connection.close()
     send(rabbitmq, queue, "m0")
     source.open()
     assert received(source, 1) == ["m0"]
+    # As another kind, it would be read as empty.
+    connection.channel().queue_delete(queue)
+    connection.channel().queue_declare(queue, durable=True, arguments={"x-queue-type": "stream"})
+    connection.close()
+    with pytest.raises(ConnectionLostError):
+        received(source, 1)
+    with pytest.raises(SourceError, match="is a stream"):
+        source.open()
 
 
 @pytest.mark.long

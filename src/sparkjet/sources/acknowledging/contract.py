@@ -106,6 +106,14 @@ class AcknowledgingSource(ABC):
     def ready(self) -> Mapping[str, int]:
         """How many messages each queue holds that were not delivered to anybody."""
 
+    @property
+    def alone(self) -> bool:
+        """Whether nobody else had a message of the queues, or could get one, when :meth:`ready` was called last.
+
+        Then what was given to a connection that is lost is back in them. False if the broker does not tell.
+        """
+        return False
+
     @abstractmethod
     def close(self) -> None:
         """End the connection, if there is one; a second call does nothing."""

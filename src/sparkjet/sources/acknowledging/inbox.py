@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import tempfile
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -56,8 +57,7 @@ class Inbox:
         """Take what the connection was given, in its order; only messages that are new have positions.
 
         Raises:
-            SourceError: A message has no id, or its row cannot be stored.
-            OSError: The disk is full.
+            SourceError: A message has no id, or its row cannot be stored, as no value of its column or on a full disk.
         """
         self.ledger.receive(messages, self._hold)
 
@@ -100,4 +100,11 @@ class Inbox:
         except UnrepresentableError as error:
             poison = messages[error.row]
             raise SourceError(unreadable(poison.id, poison.queue, error)) from error
+        except OSError as error:
+            message = (
+                f"messages cannot be stored on the driver's disk: {error}. They are not acknowledged. Make room in "
+                f"{tempfile.gettempdir()!r}, have TMPDIR name another directory, or lower maxSpoolBytes, and start the "
+                "query again."
+            )
+            raise SourceError(message) from error
         self._arrived.extend(each.queue for each in messages)

@@ -98,8 +98,10 @@ class Ledger:
         self._lost: list[_Lost] = []
         # When the broker has everything back, also what the last connection of an earlier run was given.
         self._began = self._returned = 0
-        # How many messages the queues held when they had everything back, and that were not received since.
+        # How many messages the queues held when they had everything back, and that were not received since; and of
+        # which connections that was everything.
         self._owed: dict[str, int] | None = None
+        self._looked_for: list[_Lost] = []
         self._position = 0
 
     @property
@@ -199,11 +201,21 @@ class Ledger:
         """Whether it is time for :meth:`look`, though there may be no end of messages."""
         return bool(self._lost) and self._owed is None and now >= self._returned
 
-    def look(self, ready: Mapping[str, int], now: int) -> None:
-        """Learn how many messages each queue holds that nobody was given, those included that were returned to it."""
-        if not self._lost or now < self._returned:
-            return
-        if self._owed is None:
+    def look(self, ready: Mapping[str, int], now: int, *, alone: bool = False) -> None:
+        """Learn how many messages each queue holds that nobody was given, those included that were returned to it.
+
+        Args:
+            ready: How many, by queue.
+            now: When they were counted.
+            alone: Whether nobody else had any then, so that runs that are shorter than the broker needs to notice a
+                dead client forget as well; otherwise each would leave its ids to all that come.
+        """
+        if not self._owed:
+            is_returned = alone or now >= self._returned
+            # As long at least: an acknowledgement may be forgotten, and dead letters take their time.
+            self._looked_for = [each for each in self._lost if is_returned and now >= each.since + each.within]
+            if not self._looked_for:
+                return
             self._owed = dict(ready)
         else:
             # Others may have taken them, or they have expired.
@@ -255,7 +267,7 @@ class Ledger:
         if self._owed is None or any(count > 0 for count in self._owed.values()):
             return
         self._owed = {}
-        for each in self._lost:
+        for each in self._looked_for:
             if self._is_here(each):
                 each.forget(self._queues)
         self._lost = [each for each in self._lost if each.rows]

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import InputPartition
@@ -18,6 +16,7 @@ from sparkjet.sources.acknowledging.control import Acknowledge, ControlServer, H
 from sparkjet.sources.acknowledging.ledger import Ledger, LedgerState
 from sparkjet.sources.acknowledging.offset import Counts, QueueOffset
 from sparkjet.sources.acknowledging.receiver import Limits, Receiver
+from sparkjet.sources.acknowledging.scratch import Scratch
 from sparkjet.sources.acknowledging.spool import Spool
 from sparkjet.sources.acknowledging.task_rows import TaskRows, tasks
 
@@ -133,8 +132,8 @@ class AcknowledgingStreamReader(TaskRows, SupportsTriggerAvailableNow):
         self._running.wait_for_start()
         receiver = self._running.receiver
         while not receiver.wait(at.position, _LOOKING) and self._available_now:
-            # It holds all it may, and epochs are not acknowledged yet.
-            continue
+            # It holds all it may, and epochs are not acknowledged yet; or a queue keeps what it has.
+            receiver.check_delivery()
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         end = QueueOffset(receiver.end(at.queues, most), self._running.path)
         while self._available_now and end == at and not receiver.wait_for_acknowledgement(at.position, _LOOKING):
@@ -167,9 +166,8 @@ class Running:
     def __init__(
         self, source: AcknowledgingSource, schema: pa.Schema, settings: ReaderSettings, counts: Counts
     ) -> None:
-        # Private to the user who runs the driver.
-        self._directory = tempfile.TemporaryDirectory(prefix="sparkjet-queues-")
-        directory = Path(self._directory.name)
+        self._scratch = Scratch()
+        directory = self._scratch.path
         (directory / _SPOOL).mkdir()
         spool = Spool(directory / _SPOOL, schema)
         self.receiver = Receiver(source, spool, _now, settings.limits)
@@ -199,7 +197,7 @@ class Running:
         """End all of it; a second call does nothing."""
         self._control.close()
         self.receiver.stop()
-        self._directory.cleanup()
+        self._scratch.remove()
 
     def _handle(self, request: Request) -> LedgerState | None:
         if isinstance(request, Start) and not self.started:

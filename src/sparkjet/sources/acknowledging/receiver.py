@@ -70,6 +70,8 @@ class Receiver:
         self._due = 0
         self._ready: Mapping[str, int] = {}
         self._empty = False
+        # Since when queues have messages and deliver none, though nothing here keeps them from it.
+        self._withheld_since: int | None = None
         self._stopping = threading.Event()
         self._failure: BaseException | None = None
 
@@ -116,6 +118,25 @@ class Receiver:
             )
             self._check()
             return done
+
+    def check_delivery(self) -> None:
+        """End a wait for messages that do not come.
+
+        Raises:
+            SourceError: For as long as a broker may be away, queues have had messages and delivered none.
+        """
+        with self._lock:
+            since = self._withheld_since
+            if since is None or self._now() - since < self._limits.patience * 1e6:
+                return
+            held = ", ".join(f"{queue!r} ({count})" for queue, count in self._ready.items() if count)
+        message = (
+            f"queues have messages, and have delivered none for {self._limits.patience:g} s, so they would never be "
+            f"found empty: {held}. Such a queue is paused, gives them to another consumer (it is exclusive, or they "
+            "are of a group), or keeps those that were acknowledged (it is non-destructive). Have it deliver, end the "
+            "other consumer, or read another queue."
+        )
+        raise SourceError(message)
 
     def reported(self) -> Counts:
         """What each queue has: what was received, and what it still holds."""
@@ -216,6 +237,7 @@ class Receiver:
         messages = self._source.receive(self._room(), WAIT)
         if messages:
             with self._changing():
+                self._withheld_since = None
                 position = self._inbox.position
                 self._inbox.receive(messages)
                 progress = progress or self._inbox.position > position
@@ -223,10 +245,16 @@ class Receiver:
         if not messages or self._inbox.ledger.wants_look(now):
             ready = self._source.ready()
             with self._changing():
-                self._inbox.ledger.look(ready, now)
+                self._inbox.ledger.look(ready, now, alone=self._source.alone)
                 self._ready = ready
                 # Full, it has not read what is there.
                 self._empty = not any(ready.values()) and self._room() > 0
+                # With something unacknowledged, a queue may have delivered as much as it does.
+                reads = self._room() > 0 and self._inbox.ledger.unacknowledged == 0
+                if messages or not (reads and any(ready.values())):
+                    self._withheld_since = None
+                elif self._withheld_since is None:
+                    self._withheld_since = now
         return progress
 
     def _room(self) -> int:

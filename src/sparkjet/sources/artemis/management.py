@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 import msgspec
@@ -16,8 +16,8 @@ from sparkjet.errors import SourceError
 _MANAGEMENT = "activemq.management"
 _REPLIES = "sparkjet.replies."
 _ANSWERS_WITHIN = 60.0
-_HELD, _ELSEWHERE = "messageCount", ("deliveringCount", "scheduledCount")
-"""Attributes of a queue: what it has, and what of it is not to be had."""
+_HELD, _GIVEN, _SCHEDULED, _CONSUMERS = "messageCount", "deliveringCount", "scheduledCount", "consumerCount"
+"""Attributes of a queue: what it has, what of it is not to be had, and who reads it."""
 _NODE = "nodeID"
 _ME = "replies"
 _OPERATION, _SETTINGS = "_AMQ_OperationName", "getAddressSettingsAsJSON"
@@ -30,6 +30,20 @@ class _Settings(msgspec.Struct, frozen=True):
     dead_letters: str | None = msgspec.field(default=None, name="deadLetterAddress")
     creates: bool = msgspec.field(default=True, name="autoCreateQueues")
     removes: bool = msgspec.field(default=True, name="autoDeleteQueues")
+
+
+class Counts(NamedTuple):
+    """What a queue has.
+
+    Attributes:
+        ready: Messages that are delivered to nobody.
+        given: Those that are delivered, and not acknowledged.
+        consumers: Who reads it.
+    """
+
+    ready: int
+    given: int
+    consumers: int
 
 
 class MissingQueueError(Exception):
@@ -75,21 +89,22 @@ class Management:
         every = self._settings.items()
         return [queue for queue, settings in every if not (settings.creates and settings.removes)]
 
-    def ready(self, queues: Sequence[str] | None = None) -> Mapping[str, int]:
-        """How many messages of each queue are delivered to nobody; by default of all.
+    def counts(self, queues: Sequence[str] | None = None) -> Mapping[str, Counts]:
+        """What queues have, by default all.
 
         Raises:
             MissingQueueError: A queue does not exist.
         """
         numbers = [number for number, queue in enumerate(self._queues) if queues is None or queue in queues]
-        asked = [(number, name) for number in numbers for name in (_HELD, *_ELSEWHERE)]
+        asked = [(number, name) for number in numbers for name in (_HELD, _GIVEN, _SCHEDULED, _CONSUMERS)]
         self._connection.send([self._question(*each) for each in asked])
         answers = self._answers(len(asked))
         counts = {}
         for number in numbers:
-            queue = self._queues[number]
-            elsewhere = sum(answers[f"{number} {name}"] for name in _ELSEWHERE)
-            counts[queue] = max(answers[f"{number} {_HELD}"] - elsewhere, 0)
+            held, given, scheduled, consumers = (
+                answers[f"{number} {name}"] for name in (_HELD, _GIVEN, _SCHEDULED, _CONSUMERS)
+            )
+            counts[self._queues[number]] = Counts(max(held - given - scheduled, 0), given, consumers)
         return counts
 
     def node(self) -> str:

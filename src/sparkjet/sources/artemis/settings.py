@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from sparkjet.connect.stomp import StompAddress
 from sparkjet.connect.stomp_options import address_of
+from sparkjet.errors import AnalysisError
 from sparkjet.options import ARTEMIS_CONNECTION_OPTIONS, Options
 from sparkjet.sources.acknowledging.reader import READER_OPTIONS, queue_names
 from sparkjet.sources.artemis.data_source import NAME
@@ -46,8 +47,16 @@ class ArtemisSettings:
         """
         options = Options(given)
         options.only(list(ARTEMIS_OPTIONS), NAME)
+        queues = queue_names(options, NAME)
+        named: dict[str, str] = {}
+        for queue in queues:
+            other = named.setdefault(queue.rpartition("::")[2], queue)
+            if other != queue:
+                # What comes again through the other name would be another message.
+                message = f"option: queues names one queue twice: {other!r} and {queue!r}."
+                raise AnalysisError(message)
         return ArtemisSettings(
-            queue_names(options, NAME),
+            queues,
             options.number("consumerWindowSize", default=1 << 24),
             options.get("idProperty"),
             address_of(options),

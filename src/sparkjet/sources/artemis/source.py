@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from sparkjet.connect.stomp import RefusedError, StompConnection
 from sparkjet.connect.stomp_frames import Frame
 from sparkjet.errors import SourceError
+from sparkjet.sources.acknowledging.arrived import Arrived
 from sparkjet.sources.acknowledging.contract import AcknowledgingSource, ConnectionLostError, Message
 from sparkjet.sources.artemis.management import Management, MissingQueueError
 from sparkjet.sources.artemis.messages import message_of
@@ -32,12 +33,12 @@ class ArtemisSource(AcknowledgingSource):
         self._settings = settings
         self._connection: StompConnection | None = None
         self._management: Management | None = None
-        self._arrived: deque[tuple[str, Message]] = deque()
+        self._arrived = Arrived[str]()
         self._received: deque[str] = deque()
         # The broker calls them so, in a dead letter.
         self._named = {queue.rpartition("::")[2]: queue for queue in settings.queues}
         self._node = ""
-        self._opened = False
+        self._opened = self._alone = False
 
     @property
     def queues(self) -> Sequence[str]:
@@ -66,7 +67,7 @@ class ArtemisSource(AcknowledgingSource):
             self._connection = StompConnection(self._settings.address)
             self._management = Management(self._connection, self.queues)
             # The others may have been removed because somebody has read all that was in them.
-            self._management.ready(self._management.lasting)
+            self._management.counts(self._management.lasting)
             self._node = self._management.node()
             self._refuse(self._management.given_up())
             self._connection.confirm([self._subscription(number) for number in range(len(self.queues))])
@@ -77,7 +78,7 @@ class ArtemisSource(AcknowledgingSource):
         assert self._connection is not None  # noqa: S101 - opened first
         with self._judged():
             self._take(self._connection, 0 if self._arrived and most else seconds)
-        taken = [self._arrived.popleft() for _ in range(min(most, len(self._arrived)))]
+        taken = self._arrived.take(most)
         self._received.extend(ack for ack, _ in taken)
         return [message for _, message in taken]
 
@@ -93,11 +94,22 @@ class ArtemisSource(AcknowledgingSource):
         assert self._connection is not None  # noqa: S101 - opened first
         assert self._management is not None  # noqa: S101 - as above
         with self._judged():
-            counts = Counter(self._management.ready())
+            found = self._management.counts()
             # What has come with the answers is delivered, so they do not count it.
             self._take(self._connection, 0)
-        counts.update(message.queue for _, message in self._arrived)
+        here = len(self._arrived) + len(self._received)
+        # A queue lets go of a consumer first, and has its messages back later.
+        self._alone = all(each.consumers == 1 for each in found.values()) and here == sum(
+            each.given for each in found.values()
+        )
+        counts = Counter({queue: each.ready for queue, each in found.items()})
+        counts.update(message.queue for message in self._arrived)
         return counts
+
+    @property
+    def alone(self) -> bool:
+        """Whether each queue had this consumer alone, and all that it has given is here."""
+        return self._alone
 
     def close(self) -> None:
         """End the connection; the broker delivers again what was not acknowledged."""
@@ -111,7 +123,8 @@ class ArtemisSource(AcknowledgingSource):
             message = message_of(frame, queue, self._settings.id_property)
             if message.origin is not None:
                 message = message._replace(origin=self._named.get(message.origin, message.origin))
-            self._arrived.append((frame.headers["ack"], message))
+            # Not the header ack: a property of that name, which a producer may set, hides it.
+            self._arrived.append(frame.headers["message-id"], message)
 
     def _subscription(self, number: int) -> Frame:
         headers = {

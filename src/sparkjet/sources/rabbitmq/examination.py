@@ -55,7 +55,8 @@ def examine(connection: pika.ConnectionParameters, queues: Sequence[str]) -> fro
                 message = (
                     f"the broker drops a message of queue {queue!r} after {most} deliveries ({_LIMIT}), and counts "
                     "those too that were only sent ahead on a connection that was lost. Declare the queue anew without "
-                    f"it, or with {_DEAD_LETTERS} as well, from whose queue somebody brings messages back."
+                    f"it, or with {_DEAD_LETTERS} as well (that of a policy cannot be seen), from whose queue somebody "
+                    "brings messages back."
                 )
                 raise SourceError(message)
             if arguments.get(_SINGLE):

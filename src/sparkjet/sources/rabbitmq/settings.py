@@ -22,6 +22,8 @@ SOURCE_OPTIONS: Mapping[str, str] = {
 """Options of ``format("sparkjet-rabbitmq")``."""
 _MOST_UNACKNOWLEDGED = 65_535
 """AMQP's prefetch count has two bytes."""
+_LONGEST_NAME = 255
+"""Bytes of a short string in AMQP."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,11 @@ class RabbitSettings:
         options = Options(given)
         options.only(list(SOURCE_OPTIONS), NAME)
         queues = queue_names(options, NAME)
+        for queue in queues:
+            if len(queue.encode()) > _LONGEST_NAME:
+                # Asked for, it would look like a broker that is away.
+                message = f"option: queues names {queue!r}, but no queue's name has more than {_LONGEST_NAME} bytes."
+                raise AnalysisError(message)
         most = ReaderSettings.of(options).limits.messages
         if not len(queues) <= most <= _MOST_UNACKNOWLEDGED * len(queues):
             message = (

@@ -14,6 +14,7 @@ from sparkjet.connect.rabbitmq_channel import RabbitChannel
 from sparkjet.connect.rabbitmq_connection import FAILURES, explain, is_refused
 from sparkjet.connect.rabbitmq_frames import UnreadableProperties
 from sparkjet.errors import SourceError
+from sparkjet.sources.acknowledging.arrived import Arrived
 from sparkjet.sources.acknowledging.contract import AcknowledgingSource, ConnectionLostError, Message, unreadable
 from sparkjet.sources.rabbitmq.examination import examine
 from sparkjet.sources.rabbitmq.headers import further
@@ -47,12 +48,12 @@ class RabbitSource(AcknowledgingSource):
     def __init__(self, settings: RabbitSettings) -> None:
         self._settings = settings
         self._line: RabbitChannel | None = None
-        self._arrived: deque[tuple[int, Message]] = deque()
+        self._arrived = Arrived[int]()
         self._tags: deque[int] = deque()
         self._deleted: str | None = None
         self._single: frozenset[str] | None = None
         self._poison: str | None = None
-        self._opened = False
+        self._opened = self._alone = False
 
     @property
     def queues(self) -> Sequence[str]:
@@ -102,8 +103,8 @@ class RabbitSource(AcknowledgingSource):
         assert self._line is not None  # noqa: S101 - opened first
         with self._judged():
             self._line.wait(0 if self._arrived and most else seconds)
-            there = 0
-            while there < len(self._arrived) < min(most, _TOGETHER):
+            there, most = 0, min(most, _TOGETHER)
+            while there < len(self._arrived) and not self._arrived.is_enough(most):
                 there = len(self._arrived)
                 self._line.wait(0)
         if self._poison is not None:
@@ -111,7 +112,7 @@ class RabbitSource(AcknowledgingSource):
         if self._deleted is not None:
             message = f"queue {self._deleted!r} was deleted, or its node is down"
             raise ConnectionLostError(message)
-        taken = [self._arrived.popleft() for _ in range(min(most, len(self._arrived)))]
+        taken = self._arrived.take(most)
         self._tags.extend(tag for tag, _ in taken)
         return [message for _, message in taken]
 
@@ -127,12 +128,20 @@ class RabbitSource(AcknowledgingSource):
     def ready(self) -> Mapping[str, int]:
         """What each queue holds, and what has arrived here and was not received."""
         with self._judged():
-            counts = {queue: self._declared(queue).message_count for queue in self.queues}
+            found = {queue: self._declared(queue) for queue in self.queues}
             # An answer may overtake messages that the queue has given to the channel before; the next one does not.
             self._declared(self.queues[0])
-        for _, message in self._arrived:
+        # One consumer is this one. A queue lets go of another, and has its messages back, in one step.
+        self._alone = all(each.consumer_count == 1 for each in found.values())
+        counts: dict[str, int] = {queue: each.message_count for queue, each in found.items()}
+        for message in self._arrived:
             counts[message.queue] += 1
         return counts
+
+    @property
+    def alone(self) -> bool:
+        """Whether each queue had this consumer alone."""
+        return self._alone
 
     def close(self) -> None:
         """End the connection; the broker delivers again what was not acknowledged."""
@@ -175,11 +184,13 @@ class RabbitSource(AcknowledgingSource):
         # Producers may send any header.
         origin = moved if isinstance(moved, str) else None
         redelivered = method.redelivered or origin is not None or "x-delivery-count" in headers
-        self._arrived.append((method.delivery_tag, Message(properties.message_id, queue, values, redelivered, origin)))
+        self._arrived.append(method.delivery_tag, Message(properties.message_id, queue, values, redelivered, origin))
         self._wake()
 
     def _cancelled(self, frame: Any) -> None:
         self._deleted = frame.method.consumer_tag
+        # One of the same name may be of another kind.
+        self._single = None
         self._wake()
 
     def _wake(self) -> None:
