@@ -15,6 +15,7 @@ from sparkjet.sources.acknowledging.receiver import Counts, Limits, Receiver
 from sparkjet.sources.acknowledging.spool import Spool
 from tests.faults.waiting import until
 from tests.sources.acknowledging.queues import SCHEMA, Broker, BrokerSource
+from tests.sources.acknowledging.waiting import until_ended
 
 LONG = 60.0
 """Seconds that a test waits at most."""
@@ -60,12 +61,6 @@ def received(receiver: Receiver, position: int) -> Counts:
     while sum(receiver.end({}, None).values()) < position:
         receiver.wait(position - 1, LONG)
     return receiver.end({}, None)
-
-
-def until_ended(receiver: Receiver) -> None:
-    """Wait for what ends it."""
-    while True:
-        receiver.wait(1_000_000, LONG)
 
 
 def drained(receiver: Receiver, position: int) -> None:

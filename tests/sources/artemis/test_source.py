@@ -20,6 +20,7 @@ from sparkjet.sources.artemis.settings import ArtemisSettings
 from sparkjet.sources.artemis.source import ArtemisSource
 from tests.faults.waiting import until
 from tests.servers.artemis import CLERK, PASSWORD, USER
+from tests.sources.acknowledging.waiting import until_alone
 
 if TYPE_CHECKING:
     from tests.servers.artemis import ArtemisServer
@@ -104,17 +105,7 @@ def test_it_is_alone_when_others_have_put_back_what_they_had(
     assert source.ready() == {queue: 0}
     assert not source.alone
     other.close()
-    there = 0
-
-    def is_alone() -> bool:
-        nonlocal there
-        there += len(source.receive(300, 0.01))
-        ready = source.ready()
-        # Never before they are there.
-        assert not source.alone or there + ready[queue] == 300
-        return source.alone
-
-    until(is_alone, "a queue without another consumer")
+    until_alone(source, queue, 300)
 
 
 def test_a_producers_property_called_ack_does_not_keep_a_message_in_its_queue(

@@ -25,8 +25,8 @@ from sparkjet.sources.acknowledging.spool import Spool
 from sparkjet.sources.rabbitmq.data_source import FURTHER, ROWS
 from sparkjet.sources.rabbitmq.settings import RabbitSettings
 from sparkjet.sources.rabbitmq.source import RabbitSource
-from tests.faults.waiting import until
 from tests.servers.rabbitmq import RabbitServer
+from tests.sources.acknowledging.waiting import until_alone, until_ended
 from tests.sources.rabbitmq.messages import ids, ready, send
 
 LONG = 60.0
@@ -73,17 +73,7 @@ def test_it_is_alone_when_others_have_put_back_what_they_had(
     assert source.ready() == {queue: 0}
     assert not source.alone
     other.close()
-    there = 0
-
-    def is_alone() -> bool:
-        nonlocal there
-        there += len(source.receive(3, 0.01))
-        ready = source.ready()
-        # Never before they are there.
-        assert not source.alone or there + ready[queue] == 3
-        return source.alone
-
-    until(is_alone, "a queue without another consumer")
+    until_alone(source, queue, 3)
 
 
 @pytest.mark.parametrize("quorum", [False, True])
@@ -338,11 +328,6 @@ def test_a_message_that_cannot_be_read_ends_the_query_and_is_named(
     finally:
         receiver.stop()
     assert ready(rabbitmq, queue) == [6]
-
-
-def until_ended(receiver: Receiver) -> None:
-    while True:
-        receiver.wait(1_000_000, LONG)
 
 
 def test_a_queue_that_is_missing_ends_the_query(opened: Callable[..., RabbitSource]) -> None:
