@@ -13,7 +13,6 @@ from pyspark.sql import functions as F
 import sparkjet as sj
 from sparkjet.catalyst import kept_plans
 from tests.feed import Feed
-from tests.parameters import mostly_crash
 
 pytestmark = pytest.mark.spark
 
@@ -32,9 +31,12 @@ QUERIES: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", mostly_crash(QUERIES, quick={"stacks", "sessions", "rolling"}, crash=()))
+TOGETHER = ("stacks", "sessions", "rolling")
+
+
+@pytest.mark.parametrize("names", [TOGETHER, *(pytest.param((name,), marks=pytest.mark.long) for name in QUERIES)])
 def test_later_epochs_use_the_plans_of_the_first(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: tuple[str, ...]
 ) -> None:
     feed = Feed(tmp_path / "feed")
     for batch in range(BATCHES):
@@ -54,14 +56,18 @@ def test_later_epochs_use_the_plans_of_the_first(
 
     monkeypatch.setattr(kept_plans, "_plan", counted)
     stream = sj.stream(feed.read(spark)).withWatermark("ts", "5 seconds")
-    writer = QUERIES[name](stream).writeStream.onEpochPhase(follow)
-    if name == "rolling":
-        writer = writer.format("noop").outputMode("update")
-    else:
-        writer = writer.format("files").option("path", tmp_path / "out")
-    query = writer.option("checkpointLocation", tmp_path / "home").trigger(availableNow=True).start()
+    writers = []
+    for name in names:
+        writer = QUERIES[name](stream).writeStream
+        if name == "rolling":
+            writer = writer.format("noop").outputMode("update")
+        else:
+            writer = writer.format("files").option("path", tmp_path / name)
+        writers.append(writer)
+    writers[0].onEpochPhase(follow).trigger(availableNow=True)
+    query = sj.start(*writers, checkpointLocation=str(tmp_path / "home"))
     query.awaitTermination()
     # Arrival, totals and the windows' own.
-    assert len(planned) >= 3
+    assert len(planned) >= 3 * len(names)
     assert all(kept is not None for _, kept in planned)
     assert max(epoch for epoch, _ in planned) < SETTLED

@@ -107,7 +107,11 @@ def sums(run: EventDriver, sink: int = 0) -> list[int]:
     return [row[2] for row in run.results(sink)]
 
 
-@pytest.mark.parametrize("guarantee", list(Guarantee))
+# Exactly once it is run again in the test of a put that fails.
+@pytest.mark.parametrize(
+    "guarantee",
+    [pytest.param(each, marks=pytest.mark.long if each is Guarantee.EXACTLY_ONCE else ()) for each in Guarantee],
+)
 def test_an_epoch_that_is_run_again_with_more_input_loses_nothing(
     spark: SparkSession, tmp_path: Path, guarantee: Guarantee
 ) -> None:
@@ -161,7 +165,7 @@ def test_nothing_is_undone_when_the_put_fails_as_it_may_have_decided(
         assert sums(run) == [1]
 
 
-@pytest.mark.parametrize("phase", [EpochPhase.ADVANCE, EpochPhase.BEGIN])
+@pytest.mark.parametrize("phase", [EpochPhase.ADVANCE, pytest.param(EpochPhase.BEGIN, marks=pytest.mark.long)])
 def test_state_that_is_lost_twice_in_an_overlapped_epoch_is_restored_twice(
     spark: SparkSession, tmp_path: Path, phase: EpochPhase
 ) -> None:

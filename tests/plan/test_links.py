@@ -15,6 +15,7 @@ from sparkjet.catalyst.columns import HIDDEN, KEPT, SUBSTREAM, TIME
 from sparkjet.plan.stage import Feed
 from sparkjet.plan.transformations import Transformations
 from sparkjet.testing.stream_driver import StreamDriver
+from tests.together import all_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -80,19 +81,28 @@ def found(rows: DataFrame) -> list[str]:
     return sorted(map(str, rows.collect()))
 
 
-@pytest.mark.parametrize("shape", LIKE_SPARK.values(), ids=LIKE_SPARK)
-def test_a_stream_gives_what_a_dataframe_gives(batch: DataFrame, stream: Stream, shape: Shape) -> None:
-    expected = shape(batch.where("v IS NULL OR v <> 13"))
-    shaped = shape(stream.where("v IS NULL OR v <> 13"))
-    chain = shaped._chain
-    assert (shaped.columns, shaped.dtypes) == (expected.columns, expected.dtypes)
-    assert chain.markable
-    assert found(chain.apply(chain.source).drop(*HIDDEN)) == found(expected)
-    marked = chain.marked(chain.source)
-    assert marked.count() == len(ROWS)
-    assert found(marked.where(KEPT).drop(*HIDDEN)) == found(expected)
+def test_a_stream_gives_what_a_dataframe_gives(batch: DataFrame, stream: Stream) -> None:
+    frames: dict[tuple[str, str], DataFrame] = {}
+    for name, shape in LIKE_SPARK.items():
+        expected = shape(batch.where("v IS NULL OR v <> 13"))
+        shaped = shape(stream.where("v IS NULL OR v <> 13"))
+        chain = shaped._chain
+        assert (shaped.columns, shaped.dtypes) == (expected.columns, expected.dtypes), name
+        assert chain.markable, name
+        marked = chain.marked(chain.source)
+        frames |= {
+            (name, "expected"): expected,
+            (name, "applied"): chain.apply(chain.source).drop(*HIDDEN),
+            (name, "kept"): marked.where(KEPT).drop(*HIDDEN),
+            (name, "times"): marked.select(TIME),
+        }
+    rows = all_rows(frames)
     untimed = sum(1 for row in ROWS if row[1] is None)
-    assert marked.where(f"{TIME} IS NULL").count() == untimed, "nulls of the user's columns only are filled"
+    for name in LIKE_SPARK:
+        assert rows[name, "applied"] == rows[name, "kept"] == rows[name, "expected"], name
+        times = rows[name, "times"]
+        assert len(times) == len(ROWS), name
+        assert sum("null" in time for time in times) == untimed, f"{name}: nulls of the user's columns only are filled"
 
 
 def test_nulls_are_dropped_whatever_the_columns_are_called(stream: Stream) -> None:

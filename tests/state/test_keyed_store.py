@@ -285,7 +285,8 @@ def test_one_job_fills_what_the_rows_are_derived_from(session: SparkSession) -> 
     assert [(row.key, row.value, row.due) for row in live.collect()] == [("a", 1, 5)]
 
 
-@pytest.mark.parametrize("may_be_whole", [True, False])
+# Seven of ten epochs are not written whole where they may be.
+@pytest.mark.parametrize("may_be_whole", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_a_store_that_is_written_whole_equals_a_dict_as_well(
     session: SparkSession, tmp_path: Path, may_be_whole: bool
 ) -> None:

@@ -162,7 +162,11 @@ def check(spark: SparkSession, name: str, epochs: list[list[Event]], modes: Sequ
 
 
 @pytest.mark.parametrize(
-    ("name", "way"), [pytest.param("update", "restarts", marks=pytest.mark.crash), ("complete", "one batch")]
+    ("name", "way"),
+    [
+        pytest.param("update", "restarts", marks=pytest.mark.crash),
+        pytest.param("complete", "one batch", marks=pytest.mark.long),
+    ],
 )
 def test_results_are_those_of_all_rows_so_far(spark: SparkSession, name: str, way: str) -> None:
     check(spark, name, [FIXED[0], FIXED[-1]], [way])
@@ -187,29 +191,26 @@ def by_two(events: sj.Stream) -> sj.Stream:
     return events.withWatermark("ts", 0, by="key")
 
 
-ALONE: dict[str, tuple[Callable[[sj.Stream], Any], Callable[[Event], Any]]] = {
-    "filtered": (lambda events: keyed(events.withWatermark("ts", 0)), by_key),
-    "filtered total": (lambda events: overall(events.withWatermark("ts", 0)), of_all),
-    "filtered windows": (lambda events: windowed(events.withWatermark("ts", 0)), by_window),
-    "substreams": (lambda events: keyed(by_two(events)), by_key),
-    "total of substreams": (lambda events: overall(by_two(events)), of_all),
-    "windows of substreams": (lambda events: windowed(by_two(events)), by_window),
+ALONE: dict[str, Callable[[sj.Stream], list[Any]]] = {
+    "filtered": marked,
+    "substreams": lambda events: unmarked(by_two(events)),
 }
 
 
-@pytest.mark.parametrize(("name", "mode"), [*((name, "complete") for name in ALONE), ("filtered", "update")])
+@pytest.mark.parametrize(
+    ("name", "mode"), [("filtered", "complete"), ("substreams", "complete"), ("filtered", "update")]
+)
 def test_what_only_says_how_far_a_stream_has_come_is_in_no_group(spark: SparkSession, name: str, mode: str) -> None:
-    query, group = ALONE[name]
-    driver = StreamDriver(spark, query, SCHEMA, outputMode=mode)
+    driver = StreamDriver(spark, ALONE[name], SCHEMA, outputMode=mode)
     epochs = [FIXED[0], FIXED[1]]
     for epoch in epochs:
         driver.process(map(row, epoch))
-    (sink,) = driver.sinks
-    assert isinstance(sink, CollectingSink)
-    assert [Counter(map(plain, sink.committed[number])) for number in (1, 2)] == expected(epochs, group, mode)
+    for sink, group in zip(driver.sinks, GROUPS, strict=True):
+        assert isinstance(sink, CollectingSink)
+        assert [Counter(map(plain, sink.committed[number])) for number in (1, 2)] == expected(epochs, group, mode)
 
 
-def test_at_last_results_are_sparks_of_a_batch(spark: SparkSession) -> None:
+def test_at_last_results_are_sparks_of_a_batch_and_may_be_sorted_and_limited(spark: SparkSession) -> None:
     """Values whose accumulators are lists, maps and Python's among them; keys of several columns and types."""
 
     def query(events: Any) -> Any:
@@ -217,14 +218,23 @@ def test_at_last_results_are_sparks_of_a_batch(spark: SparkSession) -> None:
         listed = F.sort_array(F.collect_list("value")).alias("all")
         return events.groupBy(*keys).agg(F.avg("value").alias("mean"), F.stddev("value").alias("off"), listed)
 
-    rows = [[("a", n % 5 - 2, n) for n in range(9)], [("A", 7, 1), (None, 2, None)], [("b", -1, 2), ("a", 1, 2)]]
-    driver = StreamDriver(spark, query, SCHEMA, outputMode="complete")
+    def ranked(events: Any) -> Any:
+        return events.groupBy("key").count().orderBy(F.desc("count"), "key").limit(3).withColumn("one", F.lit(1))
+
+    rows = [
+        [*(("a", n % 5 - 2, n) for n in range(9)), ("b", -1, 2)],
+        [("A", 7, 1), *[("b", 1, None)] * 9, (None, 2, None), ("c", 1, 2)],
+    ]
+    driver = StreamDriver(spark, lambda events: [query(events), ranked(events)], SCHEMA, outputMode="complete")
     for epoch in rows:
         driver.process(map(row, epoch))
     batch: DataFrame = query(spark.createDataFrame([row(event) for epoch in rows for event in epoch], SCHEMA))
-    (sink,) = driver.sinks
+    sink, top = driver.sinks
     assert isinstance(sink, CollectingSink)
-    assert sorted(map(str, sink.committed[3])) == sorted(map(str, batch.collect()))
+    assert sorted(map(str, sink.committed[2])) == sorted(map(str, batch.collect()))
+    assert isinstance(top, CollectingSink)
+    assert [tuple(each) for each in top.committed[1]] == [("a", 9, 1), ("b", 1, 1)]
+    assert [tuple(each) for each in top.committed[2]] == [("b", 10, 1), ("a", 9, 1), (None, 1, 1)]
 
 
 def test_python_aggregates_and_first_rows_go_on_from_what_is_stored(spark: SparkSession) -> None:
@@ -236,19 +246,6 @@ def test_python_aggregates_and_first_rows_go_on_from_what_is_stored(spark: Spark
     driver.restart()
     driver.process(map(row, [("x", -4, 8), ("y", 2, None)]))
     assert sorted(map(tuple, driver.results())) == [("x", 2, 3), ("x", 7, 3), ("y", 0, 2)]
-
-
-def test_complete_results_are_sorted_and_limited(spark: SparkSession) -> None:
-    def ranked(events: sj.Stream) -> Any:
-        return events.groupBy("key").count().orderBy(F.desc("count"), "key").limit(3).withColumn("one", F.lit(1))
-
-    driver = StreamDriver(spark, ranked, SCHEMA, outputMode="complete")
-    driver.process([row((key, 1, None)) for key in "edcbaab"])
-    driver.process([row(("e", 1, None))] * 3)
-    (sink,) = driver.sinks
-    assert isinstance(sink, CollectingSink)
-    assert [tuple(each) for each in sink.committed[1]] == [("a", 2, 1), ("b", 2, 1), ("c", 1, 1)]
-    assert [tuple(each) for each in sink.committed[2]] == [("e", 4, 1), ("a", 2, 1), ("b", 2, 1)]
 
 
 def test_several_outputs_of_one_aggregation_share_its_state(spark: SparkSession, tmp_path: Path) -> None:

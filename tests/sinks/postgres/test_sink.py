@@ -58,6 +58,8 @@ class TestOutbox(SinkContract):
         return under_test(spark, tmp_path, dsn, prepared="never")
 
 
+# By the outbox, as the test of the handle shows.
+@pytest.mark.long
 class TestServerAsItComes(SinkContract):
     @pytest.fixture
     def target(self, spark: SparkSession, tmp_path: Path, postgres_unprepared: PostgresServer) -> SinkUnderTest:

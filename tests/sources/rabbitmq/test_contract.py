@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 
 class TestRabbit(AcknowledgingContract):
-    @pytest.fixture(params=["classic", "quorum"])
+    # Those that count deliveries; the other tests here and crash/farmed/test_queues.py read classic ones.
+    @pytest.fixture(params=[pytest.param("classic", marks=pytest.mark.long), "quorum"])
     def target(self, rabbitmq: RabbitServer, request: pytest.FixtureRequest) -> Iterator[QueuesUnderTest]:
         queues = [rabbitmq.queue(quorum=request.param == "quorum") for _ in range(2)]
         with TcpProxy(rabbitmq.port) as proxy:
