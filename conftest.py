@@ -30,8 +30,8 @@ settings.load_profile("sparkjet")
 MACHINES = {"artemis", "hdfs", "kafka", "kafka_old", "kafka_secure", "rabbitmq", "spark", "zookeeper"}
 """Fixtures that start a virtual machine, Java's or Erlang's: `make test-unit` does without."""
 
-BUILT = {"s3"}
-"""Fixtures whose server takes minutes to be built the first time: their tests run in `make test-crash`."""
+BUILT = {"kafka_secure", "s3"}
+"""Fixtures whose server takes minutes to be built, or is started for a few tests: those run in `make test-crash`."""
 
 MATRICES = ("cluster", "crash", "faults", "ported", "protocol", "soak")
 """Folders of tests over many cases: killed drivers, executors and servers, and queries that were written for Spark."""

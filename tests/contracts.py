@@ -8,16 +8,17 @@ from typing import Any
 import pytest
 
 
-def broken(suite: type, arguments: Callable[[], dict[str, Any]]) -> set[str]:
+def broken(suite: type, arguments: Callable[[], dict[str, Any]], only: str = "test_") -> set[str]:
     """Names of the suite's tests that fail.
 
     Args:
         suite: The suite.
         arguments: Makes what its tests get from fixtures: by name, anew for every test.
+        only: How the names of the tests to run begin.
     """
     found = set()
     for name in dir(suite):
-        if not name.startswith("test_"):
+        if not name.startswith(only):
             continue
         test = getattr(suite(), name)
         wanted = test.__code__.co_varnames[1 : test.__code__.co_argcount]

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from sparkjet import functions as J
 from sparkjet.aggregates.operation import Accumulator, Aggregate, AggregateOperation, Inputs
 from sparkjet.testing.laws import check_aggregate
+from tests.in_plan import in_plan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -22,7 +23,22 @@ MAX, MIN = 2**63 - 1, -(2**63)
 NINES = Decimal("9" * 38)
 
 
-@pytest.fixture(params=["true", "false"], ids=["ansi", "not ansi"])
+def _ansi(*often: str) -> pytest.MarkDecorator:
+    """With and without ANSI arithmetic, of which CI has one."""
+    values = [
+        pytest.param(value, id=name, marks=() if value in often else pytest.mark.long)
+        for name, value in (("ansi", "true"), ("not ansi", "false"))
+    ]
+    return pytest.mark.parametrize("session", values, indirect=True)
+
+
+exact = _ansi("true")
+"""Sums that are exact: with ANSI arithmetic, whatever leaves a type on the way would be an error."""
+refused = _ansi("false")
+"""Errors: without ANSI arithmetic, Spark itself would find none."""
+
+
+@pytest.fixture
 def session(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[SparkSession]:
     before = spark.conf.get("spark.sql.ansi.enabled")
     spark.conf.set("spark.sql.ansi.enabled", request.param)
@@ -31,7 +47,7 @@ def session(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[Spa
 
 
 def frame_of(spark: SparkSession, values: Sequence[Any], data_type: str) -> DataFrame:
-    return spark.createDataFrame([(value,) for value in values], f"x {data_type}").coalesce(1)
+    return in_plan(spark, [(value,) for value in values], f"x {data_type}").coalesce(1)
 
 
 class Parts:
@@ -66,6 +82,7 @@ class Parts:
         return flat.select(self.operation.finish({f: F.col(f) for f in self.operation.create})).collect()[0][0]
 
 
+@exact
 def test_parts_of_a_long_sum_may_leave_64_bits(session: SparkSession) -> None:
     values = [MAX, MAX, MAX, MIN, MIN, MIN, 5]
     parts = Parts(J.sum("x"), frame_of(session, values, "bigint"))
@@ -86,12 +103,14 @@ def test_long_sums_in_range_are_exact(spark: SparkSession) -> None:
     assert [row[0] for row in finished.collect()] == [sum(values) for values in sums]
 
 
+@refused
 @pytest.mark.parametrize("values", [[MAX, 1], [MIN, -1]])
 def test_a_long_sum_out_of_range_is_an_error(session: SparkSession, values: list[int]) -> None:
     with pytest.raises(SparkRuntimeException, match=r"ARITHMETIC_OVERFLOW.*sum\(x\).*64 bits.*decimal"):
         J.sum("x").evaluate(frame_of(session, values, "bigint"))
 
 
+@exact
 def test_a_mean_of_longs_does_not_overflow(session: SparkSession) -> None:
     assert J.avg("x").evaluate(frame_of(session, [MAX, MAX, MAX, MAX - 1], "bigint")) == float(MAX)
     assert J.avg("x").evaluate(frame_of(session, [2**53 + 1, 2**53 + 1, -(2**53)], "bigint")) == (2**53 + 2) / 3
@@ -105,6 +124,7 @@ def test_narrow_decimals_are_exact_and_deduct(spark: SparkSession) -> None:
     check_aggregate([J.sum("x"), J.avg("x")], rows)
 
 
+@exact
 @pytest.mark.parametrize("scale", [6, 7, 37])
 def test_wide_decimals_are_exact_up_to_38_digits(session: SparkSession, scale: int) -> None:
     # Combining must not drop the last digit, as Spark's + does for two 38-digit decimals.
@@ -116,6 +136,7 @@ def test_wide_decimals_are_exact_up_to_38_digits(session: SparkSession, scale: i
     assert parts.finish(parts.combine(0, 1, 2)) == [parts.grouped()] == [expected]
 
 
+@refused
 def test_a_wide_decimal_sum_out_of_range_is_an_error(session: SparkSession) -> None:
     rows = frame_of(session, [NINES, NINES, NINES.copy_negate(), Decimal(1)], "decimal(38,0)")
     parts = Parts(J.sum("x"), rows)
@@ -130,6 +151,7 @@ def test_a_wide_decimal_sum_out_of_range_is_an_error(session: SparkSession) -> N
     assert parts.finish(parts.combine(0, 2, 3)) == [Decimal(1)]
 
 
+@refused
 def test_an_overflow_in_a_group_is_not_skipped_as_a_null(session: SparkSession) -> None:
     # Without the flag, the sum would be that of the other parts: SUM skips nulls.
     operation = J.sum("x").resolve(Inputs(frame_of(session, [NINES], "decimal(38,0)"), F.lit(0)))
@@ -149,6 +171,7 @@ def test_an_overflow_in_a_group_is_not_skipped_as_a_null(session: SparkSession) 
         once.agg(*(column.alias(field) for field, column in grouped.items())).select(operation.finish(fields)).collect()
 
 
+@refused
 def test_a_mean_that_its_type_cannot_hold_is_an_error(session: SparkSession) -> None:
     with pytest.raises(SparkRuntimeException, match=r"ARITHMETIC_OVERFLOW.*avg\(x\).*decimal\(38,4\)"):
         J.avg("x").evaluate(frame_of(session, [NINES], "decimal(38,0)"))
@@ -162,6 +185,7 @@ def test_means_of_small_decimals_are_sparks(spark: SparkSession, data_type: str,
     assert J.avg("x").evaluate(rows) == rows.agg(F.avg("x")).collect()[0][0]
 
 
+@exact
 def test_try_sum_and_try_avg_are_null_beyond_their_type(session: SparkSession) -> None:
     longs, wide = frame_of(session, [MAX, 1, None], "bigint"), frame_of(session, [NINES, NINES], "decimal(38,0)")
     assert J.try_sum("x").evaluate(longs) is None
@@ -170,6 +194,7 @@ def test_try_sum_and_try_avg_are_null_beyond_their_type(session: SparkSession) -
     assert (J.try_sum("x").evaluate(wide), J.try_avg("x").evaluate(wide)) == (None, None)
 
 
+@refused
 @pytest.mark.parametrize(
     ("values", "data_type"), [([MAX, 1], "bigint"), ([NINES, Decimal(1)], "decimal(38,0)"), ([MIN, -1, -2], "bigint")]
 )
@@ -180,10 +205,12 @@ def test_a_sum_of_distinct_values_out_of_range_is_an_error(
         J.sum_distinct("x").evaluate(frame_of(session, values, data_type))
 
 
+@exact
 def test_a_sum_of_distinct_values_may_leave_its_type_on_the_way(session: SparkSession) -> None:
     assert J.sum_distinct("x").evaluate(frame_of(session, [MAX, MAX - 1, MIN, MIN + 1, MAX], "bigint")) == -2
 
 
+@refused
 def test_a_negative_frequency_is_an_error(session: SparkSession) -> None:
     rows = frame_of(session, [1, -1], "bigint")
     with pytest.raises(SparkRuntimeException, match=r"NEGATIVE_VALUES_IN_FREQUENCY.*frequency x is -1"):

@@ -230,9 +230,15 @@ def test_a_scan_that_differs_from_combine_is_found(samples: DataFrame) -> None:
     [
         ({"accumulate": lambda acc, value: (0, 1 // (value - 4))}, r"accumulate\(\(0, .*\), 4\) raised ZeroDivision"),
         ({"accumulate": lambda acc, value: (1,)}, r"accumulate returned \(1,\): 2 fields, \['n', 'total'\], not 1"),
-        ({"accumulate": lambda acc, value: (1, 0.5)}, r"accumulate returned \(1, 0.5\): .*float.*integer"),
+        pytest.param(
+            {"accumulate": lambda acc, value: (1, 0.5)},
+            r"accumulate returned \(1, 0.5\): .*float.*integer",
+            marks=pytest.mark.long,
+        ),
         ({"finish": lambda acc: "many"}, r"finish returned 'many': .*The declared type is int64"),
-        ({"finish": lambda acc: acc[2]}, r"finish\(\(\d+, \d+\)\) raised IndexError"),
+        pytest.param(
+            {"finish": lambda acc: acc[2]}, r"finish\(\(\d+, \d+\)\) raised IndexError", marks=pytest.mark.long
+        ),
         (
             {"returnType": "timestamp", "finish": lambda acc: datetime(2026, 3, 1)},
             "finish returned .* datetime without a zone",

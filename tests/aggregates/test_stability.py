@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 
 from sparkjet import functions as J
 from sparkjet.aggregates.operation import Inputs
+from tests.in_plan import in_plan
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,11 +29,11 @@ ROWS = "g string, p int, x double, y double"
     ],
     ids=["var_samp", "stddev_pop", "linear_trend", "kurtosis", "corr", "covar_pop"],
 )
-@pytest.mark.parametrize("offset", [1e9, -1e12])
+@pytest.mark.parametrize("offset", [pytest.param(1e9, marks=pytest.mark.long), -1e12])
 def test_parts_far_from_zero_are_merged_exactly(
     spark: SparkSession, aggregate: Aggregate, expected: float, offset: float
 ) -> None:
-    rows = spark.createDataFrame([(offset + x, 3 * offset - 2 * x) for x in (4, 7, 13, 16)], "x double, y double")
+    rows = in_plan(spark, [(offset + x, 3 * offset - 2 * x) for x in (4, 7, 13, 16)], "x double, y double")
     operation = aggregate.resolve(Inputs(rows, F.lit(0)))
     singles = rows.groupBy("x").agg(*(c.alias(field) for field, c in operation.accumulate.items()))
     one = F.struct(*(column.alias(field) for field, column in operation.create.items()))
@@ -50,7 +51,7 @@ def test_parts_far_from_zero_are_merged_exactly(
 
 def test_a_constant_has_no_slope_whatever_its_mean_is_rounded_to(spark: SparkSession) -> None:
     # The sum of three, divided by three, is not 0.1.
-    rows = spark.createDataFrame([("g", p, 0.1, y) for p, y in enumerate([1.0, 2.0, 4.0, 8.0, 9.0])], ROWS)
+    rows = in_plan(spark, [("g", p, 0.1, y) for p, y in enumerate([1.0, 2.0, 4.0, 8.0, 9.0])], ROWS)
     parts = rows.groupBy(F.col("p") < 3)
     for aggregate in (J.linear_trend("x", "y"), J.skewness("x"), J.kurtosis("x"), J.corr("x", "y"), J.stddev("x")):
         operation = aggregate.resolve(Inputs(rows, F.lit(0)))

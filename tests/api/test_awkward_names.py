@@ -45,11 +45,19 @@ def run(spark: SparkSession, feed: Feed, place: Path, handed: list[Any]) -> None
     query.awaitTermination()
 
 
-@pytest.mark.parametrize("name", NAMES, ids=range(len(NAMES)))
+@pytest.mark.parametrize(
+    "name",
+    [
+        # All at once, one below the other.
+        pytest.param("/".join(NAMES), id="all"),
+        *(pytest.param(name, id=str(number), marks=pytest.mark.long) for number, name in enumerate(NAMES)),
+    ],
+)
 def test_a_second_start_reads_back_what_the_first_has_written(spark: SparkSession, tmp_path: Path, name: str) -> None:
-    for decoy in ("ab", ".a%20b", "_a%2520b"):
-        for number in range(3):
-            (tmp_path / decoy / "home" / "spark" / f"{number:06d}").mkdir(parents=True)
+    for taken, decoy in (("[ab]*", "ab"), (".a b", ".a%20b"), ("_a%20b", "_a%2520b")):
+        for place in {decoy, "/".join(decoy if part == taken else part for part in name.split("/"))}:
+            for number in range(3):
+                (tmp_path / place / "home" / "spark" / f"{number:06d}").mkdir(parents=True, exist_ok=True)
     feed, handed = Feed(tmp_path / "in"), list[Any]()
     feed.add(*rows([1, 2, 12], k="a"))
     run(spark, feed, tmp_path / name, handed)

@@ -32,16 +32,16 @@ def overall(offers: Any) -> Any:
     return offers.groupBy("load", "kind").agg(F.max("cents").alias("p")).groupby(["kind"]).max("p").groupBy().count()
 
 
-@pytest.mark.parametrize("query", [by_kind, overall])
-def test_every_epoch_gives_sparks_result_of_all_rows_so_far(spark: SparkSession, query: Any) -> None:
-    driver = StreamDriver(spark, query, SCHEMA, outputMode="complete")
+def test_every_epoch_gives_sparks_result_of_all_rows_so_far(spark: SparkSession) -> None:
+    queries = by_kind, overall
+    driver = StreamDriver(spark, lambda offers: [query(offers) for query in queries], SCHEMA, outputMode="complete")
     for number, rows in enumerate(EPOCHS, 1):
         driver.process(rows)
         driver.restart()
         so_far = spark.createDataFrame([row for epoch in EPOCHS[:number] for row in epoch], SCHEMA)
-        (sink,) = driver.sinks
-        assert isinstance(sink, CollectingSink)
-        assert list(map(tuple, sink.committed[number])) == list(map(tuple, query(so_far).collect()))
+        for sink, query in zip(driver.sinks, queries, strict=True):
+            assert isinstance(sink, CollectingSink)
+            assert list(map(tuple, sink.committed[number])) == list(map(tuple, query(so_far).collect()))
 
 
 @pytest.mark.parametrize(

@@ -154,10 +154,10 @@ def firsts(rows: Any) -> Any:
 
 def test_what_is_known_while_a_file_is_read_is_taken_along_from_there(spark: SparkSession, tmp_path: Path) -> None:
     source = files(spark, tmp_path)
-    for column in (metadata, named):
-        before = sj.stream(column(source)).withWatermark("ts", 0)
-        both = started(spark, firsts(before).select("id", "file"), before.select("id", "file"))
-        assert both == [FILES, FILES]
+    files_of_both = named(metadata(source).withColumnRenamed("file", "by_metadata"))
+    before = sj.stream(files_of_both).withWatermark("ts", 0)
+    both = started(spark, firsts(before).select("id", "file", "by_metadata"), before.select("id", "file"))
+    assert both == [[(number, file, file) for number, file in FILES], FILES]
     # Where nothing is held, each row is computed where its file is read.
     after = named(sj.stream(source).withWatermark("ts", 0))
     assert started(spark, firsts(after).select("id", "file")) == [FILES]

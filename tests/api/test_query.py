@@ -137,7 +137,7 @@ def test_user_columns_may_have_the_engines_names(spark: SparkSession, feed: Feed
     assert [(r["frame"], r["key0"], r["result0"]) for r in spark.table("names").collect()] == [("x", 3, 1)]
 
 
-@pytest.mark.parametrize("guarantee", ["at-least-once", "none"])
+@pytest.mark.parametrize("guarantee", [pytest.param("at-least-once", marks=pytest.mark.long), "none"])
 def test_weaker_guarantees_still_deliver_without_failures(
     spark: SparkSession, feed: Feed, tmp_path: Path, guarantee: str
 ) -> None:

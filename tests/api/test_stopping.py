@@ -75,8 +75,15 @@ def finish(spark: SparkSession, feed: Feed, home: Path) -> list[int]:
     return sorted(row["count"] for row in sj.read_files(str(home / "out")).collect())
 
 
-@pytest.mark.parametrize("overlap", [False, True])
-@pytest.mark.parametrize("timeout", [0, 0.1])
+@pytest.mark.parametrize(
+    ("timeout", "overlap"),
+    [
+        (0, False),
+        (0.1, True),
+        pytest.param(0, True, marks=pytest.mark.long),
+        pytest.param(0.1, False, marks=pytest.mark.long),
+    ],
+)
 def test_a_stop_whose_time_was_up_comes_without_another_call_or_batch(
     spark: SparkSession, feed: Feed, tmp_path: Path, timeout: float, *, overlap: bool
 ) -> None:

@@ -23,11 +23,11 @@ TAKEN = 60
 
 @pytest.fixture
 def source(spark: SparkSession, tmp_path: Path) -> DataFrame:
-    """A stream of the numbers up to 40, in four files, one in each batch."""
+    """A stream of the numbers up to 40, in two files, one in each batch."""
     session = spark.newSession()
     session.conf.set("spark.sql.adaptive.enabled", "false")
-    for number in range(4):
-        numbers = session.range(10 * number, 10 * number + 10, 1, 1)
+    for number in range(2):
+        numbers = session.range(20 * number, 20 * number + 20, 1, 1)
         numbers.write.parquet(str(tmp_path / "in"), mode="append")
     return session.readStream.schema("id long").option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "in"))
 
@@ -81,17 +81,17 @@ def test_the_rows_are_those_of_the_batch(source: DataFrame, tmp_path: Path, shap
 
 def test_progress_counts_each_row_of_the_source_once(source: DataFrame, tmp_path: Path) -> None:
     progress = taken(doubled(source), tmp_path, lambda _, batch: batch.count())
-    assert [each["numInputRows"] for each in progress if each["numInputRows"]] == [10] * 4
+    assert [each["numInputRows"] for each in progress if each["numInputRows"]] == [20] * 2
 
 
 def test_a_batch_without_operators_is_left_as_it_is(source: DataFrame, tmp_path: Path) -> None:
     same: list[bool] = []
     taken(source, tmp_path, lambda plain, batch: same.append(batch is plain))
-    assert same == [True] * 4
+    assert same == [True] * 2
 
 
 def test_the_time_of_the_batch_is_left_to_spark(source: DataFrame, tmp_path: Path) -> None:
     same: list[bool] = []
     timed = source.select((F.col("id") + 1).alias("n"), F.current_timestamp().alias("now"))
     taken(timed, tmp_path, lambda plain, batch: same.append(batch is plain))
-    assert same == [True] * 4
+    assert same == [True] * 2

@@ -59,7 +59,7 @@ class SparkOperator(ABC):
         operator = self.operator
         rows = self._rows(events).withColumn("frame", operator.frame_of(F.col("time")))
         late = older("time", operator.judged_by)
-        self.late += rows.where(late).count()
+        self.late += len(rows.where(late).select("time").collect())
         bounds = [column.alias(name) for name, column in operator.bounds(F.col("time")).items()]
         grouped = rows.where(~late).groupBy(*_KEYS, "frame").agg(*bounds, *self._aggregations)
         partials = operator.partitioned(grouped)
@@ -98,7 +98,7 @@ class SparkOperator(ABC):
         # As JSON inside the plan: a DataFrame of Python objects would start a Python worker for every epoch.
         rows = [{"key": event.key, "time": event.time, "value": _plain(event.value)} for event in events]
         parsed = F.from_json(F.lit(json.dumps(rows)), f"array<struct<key string, time long, value {self._type}>>")
-        return self._session.range(1).select(F.inline(parsed))
+        return self._session.range(0, 1, 1, 1).select(F.inline(parsed))
 
     def _reread(self, directory: str) -> DataFrame | None:
         """The state as read from files, None if there is none."""

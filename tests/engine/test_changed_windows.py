@@ -72,7 +72,9 @@ def test_windows_that_span_a_change_are_withheld_and_counted(spark: SparkSession
     assert shown(tmp_path) == [*before, *whole]
 
 
-@pytest.mark.parametrize("shape", [("10 seconds", "10 seconds"), ("20 seconds", "20 seconds")])
+@pytest.mark.parametrize(
+    "shape", [("10 seconds", "10 seconds"), pytest.param(("20 seconds", "20 seconds"), marks=pytest.mark.long)]
+)
 def test_shorter_windows_that_end_between_two_of_the_old_ones_are_emitted(
     spark: SparkSession, tmp_path: Path, shape: tuple[str, str]
 ) -> None:

@@ -28,13 +28,15 @@ def at(second: int) -> str:
 class Sent:
     """What an output was sent since one last looked: start and end of the window in seconds, and the other columns."""
 
-    def __init__(self, driver: StreamDriver) -> None:
+    def __init__(self, driver: StreamDriver, output: int = 0) -> None:
         self._driver = driver
+        self._output = output
         self._seen: Counter[Any] = Counter()
 
     def since(self) -> list[tuple[Any, ...]]:
         found = Counter(
-            (*((each.minute * 60 + each.second) for each in row[0]), *row[1:]) for row in self._driver.results()
+            (*((each.minute * 60 + each.second) for each in row[0]), *row[1:])
+            for row in self._driver.results(self._output)
         )
         new = found - self._seen
         self._seen = found
@@ -120,20 +122,21 @@ def test_marked_rows_end_with_a_final_one_for_each_window(spark: SparkSession) -
     assert sent.since() == [(0, 10, "a", 2, False), (0, 10, "b", 1, False), (10, 20, "c", 1, True)]
 
 
-@pytest.mark.parametrize("longest", [None, "1 minute"])
-def test_sessions_come_when_they_have_grown_or_merged(spark: SparkSession, longest: str | None) -> None:
-    def query(stream: Stream) -> Any:
-        window = sj.session_window("ts", "10 seconds", maxDuration=longest)
-        return stream.withWatermark("ts", "1 minute").groupBy(window, "k").count()
+def test_sessions_come_when_they_have_grown_or_merged(spark: SparkSession) -> None:
+    def query(stream: Stream) -> list[Any]:
+        windows = [sj.session_window("ts", "10 seconds", maxDuration=longest) for longest in (None, "1 minute")]
+        timed = stream.withWatermark("ts", "1 minute")
+        return [timed.groupBy(window, "k").count() for window in windows]
 
     driver = StreamDriver(spark, query, SCHEMA, outputMode="update")
-    sent = Sent(driver)
+    unlimited, limited = Sent(driver), Sent(driver, 1)
     driver.process([(at(1), "a"), (at(15), "a"), (at(1), "b")])
-    assert sent.since() == [(1, 11, "a", 1), (1, 11, "b", 1), (15, 25, "a", 1)]
+    assert unlimited.since() == limited.since() == [(1, 11, "a", 1), (1, 11, "b", 1), (15, 25, "a", 1)]
     driver.process([(at(8), "a")])
-    assert sent.since() == [(1, 25, "a", 3)]
+    assert unlimited.since() == limited.since() == [(1, 25, "a", 3)]
     driver.process([(at(40), "b")])
+    assert unlimited.since() == [(40, 50, "b", 1)]
     # Pieces of a longest duration depend on the first event, so all of a key come.
-    assert sent.since() == [*([] if longest is None else [(1, 11, "b", 1)]), (40, 50, "b", 1)]
+    assert limited.since() == [(1, 11, "b", 1), (40, 50, "b", 1)]
     driver.close_windows()
-    assert sent.since() == []
+    assert unlimited.since() == limited.since() == []

@@ -146,7 +146,7 @@ HOWS = ["inner", "left", "rightouter", "full_outer", "left_semi", "leftanti"]
     ("how", "condition"),
     mostly_crash(
         itertools.product(HOWS, CONDITIONS),
-        quick={("full_outer", each) for each in CONDITIONS},
+        quick={("full_outer", "Columns")},
         crash=set(zip(HOWS, itertools.cycle(CONDITIONS), strict=False)),
     ),
 )

@@ -50,12 +50,12 @@ def test_a_stop_may_refuse_it_again(run: EventDriver) -> None:
     assert run.engine.next_batch == 1
 
 
-@pytest.mark.parametrize("refused", [None, "0", "2", ""])
-def test_any_other_batch_that_no_record_has_is_a_missing_record(run: EventDriver, refused: str | None) -> None:
-    if refused is not None:
-        (run.checkpoint.directory / "refused").write_text(refused)
-    with pytest.raises(sj.RecoveryError, match="a commit of batch 1, but the newest record is of batch 0"):
-        run.restart()
+def test_any_other_batch_that_no_record_has_is_a_missing_record(run: EventDriver) -> None:
+    for refused in (None, "0", "2", ""):
+        if refused is not None:
+            (run.checkpoint.directory / "refused").write_text(refused)
+        with pytest.raises(sj.RecoveryError, match="a commit of batch 1, but the newest record is of batch 0"):
+            run.restart()
 
 
 def test_nothing_can_follow_it(run: EventDriver) -> None:

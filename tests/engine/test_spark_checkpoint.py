@@ -102,7 +102,7 @@ def counts(session: SparkSession, directory: Path, sources: Sequence[str], *, na
     }
 
 
-@pytest.mark.parametrize("named", [False, True])
+@pytest.mark.parametrize("named", [pytest.param(False, marks=pytest.mark.long), True])
 def test_sources_are_found_in_the_second_version_of_the_offset_log(
     spark: SparkSession, tmp_path: Path, named: bool
 ) -> None:

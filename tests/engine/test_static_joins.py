@@ -164,34 +164,35 @@ TIMES: dict[str, tuple[Callable[[DataFrame, Callable[[], DataFrame]], Any], list
 }
 
 
-@pytest.mark.parametrize("way", TIMES)
 @pytest.mark.parametrize("windows", [False, pytest.param(True, marks=pytest.mark.crash)])
-def test_when_a_table_is_read(spark: SparkSession, tmp_path: Path, way: str, windows: bool) -> None:
+def test_when_a_table_is_read(spark: SparkSession, tmp_path: Path, windows: bool) -> None:
     place = tmp_path / "table"
     write(spark.sql("SELECT 'a' AS key, 'one' AS name"), place)
 
     def make() -> DataFrame:
         return spark.read.schema("key string, name string").parquet(str(place))
 
-    chosen, expected = TIMES[way]
-    table = chosen(make(), make)
+    tables = [chosen(make(), make) for chosen, _ in TIMES.values()]
 
-    def query(stream: Stream) -> Any:
-        joined = timed(stream).join(table, "key")
-        return per_name(joined) if windows else joined.select("ts", "name")
+    def query(stream: Stream) -> list[Any]:
+        events = timed(stream)
+        joined = [events.join(table, "key") for table in tables]
+        return [per_name(each) if windows else each.select("ts", "name") for each in joined]
 
     driver = EventDriver(spark, tmp_path / "home", query)
-    seen = []
+    seen: dict[str, list[int]] = {way: [] for way in TIMES}
     for number in range(3):
         driver.feed([event(10 * number + 1, "a")])
-        seen.append(len(driver.results()))
+        for output, way in enumerate(TIMES):
+            seen[way].append(len(driver.results(output)))
         if number == 0:
             write(spark.sql("SELECT 'a' AS key, 'two' AS name"), place)
     driver.close_windows() if windows else None
-    counts = [sum(expected[: number + 1]) for number in range(3)]
-    assert len(driver.results()) == counts[-1]
-    if not windows:
-        assert seen == counts
+    for output, (way, (_, expected)) in enumerate(TIMES.items()):
+        counts = [sum(expected[: number + 1]) for number in range(3)]
+        assert len(driver.results(output)) == counts[-1], way
+        if not windows:
+            assert seen[way] == counts, way
 
 
 def renamed(feed: Feed, spark: SparkSession) -> Stream:

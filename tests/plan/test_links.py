@@ -67,7 +67,8 @@ LIKE_SPARK: dict[str, Shape] = {
 
 @pytest.fixture
 def batch(spark: SparkSession) -> DataFrame:
-    return spark.createDataFrame(ROWS, SCHEMA)
+    # Otherwise a Python process would make the rows, for each query anew.
+    return spark.createDataFrame(ROWS, SCHEMA).localCheckpoint()
 
 
 @pytest.fixture

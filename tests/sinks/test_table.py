@@ -172,7 +172,7 @@ def published(spark: SparkSession, found: DataFrame, *epochs: int) -> None:
 @pytest.mark.parametrize(
     ("definition", "keys"),
     [
-        ("USING parquet CLUSTERED BY (v) SORTED BY (k) INTO 2 BUCKETS", ["v"]),
+        pytest.param("USING parquet CLUSTERED BY (v) SORTED BY (k) INTO 2 BUCKETS", ["v"], marks=pytest.mark.long),
         ("USING json PARTITIONED BY (k) CLUSTERED BY (v) INTO 3 BUCKETS", ["v"]),
         ("USING csv OPTIONS (header 'true') CLUSTERED BY (v, k) INTO 2 BUCKETS", ["v", "k"]),
     ],

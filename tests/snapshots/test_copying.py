@@ -64,6 +64,8 @@ def check(spark: SparkSession, place: Path, between: Directory) -> None:
     assert counted(spark, place / "out-again") == counted(spark, place / "out-home") == [2, 1]
 
 
+# To a grid and back it is the same with another directory in between.
+@pytest.mark.long
 def test_a_query_goes_on_from_a_copy(spark: SparkSession, tmp_path: Path) -> None:
     check(spark, tmp_path, PosixDirectory(tmp_path / "between"))
 

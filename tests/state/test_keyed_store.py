@@ -17,8 +17,9 @@ from pyspark.sql import functions as F
 from sparkjet.state import DELETED, NEVER, KeyedStore, Segment, SegmentStatistics
 from sparkjet.state.keyed_rows import Touched, is_due
 from sparkjet.time import MAX
+from tests.in_plan import in_plan
 from tests.laws import RANDOM_RUNS, law, only_examples
-from tests.parameters import mostly_crash
+from tests.parameters import mostly_crash, mostly_long
 from tests.state.stored import read_back
 from tests.windows.session_run import session_of
 
@@ -161,7 +162,7 @@ class StoreRun:
     def _rows(self, rows: dict[str | None, list[Row]]) -> DataFrame:
         listed = [(key, value, due, False) for key, pairs in rows.items() for value, due in pairs]
         listed += [(key, 0, NEVER, True) for key, pairs in rows.items() if not pairs]
-        frame = self._session.createDataFrame(listed, f"key string, value long, due long, {DELETED} boolean")
+        frame = in_plan(self._session, listed, f"key string, value long, due long, {DELETED} boolean")
         return self.store.partitioned(frame)
 
     def _expected(self, rows: dict[str | None, list[Row]]) -> list[tuple[str | None, int, int]]:
@@ -217,7 +218,7 @@ def test_the_store_equals_a_dict_over_random_runs(
     holds()
 
 
-@pytest.mark.parametrize("kind", KINDS.values(), ids=list(KINDS))
+@pytest.mark.parametrize("kind", mostly_long(KINDS, often={"replaced", "deletable"}))
 def test_what_is_obsolete_leaves_the_memory(session: SparkSession, kind: Kind) -> None:
     store = kind.store()
     watermark = 0
@@ -294,9 +295,7 @@ def test_a_store_that_is_written_whole_equals_a_dict_as_well(
     store, sums, wholes = REPLACED.store(), dict[str, tuple[int, int]](), []
     for number, keys in enumerate(["abcde", "a", "abcfgh", "bc", "", "g", "abcdefghij", "a", "b", "xyz"]):
         watermark, due = 2 * number, 2 * number + 5
-        rows = store.partitioned(
-            session.createDataFrame([(key, 1, due) for key in keys], "key string, value long, due long")
-        )
+        rows = store.partitioned(in_plan(session, [(key, 1, due) for key in keys], "key string, value long, due long"))
         arrived = [Segment(rows, SegmentStatistics(len(keys), due, due))] if keys else []
         whole = may_be_whole and store.is_small(arrived)
         touched = store.touched([each.rows for each in arrived], watermark, partial(_added, store), whole=whole)

@@ -13,6 +13,7 @@ from sparkjet.catalyst.constants import older
 from sparkjet.state import Segment, SegmentStatistics
 from sparkjet.stateful.deduplication import Deduplication
 from sparkjet.time import MIN
+from tests.in_plan import in_plan
 from tests.state.stored import read_back
 from tests.state.touching import made_of
 from tests.windows.model import Batch, Event
@@ -110,9 +111,9 @@ class DeduplicationRun:
         self.operator.release()
 
     def _arrived(self, batch: Batch) -> tuple[DataFrame, SegmentStatistics]:
-        events = self._session.createDataFrame([(e.key, e.time, e.value) for e in batch.events], SCHEMA)
+        events = in_plan(self._session, [(e.key, e.time, e.value) for e in batch.events], SCHEMA)
         judged = events.withColumn("late", older("time", self.operator.judged_by))
-        self.late += judged.where("late").count()
+        self.late += len(judged.where("late").select("late").collect())
         keys = {"key0": F.col("key")} | ({"key1": F.col("time")} if self._kind.by_time else {})
         row = F.struct("key", "time", "value").alias("row")
         columns = [column.alias(name) for name, column in keys.items()]

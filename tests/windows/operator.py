@@ -19,7 +19,9 @@ from sparkjet.snapshots.record import SavedStage
 from sparkjet.state import Segment, SegmentStatistics
 from sparkjet.time import MIN, WindowGrid
 from sparkjet.windows import Accumulators, SlidingWindows
+from tests.in_plan import in_plan
 from tests.windows.model import Batch, Row
+from tests.windows.session_run import session_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,7 +34,7 @@ class OperatorRun:
     """Feeds batches to a window operator through the query state and the directory store, as the engine does."""
 
     def __init__(self, spark: SparkSession, window: WindowGrid, aggregates: Sequence[Aggregate], home: Path) -> None:
-        self._spark = spark
+        self._spark = spark = session_of(spark)
         self._store = DirectoryStore(home)
         self._store.open("checkpointLocation")
         inputs = Inputs(spark.createDataFrame([], SCHEMA), F.col("time"))
@@ -47,9 +49,9 @@ class OperatorRun:
         """One epoch: the final rows it emits."""
         operator = self.state.operator
         self._epoch += 1
-        events = self._spark.createDataFrame([(e.key, e.time, e.value) for e in batch.events], SCHEMA)
+        events = in_plan(self._spark, [(e.key, e.time, e.value) for e in batch.events], SCHEMA)
         framed = events.withColumn("frame", operator.frame_of(F.col("time")))
-        self.late += framed.where(older("time", operator.judged_by)).count()
+        self.late += len(framed.where(older("time", operator.judged_by)).select("time").collect())
         accepted = framed.where(~older("time", operator.judged_by))
         grouped = accepted.groupBy(F.col("key").alias("key0"), "frame")
         table = operator.partitioned(grouped.agg(*Accumulators.aggregations(self._results)))

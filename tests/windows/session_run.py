@@ -16,6 +16,7 @@ from sparkjet.state.partitions import release
 from sparkjet.time import MIN
 from sparkjet.windows import Accumulators, SessionWindows
 from sparkjet.windows.session_window import cover_end
+from tests.in_plan import in_plan
 from tests.state.stored import read_back
 from tests.windows.model import Batch, Row
 
@@ -60,12 +61,12 @@ class SessionRun:
     def append(self, batch: Batch) -> None:
         """Partial aggregation of an epoch."""
         operator = self.operator
-        events = self._session.createDataFrame([(e.key, e.time, e.value) for e in batch.events], SCHEMA)
+        events = in_plan(self._session, [(e.key, e.time, e.value) for e in batch.events], SCHEMA)
         if not isinstance(operator.gap, int):
             # As the plan does (:mod:`sparkjet.plan.row_gaps`).
             events = events.where(cover_end(F.col("time"), operator.gap) > F.col("time"))
         judged = events.withColumn("late", older("time", operator.judged_by))
-        self.late += judged.where("late").count()
+        self.late += len(judged.where("late").select("late").collect())
         grouped = judged.where("NOT late").groupBy("key", operator.frame_of(F.col("time")).alias("frame"))
         bounds = [column.alias(name) for name, column in operator.bounds(F.col("time")).items()]
         partials = operator.partitioned(grouped.agg(*bounds, *Accumulators.aggregations(self._results)))

@@ -253,9 +253,9 @@ def test_early_rows_are_the_open_sessions_and_change_nothing(session: SparkSessi
 def test_n02_every_order_gives_the_same_sessions(session: SparkSession) -> None:
     drawn = timeline("""
         time       0         10        20        30        40        50
-        any         1    1     1                 1    1    1
+        any         1    1     1                 1
         watermark end
-        any         [=========3==========)       [=========3=========)
+        any         [=========3==========)       [====1====)
     """)
     times = [event.time for event in drawn.events]
     orders = list(permutations(times))

@@ -144,9 +144,9 @@ def test_early_rows_are_the_open_windows_where_a_slide_has_several_frames(spark:
     ("before", "after"),
     [
         (WINDOW, WindowGrid(12, 2, 1)),
-        (WINDOW, WindowGrid(4, 2, 1)),
+        pytest.param(WINDOW, WindowGrid(4, 2, 1), marks=pytest.mark.long),
         (WINDOW, WindowGrid(5, 2)),
-        (UNEVEN, WindowGrid(6, 3, 2)),
+        pytest.param(UNEVEN, WindowGrid(6, 3, 2), marks=pytest.mark.long),
         (UNEVEN, WindowGrid(7, 4)),
     ],
     ids=["longer", "shorter", "uneven", "even", "other frames"],

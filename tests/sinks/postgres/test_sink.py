@@ -66,6 +66,8 @@ class TestServerAsItComes(SinkContract):
         return under_test(spark, tmp_path, postgres_unprepared.database(f"t{uuid.uuid4().hex}"))
 
 
+# The transactions are the prepared ones; crash/farmed/test_postgres.py and protocol upsert rows.
+@pytest.mark.long
 class TestUpsert(SinkContract):
     @pytest.fixture
     def target(self, spark: SparkSession, tmp_path: Path, dsn: str) -> SinkUnderTest:

@@ -9,15 +9,16 @@ import pytest
 
 from sparkjet.sources.artemis.settings import ArtemisSettings
 from sparkjet.sources.artemis.source import ArtemisSource
-from sparkjet.testing.acknowledging_contract import AcknowledgingContract, QueuesUnderTest
+from sparkjet.testing.acknowledging_contract import QueuesUnderTest
 from tests.servers.artemis import PASSWORD, USER
 from tests.servers.tcp_proxy import TcpProxy
+from tests.sources.acknowledging.broker_contract import BrokerContract
 
 if TYPE_CHECKING:
     from tests.servers.artemis import ArtemisServer
 
 
-class TestArtemis(AcknowledgingContract):
+class TestArtemis(BrokerContract):
     @pytest.fixture
     def target(self, artemis: ArtemisServer) -> Iterator[QueuesUnderTest]:
         queues = [artemis.queue() for _ in range(2)]

@@ -9,15 +9,16 @@ import pytest
 
 from sparkjet.sources.rabbitmq.settings import RabbitSettings
 from sparkjet.sources.rabbitmq.source import RabbitSource
-from sparkjet.testing.acknowledging_contract import AcknowledgingContract, QueuesUnderTest
+from sparkjet.testing.acknowledging_contract import QueuesUnderTest
 from tests.servers.tcp_proxy import TcpProxy
+from tests.sources.acknowledging.broker_contract import BrokerContract
 from tests.sources.rabbitmq.messages import send
 
 if TYPE_CHECKING:
     from tests.servers.rabbitmq import RabbitServer
 
 
-class TestRabbit(AcknowledgingContract):
+class TestRabbit(BrokerContract):
     # Those that count deliveries; the other tests here and crash/farmed/test_queues.py read classic ones.
     @pytest.fixture(params=[pytest.param("classic", marks=pytest.mark.long), "quorum"])
     def target(self, rabbitmq: RabbitServer, request: pytest.FixtureRequest) -> Iterator[QueuesUnderTest]:
