@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Producer
@@ -56,11 +57,19 @@ def values(rows: Sequence[Mapping[str, Any]]) -> list[bytes | None]:
 
 def send(server: KafkaServer, topic: str, *messages: bytes | None, **more: Any) -> None:
     """Write messages, by default to partition 0, and wait until they are there."""
-    # Otherwise a batch that is sent again may come behind its successors, or twice.
-    producer = Producer({**server.client(), "enable.idempotence": True, "log_level": 0})
+    producer = _producer(**server.client())
+    # It has kept how many partitions the topic had.
+    producer.list_topics(topic, timeout=30)
     for message in messages:
         producer.produce(topic, message, **{"partition": 0, **more})
     assert producer.flush(30) == 0
+
+
+@lru_cache
+def _producer(**client: str) -> Producer:
+    """A producer of a server: each new one is half a second on its way to what makes it idempotent."""
+    # Otherwise a batch that is sent again may come behind its successors, or twice.
+    return Producer({**client, "enable.idempotence": True, "log_level": 0})
 
 
 def transaction(server: KafkaServer, name: str) -> Producer:

@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 import sparkjet as sj
+from sparkjet.sources.kafka import reading
 from sparkjet.sources.kafka.consumer_settings import KafkaSourceSettings
 from sparkjet.sources.kafka.consumers import CachedConsumer
 from sparkjet.sources.kafka.reading import Range, Reading
@@ -84,6 +85,12 @@ class Scripted(CachedConsumer):
     def __init__(self, cluster: Cluster) -> None:
         self.trouble = None
         self.client: Any = cluster
+
+
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second look at what answers by a script needs no pause."""
+    monkeypatch.setattr(reading, "SECOND_LOOK", 0.0)
 
 
 def offsets(cluster: Cluster, strict: str, patience: int = 30_000) -> list[int]:
