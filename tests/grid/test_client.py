@@ -323,8 +323,8 @@ def test_a_batch_that_is_too_large_for_a_message_is_refused_at_once(grid: Grid, 
 
 
 def test_a_grid_that_is_away_is_given_up(grid: Grid) -> None:
-    client = grid.client(patience=1.0)
-    manifest = client.put(entries_of(client, 3))
+    patient, client = grid.client(), grid.client(patience=0.2)
+    manifest = patient.put(entries_of(patient, 3))
     for member in [*grid.members]:
         grid.kill(member)
     with pytest.raises(UnreachableError):

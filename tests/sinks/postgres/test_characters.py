@@ -33,7 +33,7 @@ def latin(postgres: PostgresServer) -> str:
     return postgres.database(f"t{uuid.uuid4().hex}", "LATIN1")
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", ["prepared", "outbox", pytest.param("upsert", marks=pytest.mark.long)])
 def test_a_character_that_the_database_lacks_is_refused_before_the_decision(
     spark: SparkSession, tmp_path: Path, latin: str, way: str
 ) -> None:

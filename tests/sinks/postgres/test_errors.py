@@ -77,7 +77,7 @@ def no_password(tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.
     return watched
 
 
-@pytest.mark.parametrize("way", ["always", "never"])
+@pytest.mark.parametrize("way", ["always", pytest.param("never", marks=pytest.mark.long)])
 def test_a_wrong_password_is_named_and_never_shown(
     spark: SparkSession,
     feed: Feed,
