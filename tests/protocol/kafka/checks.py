@@ -31,8 +31,17 @@ Driver = partial(Process, body=main)
 def committed(server: KafkaServer, topic: str) -> list[Any]:
     """Every record that a read_committed consumer gets, up to the first open transaction of each partition."""
     _completed(server)
-    common = {**server.client(), "group.id": "reader", "enable.auto.commit": False, "log_level": 0}
-    consumer = Consumer({**common, "isolation.level": "read_committed", "enable.partition.eof": True})
+    # At the end of a partition a broker would wait for more by default, for half a second.
+    at_once = {"fetch.wait.max.ms": 10, "enable.auto.commit": False, "log_level": 0}
+    consumer = Consumer(
+        {
+            **server.client(),
+            "group.id": "reader",
+            **at_once,
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+        }
+    )
     found, ended = [], set()
     try:
         partitions = consumer.list_topics(topic, timeout=PATIENCE).topics[topic].partitions
@@ -40,7 +49,8 @@ def committed(server: KafkaServer, topic: str) -> list[Any]:
         deadline = time.monotonic() + PATIENCE
         while len(ended) < len(partitions):
             assert time.monotonic() < deadline, f"{topic} is not read to its end"
-            for message in consumer.consume(1000, 0.5):
+            # It waits as long for all that it is asked for.
+            for message in consumer.consume(1000, 0.02):
                 error = message.error()
                 if error is None:
                     found.append(message)
