@@ -19,7 +19,7 @@ def _parsed(schema: str) -> StructType:
 
 
 def in_plan(session: SparkSession, rows: Sequence[Any], schema: str) -> DataFrame:
-    """As ``createDataFrame``, at half the CPU of a small query, and with the same partitions."""
+    """As ``createDataFrame``, at little more than half the CPU of a small query."""
     if not rows:
         # An empty relation in the plan would leave nothing of the query that reads it.
         return session.createDataFrame([], schema)
