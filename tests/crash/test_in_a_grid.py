@@ -31,7 +31,6 @@ pytestmark = [pytest.mark.crash, pytest.mark.timeout(3600)]
 SOME = [
     Crash(EpochPhase.SAVE, "both", "sums"),
     Crash(EpochPhase.DECIDE, "both", "sums-ahead"),
-    Crash(EpochPhase.COMMIT, "both", "sums"),
     Crash(EpochPhase.CLEAN, "both", "sums-ahead"),
 ]
 """The machine of a driver and of a member goes, at the phases in which a home is written, read or swept."""

@@ -165,7 +165,7 @@ TIMES: dict[str, tuple[Callable[[DataFrame, Callable[[], DataFrame]], Any], list
 
 
 @pytest.mark.parametrize("way", TIMES)
-@pytest.mark.parametrize("windows", [False, pytest.param(True, marks=pytest.mark.crash)])
+@pytest.mark.parametrize("windows", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_when_a_table_is_read(spark: SparkSession, tmp_path: Path, way: str, windows: bool) -> None:
     place = tmp_path / "table"
     write(spark.sql("SELECT 'a' AS key, 'one' AS name"), place)
@@ -266,7 +266,7 @@ def test_a_table_that_has_lost_a_column_ends_the_query(spark: SparkSession, tmp_
         driver.feed([event(1, "a")])
 
 
-@pytest.mark.crash
+@pytest.mark.long
 def test_into_files_over_a_restart(spark: SparkSession, tmp_path: Path, names: DataFrame) -> None:
     feed = Feed(tmp_path / "in")
     batches = [("a", 1, 1), ("b", 2, 2)], [("b", 11, 3), ("c", 12, 4)], [("a", 30, 5)]

@@ -108,7 +108,7 @@ def beside_windows(stream: Stream) -> list[Stream | WindowedStream]:
 
 
 @pytest.mark.crash
-@pytest.mark.parametrize("overlap", [False, True])
+@pytest.mark.parametrize("overlap", [pytest.param(False, marks=pytest.mark.long), True])
 def test_beside_windows_late_rows_and_rows_without_a_time_are_delivered(
     spark: SparkSession, tmp_path: Path, overlap: bool
 ) -> None:

@@ -74,8 +74,10 @@ class TestKafka(Contract):
         return self.under_test(spark, kafka)
 
 
-@pytest.mark.crash
+@pytest.mark.long
 class TestUpgradedBroker(Contract):
+    """In CI, `protocol/kafka/test_cases.py` prepares, commits and recovers with it."""
+
     @pytest.fixture
     def target(self, spark: SparkSession, kafka_old: KafkaServer) -> SinkUnderTest:
         return self.under_test(spark, kafka_old)
