@@ -107,7 +107,7 @@ def test_crashes_with_servers_lose_and_repeat_nothing(
     topics = list(dict.fromkeys([*test_kafka.SOME, *test_kafka.MORE]))
     queues = [*test_queues.SOME, *test_queues.INTO]
     suites = [
-        test_fencing.Fencing(tmp_path / "fencing"),
+        test_fencing.Fencing(tmp_path / "fencing", test_fencing.EVERY_PAUSE),
         test_postgres.suite(tmp_path / "postgres", postgres),
         test_kafka.Topics(tmp_path / "kafka", kafka, topics),
         test_queues.Queues(tmp_path / "queues", rabbitmq, postgres, spark, queues),

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
-SHARING = ("kafka", "rabbitmq", "artemis", "farmed")
-"""Folders whose files share what is expensive to start: a broker, or the drivers of the crash farm."""
+SHARING = ("kafka", "rabbitmq", "artemis", "farmed", "cluster")
+"""Folders whose files share what is expensive to start: a broker, a cluster, or the drivers of the crash farm."""
 
 
 class OneProcessForEachFolder(LoadFileScheduling):
