@@ -18,7 +18,7 @@ from sparkjet.state import Segment, SegmentStatistics
 from sparkjet.time import MAX, MIN
 from sparkjet.windows import Accumulators, SessionWindows
 from tests.laws import QUICK_MODES, RANDOM_RUNS, law, only_examples
-from tests.parameters import mostly_crash
+from tests.parameters import mostly_crash, mostly_long
 from tests.persisted import persisted
 from tests.state.touching import made_of
 from tests.windows.model import Batch, Event, Fold, Row
@@ -229,7 +229,7 @@ def test_sessions_equal_the_naive_ones_over_random_runs(
     holds()
 
 
-@pytest.mark.parametrize("limited", SOME_LIMITS)
+@pytest.mark.parametrize("limited", mostly_long(LIMITS, {"unlimited"}))
 def test_early_rows_are_the_open_sessions_and_change_nothing(session: SparkSession, limited: bool) -> None:
     max_duration = LONGEST if limited else None
     run = SessionRun(session, GAP, max_duration, _aggregates()[:2])
@@ -293,7 +293,7 @@ def test_pieces_do_not_depend_on_the_order_of_arrival(session: SparkSession) -> 
         assert _sorted(run.feed(Batch([], None))) == _sorted(expected)
 
 
-@pytest.mark.crash
+@pytest.mark.long
 def test_a_session_that_outlives_its_pieces_keeps_its_cuts_and_little_state(session: SparkSession) -> None:
     gap, longest = 100, 7
     # Each watermark closes all pieces: what comes next finds the session only by what is left of them.

@@ -110,7 +110,7 @@ OFTEN: dict[Fault, tuple[str, ...]] = {
     zombie_resumed: ("manifest", "first committed"),
     task_repeated: ("manifest",),
     speculative_loser: ("written",),
-    broker_killed: ("manifest", "first committed"),
+    broker_killed: ("first committed",),
     broker_refusing: ("decided",),
     commits_fail: ("decided",),
 }

@@ -83,8 +83,10 @@ class TestUpgradedBroker(Contract):
         return self.under_test(spark, kafka_old)
 
 
-@pytest.mark.crash
+@pytest.mark.long
 class TestSecureBroker(Contract):
+    """The same is true of this one."""
+
     @pytest.fixture
     def target(self, spark: SparkSession, kafka_secure: KafkaServer) -> SinkUnderTest:
         return self.under_test(spark, kafka_secure)
