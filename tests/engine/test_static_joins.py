@@ -115,7 +115,7 @@ batches = st.lists(st.lists(st.builds(event, st.integers(0, 40), keys, st.intege
 
 
 @pytest.mark.crash
-@law(4)
+@law(3)
 @given(
     batches=batches, how=st.sampled_from(["inner", "left", "left_semi", "left_anti", "cross"]), restart=st.booleans()
 )

@@ -59,8 +59,8 @@ EPOCHS = [
     mostly_crash(
         product(QUERIES, ["restarts", "overlapping"]),
         quick=(),
-        # For ever is in `stateful/test_deduplication.py`.
-        crash={("within", "restarts"), ("by time", "overlapping")},
+        # Restarts are in `stateful/test_deduplication.py`.
+        crash={("by time", "overlapping")},
     ),
 )
 def test_first_rows_equal_the_naive_ones(spark: SparkSession, tmp_path: Path, name: str, mode: str) -> None:

@@ -112,7 +112,8 @@ OFTEN: dict[Fault, tuple[str, ...]] = {
     speculative_loser: ("written",),
     broker_killed: ("first committed",),
     broker_refusing: ("decided",),
-    commits_fail: ("decided",),
+    # In CI, commits fail in `engine/test_unsettled.py` and `crash/test_two_servers.py`.
+    commits_fail: (),
 }
 """The points in `make test-crash`: all for drivers; around the decision for brokers, which take seconds to start."""
 
