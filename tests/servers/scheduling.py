@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
-SHARING = ("/kafka/", "/rabbitmq/", "/artemis/", "/farmed/", "/cluster/", "/test_remote_")
-"""Of files that share what is expensive to start: a broker, a cluster, a store, or the drivers of the crash farm."""
+SHARING = ("/farmed/", "/cluster/", "/test_remote_", "kafka", "rabbitmq", "artemis")
+"""In the paths of files that share what is expensive to start: the drivers of the crash farm, a cluster, a store, a
+broker. The first that is in a path decides."""
 
 
 class OneProcessForEachServer(LoadFileScheduling):

@@ -109,7 +109,7 @@ OFTEN: dict[Fault, tuple[str, ...]] = {
     driver_killed: POINTS,
     zombie_resumed: ("manifest", "first committed"),
     task_repeated: ("manifest",),
-    speculative_loser: ("written",),
+    speculative_loser: ("manifest",),
     broker_killed: ("first committed",),
     broker_refusing: ("decided",),
     # In CI, commits fail in `engine/test_unsettled.py` and `crash/test_two_servers.py`.
