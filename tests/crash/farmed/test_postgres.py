@@ -38,7 +38,7 @@ def some_crashes() -> list[Crash]:
     chosen += [Crash(NEAR[(n + 3) % 5], fault, "outbox") for n, fault in enumerate(FAULTS)]
     return [
         *chosen,
-        Crash(EpochPhase.COMMITTING, "both", "prepared"),
+        Crash(EpochPhase.COMMIT, "both", "prepared"),
         Crash(EpochPhase.SAVE, ZOMBIE, "state-tables"),
         Crash(EpochPhase.COMMITTING, "jvm", "joins-tables"),
         Crash(EpochPhase.DECIDE, "both", "rows-table"),

@@ -22,7 +22,7 @@ FILES, MORE = 4, 1
 CLOSING = FILES + 1
 """The closing epoch follows the epochs of all files."""
 JOBS = (
-    *("sums", "joins", "visits-ahead", "state-ahead", "joins-ahead", "state"),
+    *("sums", "stacks", "visits-ahead", "state-ahead", "joins-ahead", "state"),
     *("stacks", "stacks-ahead", "visits", "sums-ahead", "joins", "state"),
 )
 SERVERS: tuple[str, ...] = ()
