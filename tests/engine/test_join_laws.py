@@ -81,7 +81,7 @@ UNBOUNDED = [
     Joined(JoinType.INNER, None, 10),
 ]
 CASES = BOUNDED + UNBOUNDED
-OFTEN = {Joined(JoinType.SEMI), Joined(JoinType.ANTI), UNBOUNDED[1]}
+OFTEN = {Joined(JoinType.SEMI), Joined(JoinType.ANTI), UNBOUNDED[0]}
 """The cases of `make test-crash`; what an outer join holds and gives is in `stateful/test_interval_join.py`."""
 
 

@@ -18,6 +18,7 @@ from sparkjet import EpochPhase
 from tests.engine.run import Event, EventDriver
 from tests.feed import Feed, rows
 from tests.laws import law
+from tests.parameters import mostly_crash
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -66,9 +67,7 @@ def test_windows_over_joined_rows_and_over_a_condition(spark: SparkSession, tmp_
     assert totals(driver) == totals(driver, 1) == expected
 
 
-@pytest.mark.parametrize(
-    "how", [pytest.param(how, marks=[pytest.mark.crash] * (how in {"left", "left_semi"})) for how in HOWS[:4]]
-)
+@pytest.mark.parametrize("how", mostly_crash(HOWS[:4], quick={"inner", "left_anti"}, crash={"left_semi"}))
 def test_rows_that_a_join_drops_move_the_watermark(
     spark: SparkSession, tmp_path: Path, names: DataFrame, how: str
 ) -> None:

@@ -205,7 +205,7 @@ def test_three_streams_shaped_and_grouped_again(spark: SparkSession, tmp_path: P
     assert found(driver, 1) == [(20, 1, 2, 4)]
 
 
-@pytest.mark.crash
+@pytest.mark.long
 def test_the_most_frequent_keys_keep_their_ties(spark: SparkSession, tmp_path: Path) -> None:
     """The keys with the most events in each sliding window, all of them, by two joins with the windows' maximum."""
 
