@@ -18,7 +18,7 @@ def law(examples: int) -> settings:
 
 
 def only_examples() -> settings:
-    """The examples that are written down, none at random: those are for `make test-crash` and `make test-long`."""
+    """The examples that are written down, none at random: those are for `make test-long`."""
     return settings(law(1), phases=[Phase.explicit])
 
 
