@@ -108,8 +108,11 @@ CASES = {
 
 
 MODES = ("one batch", "overlapping", "restarts")
-ONE_MODE = {"union of policies, three levels": ("overlapping",), "sessions, windows, sessions": ("restarts",)}
-"""The case and the mode of `make test-crash`."""
+OFTEN = {
+    "union of policies, three levels": ("one batch", "overlapping"),
+    "sessions, windows, sessions": ("one batch", "restarts"),
+}
+"""The cases and their modes in `make test-crash`; windows are restarted in `windows/test_sliding.py`."""
 
 
 class NaiveWatermark:
@@ -248,10 +251,10 @@ def fixed(case: Case, epochs: Sequence[Epoch]) -> list[Epoch]:
 @pytest.mark.parametrize(
     ("name", "modes"),
     mostly_crash(
-        [*ONE_MODE.items(), *((name, MODES) for name in CASES)],
+        [*OFTEN.items(), *((name, MODES) for name in CASES)],
         quick=(),
         name=lambda each: f"{each[0]}; {' '.join(each[1])}",
-        crash=ONE_MODE.items(),
+        crash=OFTEN.items(),
     ),
 )
 def test_the_engine_equals_the_naive_model(
