@@ -40,7 +40,7 @@ except ModuleNotFoundError as missing:
     sys.exit(f"orders: the package {missing.name} is not installed. Run `make setup`, which needs a network.")
 
 LOG = "spark.log"
-KILLED_AFTER = 8
+KILLED_AFTER = 4
 """Epochs."""
 
 

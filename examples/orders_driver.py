@@ -30,7 +30,7 @@ def baskets(spark: SparkSession, port: int, database: str, checkpoint: Path) -> 
     """What each customer ordered without a pause of half an hour, from the queues into the table."""
     sj.register_sources(spark)
     source = spark.readStream.format("sparkjet-rabbitmq").option("host", "127.0.0.1").option("port", port)
-    source = source.option("queues", ",".join(CUSTOMERS)).option("maxMessagesPerTrigger", 100)
+    source = source.option("queues", ",".join(CUSTOMERS)).option("maxMessagesPerTrigger", 200)
     order = F.from_json(F.col("body").cast("string"), "customer string, cents long, at timestamp")
     given = source.load().select(order.alias("order"), "queue").select("order.*", "queue")
     return (

@@ -51,7 +51,7 @@ def test_members_are_restarted_one_by_one_under_a_query(spark: SparkSession, tmp
             query.processAllAvailable()
             for number, member in enumerate(first, 2):
                 # Some while the member leaves, some while it is away, and some for the one in its place.
-                for time in range(6):
+                for time in range(3):
                     add(number * 20 + time, number * 20 - time)
                 grid.restart(member)
                 query.processAllAvailable()

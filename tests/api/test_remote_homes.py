@@ -86,7 +86,7 @@ def check(spark: SparkSession, place: Path, home: str) -> None:
     assert _record(home, []).transactions == []
 
 
-@pytest.mark.crash
+@pytest.mark.long
 def test_on_hdfs(spark: SparkSession, hdfs: HdfsServer, tmp_path: Path) -> None:
     check(spark, tmp_path, f"{hdfs.uri}/{uuid4().hex}/home")
 

@@ -81,7 +81,7 @@ def test_results_late_rows_and_chained_windows_of_one_input(spark: SparkSession,
     assert passes.value == 9
 
 
-@pytest.mark.crash
+@pytest.mark.long
 def test_a_second_run_goes_on_at_every_level(spark: SparkSession, tmp_path: Path) -> None:
     given = feed(tmp_path)
     given.add(*rows([0, 3, 12], v=1))

@@ -18,14 +18,15 @@ if TYPE_CHECKING:
     from tests.servers.s3 import S3Server
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def private(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory of which each worker, and each driver, sees an empty one of its own."""
     return tmp_path_factory.mktemp("private")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def cluster(private: Path) -> Iterator[SparkCluster]:
+    """Shared by the files of this folder."""
     with SparkCluster(private) as cluster:
         yield cluster
 

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 import sparkjet as sj
+from conftest import INTERPRETED
 from sparkjet import functions as J
 from sparkjet.options import Options
 from sparkjet.sinks.postgres.settings import PostgresSettings
@@ -33,7 +34,7 @@ EPOCH = 3
 def session(settings: Mapping[str, str] | None = None) -> SparkSession:
     """A session on two executors of one core each."""
     return (
-        SparkSession.builder.config(map=dict(settings or {}))
+        SparkSession.builder.config(map={**INTERPRETED, **(settings or {})})
         .master("local-cluster[2,1,1024]")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")

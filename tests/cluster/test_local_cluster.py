@@ -38,10 +38,10 @@ def run(log: Path, *tasks: str) -> int:
     return status
 
 
-def fill(home: Path) -> None:
-    """Six batches of two substreams, one of them behind, with late rows and rows without a time."""
+def fill(home: Path, batches: int = 6) -> None:
+    """Batches of two substreams, one of them behind, with late rows and rows without a time."""
     feed = Feed(home / "in")
-    for batch in range(6):
+    for batch in range(batches):
         time = batch * 25
         feed.add(
             *rows([time, time + 3, time + 11], p="a", k="x", v=batch),
@@ -97,7 +97,7 @@ def test_an_executor_that_is_lost_between_epochs_is_noticed_before_a_task_fails(
     homes = {fault: tmp_path / fault for fault in ("none", "quiet")}
     for home in homes.values():
         home.mkdir()
-        fill(home)
+        fill(home, 4)
     log = tmp_path / "driver.log"
     assert run(log, f"none={homes['none']}", f"quiet={homes['quiet']}") == 0
     assert "restoring it" in log.read_text()

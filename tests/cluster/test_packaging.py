@@ -18,10 +18,11 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from sparkjet.grid.access import create_token
 from tests.cluster.runs import ROOT, SETTINGS
 from tests.grid.processes import MemberProcess
-from tests.servers.spark import SPARK_HOME, SparkCluster
+from tests.servers.spark import SPARK_HOME
 
 if TYPE_CHECKING:
     from tests.servers.kafka import KafkaServer
+    from tests.servers.spark import SparkCluster
 
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(900)]
 SITE = Path(SPARK_HOME).parent
@@ -63,13 +64,6 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("packaging")
-
-
-@pytest.fixture(scope="module")
-def cluster(place: Path) -> Iterator[SparkCluster]:
-    (place / "private").mkdir()
-    with SparkCluster(place / "private") as cluster:
-        yield cluster
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,12 @@ if TYPE_CHECKING:
 SUMS = JOBS["sums"]
 
 
-@pytest.mark.parametrize(("size", "step"), [(120, 20), (40, 20), (60, 60)], ids=str)
+@pytest.mark.parametrize(
+    ("size", "step"),
+    # What each change of shape gives is in `windows/test_sliding.py`.
+    [(120, 20), *(pytest.param(*each, marks=pytest.mark.long) for each in ((40, 20), (60, 60)))],
+    ids=str,
+)
 def test_a_changed_window_goes_on_with_the_first_windows_that_are_whole(
     spark: SparkSession, half_done: Place, size: int, step: int
 ) -> None:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SUMS = JOBS["sums"]
+FEW = 2
+"""Files of the queries that take long."""
 
 
 def _duplicate(place: Place) -> None:
@@ -115,11 +117,11 @@ def test_damage_is_found(done: Place, damage: Callable[[Place], None]) -> None:
 def stages_done(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Place]:
     """Queries of the other operators that have ended; for copying only."""
     root = tmp_path_factory.mktemp("stages")
-    write_skewed(root / "feed", SEED, 0, HALF)
+    write_skewed(root / "feed", SEED, 0, FEW)
     places = {job: Place(root / job, root / "feed") for job in ("state", "joins")}
     for job, place in places.items():
         JOBS[job].run(spark, place)
-        check(place, JOBS[job], batches=HALF, closings=[HALF])
+        check(place, JOBS[job], batches=FEW, closings=[FEW])
     return places
 
 
@@ -135,7 +137,7 @@ def test_damage_of_any_output_is_found(stages_done: dict[str, Place], tmp_path: 
         else:
             shutil.copy(file, file.with_name(f"part-9{file.name}"))
         with pytest.raises(AssertionError, match=r"rows are missing|which is missing|a plain listing"):
-            check(place, JOBS[job], batches=HALF, closings=[HALF])
+            check(place, JOBS[job], batches=FEW, closings=[FEW])
 
 
 @pytest.mark.parametrize("job", ["state", "joins"])
@@ -143,7 +145,7 @@ def test_an_end_that_was_not_the_one_stated_is_found_in_other_operators(
     stages_done: dict[str, Place], job: str
 ) -> None:
     with pytest.raises(AssertionError):
-        check(stages_done[job], JOBS[job], batches=HALF, closings=[HALF - 1, HALF])
+        check(stages_done[job], JOBS[job], batches=FEW, closings=[FEW - 1, FEW])
 
 
 def test_windows_that_were_not_closed_as_stated_are_found(done: Place) -> None:

@@ -39,7 +39,7 @@ TRIES = 200
 """Attempts at an epoch, all of which a network may cut."""
 # Broker and client must notice within the test that the other side is gone.
 QUICK = {"heartbeat": "1", "reconnectTimeoutMs": "20000"}
-SEEDS = [*range(2), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 50))]
+SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 50))]
 """Four suites have these."""
 
 pytestmark = pytest.mark.crash

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -63,12 +64,12 @@ def check(
     feed: Feed,
     home: str,
     settings: dict[str, str],
-    last: str,
+    kills: Sequence[tuple[str, int]],
     out: str | None = None,
 ) -> None:
     out = out or f"{home}/out"
     job = {"feed": str(feed.directory), "out": out, "home": f"{home}/home", "settings": settings}
-    for phase, epoch in (("save", 2), (last, 4)):
+    for phase, epoch in kills:
         assert driver(place, job, (phase, epoch)) == -signal.SIGKILL
     assert driver(place, job, None) == 0
     windows = Counter(start for time in TIMES for start in (time // 5 * 5, time // 5 * 5 - 5))
@@ -80,14 +81,14 @@ def check(
 @pytest.mark.long
 def test_from_hdfs(spark: SparkSession, hdfs: HdfsServer, feed: Feed, tmp_path: Path) -> None:
     # Decided, and nothing is published.
-    check(spark, tmp_path, feed, f"{hdfs.uri}/{uuid4().hex}", {}, "decide")
+    check(spark, tmp_path, feed, f"{hdfs.uri}/{uuid4().hex}", {}, [("save", 2), ("decide", 4)])
 
 
 def test_from_s3(s3_spark: SparkSession, s3: S3Server, feed: Feed, tmp_path: Path) -> None:
     settings = {f"spark.hadoop.{name}": value for name, value in s3.settings().items()}
     # A file is published, and the manifest does not have it.
     jars = {"spark.jars": ",".join(map(str, client()))}
-    check(s3_spark, tmp_path, feed, f"s3a://{BUCKET}/{uuid4().hex}", settings | jars, "committing")
+    check(s3_spark, tmp_path, feed, f"s3a://{BUCKET}/{uuid4().hex}", settings | jars, [("committing", 4)])
 
 
 @pytest.mark.long
@@ -96,4 +97,12 @@ def test_from_a_grid(spark: SparkSession, feed: Feed, tmp_path: Path) -> None:
     create_token(token)
     settings = {"spark.sparkjet.grid.tokenFile": str(token)}
     with MemberProcess(tmp_path, token) as member:
-        check(spark, tmp_path, feed, f"grid://{member.address}/x", settings, "decide", str(tmp_path / "out"))
+        check(
+            spark,
+            tmp_path,
+            feed,
+            f"grid://{member.address}/x",
+            settings,
+            [("save", 2), ("decide", 4)],
+            str(tmp_path / "out"),
+        )

@@ -94,7 +94,7 @@ def test_the_name_node_refuses_changes(spark: SparkSession, hdfs: HdfsServer, tm
 
 
 def test_the_s3_server_is_killed_around_the_decision(s3_spark: SparkSession, s3: S3Server, tmp_path: Path) -> None:
-    phases = EpochPhase.ADVANCE, EpochPhase.PREPARE, EpochPhase.DECIDE
+    phases = EpochPhase.ADVANCE, EpochPhase.DECIDE
     check(s3_spark, Feed(tmp_path / "in"), f"s3a://{s3.bucket()}", s3.away(), SHORT, phases)
 
 

@@ -61,7 +61,9 @@ def test_sparks_checkpoint_is_derived_and_may_be_deleted(
     runs_on(spark, half_done, finished)
 
 
-@pytest.mark.parametrize("logs", [("offsets", "commits", "sources/0"), ("sources/0",)], ids="+".join)
+@pytest.mark.parametrize(
+    "logs", [("offsets", "commits", "sources/0"), pytest.param(("sources/0",), marks=pytest.mark.long)], ids="+".join
+)
 def test_sparks_checkpoint_set_back_is_rebuilt_and_nothing_applied_twice(
     spark: SparkSession, half_done: Place, finished: Place, logs: Sequence[str]
 ) -> None:
@@ -69,7 +71,7 @@ def test_sparks_checkpoint_set_back_is_rebuilt_and_nothing_applied_twice(
     runs_on(spark, half_done, finished)
 
 
-@pytest.mark.parametrize("name", ["metadata", "offsets/3"])
+@pytest.mark.parametrize("name", [pytest.param("metadata", marks=pytest.mark.long), "offsets/3"])
 def test_sparks_checkpoint_that_was_half_written_in_a_crash_is_rebuilt(
     spark: SparkSession, half_done: Place, finished: Place, name: str
 ) -> None:

@@ -32,6 +32,7 @@ AFTER_THE_BATCH = pytest.mark.parametrize(
             (Guarantee.EXACTLY_ONCE, sj.EpochPhase.SAVE),
         ],
         quick={(Guarantee.EXACTLY_ONCE, sj.EpochPhase.SAVE)},
+        crash={(Guarantee.AT_LEAST_ONCE, sj.EpochPhase.ADVANCE)},
     ),
 )
 """Where the next batch has been consumed but not decided."""

@@ -16,7 +16,7 @@ from sparkjet import functions as J
 from sparkjet.testing import CollectingSink
 from sparkjet.time import MIN, WindowGrid
 from tests.engine.run import Event, EventDriver
-from tests.laws import law, only_examples, random_runs
+from tests.laws import RANDOM_RUNS, law, only_examples
 from tests.parameters import mostly_crash
 from tests.windows import model, session_model
 
@@ -107,6 +107,14 @@ CASES = {
 }
 
 
+MODES = ("one batch", "overlapping", "restarts")
+OFTEN = {
+    "union of policies, three levels": ("one batch", "overlapping"),
+    "sessions, windows, sessions": ("one batch", "restarts"),
+}
+"""The cases and their modes in `make test-crash`; windows are restarted in `windows/test_sliding.py`."""
+
+
 class NaiveWatermark:
     """The least of all substreams of all inputs, each by its policy, seen event by event."""
 
@@ -148,10 +156,11 @@ def expected(case: Case, epochs: Sequence[Epoch]) -> tuple[list[list[Rows]], int
     return levels, late
 
 
-def check(spark: SparkSession, case: Case, epochs: Sequence[Epoch], home: Path) -> None:
+def check(spark: SparkSession, case: Case, epochs: Sequence[Epoch], home: Path, modes: Sequence[str] = MODES) -> None:
     """Feed everything at once, batch by batch with epochs that overlap, and batch by batch with restarts."""
     together = [Epoch([event for epoch in epochs for event in epoch.events], epochs[-1].now)]
-    for mode, fed in (("one batch", together), ("overlapping", epochs), ("restarts", epochs)):
+    for mode in modes:
+        fed = together if mode == "one batch" else epochs
         levels, late = expected(case, fed)
         run = EventDriver(spark, home / mode, case.query, overlap=mode == "overlapping", inputs=len(case.policies))
         naive = NaiveWatermark(case.policies)
@@ -239,10 +248,17 @@ def fixed(case: Case, epochs: Sequence[Epoch]) -> list[Epoch]:
     ]
 
 
-@pytest.mark.crash
-@pytest.mark.parametrize("name", mostly_crash(CASES, (), crash=CASES.keys() - {"cut sessions, windows, sessions"}))
+@pytest.mark.parametrize(
+    ("name", "modes"),
+    mostly_crash(
+        [*OFTEN.items(), *((name, MODES) for name in CASES)],
+        quick=(),
+        name=lambda each: f"{each[0]}; {' '.join(each[1])}",
+        crash=OFTEN.items(),
+    ),
+)
 def test_the_engine_equals_the_naive_model(
-    spark: SparkSession, name: str, tmp_path_factory: pytest.TempPathFactory
+    spark: SparkSession, name: str, modes: tuple[str, ...], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     case = CASES[name]
 
@@ -251,12 +267,13 @@ def test_the_engine_equals_the_naive_model(
     @only_examples()
     @given(epochs=runs(list(case.policies)))
     def holds(epochs: list[Epoch]) -> None:
-        check(spark, case, epochs, tmp_path_factory.mktemp("laws"))
+        check(spark, case, epochs, tmp_path_factory.mktemp("laws"), modes)
 
     holds()
 
 
-@pytest.mark.parametrize(("name", "times"), random_runs(CASES, crash=["sessions, windows, sessions"]))
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("times", RANDOM_RUNS)
 def test_the_engine_equals_the_naive_model_over_random_runs(
     spark: SparkSession, name: str, times: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -68,7 +69,23 @@ def with_table(rows: sj.Stream) -> Any:
     return counted(timed(rows).join(sj.read_once(names), "key", "left"), "ts", "name")
 
 
-QUERIES: dict[str, tuple[int, Callable[..., Any]]] = {
+def near(rows: sj.Stream, others: sj.Stream) -> sj.Stream:
+    """An interval join."""
+    within = "key = okey AND at >= ts - INTERVAL 8 SECONDS AND at <= ts + INTERVAL 15 SECONDS"
+    return rows.join(others, F.expr(within), "full_outer")
+
+
+def together(rows: sj.Stream, others: sj.Stream) -> list[Any]:
+    """Windows, keys and both sides of a join in one query."""
+    rows = timed(rows)
+    return [
+        rows.groupBy(sj.session_window("ts", "4 seconds"), "key").count(),
+        rows.dropDuplicatesWithinWatermark(["sub", "key"]),
+        near(rows, others_of(others)),
+    ]
+
+
+ALONE: dict[str, tuple[int, Callable[..., Any]]] = {
     "windows": (1, lambda rows: counted(timed(rows), "ts", "key")),
     "sessions": (1, lambda rows: timed(rows).groupBy(sj.session_window("ts", "4 seconds"), "key").count()),
     "rolling": (1, lambda rows: rows.groupBy("key").agg(F.count("*").alias("n"), F.max("id").alias("last"))),
@@ -95,29 +112,14 @@ QUERIES: dict[str, tuple[int, Callable[..., Any]]] = {
             counted(others_of(others), "at", "okey").withColumnRenamed("count", "others"), ["window", "key"], "outer"
         ),
     ),
-    "interval join": (
-        2,
-        lambda rows, others: timed(rows).join(
-            others_of(others),
-            F.expr("key = okey AND at >= ts - INTERVAL 8 SECONDS AND at <= ts + INTERVAL 15 SECONDS"),
-            "full_outer",
-        ),
-    ),
+    "interval join": (2, lambda rows, others: near(timed(rows), others_of(others))),
     "static join": (1, with_table),
 }
 
 
-HALVED = {"windows", "rolling", "interval join"}
-"""Queries of which half is lost in `make test` and `make test-crash`; in the others it is in `make test-long`."""
-
-
-WHOLE = ["sessions", "processor"]
-"""Queries that `make test-crash` takes everything from."""
-CASES = [
-    *mostly_crash([(name, False) for name in QUERIES], quick=(), crash=[(name, False) for name in WHOLE]),
-    *mostly_crash([(name, True) for name in sorted(HALVED)], quick=()),
-    *(pytest.param(name, True, marks=pytest.mark.long) for name in sorted(QUERIES.keys() - HALVED)),
-]
+QUERIES = {**ALONE, "together": (2, together)}
+OFTEN = [("together", True), ("rolling", False)]
+"""The queries of `make test-crash`, and whether only half of the state is lost."""
 
 
 def lose(spark: SparkSession, rdds: set[int], *, partly: bool) -> None:
@@ -155,12 +157,20 @@ def run(
     for number in range(4):
         driver.process(*batch(number)[:inputs])
     driver.close_windows()
-    (sink,) = driver.sinks
-    assert isinstance(sink, CollectingSink)
-    return {epoch: sorted(map(repr, rows)) for epoch, rows in sink.committed.items()}
+    return by_epoch(driver.sinks)
 
 
-@pytest.mark.parametrize(("name", "partly"), CASES)
+def by_epoch(sinks: Iterable[Any]) -> dict[int, list[str]]:
+    """The rows of all outputs, each with the number of its output."""
+    found: dict[int, list[str]] = {}
+    for number, sink in enumerate(sinks):
+        assert isinstance(sink, CollectingSink)
+        for epoch, rows in sink.committed.items():
+            found.setdefault(epoch, []).extend(f"{number}: {row}" for row in rows)
+    return {epoch: sorted(rows) for epoch, rows in found.items()}
+
+
+@pytest.mark.parametrize(("name", "partly"), mostly_crash(product(QUERIES, [False, True]), quick=(), crash=OFTEN))
 def test_state_that_is_lost_with_an_executor_is_restored(
     spark: SparkSession, caplog: pytest.LogCaptureFixture, name: str, partly: bool
 ) -> None:

@@ -93,9 +93,10 @@ def test_messages_are_acknowledged_when_their_epoch_is_decided_and_not_before(qu
 
 
 STEPS = (EpochPhase.ADVANCE, EpochPhase.SAVE, EpochPhase.PREPARE, EpochPhase.DECIDE, EpochPhase.CLEAN)
+"""With a broker, `crash/farmed/test_queues.py` kills drivers at each."""
 
 
-@pytest.mark.parametrize("step", mostly_crash(STEPS, [EpochPhase.DECIDE], lambda step: step.value))
+@pytest.mark.parametrize("step", mostly_crash(STEPS, [EpochPhase.DECIDE], lambda step: step.value, crash=()))
 def test_a_run_that_fails_loses_and_repeats_nothing(queues: Queues, step: EpochPhase) -> None:
     queues.send("m1", "m2", "m3", "m4", "m5")
     with pytest.raises(RuntimeError, match=BROKEN):

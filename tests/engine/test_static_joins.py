@@ -18,6 +18,7 @@ from sparkjet import EpochPhase
 from tests.engine.run import Event, EventDriver
 from tests.feed import Feed, rows
 from tests.laws import law
+from tests.parameters import mostly_crash
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -66,9 +67,7 @@ def test_windows_over_joined_rows_and_over_a_condition(spark: SparkSession, tmp_
     assert totals(driver) == totals(driver, 1) == expected
 
 
-@pytest.mark.parametrize(
-    "how", [pytest.param(how, marks=[pytest.mark.crash] * (how in {"left", "left_semi"})) for how in HOWS[:4]]
-)
+@pytest.mark.parametrize("how", mostly_crash(HOWS[:4], quick={"inner", "left_anti"}, crash={"left_semi"}))
 def test_rows_that_a_join_drops_move_the_watermark(
     spark: SparkSession, tmp_path: Path, names: DataFrame, how: str
 ) -> None:
@@ -115,7 +114,7 @@ batches = st.lists(st.lists(st.builds(event, st.integers(0, 40), keys, st.intege
 
 
 @pytest.mark.crash
-@law(4)
+@law(3)
 @given(
     batches=batches, how=st.sampled_from(["inner", "left", "left_semi", "left_anti", "cross"]), restart=st.booleans()
 )
@@ -164,7 +163,7 @@ TIMES: dict[str, tuple[Callable[[DataFrame, Callable[[], DataFrame]], Any], list
 }
 
 
-@pytest.mark.parametrize("windows", [False, pytest.param(True, marks=pytest.mark.crash)])
+@pytest.mark.parametrize("windows", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_when_a_table_is_read(spark: SparkSession, tmp_path: Path, windows: bool) -> None:
     place = tmp_path / "table"
     write(spark.sql("SELECT 'a' AS key, 'one' AS name"), place)
@@ -267,7 +266,7 @@ def test_a_table_that_has_lost_a_column_ends_the_query(spark: SparkSession, tmp_
         driver.feed([event(1, "a")])
 
 
-@pytest.mark.crash
+@pytest.mark.long
 def test_into_files_over_a_restart(spark: SparkSession, tmp_path: Path, names: DataFrame) -> None:
     feed = Feed(tmp_path / "in")
     batches = [("a", 1, 1), ("b", 2, 2)], [("b", 11, 3), ("c", 12, 4)], [("a", 30, 5)]

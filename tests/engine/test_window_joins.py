@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Sequence
 from functools import reduce
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from sparkjet import EpochPhase
 from tests.engine.run import SCHEMA, Event, EventDriver
 from tests.feed import Feed, rows
 from tests.laws import law, only_examples
+from tests.parameters import mostly_crash
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 
 SECOND = 1_000_000
 HOWS = ("inner", "left", "right", "outer", "left_semi", "left_anti")
+DIFFERENT = ("outer", "left_semi", "left_anti")
+"""What an inner, left or right join gives is in what an outer one gives."""
 Epoch = tuple[list[Event], list[Event]]
 
 
@@ -129,24 +133,33 @@ def check_against_sides(spark: SparkSession, epochs: list[Epoch], hows: Sequence
         check()
 
 
-@pytest.mark.crash
-@pytest.mark.parametrize("mode", [pytest.param("one batch", marks=pytest.mark.long), "many", "restarts"])
+@pytest.mark.parametrize(
+    ("mode", "hows"),
+    mostly_crash(
+        [*product(("one batch", "many", "restarts"), [HOWS]), ("restarts", DIFFERENT)],
+        quick=(),
+        name=lambda each: f"{each[0]} {len(each[1])}",
+        crash={("restarts", DIFFERENT)},
+    ),
+)
 @only_examples()
 @given(epochs=epochs)
 @example(epochs=LAGGING)
-def test_without_late_rows_it_is_what_spark_computes(spark: SparkSession, epochs: list[Epoch], mode: str) -> None:
+def test_without_late_rows_it_is_what_spark_computes(
+    spark: SparkSession, epochs: list[Epoch], mode: str, hows: tuple[str, ...]
+) -> None:
     cut = [joined_up(epochs)] if mode == "one batch" else epochs
     with tempfile.TemporaryDirectory() as home:
-        driver = EventDriver(spark, Path(home), of_two_streams("1 hour"), inputs=2)
+        driver = EventDriver(spark, Path(home), of_two_streams("1 hour", hows), inputs=2)
         for epoch in cut:
             driver.feed(*epoch)
             if mode == "restarts":
                 driver.restart()
         driver.close_windows()
-        joined = [found(driver, number + 2) for number in range(len(HOWS))]
+        joined = [found(driver, number + 2) for number in range(len(hows))]
     batches = [spark.createDataFrame([each.row for each in side], SCHEMA) for side in joined_up(epochs)]
     sides = [summed(each, name).localCheckpoint() for each, name in zip(batches, "xy", strict=True)]
-    expected = [sides[0].join(sides[1], ["window", "key"], how) for how in HOWS]
+    expected = [sides[0].join(sides[1], ["window", "key"], how) for how in hows]
     assert joined == [sorted(map(plain, each.collect()), key=str) for each in expected]
 
 
@@ -192,7 +205,7 @@ def test_three_streams_shaped_and_grouped_again(spark: SparkSession, tmp_path: P
     assert found(driver, 1) == [(20, 1, 2, 4)]
 
 
-@pytest.mark.crash
+@pytest.mark.long
 def test_the_most_frequent_keys_keep_their_ties(spark: SparkSession, tmp_path: Path) -> None:
     """The keys with the most events in each sliding window, all of them, by two joins with the windows' maximum."""
 
@@ -289,7 +302,7 @@ def test_what_is_never_final_together_is_refused(spark: SparkSession, tmp_path: 
         refused(*(summed(timed(each), name) for each, name in zip(streams, "xy", strict=True)))
 
 
-@pytest.mark.crash
+@pytest.mark.long
 def test_into_files_over_restarts(spark: SparkSession, tmp_path: Path) -> None:
     feeds = Feed(tmp_path / "left"), Feed(tmp_path / "right")
     batches = [([1, 2], [3]), ([14], [12, 15]), ([31], [33])]

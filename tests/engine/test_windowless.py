@@ -108,7 +108,7 @@ def beside_windows(stream: Stream) -> list[Stream | WindowedStream]:
 
 
 @pytest.mark.crash
-@pytest.mark.parametrize("overlap", [False, True])
+@pytest.mark.parametrize("overlap", [pytest.param(False, marks=pytest.mark.long), True])
 def test_beside_windows_late_rows_and_rows_without_a_time_are_delivered(
     spark: SparkSession, tmp_path: Path, overlap: bool
 ) -> None:
@@ -131,7 +131,7 @@ def test_beside_windows_late_rows_and_rows_without_a_time_are_delivered(
 
 
 @pytest.mark.parametrize("watermark", [None, "1 second"])
-@pytest.mark.parametrize("filtered", [pytest.param(False, marks=pytest.mark.crash), True])
+@pytest.mark.parametrize("filtered", [pytest.param(False, marks=pytest.mark.long), True])
 def test_a_union_has_the_rows_of_both(
     spark: SparkSession, tmp_path: Path, watermark: str | None, filtered: bool
 ) -> None:

@@ -89,7 +89,7 @@ def killed(folder: Path, rounds: int, seed: int) -> None:
 
 
 def test_members_that_are_killed_during_writes_lose_nothing(tmp_path: Path) -> None:
-    killed(tmp_path, 2, random.randrange(1_000_000))
+    killed(tmp_path, 1, random.randrange(1_000_000))
 
 
 @pytest.mark.long

@@ -56,14 +56,14 @@ def test_answers_that_are_lost_do_not_change_who_wins(zookeeper: Controls) -> No
         cutting = threading.Thread(target=cut)
         cutting.start()
         try:
-            for slot in range(30):
+            for slot in range(15):
                 assert writer.put(f"cut/{slot:02}", b"mine", control.state().version)
                 assert not control.put_slot(f"cut/{slot:02}", b"another's", control.state().version)
         finally:
             done.set()
             cutting.join()
             writer.session.close("the test is over")
-    assert control.slots("cut") == [f"cut/{slot:02}" for slot in range(30)]
+    assert control.slots("cut") == [f"cut/{slot:02}" for slot in range(15)]
 
 
 def test_a_first_server_that_does_not_start_says_why() -> None:

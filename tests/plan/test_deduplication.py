@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ import sparkjet as sj
 from sparkjet.catalyst.columns import TIME
 from sparkjet.testing import CollectingSink, StreamDriver
 from tests.engine.run import Event, EventDriver
+from tests.parameters import mostly_crash
 from tests.stateful.deduplication_run import Kind, naive
 from tests.windows import model
 
@@ -52,12 +54,17 @@ EPOCHS = [
 ]
 
 
-@pytest.mark.crash
-@pytest.mark.parametrize(("query", "kind"), QUERIES.values(), ids=list(QUERIES))
-@pytest.mark.parametrize("mode", ["restarts", "overlapping"])
-def test_first_rows_equal_the_naive_ones(
-    spark: SparkSession, tmp_path: Path, query: Callable[[Stream], Stream], kind: Kind, mode: str
-) -> None:
+@pytest.mark.parametrize(
+    ("name", "mode"),
+    mostly_crash(
+        product(QUERIES, ["restarts", "overlapping"]),
+        quick=(),
+        # Restarts are in `stateful/test_deduplication.py`.
+        crash={("by time", "overlapping")},
+    ),
+)
+def test_first_rows_equal_the_naive_ones(spark: SparkSession, tmp_path: Path, name: str, mode: str) -> None:
+    query, kind = QUERIES[name]
     run = EventDriver(spark, tmp_path, lambda s: query(marked(s)), overlap=mode == "overlapping")
     batches, expected_late = [], 0
     for epoch in EPOCHS:

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 PORTS = boats.PORTS
 ON_SPARK = {name: port for name, port in PORTS.items() if port.spark is not None}
-# Each kind of function with state, and the window of windows. That Spark's streams fire the same timers is in
-# tests/stateful/functions/test_like_spark.py.
-IN_CI = {"receipts-by-state", "best-tipped", "overdue", "overdue-by-timeout"}
+# A function with timeouts, and a window of windows; tests/stateful has the others. That Spark's streams fire the same
+# timers is in tests/stateful/functions/test_like_spark.py.
+IN_CI = {"best-tipped", "overdue-by-timeout"}
 
 
 @pytest.mark.parametrize("port", mostly_long(PORTS, IN_CI))

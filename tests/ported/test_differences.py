@@ -31,6 +31,7 @@ def counted(df: Any) -> Any:
     return df.withWatermark("ts", "5 seconds").groupBy(F.window("ts", "10 seconds")).agg(F.count("*").alias("n"))
 
 
+@pytest.mark.long
 def test_a_lagging_partition_loses_nothing(both: Both) -> None:
     both.arrive(
         [at(1), at(40)], [at(41)], [at(2, p="1"), at(3, p="1")], [at(50), at(51, p="1")], [at(90), at(91, p="1")]
@@ -44,6 +45,7 @@ def test_a_lagging_partition_loses_nothing(both: Both) -> None:
     assert ("00:00", "00:10", 3) in windows(both.sparkjet(by_partition))
 
 
+@pytest.mark.long
 def test_the_last_windows_are_emitted_at_the_end_of_the_input(both: Both) -> None:
     both.arrive([at(1), at(12)])
     assert windows(both.spark(counted)) == []
@@ -51,6 +53,7 @@ def test_the_last_windows_are_emitted_at_the_end_of_the_input(both: Both) -> Non
     assert windows(both.sparkjet(counted, closeWindowsAtEnd=True)) == [("00:00", "00:10", 1), ("00:10", "00:20", 1)]
 
 
+@pytest.mark.long
 def test_a_late_row_is_in_none_of_its_windows(both: Both) -> None:
     """Spark drops it from the windows that have closed, and counts it in the others."""
 
@@ -66,6 +69,7 @@ def test_a_late_row_is_in_none_of_its_windows(both: Both) -> None:
     assert [row for row in theirs if row[1] == "00:05"] == [row for row in ours if row[1] == "00:05"] == first
 
 
+@pytest.mark.long
 def test_two_events_exactly_one_gap_apart_are_two_sessions(both: Both) -> None:
     def sessions(df: Any) -> Any:
         windowed = df.withWatermark("ts", "0 seconds").groupBy("k", F.session_window("ts", "5 seconds"))
@@ -76,6 +80,7 @@ def test_two_events_exactly_one_gap_apart_are_two_sessions(both: Both) -> None:
     assert windows(both.sparkjet(sessions), "session_window") == [("00:01", "00:06", 1), ("00:06", "00:11", 1)]
 
 
+@pytest.mark.long
 def test_first_and_last_go_by_event_time(both: Both) -> None:
     def ends(df: Any) -> Any:
         windowed = df.withWatermark("ts", "10 seconds").groupBy(F.window("ts", "10 seconds"))

@@ -36,6 +36,7 @@ def five_seconds_later(key: Any, frames: Iterator[pd.DataFrame], state: GroupSta
     state.setTimeoutTimestamp(last + 5_000)
 
 
+@pytest.mark.long
 def test_a_timer_fires_in_the_batch_that_moves_the_watermark(both: Both) -> None:
     def silent(df: Any) -> Any:
         keyed = df.withWatermark("ts", "1 second").groupBy("k")
@@ -66,6 +67,7 @@ def answer(second: int, other: str = "a") -> dict[str, Any]:
     return {"at": at(second)["ts"], "other": other}
 
 
+@pytest.mark.long
 def test_a_row_without_a_partner_comes_by_the_watermark_of_the_other_side(
     spark: SparkSession, tmp_path: Path, answers: Both
 ) -> None:
@@ -85,6 +87,7 @@ def test_a_row_without_a_partner_comes_by_the_watermark_of_the_other_side(
     assert alone(ours) == [(1, ["a", "c"]), (2, ["c"])]
 
 
+@pytest.mark.long
 def test_behind_a_join_without_a_bound_there_is_no_event_time(both: Both, answers: Both) -> None:
     both.arrive([at(1)], [at(50)], [at(51)], [at(52)])
     answers.arrive([answer(2)], [answer(60)], [answer(61)], [answer(62)])
@@ -105,7 +108,14 @@ def test_behind_a_join_without_a_bound_there_is_no_event_time(both: Both, answer
 REFUSED_BY_SPARK = "join between two streaming DataFrames/Datasets is not supported in {} output mode"
 
 
-@pytest.mark.parametrize(("how", "mode"), [("inner", "complete"), ("leftOuter", "complete"), ("leftOuter", "update")])
+@pytest.mark.parametrize(
+    ("how", "mode"),
+    # docs/guide/joins.md runs an inner one.
+    [
+        *(pytest.param(how, "complete", marks=pytest.mark.long) for how in ("inner", "leftOuter")),
+        ("leftOuter", "update"),
+    ],
+)
 def test_aggregates_behind_a_join_take_every_mode(both: Both, answers: Both, how: str, mode: str) -> None:
     both.arrive([at(1)], [at(3)])
     answers.arrive([answer(2)], [answer(4)])
@@ -137,6 +147,7 @@ def test_functions_with_state_in_update_mode_behind_an_outer_join(both: Both, an
     assert [row.n for _, rows in found for row in rows] == [1, 2]
 
 
+@pytest.mark.long
 def test_a_key_is_forgotten_in_the_batch_that_moves_the_watermark(both: Both) -> None:
     def first(df: Any) -> Any:
         return df.withWatermark("ts", "5 seconds").dropDuplicatesWithinWatermark(["k"]).select("k", "v")

@@ -19,7 +19,7 @@ PORTS = freight_queries.PORTS
 ON_SPARK = {name: port for name, port in PORTS.items() if port.spark is not None}
 # Of the others: unbounded joins and functions behind joins are in test_differences_of_state.py, and the rest in
 # tests/engine/test_interval_joins.py and tests/aggregates/test_spark_functions.py.
-IN_CI = {"average-of-the-lowest", "new-and-busy"}
+IN_CI = {"average-of-the-lowest"}
 
 
 @pytest.mark.parametrize("port", mostly_long(PORTS, IN_CI))

@@ -27,6 +27,6 @@ def test_results_are_those_of_a_batch(spark: SparkSession, port: StatefulPort, t
     PortedQuery(spark, port, tmp_path).check_batch()
 
 
-@pytest.mark.parametrize("port", mostly_long(ON_SPARK, {"join-left"}))
+@pytest.mark.parametrize("port", mostly_long(ON_SPARK, set()))
 def test_results_are_those_of_spark(spark: SparkSession, port: StatefulPort, tmp_path: Path) -> None:
     PortedQuery(spark, port, tmp_path).check_spark()

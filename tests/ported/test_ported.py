@@ -39,7 +39,6 @@ CONSOLE = {name: port for name, port in PORTS.items() if port.write is not None 
 RESULTS_IN_CI = {
     "examples-windowed-word-count",
     "functions-window_time",
-    "functions-withWatermark",
     "windows-showers-column",
     "given-json",
 }

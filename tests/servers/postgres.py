@@ -17,11 +17,11 @@ import psycopg
 from psycopg.conninfo import make_conninfo
 from typing_extensions import Self
 
+from tests.servers.programs import PATIENCE
+
 DEBIAN = Path("/usr/lib/postgresql")
 OLDEST = 13
 REMEDY = "apt-get install postgresql (13 or newer), or put its server programs (initdb, postgres) on the PATH"
-PATIENCE = 60.0
-"""Seconds to wait for the server; far more than it needs."""
 USER = "postgres"
 """Who runs the server if we are root; Debian's package makes it."""
 GUARDED = "guarded"

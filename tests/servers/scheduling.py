@@ -7,19 +7,20 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
-SHARING = ("kafka", "rabbitmq", "artemis", "farmed")
-"""Folders whose files share what is expensive to start: a broker, or the drivers of the crash farm."""
+SHARING = ("/farmed/", "/cluster/", "/test_remote_", "kafka", "rabbitmq", "artemis")
+"""In the paths of files that share what is expensive to start: the drivers of the crash farm, a cluster, a store, a
+broker. The first that is in a path decides."""
 
 
-class OneProcessForEachFolder(LoadFileScheduling):
-    """With ``--dist loadfile``, gives the files of some folders to one process each."""
+class OneProcessForEachServer(LoadFileScheduling):
+    """With ``--dist loadfile``, gives the files that share something to one process each."""
 
     def _split_scope(self, nodeid: str) -> str:
         file: str = super()._split_scope(nodeid)
-        return next((folder for folder in SHARING if f"/{folder}/" in file), file)
+        return next((part for part in SHARING if part in file), file)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling | None:
     """The scheduler above, in its place."""
-    return OneProcessForEachFolder(config, log) if config.getvalue("dist") == "loadfile" else None
+    return OneProcessForEachServer(config, log) if config.getvalue("dist") == "loadfile" else None

@@ -11,7 +11,7 @@ from tests.servers.fixtures import REQUIRED, available
 from tests.servers.programs import NoProgramError
 
 
-@pytest.mark.crash
+@pytest.mark.long
 def test_what_was_sent_outlives_a_killed_broker(artemis: ArtemisServer) -> None:
     queue = artemis.queue()
     with artemis.client() as client:

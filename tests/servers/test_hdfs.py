@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tests.servers.hdfs import HdfsServer
 
 
-@pytest.mark.crash
+@pytest.mark.long
 def test_what_was_put_outlives_a_killed_name_node(spark: SparkSession, hdfs: HdfsServer) -> None:
     place = f"{hdfs.uri}/{uuid4().hex}"
     directory = hadoop_directory(spark, place)

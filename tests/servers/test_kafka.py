@@ -28,7 +28,7 @@ def read(server: KafkaServer, topic: str, count: int) -> list[bytes]:
         consumer.close()
 
 
-@pytest.mark.crash
+@pytest.mark.long
 def test_what_was_written_outlives_a_killed_broker(kafka: KafkaServer) -> None:
     topic = kafka.topic()
     written(kafka, topic, b"1", b"2")

@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from sparkjet.sinks.attempt import THREAD
+from tests.servers.programs import SMALL
 from tests.sinks import test_tasks
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ def loses(flag: Path) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Record
 def main(flag: Path) -> None:
     """Print the answers of the tasks."""
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    builder = builder.config("spark.driver.extraJavaOptions", " ".join(SMALL))
     session = builder.config("spark.driver.bindAddress", "127.0.0.1").getOrCreate()
     rows = session.range(60_000).repartition(6, F.col("id"))
     answers = test_tasks.pooled(rows.mapInArrow(loses(flag), rows.schema))

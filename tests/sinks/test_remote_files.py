@@ -62,7 +62,10 @@ def read(spark: SparkSession, place: str) -> list[tuple[str, int]]:
     return found
 
 
+@pytest.mark.long
 class TestHdfs(SinkContract):
+    """In CI, drivers that write there are killed in `cluster/test_standalone.py`."""
+
     @pytest.fixture
     def target(self, spark: SparkSession, in_hdfs: str) -> SinkUnderTest:
         return under_test(spark, FilesSink(hadoop_directory(spark, in_hdfs)))

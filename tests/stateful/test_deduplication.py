@@ -123,7 +123,7 @@ def test_first_rows_equal_the_naive_ones_over_random_runs(
 @pytest.mark.crash
 def test_the_state_is_bounded_while_the_watermark_moves(session: SparkSession) -> None:
     run = DeduplicationRun(session, Kind(10))
-    for epoch in range(12):
+    for epoch in range(6):
         keys = [f"{epoch}-{number}" for number in range(4)]
         batch = Batch([Event(key, 5 * epoch, 1) for key in (*keys, *keys)], 5 * epoch)
         assert sorted(key or "" for key, _, _ in run.feed(batch)) == sorted(keys)

@@ -18,6 +18,7 @@ from sparkjet.state import Segment, SegmentStatistics
 from sparkjet.time import MAX, MIN
 from sparkjet.windows import Accumulators, SessionWindows
 from tests.laws import QUICK_MODES, RANDOM_RUNS, law, only_examples
+from tests.parameters import mostly_crash, mostly_long
 from tests.persisted import persisted
 from tests.state.touching import made_of
 from tests.windows.model import Batch, Event, Fold, Row
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LIMITS = {"unlimited": False, "limited": True}
+NAMES = {limited: name for name, limited in LIMITS.items()}
 SOME_LIMITS = [pytest.param(False, id="unlimited"), pytest.param(True, id="limited", marks=pytest.mark.crash)]
 FOLDS: list[Fold] = [
     len,
@@ -203,8 +205,7 @@ def test_sessions_equal_the_naive_ones(
     check_modes(session, run, tmp_path_factory.mktemp("sessions"), limited=limited, modes=QUICK_MODES)
 
 
-@pytest.mark.crash
-@pytest.mark.parametrize("limited", LIMITS.values(), ids=list(LIMITS))
+@pytest.mark.parametrize("limited", mostly_crash(LIMITS.values(), quick=(), name=NAMES.get, crash={False}))
 @example(run=(GAP, LONGEST, OWN_EXAMPLE.batches))
 @only_examples()
 @given(run=runs())
@@ -228,7 +229,7 @@ def test_sessions_equal_the_naive_ones_over_random_runs(
     holds()
 
 
-@pytest.mark.parametrize("limited", SOME_LIMITS)
+@pytest.mark.parametrize("limited", mostly_long(LIMITS, {"unlimited"}))
 def test_early_rows_are_the_open_sessions_and_change_nothing(session: SparkSession, limited: bool) -> None:
     max_duration = LONGEST if limited else None
     run = SessionRun(session, GAP, max_duration, _aggregates()[:2])
@@ -284,7 +285,7 @@ def test_pieces_do_not_depend_on_the_order_of_arrival(session: SparkSession) -> 
     arrivals = drawn.events
     expected = sessions(arrivals, 7, 5, FOLDS[:2])
     assert _sorted([(*row[:3], row[3][:1]) for row in expected]) == _sorted(drawn.rows[0])
-    for order in (arrivals, arrivals[::-1], arrivals[4:] + arrivals[:4]):
+    for order in (arrivals[::-1], arrivals[4:] + arrivals[:4]):
         run = SessionRun(session, 7, 5, _aggregates()[:2])
         # Below the first event: the start may still move, whatever comes.
         rows = [row for first in range(0, len(order), 4) for row in run.feed(Batch(order[first : first + 4], -1))]
@@ -292,7 +293,7 @@ def test_pieces_do_not_depend_on_the_order_of_arrival(session: SparkSession) -> 
         assert _sorted(run.feed(Batch([], None))) == _sorted(expected)
 
 
-@pytest.mark.crash
+@pytest.mark.long
 def test_a_session_that_outlives_its_pieces_keeps_its_cuts_and_little_state(session: SparkSession) -> None:
     gap, longest = 100, 7
     # Each watermark closes all pieces: what comes next finds the session only by what is left of them.
@@ -306,7 +307,7 @@ def test_a_session_that_outlives_its_pieces_keeps_its_cuts_and_little_state(sess
     assert (run.late, late) == (0, 0)
 
 
-@pytest.mark.crash
+@pytest.mark.long
 def test_neither_blocks_nor_segments_pile_up(session: SparkSession) -> None:
     before = persisted(session)
     run = SessionRun(session, 10, None, [J.count()])

@@ -14,7 +14,7 @@ from sparkjet.state import Segment, SegmentStatistics
 from sparkjet.state.segments import FEWEST
 from sparkjet.time import WindowGrid
 from sparkjet.windows import sliding
-from tests.laws import QUICK_MODES, law, only_examples, random_runs
+from tests.laws import QUICK_MODES, RANDOM_RUNS, law, only_examples
 from tests.parameters import mostly_crash
 from tests.windows.model import Batch, Event, naive
 from tests.windows.operator import OperatorRun
@@ -175,7 +175,8 @@ def test_a_changed_shape_goes_on_with_the_first_windows_that_are_whole(
     assert run.late == len(later) - len(on_time)
 
 
-@pytest.mark.parametrize(("path", "times"), random_runs(PATHS, crash=["stacks"]))
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("times", RANDOM_RUNS)
 def test_windows_equal_the_naive_ones_over_random_runs(
     spark: SparkSession, path: str, times: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -48,7 +48,7 @@ def test_windows_are_those_of_spark(spark: SparkSession) -> None:
     assert {tuple(row) for row in spans.collect()} == expected
 
 
-@pytest.mark.crash
+@pytest.mark.long
 def test_a_stream_gives_the_windows_of_spark_with_frames_shorter_than_the_slide(spark: SparkSession) -> None:
     start = datetime(2026, 3, 1, 10, tzinfo=UTC)
     clicks = [(start + timedelta(seconds=13 * number), f"user {number % 3}", number) for number in range(60)]

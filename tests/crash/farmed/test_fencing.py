@@ -10,7 +10,7 @@ import pytest
 from sparkjet import EpochPhase
 from sparkjet.snapshots.record_log import RETAINED_SLOTS, TRIMMED
 from tests.crash.drivers import Query
-from tests.crash.farm import ZOMBIE, Crash, Suite
+from tests.crash.farm import ZOMBIE, Crash, Farm, Suite
 from tests.crash.feeds import write_skewed
 from tests.crash.invariants import check
 from tests.crash.readers import fingerprints, half_published, newest_checkpoint, newest_record
@@ -26,19 +26,22 @@ SEEN, THEN, LAST = 5, 12, 13
 SHORT = "short"
 """The feed that ends where the old driver stopped: it has nothing to do after the epoch."""
 JOBS = ("sums", "stacks")
-PAUSES = [
+EVERY_PAUSE = [
     *(Crash(step, ZOMBIE, JOBS[n % len(JOBS)]) for n, step in enumerate(EpochPhase)),
     Crash(None, ZOMBIE, JOBS[len(EpochPhase) % len(JOBS)], feed=SHORT),
 ]
 """Every phase, and after foreachBatch has returned."""
+SOME = {EpochPhase.BEGIN, EpochPhase.PREPARE, EpochPhase.DECIDE, EpochPhase.COMMITTING, EpochPhase.CLEAN, None}
+"""Before everything, around the decision, and after everything; in `test_postgres.py` also when state is saved."""
+PAUSES = [each for each in EVERY_PAUSE if each.step in SOME]
 SERVERS: tuple[str, ...] = ()
 
 
 class Fencing(Suite):
     """A query of a paused driver at each phase, and what was seen of it before and after that driver went on."""
 
-    def __init__(self, root: Path) -> None:
-        super().__init__(root, PAUSES)
+    def __init__(self, root: Path, pauses: list[Crash]) -> None:
+        super().__init__(root, pauses)
         self._seen: dict[str, dict[str, str]] = {}
         self._closings: list[int] = []
 
@@ -86,10 +89,17 @@ def look(place: Place) -> dict[str, str]:
 
 
 def suite(root: Path) -> Fencing:
-    return Fencing(root)
+    return Fencing(root, PAUSES)
 
 
 @pytest.mark.parametrize("name", [each.name for each in PAUSES])
 def test_a_driver_that_was_paused_is_fenced_and_changes_nothing(verdicts: dict[str, str], name: str) -> None:
     """It says so (`noticed`), and a third start goes on (`judge`)."""
     assert verdicts[name] == ""
+
+
+@pytest.mark.long
+def test_a_driver_that_was_paused_anywhere_is_fenced_and_changes_nothing(tmp_path: Path) -> None:
+    fencing = Fencing(tmp_path / "fencing", EVERY_PAUSE)
+    Farm(tmp_path, [fencing]).crash()
+    assert fencing.verdicts == dict.fromkeys(fencing.verdicts, "")

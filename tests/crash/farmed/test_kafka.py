@@ -37,7 +37,6 @@ SOME = [
     Crash(EpochPhase.ADVANCE, "both", SOURCE),
     Crash(EpochPhase.DECIDE, "jvm", SOURCE),
     Crash(EpochPhase.SAVE, "both", f"{SOURCE}{AHEAD}"),
-    Crash(EpochPhase.DECIDE, "both", "rows-topic"),
     Crash(EpochPhase.COMMITTING, "jvm", "rows-topic"),
     Crash(EpochPhase.COMMITTING, SERVER, "topic"),
     Crash(EpochPhase.AGGREGATE, SERVER, SOURCE),

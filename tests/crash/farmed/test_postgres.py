@@ -14,7 +14,7 @@ import pytest
 from sparkjet import EpochPhase
 from tests.crash.delivered import check_tables
 from tests.crash.drivers import Driver, Query
-from tests.crash.farm import FAULTS, NEAR, SERVER, Crash, Farm, Suite, calm
+from tests.crash.farm import FAULTS, NEAR, SERVER, ZOMBIE, Crash, Farm, Suite, calm
 from tests.crash.feeds import write_skewed
 from tests.crash.invariants import check
 
@@ -33,12 +33,16 @@ SERVERS = ("postgres",)
 
 
 def some_crashes() -> list[Crash]:
-    """Every phase with prepared transactions, every fault, the phases around the decision more often."""
+    """The phases around the decision with every fault, with prepared transactions and without; other jobs at some."""
     chosen = [Crash(step, fault, "prepared") for step, fault in zip(NEAR, FAULTS, strict=True)]
-    others = ("state-tables", "joins-tables", "prepared", "state-tables", "joins-tables")
-    chosen += [Crash(NEAR[(n + 2) % 5], fault, others[n]) for n, fault in enumerate(FAULTS)]
     chosen += [Crash(NEAR[(n + 3) % 5], fault, "outbox") for n, fault in enumerate(FAULTS)]
-    return chosen + [Crash(NEAR[n + 1], fault, "rows-table") for n, fault in enumerate((SERVER, "jvm", "both"))]
+    return [
+        *chosen,
+        Crash(EpochPhase.COMMIT, "both", "prepared"),
+        Crash(EpochPhase.SAVE, ZOMBIE, "state-tables"),
+        Crash(EpochPhase.COMMITTING, "jvm", "joins-tables"),
+        Crash(EpochPhase.DECIDE, "both", "rows-table"),
+    ]
 
 
 def every_crash() -> list[Crash]:

@@ -32,11 +32,14 @@ pytestmark = [pytest.mark.crash, pytest.mark.timeout(3600)]
 MESSAGES, BATCH = 120, 25
 INTO_QUEUE = "queues-queue"
 JOBS = "queues", "queues-table"
+"""From queues into files, and into files and a table."""
 STEPS = [step for step in EpochPhase if step is not EpochPhase.COMMITTING]
 PARTLY = EpochPhase.COMMITTING
 """Of a query into files and a queue: the files are published."""
 VICTIMS = [victim.value for victim in Victim]
-BROKER = [Crash(step, SERVER, JOBS[number % len(JOBS)]) for number, step in enumerate(STEPS)]
+EVERY_BROKER = [Crash(step, SERVER, JOBS[number % len(JOBS)]) for number, step in enumerate(STEPS)]
+BROKER = [each for each in EVERY_BROKER if each.step in {EpochPhase.AGGREGATE, EpochPhase.PREPARE, EpochPhase.DECIDE}]
+"""While messages are read, before the decision, and before they are acknowledged."""
 SOME = [Crash(step, VICTIMS[number % 3], JOBS[number % len(JOBS)]) for number, step in enumerate(STEPS)]
 """In the second epoch with rows, as always: that of a run's first batch has none."""
 ALL = [Crash(step, victim, job) for step, victim, job in product(STEPS, VICTIMS, JOBS)]
@@ -130,10 +133,11 @@ def test_a_driver_that_dies_loses_and_repeats_no_message(verdicts: dict[str, str
     assert verdicts[name] == ""
 
 
+@pytest.mark.parametrize("crashes", [BROKER, pytest.param(EVERY_BROKER, marks=pytest.mark.long)], ids=["some", "all"])
 def test_a_broker_that_dies_loses_and_repeats_no_message(
-    spark: SparkSession, rabbitmq: RabbitServer, postgres: PostgresServer, tmp_path: Path
+    spark: SparkSession, rabbitmq: RabbitServer, postgres: PostgresServer, tmp_path: Path, crashes: list[Crash]
 ) -> None:
-    queues = Queues(tmp_path, rabbitmq, postgres, spark, BROKER)
+    queues = Queues(tmp_path, rabbitmq, postgres, spark, crashes)
     queues.prepare()
     with Driver(tmp_path / "driver.log") as driver:
         driver.bring(queues.queries(), "reached")
@@ -159,7 +163,7 @@ def test_every_driver_that_dies_loses_and_repeats_no_message(
 def test_an_executor_that_dies_loses_and_repeats_no_message(
     spark: SparkSession, rabbitmq: RabbitServer, postgres: PostgresServer, tmp_path: Path
 ) -> None:
-    queues = Queues(tmp_path, rabbitmq, postgres, spark, BROKER)
+    queues = Queues(tmp_path, rabbitmq, postgres, spark, EVERY_BROKER)
     queues.prepare()
     every = queues.queries()
     with Driver(tmp_path / "driver.log", "local-cluster[2,1,1024]") as driver:

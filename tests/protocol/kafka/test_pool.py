@@ -27,7 +27,7 @@ def ids(orders: Orders) -> set[str]:
 
 
 def test_a_calm_query_uses_the_same_ids_for_ever(kafka: KafkaServer, orders: Orders) -> None:
-    calm, before = replace(orders, epochs=20), ids(orders)
+    calm, before = replace(orders, epochs=8), ids(orders)
     with Driver(calm) as driver:
         assert driver.ended() is None
     check(kafka, calm)

@@ -74,15 +74,19 @@ class TestKafka(Contract):
         return self.under_test(spark, kafka)
 
 
-@pytest.mark.crash
+@pytest.mark.long
 class TestUpgradedBroker(Contract):
+    """In CI, `protocol/kafka/test_cases.py` prepares, commits and recovers with it."""
+
     @pytest.fixture
     def target(self, spark: SparkSession, kafka_old: KafkaServer) -> SinkUnderTest:
         return self.under_test(spark, kafka_old)
 
 
-@pytest.mark.crash
+@pytest.mark.long
 class TestSecureBroker(Contract):
+    """The same is true of this one."""
+
     @pytest.fixture
     def target(self, spark: SparkSession, kafka_secure: KafkaServer) -> SinkUnderTest:
         return self.under_test(spark, kafka_secure)
@@ -205,13 +209,13 @@ def test_the_handle_holds_no_way_to_connect(spark: SparkSession, kafka_secure: K
 
 @pytest.mark.crash
 def test_another_cluster_is_not_taken_for_a_loss(
-    spark: SparkSession, kafka: KafkaServer, kafka_old: KafkaServer
+    spark: SparkSession, kafka: KafkaServer, kafka_secure: KafkaServer
 ) -> None:
     topic = kafka.topic()
     sink = sink_of(spark, kafka, topic=topic)
     handle = sink.prepare(spark.createDataFrame([("a", "1")], RECORDS), transaction(1, takeover=8))
     assert handle is not None
-    elsewhere = KafkaSink(settings_of(kafka_old, topic=topic))
+    elsewhere = KafkaSink(settings_of(kafka_secure, topic=topic))
     with pytest.raises(SinkError, match="wait in cluster"):
         elsewhere.commit(handle, lambda: None)
     sink.commit(handle, lambda: None)

@@ -134,9 +134,10 @@ BROKEN = {
     [
         ("the table is gone", "always"),
         ("no permission", "never"),
-        ("no permission", "always"),
-        ("another type", "never"),
-        ("a column is gone", "always"),
+        # The server's other refusals take the same way, and are named in `test_refused.py` and `test_failing.py`.
+        pytest.param("no permission", "always", marks=pytest.mark.long),
+        pytest.param("another type", "never", marks=pytest.mark.long),
+        pytest.param("a column is gone", "always", marks=pytest.mark.long),
     ],
 )
 def test_a_fault_while_a_query_runs_is_named_and_nothing_is_lost_once_it_is_fixed(
@@ -178,8 +179,7 @@ def test_a_fault_while_a_query_runs_is_named_and_nothing_is_lost_once_it_is_fixe
 
 @pytest.mark.crash
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
-@pytest.mark.crash
-@pytest.mark.parametrize("way", ["always", "never"])
+@pytest.mark.parametrize("way", ["always", pytest.param("never", marks=pytest.mark.long)])
 def test_a_full_disk_is_named_and_nothing_is_lost_once_there_is_room(
     spark: SparkSession, feed: Feed, tmp_path: Path, way: str
 ) -> None:

@@ -215,7 +215,7 @@ def test_a_broker_that_confirms_nothing_more_is_given_up_with_its_reason() -> No
 
 
 @pytest.mark.crash
-@pytest.mark.parametrize("quorum", [False, True])
+@pytest.mark.parametrize("quorum", [pytest.param(False, marks=pytest.mark.long), True])
 def test_a_broker_that_is_killed_in_the_middle_loses_nothing_that_counts(rabbitmq: RabbitServer, quorum: bool) -> None:
     queue = rabbitmq.queue(quorum=quorum)
     # Killed, it may forget queues that are only seconds old.

@@ -10,16 +10,20 @@ import pytest
 
 import sparkjet as sj
 from sparkjet.sources.kafka import consumers
+from tests.parameters import mostly_crash
 from tests.sources.feed import between, reader, send, values
 
 if TYPE_CHECKING:
     from tests.servers.kafka import KafkaServer
 
-LENIENCE = pytest.mark.parametrize("strict", ["true", "false"])
+LENIENT, STRICT = (
+    pytest.mark.parametrize("strict", mostly_crash(["true", "false"], quick=(), crash={often}))
+    for often in ("false", "true")
+)
+"""One of them in `make test-crash`."""
 
 
-@pytest.mark.crash
-@LENIENCE
+@LENIENT
 def test_a_broker_that_is_away_is_named_and_nothing_is_skipped(kafka: KafkaServer, strict: str) -> None:
     topic = kafka.topic()
     send(kafka, topic, b"1", b"2")
@@ -40,8 +44,7 @@ def test_a_broker_that_is_away_is_named_and_nothing_is_skipped(kafka: KafkaServe
         kafka.restart()
 
 
-@pytest.mark.crash
-@LENIENCE
+@STRICT
 def test_a_broker_that_is_killed_within_a_range_is_waited_for(kafka: KafkaServer, strict: str) -> None:
     topic, count = kafka.topic(), 20_000
     send(kafka, topic, *[b"%01000d" % number for number in range(count)])

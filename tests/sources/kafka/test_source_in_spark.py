@@ -156,7 +156,7 @@ def test_skew_loses_nothing_and_windows_close_when_they_should(spark: SparkSessi
         query.stop()
 
 
-@pytest.mark.crash
+@pytest.mark.long
 def test_a_restart_goes_on_at_the_same_offsets(spark: SparkSession, kafka: KafkaServer, tmp_path: Path) -> None:
     topic = kafka.topic(partitions=2)
 

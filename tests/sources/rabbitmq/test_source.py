@@ -459,7 +459,7 @@ def test_a_wrong_password_is_named_and_not_shown(rabbitmq: RabbitServer) -> None
 
 
 @pytest.mark.crash
-@pytest.mark.parametrize("quorum", [False, True])
+@pytest.mark.parametrize("quorum", [pytest.param(False, marks=pytest.mark.long), True])
 def test_a_broker_that_was_killed_is_waited_for(rabbitmq: RabbitServer, tmp_path: Path, quorum: bool) -> None:
     queue = rabbitmq.queue(quorum=quorum)
     rabbitmq.restart()

@@ -67,7 +67,7 @@ def test_each_message_is_written_once_and_acknowledged(
 
 
 @pytest.mark.crash
-@pytest.mark.parametrize("count", [100_000, pytest.param(1_000_000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("count", [40_000, pytest.param(1_000_000, marks=pytest.mark.long)])
 def test_many_messages_are_written_once_though_a_run_fails(
     spark: SparkSession, rabbitmq: RabbitServer, tmp_path: Path, count: int
 ) -> None:
@@ -97,7 +97,7 @@ def test_many_messages_are_written_once_though_a_run_fails(
 
 
 @pytest.mark.crash
-@pytest.mark.parametrize("overlap", [False, True])
+@pytest.mark.parametrize("overlap", [pytest.param(False, marks=pytest.mark.long), True])
 def test_a_queue_that_lags_holds_the_windows_and_nothing_is_late(
     spark: SparkSession, rabbitmq: RabbitServer, tmp_path: Path, overlap: bool
 ) -> None:

@@ -160,7 +160,7 @@ class InRows(Everything):
 
 
 @pytest.mark.crash
-@pytest.mark.parametrize("pandas", [True, False], ids=["pandas", "rows"])
+@pytest.mark.parametrize("pandas", [True, pytest.param(False, marks=pytest.mark.long)], ids=["pandas", "rows"])
 def test_a_processor_sees_what_it_sees_in_spark(both: Both, pandas: bool) -> None:
 
     def query(rows: Any) -> Any:
