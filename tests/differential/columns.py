@@ -118,8 +118,6 @@ def aggregates(rng: Random, columns: Columns, time: str | None) -> tuple[Part, .
         if not fitting or ("{n}" in sql and number is None) or (name in BY_TIME and time is None):
             continue
         column = rng.choice(fitting)
-        if column == number and "struct({n}, {c})" in sql:
-            continue
         names = {"c": column, "n": number, "t": time}
         stream = sql.format(**names)
         batch = {**BY_TIME, **SORTED}.get(name, sql).format(**names)
