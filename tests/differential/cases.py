@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from tests.differential.values import TYPE
@@ -32,7 +33,11 @@ class Judge:
 
 @dataclass(frozen=True)
 class Step:
-    """A call on rows; ``{keys}`` stands for names behind a comma, ``{parts}`` for the parts."""
+    """A call on rows.
+
+    ``{keys}`` stands for its keys as columns, behind a comma; ``{names}`` and ``{more}`` for their names, without and
+    behind a comma; ``{parts}`` for its parts.
+    """
 
     operator: str
     stream: str
@@ -43,11 +48,13 @@ class Step:
 
     def text(self, *, batch: bool) -> str:
         """The call, for a stream or for Spark's batch."""
-        keys = "".join(f', "{key}"' for key in self.keys)
+        keys = "".join(f", {_quoted(quoted(key))}" for key in self.keys)
+        names = "".join(f", {_quoted(key)}" for key in self.keys)
         parts = [f'{part.batch if batch else part.stream}.alias("{part.name}")' for part in self.parts]
         text = self.batch or self.stream if batch else self.stream
         return (
-            text.replace("{names}", keys[2:])
+            text.replace("{names}", names[2:])
+            .replace("{more}", names)
             .replace("({keys}", f"({keys[2:]}")
             .replace("{keys}", keys)
             .replace("{parts}", ", ".join(parts))
@@ -70,13 +77,15 @@ class Input:
         """Texts become values."""
         end = self.suffix
         head = [f"timestamp_micros(t) AS ts{end}", f"sub AS sub{end}", f"n AS n{end}"]
-        values = [f"{TYPE[ddl].of(name)} AS {name}{end}" for name, ddl in self.columns]
+        values = [
+            f"{TYPE[ddl].of(f'v{place}')} AS {quoted(name + end)}" for place, (name, ddl) in enumerate(self.columns)
+        ]
         return f".selectExpr({', '.join(map(_quoted, [*head, *values]))})"
 
     @property
     def schema(self) -> str:
         """Columns of the source."""
-        return ", ".join(["t long, sub string, n long", *(f"{name} string" for name, _ in self.columns)])
+        return ", ".join(["t long, sub string, n long", *(f"v{place} string" for place in range(len(self.columns)))])
 
 
 @dataclass(frozen=True)
@@ -208,6 +217,11 @@ class Case:
                 _MAIN.replace("{options}", options).replace("{zone}", self.zone),
             ]
         )
+
+
+def quoted(name: str) -> str:
+    """A name as SQL has it."""
+    return name if re.fullmatch(r"\w+", name, re.ASCII) else f"`{name.replace('`', '``')}`"
 
 
 def stateful(branch: tuple[Step, ...]) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from random import Random
 
-from tests.differential.cases import Part, Step
+from tests.differential.cases import Part, Step, quoted
 from tests.differential.values import TYPE, TYPES
 
 Columns = Mapping[str, str | None]
@@ -118,7 +118,7 @@ def aggregates(rng: Random, columns: Columns, time: str | None) -> tuple[Part, .
         if not fitting or ("{n}" in sql and number is None) or (name in BY_TIME and time is None):
             continue
         column = rng.choice(fitting)
-        names = {"c": column, "n": number, "t": time}
+        names = {"c": quoted(column), "n": number, "t": time}
         stream = sql.format(**names)
         batch = {**BY_TIME, **SORTED}.get(name, sql).format(**names)
         kind = columns[column] if result == "same" else result
@@ -146,7 +146,7 @@ def plain_step(rng: Random, columns: dict[str, str | None]) -> Step | None:
 
 def _where(rng: Random, columns: dict[str, str | None], value: str) -> Step:
     del rng, columns
-    return Step("where", f'.where("{value} IS NOT NULL")')
+    return Step("where", f'.where("{quoted(value)} IS NOT NULL")')
 
 
 def _remainder(rng: Random, columns: dict[str, str | None], number: str) -> Step:
@@ -185,7 +185,7 @@ def _table(rng: Random, columns: dict[str, str | None], number: str) -> Step | N
 
 def _dropna(rng: Random, columns: dict[str, str | None], value: str) -> Step:
     del rng, columns
-    return Step("dropna", f'.dropna(subset=["{value}"])')
+    return Step("dropna", f'.dropna(subset=["{quoted(value)}"])')
 
 
 def _drop(rng: Random, columns: dict[str, str | None], value: str) -> Step:

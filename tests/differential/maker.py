@@ -31,8 +31,13 @@ class Maker:
     def input(self, suffix: str = "", columns: tuple[tuple[str, str], ...] | None = None) -> Input:
         """A stream with one to three columns of any types."""
         if columns is None:
-            columns = tuple((f"c{number}", some_type(self.rng)) for number in range(self.rng.randint(1, 3)))
+            numbers = range(self.rng.randint(1, 3))
+            columns = tuple((f"c{number}{self.ending()}", some_type(self.rng)) for number in numbers)
         return Input(columns, suffix, lag=0, by=self.chance(0.3))
+
+    def ending(self) -> str:
+        """What some names end in."""
+        return self.rng.choice([" x", ".y", "`z", "'", "é", "A"]) if self.chance(0.15) else ""
 
     def start(self, each: Input, share: float = 0.3) -> Input:
         """Its columns, and steps before the watermark."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from tests.differential.cases import Case, Judge, Part, Step
+from tests.differential.cases import Case, Judge, Part, Step, quoted
 from tests.differential.columns import keys, traits
 from tests.differential.maker import Maker
 from tests.differential.rows import WITHIN, arrivals
@@ -69,7 +69,7 @@ def duplicates_case(make: Maker) -> Case:
         texts = [f".{name}([{{names}}]).select({{keys}})" for name in (WITHIN, "dropDuplicates")]
         step = Step(WITHIN, *texts, keys=grouped, judge=Judge())
         return Case(make.seed, "append", "UTC", (each,), ((*before, step),), ())
-    text = '.dropDuplicates(["ts"{keys}]).select("ts"{keys})'
+    text = '.dropDuplicates(["ts"{more}]).select("ts"{keys})'
     step = Step("dropDuplicates by time", text, keys=grouped, judge=Judge())
     make.columns = {"ts": "timestamp"} | {name: names[name] for name in grouped}
     behind = (make.windowed(),) if make.chance(0.4) else ()
@@ -85,8 +85,10 @@ def join_case(make: Maker) -> Case:
     make.columns = {"ts": "timestamp", "sub": "string", "n": "bigint"} | dict(left.columns)
     others = {"ts_b": "timestamp", "sub_b": "string", "n_b": "bigint"} | {f"{n}_b": ddl for n, ddl in right.columns}
     how = make.rng.choice(HOWS)
-    same = make.rng.choice(["c0 = c0_b", "c0 <=> c0_b", "c0 = c0_b AND n < n_b", "c0 = c0_b AND sub <=> sub_b"])
+    same = make.rng.choice(["", "<=>", "AND n < n_b", "AND sub <=> sub_b"])
     low, high = (make.seconds(make.rng.choice([0, 1, 6, 20])) for _ in range(2))
+    pair = quoted(left.columns[0][0]), quoted(f"{right.columns[0][0]}_b")
+    same = f"{pair[0]} <=> {pair[1]}" if same == "<=>" else f"{pair[0]} = {pair[1]} {same}".strip()
     bound = f"ts_b BETWEEN ts - INTERVAL {low} AND ts + INTERVAL {high}"
     meet = Step(f"join {how}", f'.join(b, F.expr("{same} AND {bound}"), "{how}")', judge=Judge())
     if "semi" not in how and "anti" not in how:
@@ -119,9 +121,8 @@ def timers_case(make: Maker) -> Case:
     ddl = each.columns[0][1]
     part = Part("n_rows", "", 'F.count("*")', "bigint")
     if make.chance(0.3):
-        stream = (
-            f'.groupBy("c0").applyInPandasWithState(counted, "c0 {ddl}, n_rows long", "n long", "update", "NoTimeout")'
-        )
+        arguments = f'counted, "c0 {ddl}, n_rows long", "n long", "update", "NoTimeout"'
+        stream = f'.select("c0").groupBy("c0").applyInPandasWithState({arguments})'
         step = Step("applyInPandasWithState", stream, ".groupBy({keys}).agg({parts})", ("c0",), (part,))
         return Case(make.seed, "update", "UTC", (replace(each, before=()),), ((step,),), ())
     size = make.rng.choice([1, 10, 60]) * make.unit
@@ -152,7 +153,7 @@ def window_join_case(make: Maker) -> Case:
         aggregate = make.rng.choice(['F.count("*")', 'F.max("n")', 'F.min("sub")'])
         sides.append(f'rows{filtered}.groupBy({by}{{keys}}).agg({aggregate}.alias("{side}"))')
     how = make.rng.choice(HOWS)
-    text = f'.transform(lambda rows: {sides[0]}.join({sides[1]}, ["window"{{keys}}], "{how}"))'
+    text = f'.transform(lambda rows: {sides[0]}.join({sides[1]}, ["window"{{more}}], "{how}"))'
     step = Step(f"window join {how}", text, keys=grouped, judge=judge)
     return Case(make.seed, "append", "UTC", (each,), ((step,),), (), late=make.late)
 

@@ -97,7 +97,7 @@ def streamed(spark: SparkSession, case: Case, query: Any, oracle: Oracle) -> Out
     with tempfile.TemporaryDirectory(prefix="sparkjet-differential-") as home:
         for number, epoch in enumerate(case.epochs):
             for side, (events, each) in enumerate(zip(epoch.rows, case.inputs, strict=True)):
-                names = ["t", "sub", "n", *(name for name, _ in each.columns)]
+                names = ["t", "sub", "n", *(f"v{place}" for place in range(len(each.columns)))]
                 lines = [json.dumps(dict(zip(names, event.record(), strict=True))) for event in events]
                 file = Path(home) / f"{side}" / f"{number}.json"
                 file.parent.mkdir(exist_ok=True)
