@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from tests.differential.cases import Case
 from tests.differential.columns import FUNCTIONS
+from tests.differential.known import KNOWN
 from tests.differential.queries import HOWS
 from tests.differential.values import TYPES
 
@@ -50,6 +51,7 @@ class Coverage:
         lines += self._counted("operators", OPERATORS, self.operators)
         lines += self._counted("aggregates", FUNCTIONS, self.aggregates)
         lines += self._counted("types", [each.ddl for each in TYPES], self.types)
+        lines += ["not compared:", *(f"  {what}: {why}" for what, why in KNOWN.items())]
         return "\n".join(lines)
 
     @staticmethod

@@ -81,7 +81,7 @@ class Maker:
         return self._aggregated(operator, by, "ts", judge)
 
     def session(self) -> tuple[str, str]:
-        """A session window, whose gap no two events are apart exactly: Spark's batch would merge them."""
+        """A session window, whose gap no two events are apart exactly: Spark would merge them."""
         half = max(1, self.unit // 2)
         gap = f"{self.rng.choice([3, 8, 20]) * self.unit + half} microseconds"
         if self.chance(0.4):

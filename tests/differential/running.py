@@ -77,7 +77,8 @@ def driven(spark: SparkSession, case: Case, query: Any, oracle: Oracle) -> Outco
             driver.restart()
     driver.close_windows()
     driver.engine.join()
-    return Outcome([sink.found() for sink in sinks], sum(driver.late_counts.values()))
+    timeless = sum(sum(stage.null_timestamps.values()) for stage in driver.engine.state.stages.values())
+    return Outcome([sink.found() for sink in sinks], sum(driver.late_counts.values()) + timeless)
 
 
 def in_one_batch(spark: SparkSession, case: Case, query: Any, oracle: Oracle) -> Outcome:
