@@ -107,10 +107,10 @@ def traits(column: str, ddl: str | None) -> frozenset[str]:
 
 
 def aggregates(rng: Random, columns: Columns, time: str | None) -> tuple[Part, ...]:
-    """One to four aggregates."""
+    """One to three aggregates."""
     found: list[Part] = []
     number = next((name for name in columns if name.startswith("n")), None)
-    wanted = rng.randint(1, 4)
+    wanted = rng.randint(1, 3)
     while len(found) < wanted:
         name = rng.choice(FUNCTIONS)
         sql, needed, result = _OF[name]

@@ -22,7 +22,7 @@ def windows_case(make: Maker) -> Case:
     if make.chance(0.25):
         plain = make.start(replace(each, before=()), share=0)
         inputs, meet = [plain, replace(plain, by=make.chance(0.3))], Step("union", ".union(b)")
-    branches = _branches(make, make.windows, (1, 1, 2, 3))
+    branches = _branches(make, make.windows, (1, 1, 1, 2))
     return Case(make.seed, "append", "UTC", tuple(inputs), branches, (), meet, late=make.late)
 
 
@@ -45,7 +45,7 @@ def rolling_case(make: Maker) -> Case:
     each = make.start(make.input())
     if not make.marked:
         each = replace(each, lag=None, by=False)
-    return Case(make.seed, mode, "UTC", (each,), _branches(make, make.rolling, (1, 1, 2)), ())
+    return Case(make.seed, mode, "UTC", (each,), _branches(make, make.rolling, (1, 1, 1, 2)), ())
 
 
 def duplicates_case(make: Maker) -> Case:
