@@ -136,7 +136,7 @@ def keys(rng: Random, columns: Columns, most: int = 2) -> tuple[str, ...]:
 def plain_step(rng: Random, columns: dict[str, str | None]) -> Step | None:
     """A filter, a projection or a function in Python; the columns follow it. None where it does not fit them."""
     number = next((name for name in columns if name.startswith("n")), None)
-    values = [name for name, ddl in columns.items() if ddl and name.startswith("c")]
+    values = [name for name, ddl in columns.items() if ddl and not name.startswith(("ts", "sub", "n", "label"))]
     on_numbers = [_remainder, _more, _function, _function, _explode, _table]
     on_values = [_where, _dropna, _drop, _rename]
     made = rng.choice(on_numbers + on_values)

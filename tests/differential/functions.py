@@ -9,18 +9,19 @@ from pyspark import cloudpickle
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StatefulProcessor
+from pyspark.sql.types import LongType
 
 # Workers do not have the tests.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 
-@F.udf("long")
+@F.udf(returnType=LongType(), useArrow=False)
 def plus_one(number: int | None) -> int | None:
     """One more, row by row."""
     return None if number is None else number + 1
 
 
-@F.pandas_udf("long")
+@F.pandas_udf(LongType())
 def doubled(numbers: pd.Series) -> pd.Series:
     """Twice each number, through Arrow."""
     return numbers * 2

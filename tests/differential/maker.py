@@ -10,6 +10,8 @@ from tests.differential.columns import aggregates, keys, plain_step, some_type
 from tests.differential.rows import UNITS
 
 SECOND = 1_000_000
+OWN_NAMES = (("start", "row_count", "key0"), ("end", "frame", "acc0_count"), ("acc0_value", "list", "best"))
+"""Names of what operators keep beside the user's columns, by place."""
 
 
 class Maker:
@@ -32,12 +34,15 @@ class Maker:
         """A stream with one to three columns of any types."""
         if columns is None:
             numbers = range(self.rng.randint(1, 3))
-            columns = tuple((f"c{number}{self.ending()}", some_type(self.rng)) for number in numbers)
+            columns = tuple((self.name(number), some_type(self.rng)) for number in numbers)
         return Input(columns, suffix, lag=0, by=self.chance(0.3))
 
-    def ending(self) -> str:
-        """What some names end in."""
-        return self.rng.choice([" x", ".y", "`z", "'", "é", "A"]) if self.chance(0.15) else ""
+    def name(self, number: int) -> str:
+        """The name of a column; some need quotes, some are what sparkjet calls its own."""
+        if self.chance(0.8):
+            return f"c{number}"
+        endings = [" x", ".y", "`z", "'", "é", "A"]
+        return self.rng.choice([*OWN_NAMES[number], *(f"c{number}{ending}" for ending in endings)])
 
     def start(self, each: Input, share: float = 0.3) -> Input:
         """Its columns, and steps before the watermark."""

@@ -30,7 +30,8 @@ def arrivals(rng: Random, case: Case, unit: int) -> Case:
     """The case with rows, mostly in the order of their times, and lags for which no row is late, or some are."""
     base = rng.choice(list(BASES.values()))
     nulls = rng.random() < 0.25
-    number = rng.choice([1, 2, 2, 3])
+    # Many epochs now and then: what is stored is merged only then.
+    number = rng.choice([1, 2, 2, 3]) if rng.random() < 0.95 else 10
     cut = [
         [_events(rng, each, rng.randint(0, 8), base + epoch * 15 * unit, unit, nulls=nulls) for each in case.inputs]
         for epoch in range(number)
