@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from tests.differential.cases import Case, Epoch, Input, Step
+from tests.differential.cases import Case, Epoch, Event, Input, Step
 
 Differs = Callable[[Case], bool]
 
@@ -92,15 +92,21 @@ def _fewer(step: Step) -> Iterator[Step]:
 
 
 def _fewer_rows(case: Case) -> Iterator[Case]:
-    """First halves and rows of an epoch's input, then single ones."""
+    """Without halves of an epoch's input, without single rows, and with rows that have no values."""
     for number, epoch in enumerate(case.epochs):
         for side, rows in enumerate(epoch.rows):
             half = len(rows) // 2
             kept = [rows[half:], rows[:half]] if half > 1 else []
-            for fewer in [*kept, *(_without(rows, place) for place in range(len(rows)))]:
+            single = [_without(rows, place) for place in range(len(rows))]
+            empty = [(*rows[:i], _emptied(row), *rows[i + 1 :]) for i, row in enumerate(rows) if any(row.values)]
+            for fewer in [*kept, *single, *empty]:
                 yield _with_epoch(
                     case, number, replace(epoch, rows=(*epoch.rows[:side], fewer, *epoch.rows[side + 1 :]))
                 )
+
+
+def _emptied(row: Event) -> Event:
+    return replace(row, values=(None,) * len(row.values))
 
 
 def _fewer_columns(case: Case) -> Iterator[Case]:
