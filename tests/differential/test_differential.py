@@ -17,12 +17,11 @@ from tests.differential.watermarks import judged
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SEEDS = range(40)
-FOUND = ()
-"""Seeds that once differed."""
+SEEDS = range(28)
+"""What was found with others has tests beside what was wrong: a seed is another case once the generator changes."""
 
 
-@pytest.mark.parametrize("seed", [*SEEDS, *FOUND])
+@pytest.mark.parametrize("seed", SEEDS)
 def test_a_random_query_equals_sparks_batch(spark: SparkSession, seed: int) -> None:
     script = Trials(spark).run(seed, shrink=60)
     assert script is None, script
