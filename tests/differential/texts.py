@@ -72,7 +72,7 @@ def _shown(field: StructField | None) -> str:
 def _fits(found: StructField | None, wanted: StructField | None) -> bool:
     if found is None or wanted is None or found.name != wanted.name:
         return False
-    if found.dataType == BOUNDS and _named(wanted.dataType) == _named(BOUNDS):
+    if _named(found.dataType) == _named(wanted.dataType) == _named(BOUNDS):
         # Spark's sliding windows may be null until a filter has dropped those, which no one sees.
         return True
     return found.nullable >= wanted.nullable and _covers(found.dataType, wanted.dataType)
