@@ -11,6 +11,7 @@ from pyspark.sql.types import StructType
 
 from sparkjet.java import as_map, java_class, nothing, static_method
 from sparkjet.storage.directory import HoldsRows
+from sparkjet.storage.field_names import unnumbered
 from sparkjet.storage.paths import CHECKING
 from sparkjet.storage.read_back import active, for_read_back, in_session
 from sparkjet.storage.write_job import DATASOURCES, FORMATS
@@ -54,7 +55,7 @@ def read(
         FileNotFoundError: A file is missing.
     """
     if isinstance(directory, HoldsRows):
-        return directory.read_rows(session, files)
+        return unnumbered(directory.read_rows(session, files))
     listing = for_read_back(session)
     reading = listing if read_back else session
     java = reading._jsparkSession
@@ -80,7 +81,8 @@ def read(
     relation = java_class(session, f"{DATASOURCES}.HadoopFsRelation")(
         index, partitions, columns.asNullable(), nothing(session), reader, named, java
     )
-    return in_session(session, DataFrame(java.baseRelationToDataFrame(relation), reading))
+    rows = in_session(session, DataFrame(java.baseRelationToDataFrame(relation), reading))
+    return unnumbered(rows) if read_back else rows
 
 
 def _paths(session: SparkSession, directory: Directory, files: Sequence[str]) -> Any:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from sparkjet.storage.directory import HoldsRows
+from sparkjet.storage.field_names import numbered
 from sparkjet.storage.paths import WRITING
 from sparkjet.storage.read_back import for_read_back
 from sparkjet.storage.write_job import WriteJob
@@ -60,6 +61,8 @@ class FileWriter:
 
     def save(self, rows: DataFrame) -> Saved:
         """Write the rows; what has been written when it fails does not count."""
+        if self.read_back:
+            rows = numbered(rows)
         if isinstance(self.directory, HoldsRows):
             files = self.directory.write_rows(rows)
             return Saved(sum(files.values()), len(files), sorted(files))

@@ -350,3 +350,35 @@ def test_an_error_names_the_key_and_leaves_the_state_as_it_was(spark: SparkSessi
     ):
         driver.process([(at(1), "x", "a", 1), (at(1), "x", "b", 200)])
     assert sorted(driver.results()) == [Row(k="a", n=1), Row(k="b", n=1)]
+
+
+class Bells(StatefulProcessor):
+    """Returns each row's time when the watermark has reached it, and the watermark that it saw with the row."""
+
+    def init(self, handle: Any) -> None:
+        self.handle = handle
+        self.seen = handle.getValueState("seen", "before long")
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:
+        self.seen.update((timerValues.getCurrentWatermarkInMs(),))
+        for row in rows:
+            self.handle.registerTimer(int(row["at"]))
+        return iter([])
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:
+        yield Row(at=expiredTimerInfo.getExpiryTimeInMs(), before=self.seen.get()[0])
+
+
+def test_timers_before_1970_wait_for_the_watermark_too(spark: SparkSession) -> None:
+    def query(rows: Any) -> Any:
+        timed = rows.withWatermark("ts", 0, by="feed", substreams=["x", "y"]).selectExpr("k", "unix_millis(ts) AS at")
+        return timed.groupBy("k").transformWithState(Bells(), "at long, before long", "append", "EventTime")
+
+    driver = StreamDriver(spark, query, "ts timestamp, feed string, k string, n long")
+    # The other feed is silent: there is no watermark.
+    driver.process([("1969-12-31 23:59:10", "x", "a", 0), ("1969-12-31 23:59:50", "x", "a", 0)])
+    assert driver.results() == []
+    driver.process([("1969-12-31 23:59:20", "y", "b", 0)])
+    assert sorted(driver.results()) == [Row(at=-50_000, before=0), Row(at=-40_000, before=0)]
+    driver.process([("1970-01-01 00:00:00", "y", "a", 0)])
+    assert max(driver.results()) == Row(at=-10_000, before=-40_000)

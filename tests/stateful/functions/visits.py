@@ -139,8 +139,7 @@ class NaiveVisits:
         found = []
         for key, visit in list(self.open.items()):
             for timer in list(visit.timers):
-                # Until there is a watermark functions see Spark's, which is 1970.
-                if watermark is None or timer + self._groups <= max(watermark, 0):
+                if watermark is None or timer + self._groups <= watermark:
                     visit.timers.remove(timer)
                     what = ENDED if timer == visit.last + GAP else FORGOTTEN
                     found.append((key, what, visit.total, visit.last))

@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 
 from sparkjet.stateful.functions.frames import Frames, OutputError, ReturnedFrames, pandas_keys
 from sparkjet.stateful.functions.groups import Group
-from sparkjet.stateful.functions.handle import EpochTimes
+from sparkjet.stateful.functions.handle import EpochTimes, seen
 from sparkjet.stateful.functions.values import StateValues
 
 Function = Callable[[tuple[Any, ...], Iterator[pd.DataFrame], GroupState], Iterable[pd.DataFrame]]
@@ -107,7 +107,7 @@ class GroupStateCalls:
         return GroupState(
             optionalValue=value,  # type: ignore[arg-type]
             batchProcessingTimeMs=self._times.now,
-            eventTimeWatermarkMs=watermark,
+            eventTimeWatermarkMs=seen(watermark),
             timeoutConf=self._timeout,
             hasTimedOut=timed_out,
             watermarkPresent=self._watermark,

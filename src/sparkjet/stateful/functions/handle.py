@@ -23,9 +23,13 @@ class HandleError(Exception):
     """A call of the handle that Spark would refuse too."""
 
 
+NO_WATERMARK = -(2**63) // 1_000
+"""The watermark until there is one."""
+
+
 @dataclass(frozen=True)
 class EpochTimes:
-    """What an epoch's functions see of time, in milliseconds.
+    """The times of an epoch, in milliseconds.
 
     Attributes:
         now: The epoch's processing time.
@@ -36,6 +40,11 @@ class EpochTimes:
     now: int
     before: int
     watermark: int
+
+
+def seen(watermark: int) -> int:
+    """A watermark as functions see it: Spark's is 1970 until there is one."""
+    return 0 if watermark == NO_WATERMARK else watermark
 
 
 class Handle(StatefulProcessorHandle):

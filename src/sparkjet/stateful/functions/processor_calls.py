@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 
 from sparkjet.stateful.functions.frames import Frames, ReturnedFrames
 from sparkjet.stateful.functions.groups import Group
-from sparkjet.stateful.functions.handle import EVENT_TIME, NONE, EpochTimes, Handle
+from sparkjet.stateful.functions.handle import EVENT_TIME, NONE, EpochTimes, Handle, seen
 from sparkjet.stateful.functions.rows import ReturnedRows, Rows
 
 
@@ -65,7 +65,8 @@ class ProcessorCalls:
             raise ValueError(f"init() declared {self._variables} when the query started, and {found} now")
         self._handle.start(times)
         if self._mode != NONE:
-            self._before, self._after = TimerValues(times.now, times.before), TimerValues(times.now, times.watermark)
+            watermarks = seen(times.before), seen(times.watermark)
+            self._before, self._after = (TimerValues(times.now, watermark) for watermark in watermarks)
             self._until = times.watermark if self._mode == EVENT_TIME else times.now
 
     def keys(self, columns: Sequence[pa.Array]) -> list[tuple[Any, ...]]:

@@ -126,8 +126,7 @@ class Worker:
         row = first.rows
         *visible, self._reached = (row.column(each)[0].as_py() for each in TIMES)
         now, before, watermark = (each // _MILLISECOND for each in visible)
-        # Spark's watermark is 1970 until there is one.
-        self._guarded(lambda: self._calls.start(EpochTimes(now, max(before, 0), max(watermark, 0))))
+        self._guarded(lambda: self._calls.start(EpochTimes(now, before, watermark)))
         stored = row.schema.field("stored").type
         marks = [stored.field(0), stored.field(1), pa.field("gone", pa.bool_())]
         state = [stored.field(i) for i in range(2, stored.num_fields)]

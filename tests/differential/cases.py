@@ -1,0 +1,267 @@
+"""A case: a query as small data, its rows and epochs; and the program that it renders to."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from tests.differential.values import TYPE
+
+
+@dataclass(frozen=True)
+class Part:
+    """One of the columns that a step computes: an aggregate, mostly."""
+
+    name: str
+    stream: str
+    batch: str
+    type: str | None = None
+    """Its type, where the steps behind need it."""
+
+
+@dataclass(frozen=True)
+class Judge:
+    """By what a step calls a row late: the start of its frame, or with a frame of a microsecond its very time."""
+
+    frame: int = 1
+    offset: int = 0
+
+    def floor(self, time: int) -> int:
+        """Start of the frame of a time."""
+        return time - (time - self.offset) % self.frame
+
+
+@dataclass(frozen=True)
+class Step:
+    """A call on rows.
+
+    ``{keys}`` stands for its keys as columns, behind a comma; ``{names}`` and ``{more}`` for their names, without and
+    behind a comma; ``{parts}`` for its parts.
+    """
+
+    operator: str
+    stream: str
+    batch: str = ""
+    keys: tuple[str, ...] = ()
+    parts: tuple[Part, ...] = ()
+    judge: Judge | None = None
+
+    def text(self, *, batch: bool) -> str:
+        """The call, for a stream or for Spark's batch."""
+        keys = "".join(f", {_quoted(quoted(key))}" for key in self.keys)
+        names = "".join(f", {_quoted(key)}" for key in self.keys)
+        parts = [f'{part.batch if batch else part.stream}.alias("{part.name}")' for part in self.parts]
+        text = self.batch or self.stream if batch else self.stream
+        return (
+            text.replace("{names}", names[2:])
+            .replace("{more}", names)
+            .replace("({keys}", f"({keys[2:]}")
+            .replace("{keys}", keys)
+            .replace("{parts}", ", ".join(parts))
+        )
+
+
+@dataclass(frozen=True)
+class Input:
+    """A stream: what its columns are, what is done before the watermark, and the watermark."""
+
+    columns: tuple[tuple[str, str], ...]
+    """Names and types of the columns beside event time, substream and a small number."""
+    suffix: str = ""
+    lag: int | None = None
+    """Microseconds; None without a watermark."""
+    by: bool = False
+    before: tuple[Step, ...] = ()
+
+    def reading(self) -> str:
+        """Texts become values."""
+        end = self.suffix
+        head = [f"timestamp_micros(t) AS ts{end}", f"sub AS sub{end}", f"n AS n{end}"]
+        values = [
+            f"{TYPE[ddl].of(f'v{place}')} AS {quoted(name + end)}" for place, (name, ddl) in enumerate(self.columns)
+        ]
+        return f".selectExpr({', '.join(map(_quoted, [*head, *values]))})"
+
+    @property
+    def schema(self) -> str:
+        """Columns of the source."""
+        return ", ".join(["t long, sub string, n long", *(f"v{place} string" for place in range(len(self.columns)))])
+
+
+@dataclass(frozen=True)
+class Event:
+    """A row: its event time in microseconds, its substream, a small number, and texts of its other values."""
+
+    time: int | None
+    substream: str
+    number: int | None
+    values: tuple[str | None, ...]
+
+    def record(self) -> tuple[int | str | None, ...]:
+        """The row of the source."""
+        return (self.time, self.substream, self.number, *self.values)
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """Rows of each input that arrive together, and what happens with or after them."""
+
+    rows: tuple[tuple[Event, ...], ...]
+    then: str = ""
+    """``restart``, ``stop``, or the phase at whose end the query crashes."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A query with its input."""
+
+    seed: int
+    mode: str
+    zone: str
+    inputs: tuple[Input, ...]
+    branches: tuple[tuple[Step, ...], ...]
+    epochs: tuple[Epoch, ...]
+    meet: Step | None = None
+    """How two inputs become one."""
+    late: bool = False
+    """Whether rows may be late, and the oracle leaves them out."""
+    options: tuple[tuple[str, object], ...] = ()
+    through: str = "driver"
+    """How the query runs: in a ``driver``, as a real ``stream`` of files, or in one ``batch``."""
+
+    def operators(self) -> list[str]:
+        """What the query has, for the coverage."""
+        steps = [step for branch in self.branches for step in branch] + [s for i in self.inputs for s in i.before]
+        found = [step.operator for step in steps] + ([self.meet.operator] if self.meet else [])
+        found += ["several results"] if len(self.branches) > 1 else []
+        found += ["windowless"] if any(all(s.judge is None and not s.parts for s in b) for b in self.branches) else []
+        found += ["late rows"] if self.late else []
+        found += ["by substream"] if any(each.by for each in self.inputs) else []
+        found += ["null event time"] if any(e.time is None for e in self.events()) else []
+        found += {"batch": ["in one batch"], "stream": ["real stream"]}.get(self.through, [])
+        found += [f"then {epoch.then}" for epoch in self.epochs if epoch.then and self.through == "driver"]
+        return [*found, f"mode {self.mode}"]
+
+    @property
+    def has_an_end(self) -> bool:
+        """Whether something of the query waits for the end of the input."""
+        steps = [step.operator for branch in self.branches for step in branch] + [
+            self.meet.operator if self.meet else ""
+        ]
+        waiting = {"tumbling", "sliding", "session", "session, dynamic gap"}
+        outer = {f"join {how}" for how in ("left", "right", "full", "left_anti")}
+        timers = any(step.startswith(("transformWithState", "window join")) for step in steps)
+        return self.mode == "append" and (timers or not (waiting | outer).isdisjoint(steps))
+
+    def aggregates(self) -> list[str]:
+        """The aggregate functions of the query."""
+        return [part.name.rstrip("0123456789") for branch in self.branches for step in branch for part in step.parts]
+
+    def types(self) -> list[str]:
+        """The types of the columns."""
+        return [ddl for each in self.inputs for _, ddl in each.columns]
+
+    def events(self) -> list[Event]:
+        """All rows."""
+        return [event for epoch in self.epochs for rows in epoch.rows for event in rows]
+
+    def substreams(self, number: int) -> list[str]:
+        """Substreams of an input."""
+        return sorted({event.substream for epoch in self.epochs for event in epoch.rows[number]})
+
+    def definitions(self) -> str:
+        """The functions ``query`` and ``batch`` and what they need."""
+        names = "ab"[: len(self.inputs)]
+        lines = [*_HEAD, ""]
+        for batch in (False, True):
+            lines.append(f"def {'batch' if batch else 'query'}({', '.join(names)}):")
+            for number, (name, each) in enumerate(zip(names, self.inputs, strict=True)):
+                lines.append(f"    {name} = {name}{each.reading()}{_calls(each.before, batch=batch)}")
+                if each.lag is not None and not batch:
+                    lines.append(f"    {name} = {name}{self._watermark(number)}")
+            met = self.meet.text(batch=batch) if self.meet else ""
+            lines.append(f"    rows = a{met}")
+            found = []
+            for number, branch in enumerate(self.branches):
+                if not batch:
+                    lines.append(f"    result{number} = rows{_calls(branch, batch=False)}")
+                    found.append(f"result{number}")
+                    continue
+                cut = stateful(branch)
+                lines.append(f"    before{number} = rows{_calls(branch[:cut], batch=True)}")
+                lines.append(f"    found{number} = before{number}{_calls(branch[cut : cut + 1], batch=True)}")
+                after = f"lambda frame: frame{_calls(branch[cut + 1 :], batch=True)}"
+                found.append(f"(before{number}, found{number}, {after})")
+            lines += [f"    return [{', '.join(found)}]", ""]
+        return "\n".join(lines)
+
+    def _watermark(self, number: int) -> str:
+        each = self.inputs[number]
+        by = f', by="sub{each.suffix}", substreams={self.substreams(number)!r}' if each.by else ""
+        throttle = ", throttle=sj.no_throttling()" if self.late else ""
+        return f'.withWatermark("ts{each.suffix}", "{each.lag} microseconds"{by}{throttle})'
+
+    def script(self) -> str:
+        """A program that shows both results."""
+        shown = [([[event.record() for event in rows] for rows in epoch.rows], epoch.then) for epoch in self.epochs]
+        options = "".join(f", {name}={value!r}" for name, value in (*self.options, ("outputMode", self.mode)))
+        data = [f"    {each!r}," for each in shown]
+        return "\n".join(
+            [
+                f"# seed {self.seed}",
+                self.definitions(),
+                f"SCHEMAS = {[each.schema for each in self.inputs]!r}",
+                "EPOCHS = [",
+                *data,
+                "]",
+                _MAIN.replace("{options}", options).replace("{zone}", self.zone),
+            ]
+        )
+
+
+def quoted(name: str) -> str:
+    """A name as SQL has it."""
+    return name if re.fullmatch(r"\w+", name, re.ASCII) else f"`{name.replace('`', '``')}`"
+
+
+def stateful(branch: tuple[Step, ...]) -> int:
+    """Place of the first step that has state, or the number of steps."""
+    return next((i for i, step in enumerate(branch) if step.judge or step.parts), len(branch))
+
+
+def _calls(steps: tuple[Step, ...], *, batch: bool) -> str:
+    return "".join(step.text(batch=batch) for step in steps)
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+_HEAD = (
+    "import sparkjet as sj",
+    "from pyspark.sql import SparkSession, functions as F",
+    "from sparkjet import EpochPhase, functions as J",
+    "from sparkjet.testing import StreamDriver",
+    "from tests.differential.functions import *",
+)
+_MAIN = """spark = SparkSession.builder.master("local[2]").config("spark.sql.session.timeZone", "{zone}").getOrCreate()
+driver = StreamDriver(spark, query, SCHEMAS{options})
+for rows, then in EPOCHS:
+    if then.isupper():
+        with driver.crash(at=EpochPhase[then]):
+            driver.process(*rows)
+        driver.restart()
+        driver.process()
+        continue
+    driver.process(*rows)
+    if then == "stop":
+        driver.stop()
+    if then:
+        driver.restart()
+driver.close_windows()
+united = [sum((rows[i] for rows, _ in EPOCHS), []) for i in range(len(SCHEMAS))]
+frames = [spark.createDataFrame(rows, schema) for rows, schema in zip(united, SCHEMAS)]
+for number, (_, expected, after) in enumerate(batch(*frames)):
+    print(number, "found", *driver.results(number), sep="\\n  ")
+    print(number, "Spark's batch", *after(expected).collect(), sep="\\n  ")
+"""

@@ -1,0 +1,89 @@
+"""Runs a case and compares: the same rows, schema and number of late rows, or the difference."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.errors import PySparkException
+
+from sparkjet.errors import AnalysisError
+from tests.differential.cases import Case
+from tests.differential.oracle import Expected, Oracle
+from tests.differential.running import RUNS, Found
+from tests.differential.texts import Row, plain, wrong_columns
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What is not as it should be."""
+
+    kind: str
+    """The same after shrinking: ``rows``, ``schema``, ``late``, or an error and its message's beginning."""
+    text: str
+
+
+class Skipped(Exception):  # noqa: N818 - no error: Spark's batch refuses the query too
+    """Spark's batch fails on the case, so there is nothing to compare with."""
+
+
+def difference(spark: SparkSession, case: Case) -> Difference | None:
+    """How the query differs from Spark's batch, None if it does not.
+
+    Raises:
+        Skipped: Spark's batch fails.
+    """
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", case.zone)
+    try:
+        return _difference(spark, case)
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", str(zone))
+
+
+def _difference(spark: SparkSession, case: Case) -> Difference | None:
+    made: dict[str, Any] = {}
+    exec(case.definitions(), made)  # noqa: S102 - what the printed script runs is what is tested
+    oracle = Oracle(spark, case, made["batch"])
+    try:
+        wanted = [oracle.expected(number) for number in range(len(case.branches))]
+    except PySparkException as error:
+        raise Skipped(_first_line(error)) from error
+    try:
+        outcome = RUNS[case.through](spark, case, made["query"], oracle)
+    except AnalysisError as error:
+        return Difference(f"refused: {_first_line(error)[:60]}", str(error))
+    except Exception as error:  # noqa: BLE001 - whatever it fails with is a difference
+        return Difference(f"{type(error).__name__}: {_first_line(error)[:40]}", str(error)[:3000])
+    for number, (found, each) in enumerate(zip(outcome.results, wanted, strict=True)):
+        if differs := _compared(case, found, each, number):
+            return differs
+    late = [each.late for each in wanted]
+    if outcome.late is not None and None not in late and outcome.late != sum(each or 0 for each in late):
+        return Difference("late", f"{outcome.late} rows are counted as late or without event time, not {late}")
+    return None
+
+
+def _compared(case: Case, sink: Found, wanted: Expected, number: int) -> Difference | None:
+    if sink.schema is not None and (wrong := wrong_columns(sink.schema, wanted.schema)):
+        return Difference("schema", "\n".join([f"result {number}", *wrong]))
+    found = [Counter(plain(row, wanted.schema) for row in rows) for rows in sink.epochs if rows]
+    if case.mode == "append" and found:
+        found = [sum(found, Counter[Row]())]
+    if found == wanted.rows:
+        return None
+    lines = [f"result {number}"]
+    for epoch in range(max(len(found), len(wanted.rows))):
+        left = found[epoch] if epoch < len(found) else Counter[Row]()
+        right = wanted.rows[epoch] if epoch < len(wanted.rows) else Counter[Row]()
+        lines += [f"  epoch {epoch} only sparkjet {row}" for row in (left - right).elements()]
+        lines += [f"  epoch {epoch} only Spark    {row}" for row in (right - left).elements()]
+    return Difference("rows", "\n".join(lines))
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [""])[0]

@@ -1,0 +1,59 @@
+"""What the cases have had in them, so that thin corners can be seen."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from tests.differential.cases import Case
+from tests.differential.columns import FUNCTIONS
+from tests.differential.known import KNOWN
+from tests.differential.queries import HOWS
+from tests.differential.values import TYPES
+
+OPERATORS = (
+    *("tumbling", "sliding", "session", "session, dynamic gap", "chained windows", "rolling", "rolling windows"),
+    *("dropDuplicates", "dropDuplicates by time", "distinct", "dropDuplicatesWithinWatermark", "union"),
+    *(f"join {how}" for how in HOWS),
+    *(f"window join {how}" for how in HOWS),
+    *(f"table {how}" for how in ("inner", "left", "left_semi", "left_anti")),
+    *("applyInPandasWithState", "transformWithState", "transformWithStateInPandas", "windowless", "several results"),
+    *("where", "dropna", "withColumn", "rename", "drop", "explode", "udf function", "pandas function"),
+    *("late rows", "null event time", "by substream", "in one batch", "real stream"),
+    *("mode append", "mode update", "mode complete"),
+    *("then restart", "then stop", "then BEGIN", "then SAVE", "then PREPARE", "then DECIDE", "then COMMIT"),
+)
+
+
+@dataclass
+class Coverage:
+    """How many queries had what."""
+
+    queries: int = 0
+    refused: Counter[str] = field(default_factory=Counter)
+    """Cases that were not compared, by the beginning of Spark's message."""
+    operators: Counter[str] = field(default_factory=Counter)
+    aggregates: Counter[str] = field(default_factory=Counter)
+    types: Counter[str] = field(default_factory=Counter)
+
+    def add(self, case: Case) -> None:
+        """Count a case that was compared."""
+        self.queries += 1
+        self.operators.update(set(case.operators()))
+        self.aggregates.update(set(case.aggregates()))
+        self.types.update(set(case.types()))
+
+    def report(self) -> str:
+        """All of it, with zeros for what never came."""
+        lines = [f"{self.queries} queries compared, {self.refused.total()} that Spark's batch refuses"]
+        lines += [f"  {number} × {message}" for message, number in self.refused.most_common(5)]
+        lines += self._counted("operators", OPERATORS, self.operators)
+        lines += self._counted("aggregates", FUNCTIONS, self.aggregates)
+        lines += self._counted("types", [each.ddl for each in TYPES], self.types)
+        lines += ["not compared:", *(f"  {what}: {why}" for what, why in KNOWN.items())]
+        return "\n".join(lines)
+
+    @staticmethod
+    def _counted(title: str, names: Iterable[str], found: Counter[str]) -> list[str]:
+        return [f"{title}:", *(f"  {found[name]:6} {name}" for name in names)]

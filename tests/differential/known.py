@@ -1,0 +1,17 @@
+"""Where a query may differ from Spark's batch, or is made so that it does not: each with the reason."""
+
+from __future__ import annotations
+
+KNOWN = {
+    "two events of a session are never one gap apart": "Spark merges sessions that only touch (porting.md)",
+    "first, last, any_value, listagg are compared with what goes by event time": "Spark's go by arrival (porting.md)",
+    "min_by, max_by and mode are asked so that there are no ties": "Spark's batch picks any of them",
+    "sketches see fewer values than they keep": "their estimates are not Spark's (porting.md)",
+    "0.0 and -0.0 are one value, and fractions are compared to nine digits": "Spark's own depend on the order of rows",
+    "of texts that a collation calls equal, any may be shown": "Spark shows any",
+    "a column may be nullable that never is in Spark": "what is put together from stored rows may be null to Spark",
+    "functions with pandas get no times": "those of pandas end in 1677 and 2262, in Spark's own functions too",
+    "rows of a joined stream, or of two windows that are joined, are not counted as late": "each is judged twice",
+    "keys of dropDuplicatesWithinWatermark are not forgotten": "in a batch none is; tests/stateful has the rule",
+}
+"""What is left out of the comparison, and why."""

@@ -1,0 +1,133 @@
+"""The parts of random queries: inputs, steps without state, windows, aggregations."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+from tests.differential.cases import Input, Judge, Step
+from tests.differential.columns import aggregates, keys, plain_step, some_type
+from tests.differential.rows import UNITS
+
+SECOND = 1_000_000
+OWN_NAMES = (("start", "row_count", "key0"), ("end", "frame", "acc0_count"), ("acc0_value", "list", "best"))
+"""Names of what operators keep beside the user's columns, by place."""
+
+
+class Maker:
+    """Makes the parts of one case."""
+
+    def __init__(self, seed: int) -> None:
+        """Everything follows from the seed."""
+        self.rng = Random(seed)
+        self.seed = seed
+        self.unit = self.rng.choice(UNITS)
+        self.late = self.marked = self.windows_roll = False
+        self.window_name = "window"
+        self.columns: dict[str, str | None] = {}
+
+    def chance(self, share: float) -> bool:
+        """Whether something is so."""
+        return self.rng.random() < share
+
+    def input(self, suffix: str = "", columns: tuple[tuple[str, str], ...] | None = None) -> Input:
+        """A stream with one to three columns of any types."""
+        if columns is None:
+            numbers = range(self.rng.randint(1, 3))
+            columns = tuple((self.name(number), some_type(self.rng)) for number in numbers)
+        return Input(columns, suffix, lag=0, by=self.chance(0.3))
+
+    def name(self, number: int) -> str:
+        """The name of a column; some need quotes, some are what sparkjet calls its own."""
+        if self.chance(0.8):
+            return f"c{number}"
+        endings = [" x", ".y", "`z", "'", "é", "A"]
+        return self.rng.choice([*OWN_NAMES[number], *(f"c{number}{ending}" for ending in endings)])
+
+    def start(self, each: Input, share: float = 0.3) -> Input:
+        """Its columns, and steps before the watermark."""
+        end = each.suffix
+        self.columns = {f"ts{end}": "timestamp", f"sub{end}": "string", f"n{end}": "bigint"}
+        self.columns |= {name + end: ddl for name, ddl in each.columns}
+        return replace(each, before=self.plain(share))
+
+    def plain(self, share: float = 0.5) -> tuple[Step, ...]:
+        """Up to two steps without state."""
+        found = []
+        for _ in range(2):
+            step = plain_step(self.rng, self.columns) if self.chance(share) else None
+            found += [step] if step else []
+        return tuple(found)
+
+    def seconds(self, units: int) -> str:
+        """A duration in SQL."""
+        return f"{units * self.unit // SECOND} seconds" if self.unit >= SECOND else f"{units * self.unit} microseconds"
+
+    def window(self) -> tuple[str, Judge]:
+        """A tumbling or sliding window over the event time."""
+        size, slide = self.rng.choice([(10, 10), (10, 5), (30, 10), (7, 3), (1, 1), (60, 60), (12, 9)])
+        start = self.rng.randrange(slide) if self.chance(0.2) else 0
+        slides = f', "{self.seconds(slide)}"' if slide != size or start else ""
+        starts = f', "{self.seconds(start)}"' if start else ""
+        divisor = next(d for d in range(slide, 0, -1) if size % d == 0 and slide % d == 0)
+        judge = Judge(divisor * self.unit, start * self.unit)
+        return f'F.window("ts", "{self.seconds(size)}"{slides}{starts})', judge
+
+    def windowed(self) -> Step:
+        """An aggregation by window."""
+        self.window_name, by, operator = "window", "", ""
+        if self.chance(0.35):
+            self.window_name = "session_window"
+            by, operator = self.session()
+            judge = Judge()
+        else:
+            by, judge = self.window()
+            operator = "sliding" if by.count(",") > 1 else "tumbling"
+        return self._aggregated(operator, by, "ts", judge)
+
+    def session(self) -> tuple[str, str]:
+        """A session window, whose gap no two events are apart exactly: Spark would merge them."""
+        half = max(1, self.unit // 2)
+        gap = f"{self.rng.choice([3, 8, 20]) * self.unit + half} microseconds"
+        if self.chance(0.4):
+            other = f"{2 * self.unit + half} microseconds"
+            by = f"""F.session_window("ts", F.expr("CASE WHEN n > 2 THEN '{gap}' ELSE '{other}' END"))"""
+            return by, "session, dynamic gap"
+        return f'F.session_window("ts", "{gap}")', "session"
+
+    def _aggregated(self, operator: str, by: str, time: str | None, judge: Judge | None) -> Step:
+        grouped = keys(self.rng, {name: ddl for name, ddl in self.columns.items() if not name.startswith("ts")})
+        parts = aggregates(self.rng, self.columns, time)
+        self.columns = {name: self.columns[name] for name in grouped} | {part.name: part.type for part in parts}
+        return Step(operator, f".groupBy({by}{{keys}}).agg({{parts}})", keys=grouped, parts=parts, judge=judge)
+
+    def chained(self) -> Step:
+        """A window over the windows before."""
+        size, slide = self.rng.choice([(60, 60), (30, 30), (60, 30), (1000, 1000)])
+        name = self.window_name
+        lengths = f'"{self.seconds(size)}", "{self.seconds(slide)}"'
+        step = self._aggregated("chained windows", f'F.window("{name}", {lengths})', None, None)
+        self.window_name = "window"
+        if name == "window":
+            return step
+        by = f'F.window(F.expr("{name}.end - INTERVAL 0.000001 SECONDS"), {lengths})'
+        return replace(step, batch=f".groupBy({by}{{keys}}).agg({{parts}})")
+
+    def windows(self) -> tuple[Step, ...]:
+        """Windows, some over windows."""
+        steps = [*self.plain(0.3), self.windowed(), *self.plain(0.3)]
+        if self.chance(0.3) and any(self.columns.values()):
+            steps += [self.chained(), *self.plain(0.2)]
+        return tuple(steps)
+
+    def rolling(self) -> tuple[Step, ...]:
+        """Aggregates that are never final."""
+        before = self.plain(0.3)
+        time = "ts" if self.marked else None
+        if self.windows_roll and self.chance(0.4):
+            by, _ = self.window()
+            step = self._aggregated("rolling windows", by, time, None)
+        else:
+            step = self._aggregated("rolling", "", time, None)
+            step = replace(step, stream=".groupBy({keys}).agg({parts})")
+        return (*before, step, *self.plain(0.2))

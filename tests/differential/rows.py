@@ -1,0 +1,84 @@
+"""Random rows, cut into epochs, with crashes and restarts between them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from random import Random
+
+from tests.differential.cases import Case, Epoch, Event, Input
+from tests.differential.values import TYPE
+
+SECOND = 1_000_000
+UNITS = (SECOND, SECOND, 600 * SECOND, 1000)
+"""How far apart two event times are, and what windows' lengths are multiples of."""
+BASES = {
+    "2026": 1_767_268_800 * SECOND,
+    "before 1970": -50 * SECOND,
+    "a repeated hour": 1_792_889_400 * SECOND,
+    "a skipped hour": 1_774_745_400 * SECOND,
+    "1582": -12_219_310_000 * SECOND,
+}
+YEAR_1, YEAR_9999 = -62_135_596_800 * SECOND, 253_402_300_799_999_999
+THEN = ("", "", "", "restart", "stop", "PREPARE", "DECIDE", "COMMIT", "SAVE", "BEGIN")
+
+
+WITHIN = "dropDuplicatesWithinWatermark"
+
+
+def arrivals(rng: Random, case: Case, unit: int) -> Case:
+    """The case with rows, mostly in the order of their times, and lags for which no row is late, or some are."""
+    base = rng.choice(list(BASES.values()))
+    nulls = rng.random() < 0.25
+    # Many epochs now and then: what is stored is merged only then.
+    number = rng.choice([1, 2, 2, 3]) if rng.random() < 0.95 else 10
+    cut = [
+        [_events(rng, each, rng.randint(0, 8), base + epoch * 15 * unit, unit, nulls=nulls) for each in case.inputs]
+        for epoch in range(number)
+    ]
+    if rng.random() < 0.1:
+        _put(rng, cut[0][0], YEAR_1)
+    if rng.random() < 0.1:
+        _put(rng, cut[-1][0], YEAR_9999)
+    epochs = tuple(Epoch(tuple(map(tuple, rows)), rng.choice(THEN)) for rows in cut)
+    if any(step.operator == WITHIN for branch in case.branches for step in branch):
+        # Otherwise some keys are forgotten, and in a batch none is.
+        times = [event.time for rows in cut for event in rows[0] if event.time is not None]
+        span = max(times, default=0) - min(times, default=0)
+        return replace(case, epochs=epochs, inputs=(replace(case.inputs[0], lag=span),))
+    inputs = tuple(
+        each if each.lag is None else replace(each, lag=_lag(rng, [rows[i] for rows in cut], unit, late=case.late))
+        for i, each in enumerate(case.inputs)
+    )
+    return replace(case, epochs=epochs, inputs=inputs)
+
+
+def _events(rng: Random, each: Input, most: int, base: int, unit: int, *, nulls: bool) -> list[Event]:
+    pools = [[None, *rng.sample(TYPE[ddl].texts, min(len(TYPE[ddl].texts), 3))] for _, ddl in each.columns]
+    found = []
+    for _ in range(most):
+        time = None if nulls and rng.random() < 0.2 else base + rng.randint(-8, 20) * unit
+        number = None if rng.random() < 0.1 else rng.randint(-3, 9)
+        values = tuple(rng.choice(pool) for pool in pools)
+        found.append(Event(time, rng.choice("xy"), number, values))
+    return found
+
+
+def _put(rng: Random, events: list[Event], time: int) -> None:
+    if events:
+        place = rng.randrange(len(events))
+        events[place] = replace(events[place], time=time)
+
+
+def _lag(rng: Random, epochs: Sequence[Sequence[Event]], unit: int, *, late: bool) -> int:
+    """A lag for which no row is late, or any small one."""
+    if late:
+        return rng.choice([0, 2, 5]) * unit
+    needed, top = 0, None
+    for events in epochs:
+        times = [event.time for event in events if event.time is not None]
+        if not times:
+            continue
+        needed = max(needed, 0 if top is None else top - min(times))
+        top = max(times) if top is None else max(top, *times)
+    return needed
