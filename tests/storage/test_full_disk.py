@@ -26,6 +26,13 @@ def test_a_failure_inside_spark_is_reported_with_its_directory(number: int) -> N
     assert ("Make it writable" in said) == (number == errno.EROFS)
 
 
+def test_a_directory_with_spaces_is_named_as_a_whole() -> None:
+    cause = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    error = RuntimeError("[TASK_WRITE_FAILED] Task failed while writing rows to file:/a b/x y. SQLSTATE: 58030\n\tat …")
+    error.__cause__ = cause
+    assert str(full_disk(error, [])).startswith("No space left on device: /a b/x y. The epoch")
+
+
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
 def test_too_few_file_handles_are_named_with_how_to_have_more(number: int) -> None:
     error = UnboundLocalError("what PySpark fails with where it cannot open a socket")

@@ -23,7 +23,10 @@ _REMEDIES = {
 }
 REASONS = {os.strerror(number): remedy for number, remedy in _REMEDIES.items()}
 """The system's messages, which Java's exceptions contain too, each with the way out."""
-_SPARKS_TARGET = re.compile(r"writing rows to (?:file:)?(/[^\n]*?)\.?(?:\s|$)")
+_SPARKS_TARGET = re.compile(
+    rf"writing rows to (?:file:)?(/[^\n]*?)\.?(?:\s+SQLSTATE|\s+(?:{'|'.join(REASONS)})|\s*\n|\s*$)"
+)
+"""The directory that Spark's error names, with whatever spaces it has."""
 _ROOM = 2**16
 """Bytes; a disk with less is considered full, as a failed write may have freed its partial file by now."""
 
