@@ -60,7 +60,8 @@ class Input:
 
 def _typed(found: DataFrame) -> DataFrame:
     # By functions, not by the reader: what it makes of a text or a number depends on the session, as users want it.
-    return found.select(F.expr("timestamp_micros(ts * 1000000 + v)").alias("ts"), "p", "k", "v")
+    # In milliseconds: a user may want no more in files of their own.
+    return found.select(F.expr("timestamp_millis(ts * 1000 + v)").alias("ts"), "p", "k", "v")
 
 
 @dataclass(frozen=True)

@@ -41,8 +41,8 @@ def test_too_few_file_handles_are_named_with_how_to_have_more(number: int) -> No
     assert said.startswith(f"{os.strerror(number)}: the driver may have ")
     assert "nothing is lost. Let this user have more file handles" in said
     assert "ulimit -n" in said
-    named = str(full_disk(OSError(number, os.strerror(number), "/home/offsets/1"), []))
-    assert named.startswith(f"{os.strerror(number)}: /home/offsets/1. ")
+    named = str(full_disk(OSError(number, os.strerror(number), "/ck/offsets/1"), []))
+    assert named.startswith(f"{os.strerror(number)}: /ck/offsets/1. ")
 
 
 def test_a_cause_further_down_counts() -> None:
