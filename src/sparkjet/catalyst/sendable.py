@@ -28,5 +28,6 @@ def check_sendable(sent: object, method: str, way_out: str) -> None:
     try:
         cloudpickle.dumps(sent)
     except (pickle.PicklingError, PySparkException, TypeError, AttributeError) as error:
-        message = f"{method}: the {type(sent).__name__} cannot be sent to the executors: {error}. {way_out}"
+        why = str(error).rstrip(".")
+        message = f"{method}: the {type(sent).__name__} cannot be sent to the executors: {why}. {way_out}"
         raise AnalysisError(message) from error
