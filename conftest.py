@@ -94,6 +94,16 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         pytest.fail("a test lost shuffle files, and Spark took its only executor for dead: give it a driver of its own")
 
 
+@pytest.fixture(autouse=True)
+def _shared_session_is_active(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Makes the shared session the active one again: the settings of a test's own would go on in later tests."""
+    yield
+    if "spark" in request.fixturenames:
+        session = request.getfixturevalue("spark")
+        type(session)._activeSession = session  # noqa: SLF001
+        session._get_j_spark_session_class(session._jvm).setActiveSession(session._jsparkSession)  # noqa: SLF001
+
+
 class LoggedErrors(logging.Handler):
     """Collects what sparkjet logs of errors that it does not raise."""
 

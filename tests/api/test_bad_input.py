@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 import sparkjet as sj
 from sparkjet import functions as J
 from sparkjet.api.writer import StreamWriter, settings_of
+from tests.environment.session_settings import session_with
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -131,6 +132,14 @@ def test_a_map_cannot_be_a_key(watermarked: Stream) -> None:
 def test_an_aggregate_that_cannot_be_combined_is_refused_with_the_nearest(watermarked: Stream) -> None:
     with pytest.raises(sj.AnalysisError, match=r"hll_sketch_agg\(v, 12\) cannot be combined.*approx_count_distinct"):
         watermarked.groupBy(sj.window("ts", "1 minute")).agg(F.hll_sketch_agg("v"))
+
+
+def test_results_without_their_keys_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    session = session_with(spark, {"spark.sql.retainGroupColumns": "false"})
+    events = sj.stream(session.readStream.schema(SCHEMA).json(str(tmp_path)))
+    for grouped in (events.groupBy("k"), events.withWatermark("ts", 0).groupBy(sj.window("ts", "1 minute"))):
+        with pytest.raises(sj.AnalysisError, match=r"^agg: spark\.sql\.retainGroupColumns is false.*Set it to true"):
+            grouped.count()
 
 
 def test_a_missing_column_in_an_aggregate_is_named(watermarked: Stream) -> None:

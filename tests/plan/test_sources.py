@@ -8,6 +8,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from sparkjet.catalyst.columns import SUBSTREAM, TIME
+from sparkjet.catalyst.logical_plans import analyzed, attribute_id, listed
 from sparkjet.errors import AnalysisError
 from sparkjet.plan.sources import Sources
 
@@ -43,6 +44,14 @@ def test_columns_keep_the_identity_that_a_users_expression_names(spark: SparkSes
     batch = sources.united.localCheckpoint()
     found = sources.rows(batch, 1).where(orders["price"] > 1).select(orders.id, (orders.id + 1).alias("next"))
     assert found.collect() == [(2, 3)]
+
+
+def test_what_spark_runs_has_identities_of_its_own(spark: SparkSession) -> None:
+    """Where spark.sql.planChangeValidation is on, Spark refuses a column that is made of one of the same identity."""
+    clicks, orders = two(spark)
+    united = Sources.of({clicks: None, orders: None}).united
+    ids = [{attribute_id(each) for each in listed(analyzed(rows).output())} for rows in (clicks, orders, united)]
+    assert ids[2].isdisjoint(ids[0] | ids[1])
 
 
 def test_one_source_is_what_it_is(spark: SparkSession) -> None:

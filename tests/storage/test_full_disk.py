@@ -26,6 +26,25 @@ def test_a_failure_inside_spark_is_reported_with_its_directory(number: int) -> N
     assert ("Make it writable" in said) == (number == errno.EROFS)
 
 
+def test_a_directory_with_spaces_is_named_as_a_whole() -> None:
+    cause = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    error = RuntimeError("[TASK_WRITE_FAILED] Task failed while writing rows to file:/a b/x y. SQLSTATE: 58030\n\tat …")
+    error.__cause__ = cause
+    assert str(full_disk(error, [])).startswith("No space left on device: /a b/x y. The epoch")
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
+def test_too_few_file_handles_are_named_with_how_to_have_more(number: int) -> None:
+    error = UnboundLocalError("what PySpark fails with where it cannot open a socket")
+    error.__context__ = RuntimeError(f"[Errno {number}] {os.strerror(number)}")
+    said = str(full_disk(error, []))
+    assert said.startswith(f"{os.strerror(number)}: the driver may have ")
+    assert "nothing is lost. Let this user have more file handles" in said
+    assert "ulimit -n" in said
+    named = str(full_disk(OSError(number, os.strerror(number), "/ck/offsets/1"), []))
+    assert named.startswith(f"{os.strerror(number)}: /ck/offsets/1. ")
+
+
 def test_a_cause_further_down_counts() -> None:
     error = RuntimeError("the query has failed")
     error.__cause__ = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -19,90 +19,10 @@ from sparkjet.storage.posix_directory import PosixDirectory
 from sparkjet.storage.read_back import in_session
 from sparkjet.storage.written import write
 from sparkjet.testing import StreamDriver
+from tests.environment.session_settings import changed, session_with
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from pyspark.sql import DataFrame, SparkSession
-
-TOUCHING = re.compile(
-    r"spark\.sql\.(parquet|files|legacy\.parquet|sources|variant)\."
-    r"|spark\.sql\.(caseSensitive|timestampType|session\.timeZone|datetime\.java8API\.enabled)$"
-    r"|spark\.sql\..*([cC]har[A-Z]|charAs|Varchar|schemaPruning|nestedSchema|maxConcurrentOutputFileWriters|plannedWrite)"
-    r"|spark\.sql\.legacy\.timeParserPolicy|spark\.sql\.ansi\.enabled|spark\.sql\.leafNodeDefaultParallelism"
-)
-"""Settings that readers and writers take from a session, and those around them that could change a value."""
-
-OTHERS: Mapping[str, list[str]] = {
-    "spark.sql.files.ignoredPathSegmentRegex": ["part"],
-    "spark.sql.files.maxPartitionBytes": ["100"],
-    "spark.sql.files.maxPartitionNum": ["1"],
-    "spark.sql.files.maxRecordsPerFile": ["1"],
-    "spark.sql.files.minPartitionNum": ["7"],
-    "spark.sql.files.openCostInBytes": ["1"],
-    "spark.sql.leafNodeDefaultParallelism": ["3"],
-    "spark.sql.legacy.timeParserPolicy": ["LEGACY"],
-    "spark.sql.maxConcurrentOutputFileWriters": ["2"],
-    "spark.sql.parquet.columnarReaderBatchSize": ["1"],
-    "spark.sql.parquet.compression.codec": ["none", "zstd"],
-    "spark.sql.parquet.datetimeRebaseModeInRead": ["LEGACY", "EXCEPTION"],
-    "spark.sql.parquet.datetimeRebaseModeInWrite": ["LEGACY", "EXCEPTION"],
-    "spark.sql.parquet.int96RebaseModeInRead": ["LEGACY", "EXCEPTION"],
-    "spark.sql.parquet.int96RebaseModeInWrite": ["LEGACY", "EXCEPTION"],
-    "spark.sql.parquet.output.committer.class": ["org.apache.hadoop.mapreduce.lib.output.PartialFileOutputCommitter"],
-    "spark.sql.parquet.outputTimestampType": ["TIMESTAMP_MILLIS", "INT96"],
-    "spark.sql.parquet.pushdown.inFilterThreshold": ["0"],
-    "spark.sql.session.timeZone": ["America/New_York", "Asia/Kathmandu"],
-    "spark.sql.sources.commitProtocolClass": ["org.apache.spark.sql.execution.streaming.ManifestFileCommitProtocol"],
-    "spark.sql.sources.default": ["json"],
-    "spark.sql.sources.outputCommitterClass": ["org.apache.hadoop.mapreduce.lib.output.PartialFileOutputCommitter"],
-    "spark.sql.sources.partitionOverwriteMode": ["DYNAMIC"],
-    "spark.sql.sources.parallelPartitionDiscovery.threshold": ["0"],
-    "spark.sql.sources.useListFilesFileSystemList": ["file"],
-    "spark.sql.sources.useV1SourceList": [""],
-    "spark.sql.timestampType": ["TIMESTAMP_NTZ"],
-    "spark.sql.variant.shredding.maxSchemaDepth": ["1"],
-    "spark.sql.variant.shredding.maxSchemaWidth": ["1"],
-}
-"""Values other than the default of what is not true or false."""
-
-WITHOUT_EFFECT = re.compile(
-    r"spark\.sql\.sources\.(bucketing|v2|disabledJdbcConnProviderList|fileCompressionFactor|schemaStringLengthThreshold"
-    r"|parallelPartitionDiscovery\.parallelism|structPredicateDecompose\.maxFields|binaryFile\.maxLength)"
-    r"|spark\.sql\.variant\.forceShreddingSchemaForTest|spark\.sql\.parquet\.filterPushdown\.stringPredicate"
-)
-"""Of tables, JDBC and planning, or for Spark's own tests."""
-
-
-def entries(spark: SparkSession) -> dict[str, str]:
-    """Spark's settings that touch readers and writers, with their defaults."""
-    conf: Any = getattr(spark._jvm.org.apache.spark.sql.internal, "SQLConf$")  # type: ignore[union-attr]
-    found, every = {}, getattr(conf, "MODULE$").getConfigEntries().iterator()
-    while every.hasNext():
-        entry = every.next()
-        if TOUCHING.match(entry.key()) and not WITHOUT_EFFECT.match(entry.key()):
-            found[entry.key()] = entry.defaultValueString()
-    return found
-
-
-def alternatives(spark: SparkSession) -> Iterator[dict[str, str]]:
-    """Sessions' settings, none of them at its default; all at their first alternative, then at the second."""
-    defaults = entries(spark)
-    unknown = [name for name, value in defaults.items() if value not in {"true", "false"} and name not in OTHERS]
-    assert not unknown, f"new settings of Spark: give other values in OTHERS or say that they have no effect: {unknown}"
-    for number in (0, 1):
-        yield {
-            name: OTHERS[name][number % len(OTHERS[name])] if name in OTHERS else str(value == "false").lower()
-            for name, value in defaults.items()
-        }
-
-
-def session_with(spark: SparkSession, settings: Mapping[str, str]) -> SparkSession:
-    session = spark.newSession()
-    for name, value in settings.items():
-        session.conf.set(name, value)
-    return session
-
 
 VALUES = """
     SELECT id, id * 3 AS ID2,
@@ -136,7 +56,7 @@ def shown(rows: DataFrame, session: SparkSession) -> list[tuple[Any, ...]]:
 def test_rows_come_back_under_any_setting_of_readers_and_writers(spark: SparkSession, tmp_path: Path) -> None:
     plain = spark.sql(VALUES)
     expected = shown(plain, spark)
-    one, other = (session_with(spark, settings) for settings in alternatives(spark))
+    one, other = (session_with(spark, changed(spark, "formats", number)) for number in (0, 1))
     for number, (writing, reading) in enumerate([(one, spark), (spark, one), (other, other)]):
         place = tmp_path / f"{number}"
         # Its expressions are resolved: only writer and reader differ.
@@ -152,8 +72,7 @@ def test_rows_come_back_under_any_setting_of_readers_and_writers(spark: SparkSes
 
 def test_state_and_outbox_hold_what_the_query_has_computed(spark: SparkSession, tmp_path: Path) -> None:
     """In one session with all these settings: each time keeps its microseconds over a restart."""
-    settings = next(alternatives(spark))
-    session = session_with(spark, {**settings, "spark.sql.caseSensitive": "false"})
+    session = session_with(spark, {**changed(spark, "formats"), "spark.sql.caseSensitive": "false"})
     got: list[tuple[str, int, int]] = []
 
     def keep(rows: DataFrame, epoch: int) -> None:

@@ -14,6 +14,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructT
 
 from sparkjet.aggregates.operation import Aggregate, AggregateOperation
 from sparkjet.catalyst.expressions import label
+from sparkjet.catalyst.sendable import check_sendable
 from sparkjet.errors import AnalysisError
 
 if TYPE_CHECKING:
@@ -91,6 +92,7 @@ def python_aggregate(
     for part, function in parts.items():
         if not callable(function):
             raise AnalysisError(f"{name}: {part} is {function!r}; give a function, e.g. {part}=lambda …: ….")
+        check_sendable(function, name, f"Create what cannot be pickled, such as a connection, inside of {part}.")
 
     def resolve(rows: Inputs) -> AggregateOperation:
         for column in inputs:

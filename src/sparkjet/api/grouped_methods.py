@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from sparkjet.plan.stage import Feed
 
 Result = TypeVar("Result", bound=AggregateRows)
+_RETAINED = "spark.sql.retainGroupColumns"
 
 
 class GroupedMethods(Guided, ABC, Generic[Result]):
@@ -63,6 +64,7 @@ class GroupedMethods(Guided, ABC, Generic[Result]):
         if not exprs:
             message = 'agg: give at least one aggregate, e.g. pyspark.sql.functions.count("*").'
             raise AnalysisError(message)
+        self._check_keys()
         rows = self._feed.shape.drop(*HIDDEN[1:])
         keys = [key.column for key in self._grouping.keys]
         aggregates, columns = resolved_aggregates(exprs, Inputs(rows, F.col(TIME)), keys)
@@ -96,6 +98,19 @@ class GroupedMethods(Guided, ABC, Generic[Result]):
     def max(self, *cols: str) -> Result:
         """Greatest values of the columns, by default of all numeric ones, as ``GroupedData.max``."""
         return self._of_each(F.max, cols)
+
+    def _check_keys(self) -> None:
+        """Refuse results that Spark would make without their keys, by which operators and sinks tell them apart.
+
+        Raises:
+            AnalysisError: The session says so.
+        """
+        if str(self._feed.shape.sparkSession.conf.get(_RETAINED)).lower() == "false":
+            message = (
+                f"agg: {_RETAINED} is false, and results would have no grouping columns, by which they are told apart. "
+                "Set it to true, and drop(…) columns of the result that you do not want."
+            )
+            raise AnalysisError(message)
 
     def _of_each(self, function: Callable[[Column], Column], names: Sequence[str]) -> Result:
         fields = {field.name: field for field in self._feed.shape.drop(*HIDDEN).schema}

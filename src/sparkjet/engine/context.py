@@ -80,6 +80,8 @@ class EpochRequest:
 def configure(session: SparkSession, partitions: int | None) -> None:
     """Settings of the query's own session that keep the state where it is: hash-partitioned, read without a shuffle.
 
+    And those that the plans of operators rely on, whatever the user's session has.
+
     Args:
         session: The session.
         partitions: Of the state; None for a query without state, whose session keeps the user's settings.
@@ -92,6 +94,8 @@ def configure(session: SparkSession, partitions: int | None) -> None:
         return
     session.conf.set("spark.sql.adaptive.enabled", "false")
     session.conf.set("spark.sql.shuffle.partitions", str(partitions))
+    # Otherwise groups come without their keys.
+    session.conf.set("spark.sql.retainGroupColumns", "true")
     # Sketches and structs would fall back to sorting at 128 groups a task, which every window exceeds.
     session.conf.set("spark.sql.objectHashAggregate.sortBased.fallbackThreshold", "10000")
     session.conf.set(CAPACITY, USUAL)

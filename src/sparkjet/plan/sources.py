@@ -99,7 +99,8 @@ class Sources:
             structs.append((row if other == number else absent).alias(f"row{other}"))
         source = self.all[number]
         if TIME in source.rows.columns:
-            hidden = [F.col(TIME), F.concat(F.lit(source.prefix), F.col(SUBSTREAM)).alias(SUBSTREAM)]
+            # Under an identity of its own, like the others: the rows of this source get theirs back in `_columns`.
+            hidden = [F.col(TIME).alias(TIME), F.concat(F.lit(source.prefix), F.col(SUBSTREAM)).alias(SUBSTREAM)]
         else:
             hidden = [F.lit(None).cast("long").alias(TIME), F.lit(source.prefix).alias(SUBSTREAM)]
         return source.rows.select(F.lit(number).alias(_NUMBER), *structs, *hidden)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from pyspark.errors import PySparkException, PythonException
+from pyspark.errors import PythonException
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
+from sparkjet.catalyst.sendable import check_sendable
 from sparkjet.errors import AnalysisError, SinkError
 from sparkjet.sinks.outbox_sink import OutboxSink
 from sparkjet.sinks.python_values import doubtful
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import Row, StructType
 
     from sparkjet.sinks.protocol import Handle, TransactionId
+
+_WAY_OUT = "Create what cannot be pickled, such as a connection, in open(partition_id, epoch_id)."
 
 
 class ForeachSink(OutboxSink):
@@ -49,18 +51,8 @@ class ForeachSink(OutboxSink):
 
     def check(self, schema: StructType) -> None:
         """See :meth:`Sink.check`: the executors get the writer by pickle."""
-        # On use only: it takes its time.
-        from pyspark import cloudpickle  # noqa: PLC0415
-
         del schema
-        try:
-            cloudpickle.dumps(self._writer)
-        except (pickle.PicklingError, PySparkException, TypeError, AttributeError) as error:
-            message = (
-                f"foreach: the {type(self._writer).__name__} cannot be sent to the executors: {error}. Create what "
-                "cannot be pickled, such as a connection, in open(partition_id, epoch_id)."
-            )
-            raise AnalysisError(message) from error
+        check_sendable(self._writer, "foreach", _WAY_OUT)
 
     def prepare(self, rows: DataFrame, transaction: TransactionId) -> Handle | None:
         """See :meth:`Sink.prepare`; refuses values that no Python function can be called with."""

@@ -1,26 +1,39 @@
-"""Full and read-only disks: recognizing them as the cause of a failure, and naming the disk."""
+"""Full and read-only disks, and no file handles left: recognized as the cause of a failure, with what to do."""
 
 from __future__ import annotations
 
 import errno
 import os
 import re
+import resource
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from sparkjet.errors import SparkjetError, StorageError, chain
 
-REASONS = {os.strerror(number): number for number in (errno.ENOSPC, errno.EDQUOT, errno.EROFS)}
-"""The system's messages for such a disk, which Java's exceptions contain too."""
-_SPARKS_TARGET = re.compile(r"writing rows to (?:file:)?(/[^\n]*?)\.?(?:\s|$)")
+_HANDLES = "Let this user have more file handles on that machine (ulimit -n, or LimitNOFILE of a service)"
+_REMEDIES = {
+    errno.ENOSPC: "Free space there",
+    errno.EDQUOT: "Free space there",
+    errno.EROFS: "Make it writable",
+    # First the longer message, which contains the other.
+    errno.ENFILE: _HANDLES,
+    errno.EMFILE: _HANDLES,
+}
+REASONS = {os.strerror(number): remedy for number, remedy in _REMEDIES.items()}
+"""The system's messages, which Java's exceptions contain too, each with the way out."""
+_SPARKS_TARGET = re.compile(
+    rf"writing rows to (?:file:)?(/[^\n]*?)\.?(?:\s+SQLSTATE|\s+(?:{'|'.join(REASONS)})|\s*\n|\s*$)"
+)
+"""The directory that Spark's error names, with whatever spaces it has."""
 _ROOM = 2**16
 """Bytes; a disk with less is considered full, as a failed write may have freed its partial file by now."""
 
 
 @contextmanager
 def full_disks_named(places: Sequence[Path]) -> Iterator[None]:
-    """Convert failures caused by a full or read-only disk to :class:`StorageError`.
+    """Convert failures caused by a full or read-only disk, or by too few file handles, to :class:`StorageError`.
 
     Args:
         places: Directories that the query writes to, to find the disk if the failure does not name it.
@@ -35,7 +48,7 @@ def full_disks_named(places: Sequence[Path]) -> Iterator[None]:
 
 
 def full_disk(error: BaseException, places: Sequence[Path]) -> StorageError | None:
-    """The error for a failure caused by a full or read-only disk, None for any other.
+    """The error for a failure caused by such a disk or by too few file handles, None for any other.
 
     sparkjet's own errors are not converted, as they already name their cause.
     """
@@ -46,22 +59,32 @@ def full_disk(error: BaseException, places: Sequence[Path]) -> StorageError | No
     reason = next((reason for each in errors for reason in REASONS if reason in str(each)), None)
     if reason is None:
         return None
-    remedy = "Make it writable" if REASONS[reason] == errno.EROFS else "Free space there"
+    remedy = REASONS[reason]
+    where = _target(errors) or (_driver() if remedy is _HANDLES else _full(places))
     found = StorageError(
-        f"{reason}: {_where(errors, places)}. The epoch is not decided or waits to be published; nothing is lost. "
-        f"{remedy} and start the query again, it goes on where it stopped."
+        f"{reason}: {where}. The epoch is not decided or waits to be published; nothing is lost. {remedy} and start "
+        "the query again, it goes on where it stopped."
     )
     found.__cause__ = error
     return found
 
 
-def _where(errors: Sequence[BaseException], places: Sequence[Path]) -> str:
+def _target(errors: Sequence[BaseException]) -> str | None:
+    """What was to be written or opened, if an error names it."""
     for each in errors:
         if isinstance(each, OSError) and each.filename is not None:
             return str(each.filename)
         target = _SPARKS_TARGET.search(str(each))
         if target is not None:
             return target[1]
+    return None
+
+
+def _driver() -> str:
+    return f"the driver may have {resource.getrlimit(resource.RLIMIT_NOFILE)[0]} at a time, if it is the one"
+
+
+def _full(places: Sequence[Path]) -> str:
     full = [str(place) for place in places if place.exists() and _is_full(place)]
     return " and ".join(full) or "a directory that Spark uses, perhaps of spark.local.dir"
 

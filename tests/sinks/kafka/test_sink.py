@@ -124,6 +124,7 @@ def test_what_was_decided_after_a_backup_is_committed_without_the_option_too(
     monkeypatch.setattr(sink, "_speculates", lambda _: False)
     handle = continued.prepare(cast("DataFrame", None), of)
     assert handle is not None
+    assert handle["prepared"] == pytest.approx(1000 * time.time(), abs=600_000)
     sink_of(broker).commit(handle, lambda: None)
     with pytest.raises(CopiedHomeError):
         sink_of(broker).commit(decided, lambda: None)

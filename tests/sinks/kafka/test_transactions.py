@@ -168,3 +168,20 @@ def test_what_brokers_could_drop_before_its_commit_is_not_decided() -> None:
         match=r"epoch 7 is not published.*1-2' has been open for 49 s.*timeout\.ms=60000.*raise kafka\.transaction",
     ):
         check_alive(young_and_old, 1000 + 48.6)
+
+
+@pytest.mark.parametrize("ahead", [86_400, -86_400])
+def test_a_driver_whose_clock_is_not_that_of_the_brokers_counts_by_its_own(broker: Broker, ahead: int) -> None:
+    """A day ahead, it refused every epoch and told to raise a timeout; a day behind, it decided on what was gone."""
+    now = int(time.time())
+    theirs = handle(began=now - ahead) | {"prepared": 1000 * now}
+    check_alive(theirs, now + 48)
+    with pytest.raises(SinkError, match="has been open for 49 s"):
+        check_alive(theirs, now + 48.6)
+
+
+def test_a_commit_is_warned_about_by_the_clock_of_those_who_prepare(
+    broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    transactions(broker).commit(handle(began=5) | {"prepared": int(1000 * (time.time() - 40))}, lambda: None)
+    assert "Raise kafka.transaction.timeout.ms" in caplog.text

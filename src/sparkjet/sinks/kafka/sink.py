@@ -85,7 +85,7 @@ class KafkaSink:
         if self.guarantee is not Guarantee.EXACTLY_ONCE:
             self._written(rows, None)
             return None
-        began = time.monotonic()
+        began, prepared = time.monotonic(), int(1000 * time.time())
         prefix = self._pool.begin(transaction)
         try:
             handle = self._pool.fix(self._written(rows, prefix), speculates=_speculates(rows))
@@ -94,9 +94,12 @@ class KafkaSink:
             with contextlib.suppress(SinkError):
                 self._pool.abort(transaction)
             raise
-        if handle is not None and self._settings.repeats:
-            # The start that commits it may not have the option any more: what other runs committed is no copy's.
-            handle["run"] = ""
+        if handle is not None:
+            # None of its transactions is older.
+            handle["prepared"] = prepared
+            if self._settings.repeats:
+                # The start that commits it may not have the option any more: what other runs committed is no copy's.
+                handle["run"] = ""
         taken = 1000 * (time.monotonic() - began)
         if 2 * taken > self._settings.timeout:
             logger.warning(

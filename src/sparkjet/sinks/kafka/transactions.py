@@ -229,13 +229,13 @@ def check_alive(handle: Handle, now: float) -> None:
 
     Args:
         handle: What :meth:`KafkaTransactions.fix` returned.
-        now: Seconds since 1970; ``began`` is by the brokers' clocks, which must differ by less than the time left.
+        now: Seconds since 1970, by the clock that ``prepared`` of the handle is from.
 
     Raises:
         SinkError: One is older than :data:`OLDEST` of its timeout.
     """
     for slot in handle["transactions"]:
-        age, timeout = 1000 * now - slot["began"], slot["timeout"]
+        age, timeout = _age(handle, slot, now), slot["timeout"]
         if age > OLDEST * timeout:
             message = (
                 f"Kafka: epoch {handle['epoch']} is not published: its transaction {slot['id']!r} has been open for "
@@ -246,8 +246,18 @@ def check_alive(handle: Handle, now: float) -> None:
             raise SinkError(message)
 
 
+def _age(handle: Handle, slot: dict[str, Any], now: float) -> float:
+    """The milliseconds that a transaction has been open, at most; by the driver's clock alone.
+
+    ``began`` is by the brokers' clocks, which may be a day apart: a driver ahead of them would never decide, and one
+    behind would decide on what they have dropped. Handles of earlier versions have nothing else.
+    """
+    since: int = handle.get("prepared", slot["began"])
+    return 1000 * now - since
+
+
 def _warn_of_age(handle: Handle, slot: dict[str, Any], now: float) -> None:
-    age, timeout = 1000 * now - slot["began"], slot["timeout"]
+    age, timeout = _age(handle, slot, now), slot["timeout"]
     # What is older than its timeout was committed earlier: a start repeats the last commit, however old it is.
     if timeout < 2 * age <= 2 * timeout:
         logger.warning(

@@ -14,6 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql.streaming.state import GroupStateTimeout
 from pyspark.sql.types import ArrayType, BooleanType, DataType, LongType, MapType, StructField, StructType
 
+from sparkjet.catalyst.sendable import check_sendable
 from sparkjet.errors import AnalysisError
 
 if TYPE_CHECKING:
@@ -97,6 +98,7 @@ def group_state_function(
         raise AnalysisError(f"{method}: timeoutConf={timeout!r} must be one of {', '.join(domains)}.")
     if not callable(function):
         raise AnalysisError(f"{method}: func={function!r} is not a function.")
+    check_sendable(function, method, "Create what cannot be pickled, such as a connection, inside of it.")
     emitted, kept = schema_of(method, "outputStructType", output), schema_of(method, "stateStructType", state)
     zone, by_name = _settings(session)
 

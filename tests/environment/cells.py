@@ -1,0 +1,111 @@
+"""The table: what can be strange about a run, and which of it can be had at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import astuple, dataclass, replace
+from itertools import product
+
+from tests.environment.covering import Value, covering
+from tests.environment.destinations import DESTINATIONS
+from tests.environment.queries import QUERIES
+from tests.environment.session_settings import ALL, GROUPS
+
+USUAL = "usual"
+"""The value of an axis on which nothing is strange."""
+
+PATHS: Mapping[str, str] = {
+    USUAL: "plain",
+    "patterns": "[ab]*{b,c}?",
+    "everything": "a \\%:,;=&#+$~'\"日é.",
+    "encoded": ".a%20b",
+    "long": "x=" + "a" * 198,
+}
+"""Names of the directory that home, output and late rows are in."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A query in an environment.
+
+    Attributes:
+        settings: The group of Spark's settings that the session has at other values.
+        since: Whether it has them in both runs, only before or only after the restart.
+        path: The directory's name.
+        fault: What goes wrong in the second run.
+        clock: What the clock does.
+        server: What has changed at the server before the second run.
+        query: The query.
+        sink: Its sink.
+        home: Where its snapshots are.
+    """
+
+    settings: str = USUAL
+    since: str = USUAL
+    path: str = USUAL
+    fault: str = USUAL
+    clock: str = USUAL
+    server: str = USUAL
+    query: str = "windows"
+    sink: str = "files"
+    home: str = "path"
+
+    def __str__(self) -> str:
+        return "-".join(value for value in astuple(self) if value != USUAL)
+
+
+AXES: Mapping[str, Sequence[str]] = {
+    "settings": (USUAL, ALL, *GROUPS),
+    "since": (USUAL, "before", "after"),
+    "path": tuple(PATHS),
+    "fault": (USUAL, "home fills", "output fills", "no token", "no handles", "full home", "late rows fill", "full tmp"),
+    "clock": (USUAL, "day ahead", "hour ahead", "hour back"),
+    "server": (USUAL, "sessions", "read only", "small records", "other topic", "impatient", "more partitions"),
+    "query": tuple(QUERIES),
+    "sink": tuple(DESTINATIONS),
+    "home": ("path", "grid"),
+}
+OFTEN: Mapping[str, int] = {"settings": 2, "path": 3, "fault": 5, "clock": 3, "server": 5}
+"""How many values of an axis are in pairs that CI runs."""
+ONLY: Mapping[Value, Mapping[str, Sequence[str]]] = {
+    ("fault", "full home"): {"home": ["path"]},
+    ("fault", "home fills"): {"home": ["path"]},
+    ("fault", "output fills"): {"sink": ["files"]},
+    ("fault", "late rows fill"): {"query": ["windows"]},
+    ("fault", "no token"): {"home": ["grid"]},
+    ("server", "sessions"): {"sink": ["postgres"]},
+    ("server", "read only"): {"sink": ["postgres"]},
+    ("server", "impatient"): {"sink": ["postgres"]},
+    ("server", "small records"): {"sink": ["kafka"]},
+    ("server", "other topic"): {"sink": ["kafka"]},
+    ("server", "more partitions"): {"sink": ["kafka"]},
+    # Refused at once, as in Spark: api/test_output_modes.
+    ("query", "rolling"): {"sink": [sink for sink in DESTINATIONS if sink != "files"]},
+}
+"""With what a value goes."""
+
+
+def together(one: Value, other: Value) -> bool:
+    """Whether two values can be had at once."""
+    return all(b[1] in ONLY.get(a, {}).get(b[0], [b[1]]) for a, b in ((one, other), (other, one)))
+
+
+def pairs() -> list[Cell]:
+    """Few cells, with every pair of values that CI looks at and that can be had at once."""
+    often = {axis: values[: OFTEN.get(axis, len(values))] for axis, values in AXES.items()}
+    return [Cell(**row) for row in covering(often, together)]
+
+
+def alone() -> Iterator[Cell]:
+    """Every strange value by itself, with every query, sink and home."""
+    for query, sink, home in product(AXES["query"], AXES["sink"], AXES["home"]):
+        usual = Cell(query=query, sink=sink, home=home)
+        if not together(("query", query), ("sink", sink)):
+            continue
+        yield usual
+        for axis in ("fault", "server", "path", "clock", "settings"):
+            for value in AXES[axis][1:]:
+                mine = {"query": query, "sink": sink, "home": home}
+                if all(together((axis, value), each) for each in mine.items()):
+                    for since in AXES["since"] if axis == "settings" else (USUAL,):
+                        yield replace(usual, **{axis: value}, since=since)

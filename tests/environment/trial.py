@@ -1,0 +1,245 @@
+"""A trial of a cell: two runs, the second one in another environment, and a third where that one was refused."""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+import tempfile
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import sparkjet as sj
+from sparkjet.errors import SparkjetError
+from tests.environment.cells import PATHS, USUAL, Cell
+from tests.environment.destinations import DESTINATIONS, Found, Servers, Table, Topic, plain
+from tests.environment.queries import LATE, QUERIES, Input
+from tests.environment.session_settings import changed, session_with
+from tests.mounts import SmallDisk, small_disk
+from tests.protocol.test_sessions import STRANGE
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tests.grid.processes import MemberProcess
+
+HOUR = 3600 * 1_000_000
+DISKS = {
+    "full home": "home",
+    "home fills": "home",
+    "output fills": "out",
+    "late rows fill": "late",
+    "full tmp": "tmp",
+}
+"""What is on a small disk of its own."""
+DATABASES: Mapping[str, Mapping[str, str]] = {
+    "sessions": {name: values[0] for name, values in STRANGE.items()} | {"client_encoding": "LATIN1"},
+    "read only": {"default_transaction_read_only": "on"},
+    "impatient": {"statement_timeout": "1ms", "lock_timeout": "1ms"},
+}
+"""Settings of a database."""
+TOPICS: Mapping[str, Mapping[str, str]] = {
+    # Less than a record of ours, more than the broker's own marks of ended transactions.
+    "small records": {"max.message.bytes": "90"},
+    "other topic": {"message.timestamp.type": "LogAppendTime", "compression.type": "zstd"},
+}
+"""Settings of a topic."""
+SPACE = "No space left on device: .*othing is lost.*Free space there"
+REFUSALS: Mapping[str, str] = {
+    "full home": SPACE,
+    "home fills": SPACE,
+    "output fills": SPACE,
+    "late rows fill": SPACE,
+    "full tmp": SPACE,
+    "no token": "token.*cannot be read: No such file",
+    "no handles": "Too many open files.*othing is lost.*ulimit -n",
+    "read only": "read-only",
+    "impatient": "timeout",
+    "small records": "max.message.bytes",
+}
+"""What an error says that names the cause of a refusal and the way out; the second run may as well succeed."""
+
+
+@dataclass
+class WrongClock:
+    """The machine's clock, set ahead or back."""
+
+    ahead: int = 0
+
+    def now(self) -> int:
+        """See :class:`sparkjet.Clock`."""
+        return time.time_ns() // 1000 + self.ahead
+
+
+@dataclass
+class Trial:
+    """The runs of one query."""
+
+    cell: Cell
+    spark: SparkSession
+    place: Path
+    servers: Servers
+    grid: MemberProcess
+    clock: WrongClock = field(default_factory=WrongClock)
+    token: str = ""
+    steps: list[Callable[[], None]] = field(default_factory=list)
+    """What happens when the next batch begins."""
+
+    def __post_init__(self) -> None:
+        self.token = str(self.grid.token)
+        self.inputs = Input(self.place / "in")
+        # Mounted, created and looked at under its own name.
+        self.folder = self.place / PATHS[self.cell.path]
+        self.folder.mkdir()
+        self.destination = DESTINATIONS[self.cell.sink](self.folder, self.servers)
+        self.query = QUERIES[self.cell.query]
+        self.name = uuid.uuid4().hex
+
+    def check(self) -> str:
+        """Run all, and compare with Spark's batch; says how the second run has ended."""
+        cell = self.cell
+        verdict = "equal"
+        with ExitStack() as stack:
+            fault = stack.enter_context(self._fault())
+            if cell.clock == "day ahead":
+                self.clock.ahead = 24 * HOUR
+            self.inputs.first()
+            self._run(changes=cell.since != "after", last=False)
+            self.inputs.second()
+            self.clock.ahead = 0
+            if cell.clock in {"hour ahead", "hour back"}:
+                self.steps.append(self._step_clock)
+            try:
+                with self._server(), fault():
+                    self._run(changes=cell.since != "before", last=True)
+            except SparkjetError as error:
+                expected = [REFUSALS[name] for name in (cell.fault, cell.server) if name in REFUSALS]
+                said = str(error)
+                if not any(re.search(pattern, said, re.DOTALL) for pattern in expected):
+                    raise
+                verdict = f"refused: {said[:150]}"
+                self.steps.clear()
+                self._run(changes=cell.since != "before", last=True)
+            self._compare()
+        return verdict
+
+    def _run(self, *, changes: bool, last: bool) -> None:
+        settings = changed(self.spark, self.cell.settings) if changes and self.cell.settings != USUAL else {}
+        session = session_with(self.spark, settings)
+        session.conf.set("spark.sparkjet.grid.tokenFile", self.token)
+        result, late = self.query.stream(self.inputs.streams(session))
+        writer = self.destination.writer(result, self.query.mode).outputMode(self.query.mode)
+        writer.trigger(availableNow=True).clock(self.clock).onEpochPhase(self._reached)
+        if self.query.closes:
+            writer.option("closeWindowsAtEnd", last)
+        if self.cell.home == "grid":
+            writer.option("snapshotStore", f"grid://{self.grid.address}").option("queryId", self.name)
+        else:
+            writer.option("checkpointLocation", self.folder / "home")
+        others = [] if late is None else [late.writeStream.format("json").option("path", self.folder / "late")]
+        try:
+            sj.start(writer, lateRows=others).awaitTermination()
+        finally:
+            self.destination.ended(session)
+
+    def _reached(self, phase: sj.EpochPhase, epoch: int) -> None:
+        del epoch
+        if phase is sj.EpochPhase.BEGIN:
+            while self.steps:
+                self.steps.pop()()
+
+    def _step_clock(self) -> None:
+        self.clock.ahead = HOUR if self.cell.clock == "hour ahead" else -HOUR
+
+    def _compare(self) -> None:
+        expected = Counter(plain(self.query.batch(self.inputs.tables(self.spark))))
+        found = list(self.destination.rows())
+        if self.query.mode == "update":
+            # Each change of a key once, and the last one is the batch's.
+            assert len({(row[0], row[2]) for row in found}) == len(found), found
+            newest: dict[str, Found] = {}
+            for row in sorted(found, key=lambda each: each[2]):
+                newest[row[0]] = row
+            found = [*newest.values()]
+        counts = Counter(found)
+        assert counts == expected, f"missing: {sorted(expected - counts)}, too many: {sorted(counts - expected)}"
+        if self.query.closes:
+            assert [row.k for row in sj.read_files(str(self.folder / "late")).select("k").collect()] == [LATE]
+
+    @contextmanager
+    def _fault(self) -> Iterator[Callable[[], Any]]:
+        """Prepares for what is to go wrong; what it yields lets that happen for a while."""
+        fault = self.cell.fault
+        if fault in DISKS:
+            with small_disk(self.folder / DISKS[fault], 4) as disk:
+                yield lambda: self._full(disk)
+        elif fault == "no token":
+            yield self._without_token
+        elif fault == "no handles":
+            yield self._without_handles
+        else:
+            yield ExitStack
+
+    @contextmanager
+    def _full(self, disk: SmallDisk) -> Iterator[None]:
+        before = tempfile.tempdir
+        if self.cell.fault == "full tmp":
+            tempfile.tempdir = str(disk.directory)
+        if self.cell.fault.startswith("full"):
+            disk.fill()
+        else:
+            self.steps.append(disk.fill)
+        try:
+            yield
+        finally:
+            tempfile.tempdir = before
+            if disk.full:
+                disk.free()
+
+    @contextmanager
+    def _without_token(self) -> Iterator[None]:
+        before, self.token = self.token, str(self.place / "gone")
+        try:
+            yield
+        finally:
+            self.token = before
+
+    @contextmanager
+    def _without_handles(self) -> Iterator[None]:
+        before = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+        def use_up() -> None:
+            lowest = os.dup(0)
+            os.close(lowest)
+            # Every number below is taken.
+            resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, before[1]))
+
+        self.steps.append(use_up)
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+    @contextmanager
+    def _server(self) -> Iterator[None]:
+        """Change the server's settings for the second run."""
+        destination = self.destination
+        if isinstance(destination, Table):
+            destination.set(DATABASES.get(self.cell.server, {}))
+        elif isinstance(destination, Topic):
+            destination.set(TOPICS.get(self.cell.server, {}))
+            if self.cell.server == "more partitions":
+                destination.server.grow(destination.name, 3)
+        try:
+            yield
+        finally:
+            if isinstance(destination, Table):
+                destination.reset()
+            elif self.cell.server == "small records" and isinstance(destination, Topic):
+                destination.set({"max.message.bytes": "1000000"})
