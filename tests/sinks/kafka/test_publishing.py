@@ -203,7 +203,7 @@ def killed_after_commits(server: KafkaServer, directory: Path, rounds: int) -> d
     """The broker dies as soon as it has answered a commit; how often the rest was published, and how often refused."""
     found = {"published": 0, "refused": 0}
     for _ in range(rounds):
-        destination = Destination(server, directory, patience=5.0)
+        destination = Destination(server, directory, patience=20.0)
         steps = destination.steps(again=False)
         commits = 0
         for step in steps:

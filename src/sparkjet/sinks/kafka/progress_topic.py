@@ -84,6 +84,10 @@ class ProgressTopic:
         """The marker of the newest epoch of which all parts are published."""
         return self.newest.get(self._complete)
 
+    def note(self, marker: Marker) -> None:
+        """What has just been published, before it is read."""
+        self.newest[self._complete] = marker
+
     def partitions(self) -> int:
         """How many there are, 0 if there is no such topic."""
         with reached(f"progress topic {self.name!r}"):

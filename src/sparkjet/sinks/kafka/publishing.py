@@ -28,6 +28,8 @@ FENCING = frozenset({-144, -150, -172, -152, -151, 47, 48, 90})
 _STATE, _PURGE_QUEUE, _PURGE_INFLIGHT, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, PRODUCER_FENCED. Safe for any."""
 _END = -191
 """The code of what a consumer gets at the end of a partition."""
+_MOVING = frozenset({5, 6, 7, 9, 13, 56, 74, 75, 78})
+"""Codes of a partition whose leader is being elected, or has not caught up yet."""
 _PAUSE = 0.5
 """Seconds at most before a fenced publisher begins anew, so that two of them do not fence one another for ever."""
 _LOOK = 0.02
@@ -208,8 +210,15 @@ def ends_of(
     asked = {confluent_kafka.TopicPartition(*each): OffsetSpec.latest() for each in partitions}
     if not asked:
         return {}
-    answers = admin.list_offsets(asked, isolation_level=level, request_timeout=patience)
-    return {(each.topic, each.partition): answer.result().offset for each, answer in answers.items()}
+    until = time.monotonic() + patience
+    while True:
+        answers = admin.list_offsets(asked, isolation_level=level, request_timeout=patience)
+        try:
+            return {(each.topic, each.partition): answer.result().offset for each, answer in answers.items()}
+        except confluent_kafka.KafkaException as error:
+            if error.args[0].code() not in _MOVING or time.monotonic() > until:
+                raise
+            time.sleep(_LOOK)
 
 
 def partitions_of(admin: Any, topics: Iterable[str], patience: float) -> list[tuple[str, int]]:

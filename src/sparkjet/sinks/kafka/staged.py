@@ -200,6 +200,7 @@ class StagedKafkaSink(Outbox):
             progress.catch_up()
             self._check_copies(progress, handle)
             raise SinkError(str(error)) from error
+        progress.note(Marker(handle["epoch"], handle["box"], handle.get("run", ""), 0))
         self._confirm(handle)
 
     def has_arrived(self, handle: Handle) -> bool:
