@@ -44,7 +44,7 @@ class Case:
     Attributes:
         name: What is printed.
         rows: How many.
-        size: Bytes of a value, which do not compress.
+        size: Bytes of a value; all of them compress.
         partitions: Of the topic, and of the rows.
         rounds: Measured rounds.
         warm_up: Rounds before.
@@ -68,7 +68,7 @@ CASES = (
 
 
 def records(session: SparkSession, case: Case) -> DataFrame:
-    """Rows in memory: KW's own where they have its size, and hexadecimal noise where they are large."""
+    """Rows in memory: KW's own where they have its size, and a repeated digest where they are large."""
     value = F.rpad(F.concat(F.lit('{"n":'), F.col("id"), F.lit("}")), case.size, " ")
     if case.size > CASES[0].size:
         value = F.substring(F.repeat(F.sha2(F.col("id").cast("string"), 512), case.size // 128 + 1), 1, case.size)
