@@ -176,6 +176,10 @@ def _kafka(options: Options) -> Sink:
     with _extra("kafka"):
         from sparkjet.sinks.kafka.producer_settings import KafkaSettings  # noqa: PLC0415 - the extra is optional
         from sparkjet.sinks.kafka.sink import KafkaSink  # noqa: PLC0415 - as above
+        from sparkjet.sinks.kafka.staged import StagedKafkaSink  # noqa: PLC0415 - as above
+        from sparkjet.sinks.kafka.staged_settings import StagedSettings  # noqa: PLC0415 - as above
+    if options.choice("commit", ("prepared", "staged"), "prepared") == "staged":
+        return StagedKafkaSink(StagedSettings.of(options))
     return KafkaSink(KafkaSettings.of(options))
 
 

@@ -48,15 +48,24 @@ ALL = [
     *(Crash(step, fault, job) for job, step, fault in product(INTO, EpochPhase, FAULTS)),
     *(Crash(step, fault, f"{SOURCE}{AHEAD * (n % 2)}") for n, (step, fault) in enumerate(product(EpochPhase, FAULTS))),
 ]
+STAGED = [
+    Crash(EpochPhase.PREPARE, "both", "topic"),
+    Crash(EpochPhase.DECIDE, "both", "topic"),
+    Crash(EpochPhase.COMMITTING, "jvm", "topic"),
+    Crash(EpochPhase.COMMITTING, SERVER, "topic"),
+    Crash(EpochPhase.DECIDE, "both", "rows-topic"),
+    Crash(EpochPhase.COMMITTING, "both", "rows-topic"),
+]
+"""Around the decision, with ``commit=staged``."""
 SERVERS = ("kafka",)
 
 
 class Topics(Suite):
     """Each query into Kafka has a topic of its own; those from Kafka share one."""
 
-    def __init__(self, root: Path, server: KafkaServer, crashes: list[Crash]) -> None:
+    def __init__(self, root: Path, server: KafkaServer, crashes: list[Crash], **options: str) -> None:
         super().__init__(root, crashes, [SOURCE])
-        self._server = server
+        self._server, self._options = server, options
         self._topic = Topic(server)
 
     def prepare(self) -> None:
@@ -89,7 +98,7 @@ class Topics(Suite):
         place.history.mkdir(parents=True)
         if query.job in INTO:
             given = {f"kafka.{name}": value for name, value in self._server.client().items()}
-            sink = {**given, "topic": self._server.topic(partitions=2), "kafka.log_level": "0"}
+            sink = {**given, "topic": self._server.topic(partitions=2), "kafka.log_level": "0", **self._options}
             (place.root / "kafka.json").write_text(json.dumps(sink))
         else:
             (place.root / "source.json").write_text(json.dumps(self._topic.options(maxOffsetsPerTrigger="40")))
@@ -109,5 +118,12 @@ def test_a_crash_loses_and_repeats_nothing(verdicts: dict[str, str], name: str) 
 @pytest.mark.parametrize("crashes", [MORE, ALL], ids=["more", "all"])
 def test_more_crashes_lose_and_repeat_nothing(kafka: KafkaServer, tmp_path: Path, crashes: list[Crash]) -> None:
     topics = Topics(tmp_path / "topics", kafka, crashes)
+    Farm(tmp_path, [topics]).crash()
+    assert topics.verdicts == dict.fromkeys(topics.verdicts, "")
+
+
+@pytest.mark.long
+def test_a_crash_loses_and_repeats_nothing_where_rows_are_staged(kafka: KafkaServer, tmp_path: Path) -> None:
+    topics = Topics(tmp_path / "topics", kafka, STAGED, commit="staged")
     Farm(tmp_path, [topics]).crash()
     assert topics.verdicts == dict.fromkeys(topics.verdicts, "")

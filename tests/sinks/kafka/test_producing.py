@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkjet.sinks.kafka import producing
-from sparkjet.sinks.kafka.producing import WAITING_BYTES, WAITING_ROWS, ProduceError, _messages, _Queue, explain
+from sparkjet.sinks.kafka.producing import WAITING_BYTES, WAITING_ROWS, ProduceError, Queue, _messages, explain
 from tests.laws import law
 
 
@@ -88,7 +88,7 @@ def test_a_row_without_a_topic_is_refused() -> None:
 @pytest.mark.parametrize("size", [1.0, 1000.0, 10.0 * WAITING_BYTES])
 def test_no_more_waits_than_fits_the_memory(size: float) -> None:
     brokers = Waiting()
-    queue = _Queue(brokers)
+    queue = Queue(brokers)
     rows = max(1, min(10_000, int(producing.SLICE_BYTES / size)))
     for _ in range(30):
         queue.put("t", [{"value": b""}] * rows)
@@ -99,7 +99,7 @@ def test_no_more_waits_than_fits_the_memory(size: float) -> None:
 
 
 def test_a_message_that_is_refused_at_once_ends_the_task() -> None:
-    queue = _Queue(Waiting(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)))
+    queue = Queue(Waiting(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)))
     with pytest.raises(confluent_kafka.KafkaException) as refused:
         queue.put("t", [{"value": b"x"}])
     assert "Raise the option kafka.message.max.bytes" in explain(refused.value.args[0])

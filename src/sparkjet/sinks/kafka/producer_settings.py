@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sparkjet.options import Options
 
 TIMEOUT = "transaction.timeout.ms"
-_DEFAULTS = {
+DEFAULTS = {
     # The default of Java's producers, and so of Spark's Kafka sink: a key stays in its partition.
     "partitioner": "murmur2_random",
     # As Java's delivery.timeout.ms: librdkafka would retry until the transaction has timed out.
@@ -26,7 +26,7 @@ _DEFAULTS = {
     # The most that brokers allow by default.
     TIMEOUT: "900000",
 }
-_OURS = {
+OURS = {
     "transactional.id": "sparkjet names its transactions itself, so that every driver can find them",
     "enable.idempotence": "sparkjet always enables it",
     "acks": "a transaction needs acks=all",
@@ -72,13 +72,13 @@ class KafkaSettings:
         Raises:
             AnalysisError: Naming an option that is missing or invalid, never the value of a secret one.
         """
-        given = kafka_properties.properties_of(options, _OURS)
+        given = kafka_properties.properties_of(options, OURS)
         access = Access.of(given)
         guarantee = Guarantee(options.choice("processingGuarantee", tuple(g.value for g in Guarantee), "exactly-once"))
         promises = guarantee if guarantee is Guarantee.EXACTLY_ONCE else Guarantee.AT_LEAST_ONCE
         return KafkaSettings(
             access,
-            _producer({**_DEFAULTS, **given}, in_transactions=promises is Guarantee.EXACTLY_ONCE),
+            producer_properties({**DEFAULTS, **given}, in_transactions=promises is Guarantee.EXACTLY_ONCE),
             options.get("topic"),
             options.number("numPartitions", default=16),
             options.choice("onLostTransaction", ("fail", "continue"), "fail") == "continue",
@@ -87,7 +87,12 @@ class KafkaSettings:
         )
 
 
-def _producer(properties: dict[str, str], *, in_transactions: bool) -> dict[str, str]:
+def producer_properties(properties: dict[str, str], *, in_transactions: bool) -> dict[str, str]:
+    """Properties of librdkafka's producers, from the user's and the defaults.
+
+    Raises:
+        AnalysisError: Naming a property that is invalid.
+    """
     for name in (TIMEOUT, "message.timeout.ms"):
         if not properties[name].isdecimal() or not 0 < int(properties[name]) < 2**31:
             message = f'{kafka_properties.PREFIX}{name}: "{properties[name]}" is not a number of milliseconds.'
@@ -104,6 +109,6 @@ def _producer(properties: dict[str, str], *, in_transactions: bool) -> dict[str,
     # No log: it starts to connect, and the check with the brokers reports whether that works.
     whole = {**made, "log_level": "0", **({"transactional.id": "sparkjet"} if in_transactions else {})}
     kafka_properties.check_properties(
-        properties, lambda: confluent_kafka.Producer(whole), (*_DEFAULTS, "compression.type")
+        properties, lambda: confluent_kafka.Producer(whole), (*DEFAULTS, "compression.type")
     )
     return made

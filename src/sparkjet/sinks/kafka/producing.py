@@ -96,14 +96,9 @@ class KafkaWriter:
             if name:
                 producer.init_transactions(self.patience)
                 producer.begin_transaction()
-            queue = _Queue(producer)
-            for batch in batches:
-                size = 1 + batch.nbytes / max(1, batch.num_rows)
-                step = max(1, min(SLICE, int(SLICE_BYTES / size)))
-                for start in range(0, batch.num_rows, step):
-                    for topic, messages in _messages(batch.slice(start, step), self.topic):
-                        queue.put(topic, messages)
-                    queue.make_room(size)
+            queue = Queue(producer)
+            for _ in queue.fill(batches, self.topic):
+                pass
             before_prepare()
             queue.drain()
         except Exception as error:
@@ -124,13 +119,25 @@ class KafkaWriter:
         return attempt(self.write, batches) if self.prefix is None else pooled_attempt(self.write, batches)
 
 
-class _Queue:
+class Queue:
     """Messages on their way to the brokers, bounded by what a task's memory should hold."""
 
     def __init__(self, producer: Any) -> None:
         self._producer = producer
         self._failed: list[tuple[confluent_kafka.KafkaError, str | None]] = []
         self.rows = 0
+
+    def fill(self, batches: Iterable[pa.RecordBatch], topic: str | None) -> Iterator[int]:
+        """Hand rows to librdkafka, in order; yields how many, after each slice."""
+        for batch in batches:
+            size = 1 + batch.nbytes / max(1, batch.num_rows)
+            step = max(1, min(SLICE, int(SLICE_BYTES / size)))
+            for start in range(0, batch.num_rows, step):
+                part = batch.slice(start, step)
+                for where, messages in _messages(part, topic):
+                    self.put(where, messages)
+                self.make_room(size)
+                yield part.num_rows
 
     def put(self, topic: str, messages: list[dict[str, Any]]) -> None:
         """Hand messages to librdkafka, in order."""

@@ -139,6 +139,12 @@ class KafkaSink:
 
     def published_after(self, newest: TransactionId, handle: Handle | None) -> Later:
         """See :meth:`Sink.published_after`; ids that have expired on the brokers prove nothing."""
+        if handle is not None and "transactions" not in handle:
+            message = (
+                "commit: this home was written with commit=staged. Go on with that; or start from scratch with another "
+                "checkpointLocation."
+            )
+            raise AnalysisError(message)
         if self.guarantee is not Guarantee.EXACTLY_ONCE:
             return Unknown.UNKNOWN
         found = self._transactions.published_after(newest, handle)

@@ -1,0 +1,222 @@
+"""The parts of a decided epoch: when one is published, when it is published again, and when it is not; no Kafka here.
+
+Spark ships this module to its workers, where sparkjet need not be installed, so it imports nothing from sparkjet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+Ends = Mapping[tuple[str, int], int]
+"""Offsets by topic and partition: where something ends."""
+INIT, ENDS, WAIT, READ, BEGIN, SEND, MARK, COMMIT, FENCED = (
+    "init", "ends", "wait", "read", "begin", "send", "mark", "commit", "fenced",
+)  # fmt: skip
+"""The steps of a publisher; each is named right before it is taken."""
+MOST_FENCED = 10
+"""How often a publisher takes its part back from another one before it gives up."""
+
+
+class ProducerFencedError(Exception):
+    """Another publisher has initialized the transactional id; what was open is rolled back."""
+
+
+class PublishError(Exception):
+    """A part is not published; what is missing can be published later."""
+
+
+class ForeignMarkerError(PublishError):
+    """The marker is of another copy of the home."""
+
+
+@dataclass(frozen=True)
+class Marker:
+    """What a transaction has published of a part, written in the same transaction.
+
+    Attributes:
+        epoch: The epoch.
+        name: Identity of the transaction that was decided: takeover, epoch, attempt and run.
+        run: The run that decided it; empty where it is not known.
+        rows: How many rows of the part are published, from its first one.
+    """
+
+    epoch: int
+    name: str
+    run: str
+    rows: int
+
+
+@dataclass(frozen=True)
+class Part:
+    """Rows that one publisher at a time writes, in an order that never changes.
+
+    Attributes:
+        epoch: The epoch.
+        name: As in :class:`Marker`.
+        run: As in :class:`Marker`.
+        since: The epoch that the driver which decided it had started after.
+        rows: How many rows the part has.
+    """
+
+    epoch: int
+    name: str
+    run: str
+    since: int
+    rows: int
+
+    def published(self, marker: Marker | None) -> int:
+        """How many rows of the part are published, by the newest marker of its number.
+
+        Raises:
+            ForeignMarkerError: Another copy of the home has published this epoch, or a later one.
+        """
+        if marker is None:
+            return 0
+        if marker.name == self.name:
+            return marker.rows
+        is_of_another_run = bool(self.run and marker.run) and marker.run != self.run and marker.epoch > self.since
+        if is_of_another_run or marker.epoch == self.epoch:
+            message = (
+                f"epoch {marker.epoch} was published as {marker.name!r}, and epoch {self.epoch} was decided as "
+                f"{self.name!r}: another copy of this home is running."
+            )
+            raise ForeignMarkerError(message)
+        # Epochs are published in order: a later one says that a successor has published this one.
+        return self.rows if marker.epoch > self.epoch else 0
+
+
+class Brokers(Protocol):
+    """What a publisher needs of the brokers, for one part. Any method may fail, with or without effect."""
+
+    known: tuple[Marker | None] | None
+    """The newest marker, if the producer is initialized and has seen it; None if it has to be found out."""
+
+    def init(self) -> None:
+        """Make a producer: roll back what is open under the part's transactional id, and fence who has opened it."""
+
+    def marker_ends(self) -> Ends:
+        """The end of the partition of the markers, open transactions included."""
+
+    def data_ends(self) -> Ends:
+        """The ends of all partitions that may have rows of the part, open transactions included."""
+
+    def behind(self, ends: Ends) -> tuple[str, int] | None:
+        """A partition that read_committed readers cannot read up to its end yet; may take a moment."""
+
+    def marker(self, ends: Ends) -> Marker | None:
+        """The part's newest marker, from a read_committed reader that has reached the end."""
+
+    def begin(self) -> None:
+        """Begin a transaction."""
+
+    def send(self, start: int) -> Iterator[int]:
+        """Hand over the part's rows from row ``start``; yields how many, after each slice."""
+
+    def mark(self, marker: Marker) -> None:
+        """Wait until the brokers have the rows, and add the marker."""
+
+    def commit(self) -> None:
+        """Commit."""
+
+
+def publish(
+    part: Part,
+    brokers: Brokers,
+    clock: Callable[[], float],
+    *,
+    longest: float,
+    patience: float,
+    again: bool = True,
+) -> Iterator[str]:
+    """Publish what is not published of a part; a generator that names each step right before it takes it.
+
+    Any number may run at once for the same part: one that was fenced looks at the marker, and goes on.
+
+    Args:
+        part: The part.
+        brokers: The brokers.
+        clock: Seconds, rising.
+        longest: Seconds after which a transaction takes no more rows: far less than the brokers' timeout.
+        patience: Seconds to wait for open transactions of others.
+        again: Whether the part may have been tried before.
+
+    Raises:
+        PublishError: Readers do not reach an end in time, or other publishers keep fencing this one.
+    """
+    fenced = 0
+    while True:
+        try:
+            yield from _publish(part, brokers, clock, longest, patience, again=again or fenced > 0)
+        except ProducerFencedError as error:
+            fenced += 1
+            if fenced > MOST_FENCED:
+                message = f"{part.name}: other publishers of the same part have fenced this one {fenced} times."
+                raise PublishError(message) from error
+            yield FENCED
+        else:
+            return
+
+
+def _publish(
+    part: Part, brokers: Brokers, clock: Callable[[], float], longest: float, patience: float, *, again: bool
+) -> Iterator[str]:
+    if brokers.known is None:
+        # In this order: only behind the fence nothing can be added that the reader would not see.
+        yield INIT
+        brokers.init()
+        yield ENDS
+        ends = brokers.marker_ends()
+        yield from _reached(ends, brokers, clock, patience)
+        yield READ
+        brokers.known = (brokers.marker(ends),)
+        (marker,) = brokers.known
+        is_begun = marker is not None and marker.name == part.name
+        if part.published(marker) < part.rows and (again or is_begun):
+            yield from _ended(brokers, clock, patience)
+    done = part.published(brokers.known[0])
+    while done < part.rows:
+        yield BEGIN
+        # Whatever happens from here on, another attempt must look.
+        brokers.known, before = None, done
+        brokers.begin()
+        began = clock()
+        for count in brokers.send(done):
+            done += count
+            if clock() - began >= longest:
+                break
+            yield SEND
+        if done == before:
+            message = f"{part.name}: {part.rows} rows were decided, and there are {done}."
+            raise PublishError(message)
+        marker = Marker(part.epoch, part.name, part.run, done)
+        yield MARK
+        brokers.mark(marker)
+        yield COMMIT
+        brokers.commit()
+        if done < part.rows:
+            yield from _ended(brokers, clock, patience)
+        brokers.known = (marker,)
+
+
+def _ended(brokers: Brokers, clock: Callable[[], float], patience: float) -> Iterator[str]:
+    """Wait for the ends of what the producer has written: where one is missing, the next transaction shares its end."""
+    yield ENDS
+    yield from _reached({**brokers.data_ends(), **brokers.marker_ends()}, brokers, clock, patience)
+
+
+def _reached(ends: Ends, brokers: Brokers, clock: Callable[[], float], patience: float) -> Iterator[str]:
+    until = clock() + patience
+    yield WAIT
+    while (behind := brokers.behind(ends)) is not None:
+        if clock() >= until:
+            topic, number = behind
+            message = (
+                f"a transaction is open in {topic}-{number}, and readers have not reached offset {ends[behind]} within "
+                f"{patience:.0f} s, so it cannot be known what is published there. Nothing was published. "
+                "kafka-transactions.sh find-hanging and describe-producers show whose it is; start again once it has "
+                "ended."
+            )
+            raise PublishError(message)
+        yield WAIT

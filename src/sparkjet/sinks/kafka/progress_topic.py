@@ -1,0 +1,199 @@
+"""The progress topic: a compacted topic by whose markers the brokers themselves know what a query has published."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import confluent_kafka
+from confluent_kafka import KafkaError
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
+
+from sparkjet.errors import AnalysisError, SinkError
+from sparkjet.sinks.kafka.parts import ProducerFencedError, PublishError
+from sparkjet.sinks.kafka.producing import explain
+from sparkjet.sinks.kafka.publishing import COMMITTED, MarkerReader, ends_of
+
+if TYPE_CHECKING:
+    from sparkjet.sinks.kafka.parts import Marker
+
+COMPLETE = 0
+"""The partition of the markers that speak for epochs; part n has partition n + 1, so that no part waits for another."""
+CONFIG = {"cleanup.policy": "compact", "segment.bytes": "1048576", "min.cleanable.dirty.ratio": "0.1"}
+"""How it is created: the segment that is written to is not compacted, so small ones keep it short."""
+_FEWEST = 2
+
+
+def key_of(query: str, sink: str, part: int | None = None) -> str:
+    """The key of the markers of a part, or of whole epochs.
+
+    >>> key_of("q", "results", 3)
+    '{"query":"q","output":"results","part":3}'
+    """
+    named: dict[str, object] = {"query": query, "output": sink}
+    return json.dumps(named if part is None else {**named, "part": part}, separators=(",", ":"))
+
+
+@contextmanager
+def reached(what: str) -> Iterator[None]:
+    """Errors of clients that only ask and read."""
+    try:
+        yield
+    except (PublishError, ProducerFencedError) as error:
+        message = f"Kafka: {what}: {error}"
+        raise SinkError(message) from error
+    except confluent_kafka.KafkaException as error:
+        message = f"{explain(*error.args)} ({what})"
+        raise SinkError(message) from error
+
+
+class ProgressTopic:
+    """The markers of one sink of one query, as the driver knows them.
+
+    Args:
+        client: librdkafka's properties; never shown.
+        name: The topic.
+        query: Identity of the query.
+        sink: Name of the sink.
+        patience: Seconds to wait for brokers.
+    """
+
+    def __init__(self, client: Mapping[str, str], name: str, query: str, sink: str, patience: float) -> None:
+        self.name, self._of = name, (name, query, sink)
+        self._admin = AdminClient(dict(client))
+        self._reader = MarkerReader(client, patience)
+        self._patience = patience
+        self._complete, self._parts = key_of(query, sink), key_of(query, sink, 0).removesuffix("0}")
+        self.newest: dict[str, Marker] = {}
+        """By key, before :attr:`positions`."""
+        self.positions: dict[tuple[str, int], int] = {}
+
+    def is_of(self, name: str, query: str, sink: str) -> bool:
+        """Whether it is this topic, for this sink."""
+        return self._of == (name, query, sink)
+
+    @property
+    def complete(self) -> Marker | None:
+        """The marker of the newest epoch of which all parts are published."""
+        return self.newest.get(self._complete)
+
+    def note(self, marker: Marker) -> None:
+        """What has just been published, before it is read."""
+        self.newest[self._complete] = marker
+
+    def partitions(self) -> int:
+        """How many there are, 0 if there is no such topic."""
+        with reached(f"progress topic {self.name!r}"):
+            found = self._admin.list_topics(self.name, timeout=self._patience).topics[self.name]
+        if found.error is not None and found.error.code() not in _MISSING:
+            message = f"progressTopic: {explain(found.error, self.name)}"
+            raise AnalysisError(message)
+        return len(found.partitions)
+
+    def check(self, writers: int, replicas: int) -> None:
+        """Refuse a topic that would lose markers, or that is missing and may not be created; changes nothing.
+
+        Raises:
+            AnalysisError: With the command that makes a right one.
+        """
+        found = self.partitions()
+        if not found:
+            self._create(writers, replicas, try_only=True)
+            return
+        policy = self._setting("cleanup.policy")
+        if policy not in {None, "compact"}:
+            message = (
+                f'progressTopic: "{self.name}" has cleanup.policy={policy}, which would lose markers. Set it: '
+                f"kafka-configs.sh --alter --entity-type topics --entity-name {self.name} "
+                "--add-config cleanup.policy=compact"
+            )
+            raise AnalysisError(message)
+        if found < _FEWEST:
+            message = (
+                f'progressTopic: "{self.name}" has one partition and needs {writers + 1}: one for epochs, and one for '
+                f"each part. {self._command(writers, replicas)}"
+            )
+            raise AnalysisError(message)
+
+    def create(self, writers: int, replicas: int) -> None:
+        """Create it if it is missing."""
+        if not self.partitions():
+            self._create(writers, replicas, try_only=False)
+
+    def forget(self, producer: Mapping[str, str]) -> None:
+        """Delete the markers, which are of epochs that the snapshots do not know and that are published again."""
+        with reached(f"progress topic {self.name!r}"):
+            writer = confluent_kafka.Producer(dict(producer))
+            for key in self.newest:
+                number = COMPLETE if key == self._complete else int(json.loads(key)["part"]) + 1
+                writer.produce(self.name, None, key.encode(), partition=number)
+            if writer.flush(self._patience):
+                message = f"the markers in {self.name!r} could not be deleted"
+                raise PublishError(message)
+        self.newest.clear()
+
+    def catch_up(self) -> None:
+        """Read the markers that have been committed since the last call.
+
+        Raises:
+            SinkError: Brokers cannot be reached, or there is no such topic.
+        """
+        with reached(f"progress topic {self.name!r}"):
+            count = self.partitions()
+            if not count:
+                message = f'progressTopic: "{self.name}" does not exist any more; without it nothing can be published.'
+                raise SinkError(message)
+            ends = ends_of(self._admin, [(self.name, n) for n in range(count)], COMMITTED, self._patience)
+            for key, marker in self._reader.read(self.positions, ends):
+                if key != self._complete and not key.startswith(self._parts):
+                    continue
+                if marker is None:
+                    self.newest.pop(key, None)
+                else:
+                    self.newest[key] = marker
+            self.positions = ends
+
+    def _create(self, writers: int, replicas: int, *, try_only: bool) -> None:
+        topic = NewTopic(self.name, writers + 1, replicas, config=CONFIG)
+        try:
+            self._admin.create_topics([topic], validate_only=try_only)[self.name].result(self._patience)
+        except confluent_kafka.KafkaException as error:
+            if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
+                return
+            message = (
+                f'progressTopic: "{self.name}" does not exist and cannot be created: {explain(*error.args)} Create it: '
+                f"{self._command(writers, replicas)}"
+            )
+            raise AnalysisError(message) from error
+
+    def _setting(self, name: str) -> str | None:
+        return topic_setting(self._admin, self.name, name, self._patience)
+
+    def _command(self, writers: int, replicas: int) -> str:
+        settings = " ".join(f"--config {name}={value}" for name, value in CONFIG.items())
+        return (
+            f"kafka-topics.sh --create --topic {self.name} --partitions {writers + 1} "
+            f"--replication-factor {replicas} {settings}"
+        )
+
+
+_MISSING = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC}  # noqa: SLF001 - its public name
+
+
+def topic_setting(admin: Any, topic: str, name: str, patience: float) -> str | None:
+    """A setting of a topic; None if this user may not read it."""
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    try:
+        found = admin.describe_configs([resource], request_timeout=patience)[resource].result(patience)
+    except confluent_kafka.KafkaException as error:
+        if error.args[0].code() != KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            raise
+        return None
+    return str(found[name].value)

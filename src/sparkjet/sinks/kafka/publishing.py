@@ -1,0 +1,335 @@
+"""Publishing the parts of a decided epoch with librdkafka: in the executors, or by the driver.
+
+Spark ships this module to its workers, where sparkjet need not be installed, so it imports nothing from sparkjet
+except what is shipped with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from typing import Any
+
+import confluent_kafka
+import pyarrow as pa
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+from pyarrow import parquet
+
+from sparkjet.sinks.kafka.parts import FENCED, Ends, Marker, Part, ProducerFencedError, PublishError, publish
+from sparkjet.sinks.kafka.producing import ProduceError, Queue, explain
+
+FENCING = frozenset({-144, -150, -172, -152, -151, 47, 48, 90})
+"""Codes of a producer that was fenced, or whose transaction timed out, and that has to begin anew: _FENCED, _FATAL,
+_STATE, _PURGE_QUEUE, _PURGE_INFLIGHT, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, PRODUCER_FENCED. Safe for any."""
+_END = -191
+"""The code of what a consumer gets at the end of a partition."""
+_MOVING = frozenset({5, 6, 7, 9, 13, 56, 74, 75, 78})
+"""Codes of a partition whose leader is being elected, or has not caught up yet."""
+_PAUSE = 0.5
+"""Seconds at most before a fenced publisher begins anew, so that two of them do not fence one another for ever."""
+_LOOK = 0.02
+"""Seconds from one look for the last stable offset to the next."""
+_CHUNK = 8192
+"""Rows that are read at once."""
+UNCOMMITTED, COMMITTED = (
+    confluent_kafka.IsolationLevel.READ_UNCOMMITTED,
+    confluent_kafka.IsolationLevel.READ_COMMITTED,
+)
+
+
+Rows = Callable[[int], Iterable[pa.RecordBatch]]
+"""Reads the rows of a part, from a row's number on."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a part goes, and where its markers are.
+
+    Attributes:
+        producer: librdkafka's properties for producers; include the password and are never shown.
+        client: The same for clients that only ask and read.
+        name: Transactional id.
+        markers: The topic of the markers.
+        keys: Keys of the markers to write, each with its partition; the first one is the part's own, the others are
+            written when the part has all its ``rows``.
+        rows: How many rows the part has.
+        topic: The topic of rows without a column ``topic``.
+        topics: All topics that rows may go to.
+        since: Offset in the part's partition of markers; what is before it is known.
+        newest: The newest marker before that offset.
+        longest: Seconds after which a transaction takes no more rows.
+        patience: Seconds to wait for a broker, or for open transactions of others.
+    """
+
+    producer: Mapping[str, str] = field(repr=False)
+    client: Mapping[str, str] = field(repr=False)
+    name: str
+    markers: str
+    keys: tuple[tuple[int, str], ...]
+    rows: int
+    topic: str | None
+    topics: tuple[str, ...]
+    since: int
+    newest: Marker | None
+    longest: float
+    patience: float
+
+
+@contextlib.contextmanager
+def explained() -> Iterator[None]:
+    """Errors of librdkafka as those of a publisher."""
+    try:
+        yield
+    except confluent_kafka.KafkaException as error:
+        if error.args[0].code() in FENCING:
+            raise ProducerFencedError(str(error)) from error
+        raise PublishError(explain(*error.args)) from error
+    except ProduceError as error:
+        raise PublishError(str(error)) from error
+    except SystemError as error:
+        # What librdkafka raises at times for a fenced producer.
+        raise ProducerFencedError(str(error)) from error
+
+
+class KafkaBrokers:
+    """See :class:`sparkjet.sinks.kafka.parts.Brokers`; a producer that is not fenced is used again.
+
+    Args:
+        place: Where the part goes.
+        rows: Takes a row's number, and reads the part's rows from there on; None if only the marker is written.
+    """
+
+    def __init__(self, place: Place, rows: Rows | None) -> None:
+        self.known: tuple[Marker | None] | None = None
+        self._place, self._rows = place, rows
+        self._producer: Any = None
+        self._queue: Queue | None = None
+        self._admin: Any = None
+
+    def turn_to(self, place: Place, rows: Rows | None) -> None:
+        """Go on with another epoch's part of the same transactional id."""
+        self._place, self._rows = place, rows
+
+    def init(self) -> None:
+        """See :meth:`Brokers.init`."""
+        self._producer = None
+        properties = {**self._place.producer, "transactional.id": self._place.name}
+        with explained():
+            producer = confluent_kafka.Producer({**properties, "delivery.report.only.error": True})
+            producer.init_transactions(self._place.patience)
+        self._producer = producer
+
+    def marker_ends(self) -> Ends:
+        """See :meth:`Brokers.marker_ends`."""
+        return self._ends([(self._place.markers, self._place.keys[0][0])], UNCOMMITTED)
+
+    def data_ends(self) -> Ends:
+        """See :meth:`Brokers.data_ends`."""
+        with explained():
+            return self._ends(partitions_of(self._asking(), self._place.topics, self._place.patience), UNCOMMITTED)
+
+    def behind(self, ends: Ends) -> tuple[str, int] | None:
+        """See :meth:`Brokers.behind`."""
+        stable = self._ends(list(ends), COMMITTED)
+        found = next((where for where, end in ends.items() if stable[where] < end), None)
+        if found is not None:
+            time.sleep(_LOOK)
+        return found
+
+    def marker(self, ends: Ends) -> Marker | None:
+        """See :meth:`Brokers.marker`."""
+        place, (where,) = self._place, ends
+        newest = place.newest
+        with explained():
+            for key, found in MarkerReader(place.client, place.patience).read({where: place.since}, ends):
+                if key == place.keys[0][1]:
+                    newest = found
+        return newest
+
+    def begin(self) -> None:
+        """See :meth:`Brokers.begin`."""
+        self._queue = Queue(self._producer)
+        with explained():
+            self._producer.begin_transaction()
+
+    def send(self, start: int) -> Iterator[int]:
+        """See :meth:`Brokers.send`."""
+        assert self._queue is not None  # noqa: S101 - begin() comes first
+        if self._rows is None:
+            yield self._place.rows - start
+            return
+        with self._undone(), explained():
+            yield from self._queue.fill(self._rows(start), self._place.topic)
+
+    def mark(self, marker: Marker) -> None:
+        """See :meth:`Brokers.mark`."""
+        assert self._queue is not None  # noqa: S101 - begin() comes first
+        place = self._place
+        with self._undone(), explained():
+            self._queue.drain()
+            for number, key in place.keys if marker.rows == place.rows else place.keys[:1]:
+                # Behind the rows of this transaction, and of those before it.
+                ends = {} if number else {"ends": [[*each, end] for each, end in self.data_ends().items()]}
+                value = json.dumps({"version": 1, **asdict(marker), **ends})
+                self._producer.produce(place.markers, value.encode(), key.encode(), partition=number)
+
+    def commit(self) -> None:
+        """See :meth:`Brokers.commit`."""
+        with self._undone(), explained():
+            self._producer.commit_transaction(self._place.patience)
+
+    @contextlib.contextmanager
+    def _undone(self) -> Iterator[None]:
+        """Roll back what fails, best effort: readers would wait for the next attempt, or the timeout."""
+        try:
+            yield
+        except PublishError:
+            with contextlib.suppress(Exception):
+                self._producer.abort_transaction(1)
+            raise
+
+    def _asking(self) -> Any:
+        if self._admin is None:
+            self._admin = AdminClient(dict(self._place.client))
+        return self._admin
+
+    def _ends(self, partitions: Sequence[tuple[str, int]], level: Any) -> dict[tuple[str, int], int]:
+        with explained():
+            return ends_of(self._asking(), partitions, level, self._place.patience)
+
+
+def ends_of(
+    admin: Any, partitions: Sequence[tuple[str, int]], level: Any, patience: float
+) -> dict[tuple[str, int], int]:
+    """The ends of partitions, as readers of an isolation level know them."""
+    asked = {confluent_kafka.TopicPartition(*each): OffsetSpec.latest() for each in partitions}
+    if not asked:
+        return {}
+    until = time.monotonic() + patience
+    while True:
+        answers = admin.list_offsets(asked, isolation_level=level, request_timeout=patience)
+        try:
+            return {(each.topic, each.partition): answer.result().offset for each, answer in answers.items()}
+        except confluent_kafka.KafkaException as error:
+            if error.args[0].code() not in _MOVING or time.monotonic() > until:
+                raise
+            time.sleep(_LOOK)
+
+
+def partitions_of(admin: Any, topics: Iterable[str], patience: float) -> list[tuple[str, int]]:
+    """All partitions of some topics."""
+    return [
+        (topic, number)
+        for topic in topics
+        for number in sorted(admin.list_topics(topic, timeout=patience).topics[topic].partitions)
+    ]
+
+
+class MarkerReader:
+    """Reads markers, committed ones only; its connections stay until it is collected.
+
+    Args:
+        client: librdkafka's properties.
+        patience: Seconds to wait for brokers.
+    """
+
+    def __init__(self, client: Mapping[str, str], patience: float) -> None:
+        self._client, self._patience = client, patience
+        self._consumer: Any = None
+
+    def read(self, since: Ends, ends: Ends) -> Iterator[tuple[str, Marker | None]]:
+        """The markers from an offset of each partition to another one, with their keys; None for a deleted key."""
+        wanted = {where: end for where, end in ends.items() if since.get(where, 0) < end}
+        if not wanted:
+            return
+        if self._consumer is None:
+            settings = {"group.id": "sparkjet-markers", "enable.auto.commit": False, "enable.partition.eof": True}
+            settings |= {"isolation.level": "read_committed", "fetch.wait.max.ms": 10}
+            self._consumer = confluent_kafka.Consumer({**self._client, **settings})
+        self._consumer.assign([confluent_kafka.TopicPartition(*where, since.get(where, 0)) for where in wanted])
+        until = time.monotonic() + self._patience
+        while wanted:
+            if time.monotonic() > until:
+                message = f"the markers in {sorted(wanted)} could not be read within {self._patience:.0f} s"
+                raise PublishError(message)
+            for found in self._consumer.consume(500, 0.1):
+                where, reached = (found.topic(), found.partition()), found.offset()
+                if found.error() is None:
+                    reached += 1
+                    yield (found.key() or b"").decode(errors="replace"), _marker(found.value())
+                elif found.error().code() != _END:
+                    raise confluent_kafka.KafkaException(found.error())
+                # The last offsets may be ends of transactions, which no reader gets: only the end says that it is one.
+                if reached >= ends[where]:
+                    wanted.pop(where, None)
+        self._consumer.unassign()
+
+
+def _marker(value: bytes | None) -> Marker | None:
+    if value is None:
+        return None
+    found = json.loads(value)
+    return Marker(found["epoch"], found["name"], found["run"], found["rows"])
+
+
+def rows_of(files: Sequence[Any], start: int) -> Iterator[pa.RecordBatch]:
+    """The rows of Parquet files from a row on, always in the same order.
+
+    Args:
+        files: Paths, or functions that open them.
+        start: The number of the first row.
+    """
+    for each in files:
+        with contextlib.ExitStack() as opened:
+            content = opened.enter_context(each()) if callable(each) else each
+            file = opened.enter_context(parquet.ParquetFile(content))
+            if start >= file.metadata.num_rows:
+                start -= file.metadata.num_rows
+                continue
+            for batch in file.iter_batches(_CHUNK):
+                if start < batch.num_rows:
+                    yield batch.slice(start)
+                start = max(0, start - batch.num_rows)
+
+
+def run(part: Part, brokers: KafkaBrokers, place: Place, *, again: bool) -> None:
+    """Publish a part."""
+    steps = publish(part, brokers, time.monotonic, longest=place.longest, patience=place.patience, again=again)
+    for step in steps:
+        if step == FENCED:
+            time.sleep(random.uniform(0, _PAUSE))  # noqa: S311 - nothing is secret
+
+
+@dataclass(frozen=True)
+class PublishTask:
+    """Publishes the parts whose numbers it gets, each from its files.
+
+    Attributes:
+        parts: The parts by number, each with its place and its files.
+        again: Whether they may have been tried before.
+    """
+
+    parts: Mapping[int, tuple[Part, Place, Sequence[str]]]
+    again: bool
+
+    def task(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The body of a Spark task, for ``mapInArrow``."""
+        from pyspark import TaskContext  # noqa: PLC0415 - the workers have it, plain processes need not
+
+        context = TaskContext.get()
+        again = self.again or context is None or context.attemptNumber() > 0
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                part, place, files = self.parts[number]
+                brokers = KafkaBrokers(place, partial(rows_of, files))
+                try:
+                    run(part, brokers, place, again=again)
+                except PublishError as error:
+                    # Of exactly this type, by whose name the driver finds the message.
+                    raise PublishError(str(error)) from error
+                yield pa.record_batch({"id": pa.array([place.name]), "rows": pa.array([part.rows], pa.int64())})

@@ -1,0 +1,142 @@
+"""Rows that brokers refuse: found before the decision, after which they would fail the query at every start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import confluent_kafka
+from confluent_kafka import KafkaError, TopicCollection
+from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]
+from pyspark.sql import functions as F
+
+from sparkjet.errors import SinkError
+from sparkjet.sinks.kafka.progress_topic import topic_setting
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+_OVERHEAD = 100
+"""Bytes of a batch of one record beside key, value and headers, and more."""
+_OF_HEADER = 12
+"""Bytes of a header beside its key and value, at most."""
+
+
+@dataclass(frozen=True)
+class Topic:
+    """What brokers say of a topic.
+
+    Attributes:
+        partitions: How many it has.
+        compacted: Whether it takes no row without a key.
+        largest: Its max.message.bytes; None where this user may not read it.
+        writable: Whether this user may write to it.
+        replicas: How many replicas its partitions have.
+    """
+
+    partitions: int
+    compacted: bool
+    largest: int | None
+    writable: bool
+    replicas: int
+
+
+def describe(admin: Any, names: Iterable[str], patience: float) -> dict[str, Topic]:
+    """The topics that exist."""
+    asked = admin.describe_topics(
+        TopicCollection(list(names)), include_authorized_operations=True, request_timeout=patience
+    )
+    found = {}
+    for name, answer in asked.items():
+        try:
+            topic = answer.result(patience)
+        except confluent_kafka.KafkaException as error:
+            if error.args[0].code() in {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED}:
+                continue
+            raise
+        policy = topic_setting(admin, name, "cleanup.policy", patience) or ""
+        largest = topic_setting(admin, name, "max.message.bytes", patience)
+        found[name] = Topic(
+            len(topic.partitions),
+            "compact" in policy.split(","),
+            None if largest is None else int(largest),
+            not topic.authorized_operations or AclOperation.WRITE in topic.authorized_operations,
+            max(len(each.replicas) for each in topic.partitions),
+        )
+    return found
+
+
+def measures(rows: DataFrame, topic: str | None) -> dict[str, Column]:
+    """What to observe of rows on their way to the outbox, by name."""
+    names = rows.columns
+    size = sum((F.coalesce(F.octet_length(name), F.lit(0)) for name in ("key", "value") if name in names), F.lit(0))
+    whole = size
+    if "headers" in names:
+        of_each = F.transform(
+            "headers",
+            lambda each: (
+                F.coalesce(F.octet_length(each["key"]) + F.lit(_OF_HEADER), F.lit(0))
+                + F.coalesce(F.octet_length(each["value"]), F.lit(0))
+            ),
+        )
+        whole = size + F.coalesce(F.aggregate(of_each, F.lit(0), lambda total, each: total + each), F.lit(0))
+    found = {"message": F.max(size), "record": F.max(whole)}
+    if "key" in names:
+        found["keyless"] = F.count_if(F.col("key").isNull())
+    if "topic" in names or "partition" in names:
+        to = F.col("topic") if "topic" in names else F.lit(topic)
+        number = F.col("partition") if "partition" in names else F.lit(None).cast("int")
+        found["targets"] = F.collect_set(F.struct(to.alias("topic"), number.alias("partition")))
+    return found
+
+
+def check_rows(found: Mapping[str, Any], topics: Mapping[str, Topic], largest: int, *, compresses: bool) -> None:
+    """Refuse to decide on rows that brokers, or librdkafka, would not take.
+
+    Args:
+        found: What was observed.
+        topics: The topics that exist among those of the rows.
+        largest: The largest message that librdkafka takes.
+        compresses: Whether brokers may see smaller messages.
+
+    Raises:
+        SinkError: Naming what is wrong, and the way out.
+    """
+    for target in found.get("targets") or ():
+        name, number = target["topic"], target["partition"]
+        if name is None:
+            message = "Kafka: the column topic is null in a row. Give each row its topic, or use the option topic."
+            raise SinkError(message)
+        if name not in topics:
+            message = f"Kafka: topic {name!r}, which a row names, does not exist. Create it."
+            raise SinkError(message)
+        if number is not None and not 0 <= number < topics[name].partitions:
+            message = (
+                f"Kafka: the column partition has {number}, and topic {name!r} has the partitions 0 to "
+                f"{topics[name].partitions - 1}. Add partitions to the topic, or leave the column null."
+            )
+            raise SinkError(message)
+    for name, each in topics.items():
+        if not each.writable:
+            message = f"Kafka: this user may not write to topic {name!r}. Allow it Write there."
+            raise SinkError(message)
+        if each.compacted and found.get("keyless", 1):
+            message = (
+                f"Kafka: topic {name!r} is compacted and takes no row without a key, and {found.get('keyless', 'all')} "
+                "rows of the epoch have none. Give each row a column key that is not null, or set the topic's "
+                "cleanup.policy to delete."
+            )
+            raise SinkError(message)
+        if each.largest is not None and not compresses and (found["record"] or 0) + _OVERHEAD > each.largest:
+            message = (
+                f"Kafka: the largest row has {found['record']} bytes, and topic {name!r} takes {each.largest} with "
+                "what is added (MSG_SIZE_TOO_LARGE). Raise the topic's max.message.bytes, and kafka.message.max.bytes."
+            )
+            raise SinkError(message)
+    if (found["message"] or 0) > largest:
+        message = (
+            f"Kafka: the largest row has {found['message']} bytes, and librdkafka takes {largest} "
+            "(MSG_SIZE_TOO_LARGE). Raise the option kafka.message.max.bytes and the topic's max.message.bytes."
+        )
+        raise SinkError(message)

@@ -1,0 +1,372 @@
+"""The Kafka sink with ``commit=staged``: rows wait in the outbox, and are published after the decision."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import confluent_kafka
+from confluent_kafka.admin import AdminClient
+from pyarrow import parquet
+from pyspark.sql import Observation
+from pyspark.sql import functions as F
+
+from sparkjet.errors import AnalysisError, SinkError
+from sparkjet.sinks.copies import check_run, origin
+from sparkjet.sinks.kafka import parts, producing, publishing
+from sparkjet.sinks.kafka.columns import check_columns, records
+from sparkjet.sinks.kafka.parts import Marker, Part, PublishError
+from sparkjet.sinks.kafka.progress_topic import COMPLETE, ProgressTopic, key_of, reached
+from sparkjet.sinks.kafka.publishing import COMMITTED, UNCOMMITTED, KafkaBrokers, Place, PublishTask
+from sparkjet.sinks.kafka.refused_rows import Topic, check_rows, describe, measures
+from sparkjet.sinks.outbox import Outbox
+from sparkjet.sinks.protocol import Guarantee, Handle, Later, TransactionId, Unknown
+from sparkjet.sinks.tasks import run_tasks
+from sparkjet.storage.written import ROWS, metrics
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from sparkjet.sinks.kafka.staged_settings import StagedSettings
+    from sparkjet.storage.directory import Directory
+
+logger = logging.getLogger("sparkjet")
+
+WAY = "kafka-staged"
+"""What handles say of how they are committed."""
+PACKAGES = {"confluent_kafka": "confluent-kafka", "pyarrow": "pyarrow"}
+PROBE = "sparkjet/probe"
+_FEW_BYTES = 16 << 20
+"""The largest files of an epoch that is one part."""
+_KNOWN = 60.0
+"""Seconds for which it is taken for granted what brokers said of a topic."""
+_ARRIVING = 0.5
+"""Seconds that the ends of transactions may take to reach the partitions; usually it takes a few milliseconds."""
+
+
+class StagedKafkaSink(Outbox):
+    """Writes the rows of each epoch as records of a topic, exactly once; no transaction waits for a decision.
+
+    The rows wait in the outbox. After the decision they are written part by part in transactions of librdkafka's, each
+    with a marker in the progress topic that says how far its part is. What was cut short is looked up there.
+
+    Args:
+        settings: The parsed options.
+    """
+
+    guarantee = Guarantee.EXACTLY_ONCE
+
+    def __init__(self, settings: StagedSettings) -> None:
+        super().__init__()
+        self._settings = settings
+        self._session: SparkSession | None = None
+        self._admin: Any = None
+        self._progress: ProgressTopic | None = None
+        self._topics: tuple[float, dict[str, Topic]] = 0.0, {}
+        self._ids: tuple[TransactionId | None, int] = None, 0
+        self._untried: str | None = None
+        self._warm: dict[str, KafkaBrokers] = {}
+        self._forgets = False
+        self.packages = PACKAGES
+
+    def attach(self, directory: Path | Directory, session: SparkSession) -> None:
+        """See :meth:`Outbox.attach`."""
+        super().attach(directory, session)
+        self._session = session
+
+    def check(self, schema: StructType) -> None:
+        """See :meth:`Sink.check`; leaves nothing behind except the probe's transactional id."""
+        settings = self._settings
+        check_columns(schema, settings.topic)
+        try:
+            self._check_transactions()
+            topics = self._described([settings.topic] if settings.topic else [])
+        except SinkError as error:
+            message = f'start: format("kafka") cannot use its brokers: {error}'
+            raise AnalysisError(message) from error
+        if settings.topic is not None and settings.topic not in topics:
+            message = (
+                f'topic: "{settings.topic}" does not exist or is not visible to this user. Create it first, with the '
+                "partitions and replicas that it needs."
+            )
+            raise AnalysisError(message)
+        keyless = {} if "key" in schema.fieldNames() else {"keyless": "all"}
+        try:
+            check_rows({"keyless": 0, **keyless, "message": 0, "record": 0}, topics, 1, compresses=False)
+        except SinkError as error:
+            message = f"start: {error}"
+            raise AnalysisError(message) from error
+
+    def published_after(self, newest: TransactionId, handle: Handle | None) -> Later:
+        """See :meth:`Sink.published_after`; checks the progress topic as well, whose name it knows.
+
+        Raises:
+            AnalysisError: The progress topic cannot be used, or has not what the record calls published.
+        """
+        if handle is not None and handle.get("way") != WAY:
+            message = (
+                "commit: this home was written with commit=prepared. Go on with that; or start from scratch with "
+                "another checkpointLocation."
+            )
+            raise AnalysisError(message)
+        progress = self._progress_of(newest.query, newest.sink)
+        progress.check(self._settings.writers, self._replicas())
+        found = None
+        if progress.partitions():
+            progress.catch_up()
+            found = progress.complete
+        if self._settings.repeats:
+            self._forgets = found is not None and found.epoch > newest.epoch
+            return None
+        known = 0 if handle is None else int(handle["after"])
+        if (0 if found is None else found.epoch) < known:
+            state = "has no epoch of this query" if found is None else f"ends with epoch {found.epoch}"
+            message = (
+                f'progressTopic: "{progress.name}" {state}, but epoch {known} was published: the topic was emptied, '
+                "created again or restored, or it is another one. Name the right one. To go on without it, set "
+                'option("onRestoredBackup", "continue"): the last epoch may then be written twice.'
+            )
+            raise AnalysisError(message)
+        if found is not None and (found.epoch > newest.epoch or _differs(found, newest)):
+            return (
+                f"the progress topic {progress.name!r} says that epoch {found.epoch} was published. Restore the newest "
+                "copy of the home, and nothing is lost or repeated. To go on from this one, set option("
+                '"onRestoredBackup", "continue"): the epochs in between are then written to the topic again.'
+            )
+        marked = super().published_after(newest, handle)
+        return None if marked is Unknown.UNKNOWN else marked
+
+    def create(self) -> None:
+        """See :meth:`Creating.create`: the progress topic."""
+        if self._progress is not None:
+            self._progress.create(self._settings.writers, self._replicas())
+            if self._forgets:
+                self._progress.forget(self._settings.producer)
+
+    def prepare(self, rows: DataFrame, transaction: TransactionId) -> Handle | None:
+        """See :meth:`Sink.prepare`; refuses what no broker would take."""
+        settings = self._settings
+        progress = self._progress_of(transaction.query, transaction.sink)
+        noticed, encoded = Observation(), records(rows, settings.topic)
+        observed = [column.alias(name) for name, column in measures(encoded, settings.topic).items()]
+        watched = encoded.coalesce(settings.writers).observe(noticed, F.count(F.lit(1)).alias(ROWS), *observed)
+        handle = super().prepare(watched, transaction)
+        if handle is None:
+            return None
+        found = metrics(noticed, "records of Kafka", SinkError)
+        targets = found.get("targets") or ()
+        names = {settings.topic} if settings.topic else {each["topic"] for each in targets}
+        topics = self._described(sorted(filter(None, names)))
+        check_rows(found, topics, settings.takes, compresses=settings.compresses)
+        entry = self._entries(transaction.sink).at(handle["box"])
+        complete = progress.complete
+        self._untried = handle["box"]
+        return handle | {
+            "way": WAY,
+            "query": transaction.query,
+            "ids": self._generation(transaction),
+            "parts": _parts(entry, handle, max(1, progress.partitions() - 1), settings.few),
+            "topic": settings.topic,
+            "topics": sorted(topics),
+            "after": 0 if complete is None else complete.epoch,
+            **origin(transaction),
+        }
+
+    def deliver(self, entry: Directory, handle: Handle) -> None:
+        """See :meth:`Outbox.deliver`."""
+        progress = self._progress_of(handle["query"], handle["sink"])
+        progress.catch_up()
+        if self._is_published(progress, handle):
+            return
+        again, self._untried = self._untried != handle["box"], None
+        last = len(handle["parts"]) - 1
+        try:
+            if last == 0:
+                self._publish(progress, entry, handle, 0, again=again, completes=True)
+            elif entry.path is not None:
+                self._publish_in_tasks(progress, entry, handle, again=again)
+            else:
+                for number in range(last + 1):
+                    self._publish(progress, entry, handle, number, again=again)
+            if last:
+                self._publish(progress, entry, handle, None, again=again, completes=True)
+        except (PublishError, SinkError) as error:
+            self._renew()
+            progress.catch_up()
+            self._check_copies(progress, handle)
+            raise SinkError(str(error)) from error
+        progress.note(Marker(handle["epoch"], handle["box"], handle.get("run", ""), 0))
+        self._confirm(handle)
+
+    def has_arrived(self, handle: Handle) -> bool:
+        """See :meth:`Outbox.has_arrived`: markers are committed with the rows."""
+        progress = self._progress_of(handle["query"], handle["sink"])
+        progress.catch_up()
+        return self._is_published(progress, handle)
+
+    def _is_published(self, progress: ProgressTopic, handle: Handle) -> bool:
+        self._check_copies(progress, handle)
+        found = progress.complete
+        return found is not None and (found.epoch > handle["epoch"] or found.name == handle["box"])
+
+    def _check_copies(self, progress: ProgressTopic, handle: Handle) -> None:
+        for found in progress.newest.values():
+            if not self._settings.repeats:
+                check_run(handle, found.epoch, found.run, f"the progress topic {progress.name!r}")
+
+    def _publish(
+        self,
+        progress: ProgressTopic,
+        entry: Directory,
+        handle: Handle,
+        number: int | None,
+        *,
+        again: bool,
+        completes: bool = False,
+    ) -> None:
+        """Publish a part, or only that all are, in this process; its producer is kept for the next epoch."""
+        part, place = self._part(progress, handle, number, completes=completes)
+        rows: publishing.Rows | None = None
+        if number is not None:
+            files = [partial(entry.open, name) for name in _files(handle, number)]
+            rows = partial(publishing.rows_of, files)
+        brokers = self._warm.pop(place.name, None)
+        if brokers is None:
+            brokers = KafkaBrokers(place, rows)
+        brokers.turn_to(place, rows)
+        publishing.run(part, brokers, place, again=again)
+        self._warm[place.name] = brokers
+
+    def _publish_in_tasks(self, progress: ProgressTopic, entry: Directory, handle: Handle, *, again: bool) -> None:
+        assert self._session is not None  # noqa: S101 - attach() comes first
+        count = len(handle["parts"])
+        each = {}
+        for number in range(count):
+            part, place = self._part(progress, handle, number)
+            each[number] = part, place, [str(entry.below(name)) for name in _files(handle, number)]
+        numbers = self._session.range(count, numPartitions=count)
+        modules = (producing, parts, publishing)
+        run_tasks(numbers, PublishTask(each, again).task, modules, PublishError, PACKAGES)
+
+    def _part(
+        self, progress: ProgressTopic, handle: Handle, number: int | None, *, completes: bool = False
+    ) -> tuple[Part, Place]:
+        settings, query, sink = self._settings, handle["query"], handle["sink"]
+        rows = 1 if number is None else handle["parts"][number][1]
+        keys = [] if number is None else [(number + 1, key_of(query, sink, number))]
+        if completes:
+            keys.append((COMPLETE, key_of(query, sink)))
+        part = Part(handle["epoch"], handle["box"], handle.get("run", ""), handle.get("since", 0), rows)
+        place = Place(
+            settings.producer,
+            settings.client,
+            f"sparkjet/{query}/{sink}/{handle['ids']}/{'all' if number is None else number}",
+            progress.name,
+            tuple(keys),
+            rows,
+            handle["topic"],
+            tuple(handle["topics"]),
+            progress.positions.get((progress.name, keys[0][0]), 0),
+            progress.newest.get(keys[0][1]),
+            settings.longest,
+            settings.patience,
+        )
+        return part, place
+
+    def _confirm(self, handle: Handle) -> None:
+        """Whether readers have all that was written; otherwise the next epoch takes other transactional ids.
+
+        Where an end was lost, the next transaction of the same id would share its end with the one before.
+        """
+        until = time.monotonic() + _ARRIVING
+        with reached("ends of the partitions"):
+            where = publishing.partitions_of(self._asking(), handle["topics"], self._settings.patience)
+            ends = publishing.ends_of(self._asking(), where, UNCOMMITTED, self._settings.patience)
+            while True:
+                stable = publishing.ends_of(self._asking(), where, COMMITTED, self._settings.patience)
+                if all(stable[each] >= end for each, end in ends.items()):
+                    return
+                if time.monotonic() > until:
+                    break
+                time.sleep(0.01)
+        self._renew()
+
+    def _renew(self) -> None:
+        self._ids = self._ids[0], self._ids[1] + 1
+        self._warm.clear()
+
+    def _generation(self, transaction: TransactionId) -> str:
+        driver = self._ids[0]
+        if driver is None or (driver.query, driver.sink, driver.takeover, driver.run) != (
+            transaction.query, transaction.sink, transaction.takeover, transaction.run,
+        ):  # fmt: skip
+            self._ids = transaction, 0
+        return f"{transaction.takeover:06d}.{self._ids[1]}-{transaction.run}"
+
+    def _progress_of(self, query: str, sink: str) -> ProgressTopic:
+        name = self._settings.progress_topic(query, sink)
+        found = self._progress
+        if found is None or not found.is_of(name, query, sink):
+            found = ProgressTopic(self._settings.client, name, query, sink, self._settings.patience)
+            self._progress = found
+        return found
+
+    def _described(self, names: Sequence[str]) -> dict[str, Topic]:
+        since, topics = self._topics
+        if time.monotonic() > since + _KNOWN or not topics.keys() >= set(names):
+            with reached("topics of the rows"):
+                topics = describe(self._asking(), names, self._settings.patience) if names else {}
+            self._topics = time.monotonic(), topics
+        return {name: topics[name] for name in names if name in topics}
+
+    def _replicas(self) -> int:
+        """Those of the destination; the brokers' default where that is not known."""
+        return max((each.replicas for each in self._topics[1].values()), default=-1)
+
+    def _asking(self) -> Any:
+        if self._admin is None:
+            self._admin = AdminClient(dict(self._settings.client))
+        return self._admin
+
+    def _check_transactions(self) -> None:
+        with reached("transactions"):
+            probe = confluent_kafka.Producer({**self._settings.producer, "transactional.id": PROBE, "log_level": 0})
+            probe.init_transactions(self._settings.patience)
+
+
+def _parts(entry: Directory, handle: Handle, most: int, few: int) -> list[list[Any]]:
+    """The files of each part, by their places in the manifest, with the number of rows.
+
+    A small epoch is one part, which the driver publishes itself: a job would take longer than its rows.
+
+    Fixed in the handle, and not by what a later start is set to: a part is the same whoever publishes it.
+    """
+    counts = []
+    for name, _, _ in handle["files"]:
+        with entry.open(name) as content, parquet.ParquetFile(content) as file:
+            counts.append(file.metadata.num_rows)
+    if sum(counts) != handle["rows"]:
+        message = f"The outbox has {sum(counts)} rows of {handle['rows']} that were written; the epoch is not decided."
+        raise SinkError(message)
+    filled = [number for number, count in enumerate(counts) if count]
+    is_small = handle["rows"] <= few and sum(size for _, size, _ in handle["files"]) <= _FEW_BYTES
+    most = 1 if is_small else min(most, len(filled))
+    shared = [filled[number::most] for number in range(most)]
+    return [[files, sum(counts[each] for each in files)] for files in shared]
+
+
+def _files(handle: Handle, number: int) -> list[str]:
+    return [handle["files"][each][0] for each in handle["parts"][number][0]]
+
+
+def _differs(found: Marker, newest: TransactionId) -> bool:
+    """Whether the epoch was published by a later takeover, or by another run of the same one, than the record's."""
+    takeover = int(found.name.partition("-")[0])
+    return takeover > newest.takeover or (
+        takeover == newest.takeover and bool(found.run and newest.run) and found.run != newest.run
+    )

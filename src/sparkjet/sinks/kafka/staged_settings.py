@@ -1,0 +1,94 @@
+"""Settings of the Kafka sink with ``commit=staged``, from the options of ``writeStream``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from sparkjet.connect import kafka_properties
+from sparkjet.errors import AnalysisError
+from sparkjet.sinks.kafka.producer_settings import DEFAULTS, OURS, TIMEOUT, producer_properties
+from sparkjet.sinks.protocol import Guarantee
+
+if TYPE_CHECKING:
+    from sparkjet.options import Options
+
+_SHORT = "60000"
+"""No transaction waits for a decision: its timeout is only how long a crash may hold readers back."""
+
+
+@dataclass(frozen=True)
+class StagedSettings:
+    """The parsed options.
+
+    Attributes:
+        producer: librdkafka's properties for producers; include the password and are never shown.
+        client: The same for clients that only ask and read.
+        topic: The option ``topic``, which takes precedence over a column of that name.
+        writers: The option ``numPartitions``.
+        progress: The option ``progressTopic``.
+        repeats: Whether to continue from snapshots that are older than the progress topic, or newer.
+        few: The most rows of an epoch that is one part.
+    """
+
+    producer: Mapping[str, str] = field(repr=False)
+    client: Mapping[str, str] = field(repr=False)
+    topic: str | None = None
+    writers: int = 16
+    progress: str | None = None
+    repeats: bool = False
+    few: int = 20_000
+
+    @property
+    def timeout(self) -> float:
+        """Seconds after which brokers abort an open transaction."""
+        return int(self.producer[TIMEOUT]) / 1000
+
+    @property
+    def longest(self) -> float:
+        """Seconds after which a transaction takes no more rows: the rest is for those under way."""
+        return self.timeout / 4
+
+    @property
+    def patience(self) -> float:
+        """Seconds to wait for open transactions of others: brokers look for old ones every ten seconds."""
+        return self.timeout + 15
+
+    @property
+    def takes(self) -> int:
+        """The largest message that librdkafka takes."""
+        return int(self.producer.get("message.max.bytes", "1000000"))
+
+    @property
+    def compresses(self) -> bool:
+        """Whether a message may be smaller than it is when brokers look at it."""
+        names = ("compression.type", "compression.codec")
+        return any(self.producer.get(name, "none") != "none" for name in names)
+
+    def progress_topic(self, query: str, sink: str) -> str:
+        """The topic of the markers."""
+        return self.progress or re.sub(r"[^\w.-]", "_", f"sparkjet-progress-{query}-{sink}", flags=re.ASCII)
+
+    @staticmethod
+    def of(options: Options) -> StagedSettings:
+        """The settings in some options.
+
+        Raises:
+            AnalysisError: Naming an option that is missing or invalid, never the value of a secret one.
+        """
+        given = kafka_properties.properties_of(options, OURS)
+        guarantees = tuple(each.value for each in Guarantee)
+        if options.choice("processingGuarantee", guarantees, "exactly-once") != Guarantee.EXACTLY_ONCE.value:
+            message = "commit: staged is for processingGuarantee=exactly-once; leave commit out for others."
+            raise AnalysisError(message)
+        return StagedSettings(
+            producer_properties({**DEFAULTS, TIMEOUT: _SHORT, **given}, in_transactions=True),
+            # Clients would log which properties are for producers only.
+            {**given, "log_level": "0"},
+            options.get("topic"),
+            options.number("numPartitions", default=16),
+            options.get("progressTopic"),
+            options.choice("onRestoredBackup", ("fail", "continue"), "fail") == "continue",
+        )

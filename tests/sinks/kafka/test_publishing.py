@@ -1,0 +1,241 @@
+"""Publishing parts to a real broker, without Spark: crashes and zombies at every step, timeouts, a killed broker."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from sparkjet.options import Options
+from sparkjet.sinks.kafka.access import Access
+from sparkjet.sinks.kafka.cluster import Cluster
+from sparkjet.sinks.kafka.parts import COMMIT, SEND, Marker, Part, PublishError, publish
+from sparkjet.sinks.kafka.progress_topic import COMPLETE, ProgressTopic, key_of
+from sparkjet.sinks.kafka.publishing import KafkaBrokers, Place, rows_of, run
+from sparkjet.sinks.kafka.staged_settings import StagedSettings
+from tests.protocol.kafka.checks import committed, held_back
+from tests.servers.kafka import KafkaServer
+
+if TYPE_CHECKING:
+    from tests.servers.kafka import KafkaServer as Server
+
+FILES, ROWS = 3, 5
+"""Each file is read in one piece, so that it is a transaction where none may last."""
+ALL = FILES * ROWS
+
+
+def files(directory: Path) -> list[Path]:
+    for number in range(FILES):
+        numbers = range(number * ROWS, number * ROWS + ROWS)
+        table = pa.table({"key": [b"%d" % (n % 2) for n in numbers], "value": [b"%d" % n for n in numbers]})
+        parquet.write_table(table, directory / f"{number}.parquet")
+    return [directory / f"{number}.parquet" for number in range(FILES)]
+
+
+@dataclass
+class Destination:
+    """A topic with the markers of one query."""
+
+    server: Server
+    directory: Path
+    timeout: str = "60000"
+    longest: float = 0.0
+    patience: float = 60.0
+    query: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    def __post_init__(self) -> None:
+        self.files = files(self.directory)
+        self.topic = self.server.topic(partitions=2)
+        client = {f"kafka.{name}": value for name, value in self.server.client().items()}
+        self.settings = StagedSettings.of(
+            Options({**client, "kafka.transaction.timeout.ms": self.timeout, "kafka.log_level": "0"})
+        )
+        self.progress = self.newest()
+        self.progress.create(1, 1)
+        self.server.wait(lambda: self.progress.partitions() == 2, "the progress topic")
+
+    def newest(self) -> ProgressTopic:
+        name = self.settings.progress_topic(self.query, "results")
+        return ProgressTopic(self.settings.client, name, self.query, "results", 30)
+
+    def part(self, epoch: int = 1) -> Part:
+        return Part(epoch, f"000000-{epoch:09d}-0-aa", "aa", 0, ALL)
+
+    def brokers(self, rows: Callable[[int], Iterator[pa.RecordBatch]] | None = None) -> tuple[KafkaBrokers, Place]:
+        place = Place(
+            self.settings.producer,
+            self.settings.client,
+            f"sparkjet/{self.query}/results/000000.0-aa/0",
+            self.progress.name,
+            ((1, key_of(self.query, "results", 0)), (COMPLETE, key_of(self.query, "results"))),
+            ALL,
+            self.topic,
+            (self.topic,),
+            0,
+            None,
+            self.longest,
+            self.patience,
+        )
+        return KafkaBrokers(place, rows or partial(rows_of, self.files)), place
+
+    def steps(self, epoch: int = 1, *, again: bool = True) -> Iterator[str]:
+        brokers, place = self.brokers()
+        return publish(
+            self.part(epoch), brokers, time.monotonic, longest=place.longest, patience=place.patience, again=again
+        )
+
+    def finish(self, epoch: int = 1) -> None:
+        brokers, place = self.brokers()
+        run(self.part(epoch), brokers, place, again=True)
+
+    def seen(self) -> list[int]:
+        return sorted(int(message.value()) for message in committed(self.server, self.topic))
+
+    def opened(self) -> list[str]:
+        with Cluster(Access.of(self.server.client())) as cluster:
+            return cluster.open_transactions(f"sparkjet/{self.query}/")
+
+
+@pytest.fixture
+def destination(kafka: KafkaServer, tmp_path: Path) -> Destination:
+    return Destination(kafka, tmp_path)
+
+
+def count_of(steps: Iterator[str]) -> int:
+    return sum(1 for _ in steps)
+
+
+@pytest.mark.crash
+def test_a_publisher_that_ends_at_any_step_is_followed_by_one_that_publishes_the_rest(destination: Destination) -> None:
+    whole = count_of(destination.steps(again=False))
+    for epoch in range(2, whole + 2):
+        steps = destination.steps(epoch, again=False)
+        for _ in range(epoch - 1):
+            next(steps, None)
+        destination.finish(epoch)
+        assert destination.seen() == sorted([*range(ALL)] * epoch), f"step {epoch - 1}"
+    assert (destination.opened(), held_back(destination.server, destination.topic)) == ([], 0)
+
+
+@pytest.mark.crash
+def test_a_zombie_that_goes_on_at_any_step_repeats_nothing_and_nobody_fails(destination: Destination) -> None:
+    whole = count_of(destination.steps())
+    for epoch in range(2, whole + 2):
+        zombie, successor = destination.steps(epoch, again=False), destination.steps(epoch)
+        for _ in range(epoch - 1):
+            next(zombie, None)
+        # In the middle of it the zombie takes a few more steps, and fences it.
+        for _ in range(3 * epoch % whole):
+            next(successor, None)
+        for _ in range(3):
+            next(zombie, None)
+        count_of(successor)
+        count_of(zombie)
+        assert destination.seen() == sorted([*range(ALL)] * epoch), f"step {epoch - 1}"
+
+
+@pytest.mark.crash
+def test_what_stood_open_beyond_the_brokers_timeout_is_published_by_the_next(
+    kafka: KafkaServer, tmp_path: Path
+) -> None:
+    hasty = Destination(kafka, tmp_path, timeout="1000")
+    steps = hasty.steps()
+    for step in steps:
+        if step == COMMIT:
+            break
+    deadline, pause = time.monotonic() + 60, threading.Event()
+    while hasty.opened():
+        assert time.monotonic() < deadline
+        pause.wait(0.1)
+    # Neither the one that comes later nor the one that stood still loses anything.
+    assert count_of(steps)
+    assert hasty.seen() == list(range(ALL))
+    hasty.finish()
+    assert hasty.seen() == list(range(ALL))
+
+
+@pytest.mark.crash
+def test_a_part_that_takes_longer_than_the_brokers_allow_is_several_transactions(
+    kafka: KafkaServer, tmp_path: Path
+) -> None:
+    slow = Destination(kafka, tmp_path, timeout="1500", longest=0.2)
+    pause = threading.Event()
+
+    def slowly(start: int) -> Iterator[pa.RecordBatch]:
+        for batch in rows_of(slow.files, start):
+            pause.wait(0.8)
+            yield batch
+
+    brokers, place = slow.brokers(slowly)
+    run(slow.part(), brokers, place, again=False)
+    slow.progress.catch_up()
+    assert slow.seen() == list(range(ALL))
+    assert slow.progress.complete == Marker(1, slow.part().name, "aa", ALL)
+
+
+@pytest.mark.crash
+def test_an_open_transaction_among_the_markers_is_waited_for_and_then_named(destination: Destination) -> None:
+    other = replace(destination, patience=5.0)
+    brokers, place = other.brokers()
+    held = KafkaBrokers(replace(place, name=f"{place.name}-held"), None)
+    held.init()
+    held.begin()
+    held.mark(Marker(1, "x", "", 1))
+    held._producer.flush(10)
+    with pytest.raises(PublishError, match=rf"a transaction is open in {place.markers}-1, .*find-hanging"):
+        run(other.part(), brokers, place, again=True)
+    assert other.seen() == []
+    held._producer.abort_transaction(10)
+    other.finish()
+    assert other.seen() == list(range(ALL))
+
+
+def killed_after_commits(server: KafkaServer, directory: Path, rounds: int) -> dict[str, int]:
+    """The broker dies as soon as it has answered a commit; how often the rest was published, and how often refused."""
+    found = {"published": 0, "refused": 0}
+    for _ in range(rounds):
+        destination = Destination(server, directory, patience=20.0)
+        steps = destination.steps(again=False)
+        commits = 0
+        for step in steps:
+            commits += step == COMMIT
+            if commits == 2 and step != COMMIT:
+                break
+        server.restart()
+        try:
+            destination.finish()
+        except PublishError as error:
+            assert "a transaction is open in" in str(error)  # noqa: PT017 - either outcome is right
+            found["refused"] += 1
+        else:
+            found["published"] += 1
+            assert destination.seen() == list(range(ALL))
+        assert destination.seen() == list(range(len(destination.seen())))
+    return found
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("rounds", [2, pytest.param(50, marks=pytest.mark.long)])
+def test_a_broker_that_answers_a_commit_and_dies_loses_and_repeats_nothing(tmp_path: Path, rounds: int) -> None:
+    with KafkaServer() as server:
+        found = killed_after_commits(server, tmp_path, rounds)
+    assert sum(found.values()) == rounds
+
+
+def test_the_marker_says_how_far_and_where_the_topic_ended(destination: Destination) -> None:
+    one = replace(destination, longest=60.0)
+    steps = list(one.steps(again=False))
+    assert steps.count(SEND) == FILES
+    assert steps.count(COMMIT) == 1
+    (complete,) = (m for m in committed(one.server, one.progress.name) if m.partition() == COMPLETE)
+    assert b'"version": 1, "epoch": 1, "name": "000000-000000001-0-aa", "run": "aa", "rows": 15' in complete.value()
+    assert b'"ends": [["%s", 0, ' % one.topic.encode() in complete.value()

@@ -1,0 +1,266 @@
+"""The Kafka sink with ``commit=staged`` against a real broker: the contract of all sinks, and its own behaviour."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from sparkjet.errors import AnalysisError, SinkError
+from sparkjet.options import Options
+from sparkjet.sinks.kafka.producer_settings import KafkaSettings
+from sparkjet.sinks.kafka.sink import KafkaSink
+from sparkjet.sinks.kafka.staged import StagedKafkaSink
+from sparkjet.sinks.kafka.staged_settings import StagedSettings
+from sparkjet.testing.sink_contract import SinkContract, SinkUnderTest, transaction
+from tests.protocol.kafka.checks import committed
+from tests.servers.kafka import KafkaServer
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from sparkjet.sinks.protocol import TransactionId
+
+RECORDS = "key string, value string"
+
+
+def sink_of(
+    spark: SparkSession, server: KafkaServer, outbox: Path, schema: str = RECORDS, few: int = 20_000, **options: str
+) -> StagedKafkaSink:
+    connected = {f"kafka.{name}": value for name, value in server.client().items()}
+    given = {
+        **connected,
+        "kafka.message.timeout.ms": "5000",
+        "progressTopic": f"progress-{uuid.uuid4().hex}",
+        **options,
+    }
+    sink = StagedKafkaSink(replace(StagedSettings.of(Options(given)), few=few))
+    sink.check(spark.createDataFrame([], schema).schema)
+    sink.attach(outbox, spark)
+    sink.published_after(transaction(0), None)
+    sink.create()
+    return sink
+
+
+class Contract(SinkContract):
+    def rows(self, spark: SparkSession, *numbers: int) -> DataFrame:
+        rows = [(f"k{n}", json.dumps([f"k{n}", n])) for n in numbers]
+        return spark.createDataFrame(rows, RECORDS).repartition(2)
+
+    def under_test(self, spark: SparkSession, server: KafkaServer, outbox: Path, few: int) -> SinkUnderTest:
+        topic = server.topic(partitions=2)
+
+        def read() -> list[tuple[str, int]]:
+            return [tuple(json.loads(message.value())) for message in committed(server, topic)]
+
+        def dangling() -> int:
+            return sum(1 for _ in outbox.glob("results/0*"))
+
+        return SinkUnderTest(sink_of(spark, server, outbox, topic=topic, few=few, numPartitions="4"), read, dangling)
+
+    # A condition that holds for these rows.
+    def test_an_epoch_without_rows_prepares_nothing(self, spark: SparkSession, target: SinkUnderTest) -> None:
+        assert target.sink.prepare(self.rows(spark, 1).where("false"), transaction(1)) is None
+        assert target.dangling() == 0
+
+
+class TestByTheDriver(Contract):
+    @pytest.fixture
+    def target(self, spark: SparkSession, kafka: KafkaServer, tmp_path: Path) -> SinkUnderTest:
+        return self.under_test(spark, kafka, tmp_path, few=20_000)
+
+
+class TestInTasks(Contract):
+    @pytest.fixture
+    def target(self, spark: SparkSession, kafka: KafkaServer, tmp_path: Path) -> SinkUnderTest:
+        return self.under_test(spark, kafka, tmp_path, few=0)
+
+
+@pytest.mark.crash
+class TestSecureBroker(Contract):
+    @pytest.fixture
+    def target(self, spark: SparkSession, kafka_secure: KafkaServer, tmp_path: Path) -> SinkUnderTest:
+        return self.under_test(spark, kafka_secure, tmp_path, few=0)
+
+
+@pytest.mark.crash
+class TestUpgradedBroker(Contract):
+    @pytest.fixture
+    def target(self, spark: SparkSession, kafka_old: KafkaServer, tmp_path: Path) -> SinkUnderTest:
+        return self.under_test(spark, kafka_old, tmp_path, few=0)
+
+
+def prepared(spark: SparkSession, sink: StagedKafkaSink, of: TransactionId, *values: str) -> Any:
+    handle = sink.prepare(spark.createDataFrame([(each, each) for each in values], RECORDS), of)
+    assert handle is not None
+    return handle
+
+
+def read(server: KafkaServer, topic: str) -> list[bytes]:
+    return sorted(message.value() for message in committed(server, topic))
+
+
+@pytest.mark.parametrize(
+    ("partitions", "policy", "message"),
+    [
+        (17, "delete", r"cleanup.policy=delete, which would lose markers. Set it: kafka-configs.sh --alter"),
+        (1, "compact", r"has one partition and needs 17.*kafka-topics.sh --create --topic \S+ --partitions 17"),
+    ],
+)
+def test_a_progress_topic_that_would_lose_markers_is_refused(
+    spark: SparkSession, kafka: KafkaServer, tmp_path: Path, partitions: int, policy: str, message: str
+) -> None:
+    wrong = kafka.topic(partitions=partitions, cleanup_policy=policy)
+    with pytest.raises(AnalysisError, match=message):
+        sink_of(spark, kafka, tmp_path, topic=kafka.topic(), progressTopic=wrong)
+
+
+def test_a_progress_topic_that_was_emptied_or_is_older_than_the_record_is_refused(
+    spark: SparkSession, kafka: KafkaServer, tmp_path: Path
+) -> None:
+    topic, progress = kafka.topic(), f"progress-{uuid.uuid4().hex}"
+    sink = sink_of(spark, kafka, tmp_path, topic=topic, progressTopic=progress)
+    for epoch in (1, 2):
+        handle = prepared(spark, sink, transaction(epoch), str(epoch))
+        sink.commit(handle, lambda: None)
+    assert sink.published_after(transaction(2), handle) is None
+    kafka.drop(progress)
+    lost = StagedKafkaSink(replace(sink._settings))
+    lost.attach(tmp_path, spark)
+    with pytest.raises(AnalysisError, match="has no epoch of this query, but epoch 1 was published: the topic was emp"):
+        lost.published_after(transaction(2), handle)
+    kafka.topic(progress, partitions=17, cleanup_policy="compact")
+    with pytest.raises(AnalysisError, match="has no epoch of this query, but epoch 1 was published"):
+        lost.published_after(transaction(2), handle)
+    goes_on = StagedKafkaSink(replace(sink._settings, repeats=True))
+    goes_on.attach(tmp_path, spark)
+    assert goes_on.published_after(transaction(2), handle) is None
+
+
+def test_a_backup_is_noticed_and_gone_on_from_only_if_told_so(
+    spark: SparkSession, kafka: KafkaServer, tmp_path: Path
+) -> None:
+    topic = kafka.topic()
+    sink = sink_of(spark, kafka, tmp_path, topic=topic)
+    handles = [prepared(spark, sink, transaction(epoch), str(epoch)) for epoch in (1, 2)]
+    for handle in handles:
+        sink.commit(handle, lambda: None)
+    assert "epoch 2 was published" in str(sink.published_after(transaction(1), handles[0]))
+    again = StagedKafkaSink(replace(sink._settings, repeats=True))
+    again.check(spark.createDataFrame([], RECORDS).schema)
+    again.attach(tmp_path / "backup", spark)
+    assert again.published_after(transaction(1), None) is None
+    again.create()
+    again.commit(prepared(spark, again, transaction(2, takeover=1), "again"), lambda: None)
+    assert read(kafka, topic) == [b"1", b"2", b"again"]
+
+
+def test_the_home_of_the_other_way_is_refused(spark: SparkSession, kafka: KafkaServer, tmp_path: Path) -> None:
+    sink = sink_of(spark, kafka, tmp_path, topic=kafka.topic())
+    handle = prepared(spark, sink, transaction(1), "a")
+    with pytest.raises(AnalysisError, match="written with commit=prepared"):
+        sink.published_after(transaction(1), {"way": "kafka", "transactions": []})
+    given = {f"kafka.{name}": value for name, value in kafka.client().items()}
+    other = KafkaSink(KafkaSettings.of(Options({**given, "topic": "out"})))
+    with pytest.raises(AnalysisError, match="written with commit=staged"):
+        other.published_after(transaction(1), handle)
+    with pytest.raises(AnalysisError, match="staged is for processingGuarantee=exactly-once"):
+        StagedSettings.of(Options({**given, "processingGuarantee": "at-least-once"}))
+
+
+@pytest.mark.parametrize(
+    ("schema", "row", "message"),
+    [
+        ("value string, topic string", ("a", None), "topic is null in a row"),
+        ("value string, topic string", ("a", "not-there"), "topic 'not-there', which a row names, does not exist"),
+        ("value string, partition int", ("a", 7), "has 7, and topic 't[0-9a-f]+' has the partitions 0 to 0"),
+        ("value string, partition int", ("a", -1), "has -1, and topic"),
+        ("key string, value string", (None, "a"), "is compacted and takes no row without a key, and 1 rows"),
+        ("key string, value string", ("k", "x" * 1_000_000), r"has 1000001 bytes, and librdkafka takes 1000000"),
+        ("key string, value string", ("k", "x" * 30_000), r"has 30001 bytes, and topic \S+ takes 20000"),
+    ],
+)
+def test_rows_that_brokers_refuse_are_refused_before_the_decision(
+    spark: SparkSession, kafka: KafkaServer, tmp_path: Path, schema: str, row: tuple[Any, ...], message: str
+) -> None:
+    config = {"cleanup_policy": "compact"} if row[0] is None else {}
+    config |= {"max_message_bytes": "20000"} if len(str(row[1])) == 30_000 else {}
+    topic = kafka.topic(**config)
+    options = {} if "topic" in schema else {"topic": topic}
+    sink = sink_of(spark, kafka, tmp_path, schema, **options)
+    with pytest.raises(SinkError, match=message):
+        sink.prepare(spark.createDataFrame([row], schema), transaction(1))
+    assert read(kafka, topic) == []
+
+
+def test_what_a_broker_refuses_after_the_decision_is_published_once_it_takes_it(
+    spark: SparkSession, kafka: KafkaServer, tmp_path: Path
+) -> None:
+    topic = kafka.topic()
+    sink = sink_of(spark, kafka, tmp_path, topic=topic)
+    handle = sink.prepare(spark.createDataFrame([("k", "1"), (None, "2")], RECORDS), transaction(1))
+    assert handle is not None
+    configure(kafka, topic, "compact")
+    with pytest.raises(SinkError, match=r"INVALID_RECORD.*set the topic's cleanup.policy to delete"):
+        sink.commit(handle, lambda: None)
+    assert read(kafka, topic) == []
+    configure(kafka, topic, "delete")
+    sink.commit(handle, lambda: None)
+    assert read(kafka, topic) == [b"1", b"2"]
+
+
+def configure(server: KafkaServer, topic: str, policy: str) -> None:
+    entry = ConfigEntry("cleanup.policy", policy, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+    admin = server.admin()
+    admin.incremental_alter_configs([resource])[resource].result(30)
+
+
+@pytest.mark.crash
+def test_without_the_right_to_create_the_progress_topic_the_start_names_the_command(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    guards = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "allow.everyone.if.no.acl.found": "true",
+    }
+    with KafkaServer(settings=guards) as server:
+        topic, admin = server.topic(), server.admin()
+        # The broker itself creates topics for the first transaction.
+        sink_of(spark, server, tmp_path, topic=topic)
+        # Where there is a rule, what no rule allows is denied.
+        of_topics = [(AclOperation.DESCRIBE, ResourceType.TOPIC, "progress-", ResourcePatternType.PREFIXED)]
+        of_cluster = [
+            (each, ResourceType.BROKER, "kafka-cluster", ResourcePatternType.LITERAL)
+            for each in (AclOperation.CLUSTER_ACTION, AclOperation.IDEMPOTENT_WRITE, AclOperation.DESCRIBE)
+        ]
+        bindings = [
+            AclBinding(*where, "User:ANONYMOUS", "*", operation, AclPermissionType.ALLOW)
+            for operation, *where in of_topics + of_cluster
+        ]
+        for answer in admin.create_acls(bindings).values():
+            answer.result(30)
+        with pytest.raises(AnalysisError, match=r"cannot be created: .*AUTHORIZATION_FAILED.*kafka-topics.sh --create"):
+            sink_of(spark, server, tmp_path, topic=topic)
+
+
+def test_the_handle_holds_no_way_to_connect(spark: SparkSession, kafka_secure: KafkaServer, tmp_path: Path) -> None:
+    sink = sink_of(spark, kafka_secure, tmp_path, topic=kafka_secure.topic())
+    handle = prepared(spark, sink, transaction(1), "a")
+    assert json.loads(json.dumps(handle)) == handle
+    for secret in ("127.0.0.1", kafka_secure.client()["sasl.password"]):
+        assert secret not in f"{handle}{sink._settings!r}"
