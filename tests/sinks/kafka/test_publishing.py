@@ -97,6 +97,15 @@ class Destination:
         brokers, place = self.brokers()
         run(self.part(epoch), brokers, place, again=True)
 
+    def wait_for_markers(self) -> None:
+        """The brokers answer a commit before readers have its end."""
+
+        def is_there() -> bool:
+            self.progress.catch_up()
+            return self.progress.complete is not None
+
+        self.server.wait(is_there, "the marker of the epoch")
+
     def seen(self) -> list[int]:
         return sorted(int(message.value()) for message in committed(self.server, self.topic))
 
@@ -177,8 +186,8 @@ def test_a_part_that_takes_longer_than_the_brokers_allow_is_several_transactions
 
     brokers, place = slow.brokers(slowly)
     run(slow.part(), brokers, place, again=False)
-    slow.progress.catch_up()
     assert slow.seen() == list(range(ALL))
+    slow.wait_for_markers()
     assert slow.progress.complete == Marker(1, slow.part().name, "aa", ALL)
 
 
