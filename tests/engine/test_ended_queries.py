@@ -113,7 +113,7 @@ class Jobs:
         return writer.option("checkpointLocation", self._home / "windows")
 
 
-@pytest.mark.parametrize("rounds", [pytest.param(1, marks=pytest.mark.crash), pytest.param(5, marks=pytest.mark.long)])
+@pytest.mark.parametrize("rounds", [pytest.param(2, marks=pytest.mark.crash), pytest.param(5, marks=pytest.mark.long)])
 def test_queries_leave_nothing(spark: SparkSession, tmp_path: Path, rounds: int) -> None:
     jobs = Jobs(spark, tmp_path)
     # Of four queries each; what the first one loads stays.
