@@ -222,14 +222,18 @@ class Winners:
 
     def compete(self, client: ClientProcess) -> None:
         """Write the next slot, again and again."""
+        taken = -1
         while not self.over.is_set():
-            slot = max(self.won, default=-1) + 1
+            slot = max(taken, *self.won, -1) + 1
             try:
                 won = client.write(self.home, slot)
             except RefusedError:
                 continue
             if won:
                 self.won.setdefault(slot, set()).add(client.id)
+            else:
+                # Perhaps by one that was cut off before it was told: it is in no list of winners, ever.
+                taken = slot
 
     def reaches(self, more: int) -> None:
         """Wait for some more slots."""
