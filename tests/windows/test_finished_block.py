@@ -51,7 +51,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 def test_windows_that_close_one_by_one_or_by_a_few_equal_the_naive_ones(
     spark: SparkSession, path: str, *, large: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, served: list[bool]
 ) -> None:
-    """Each key comes and goes, through three lengths of a window; in a state that counts as large, or as it is."""
+    """Each key comes and goes, through two lengths of a window; in a state that counts as large, or as it is."""
     if large:
         monkeypatch.setattr(finished_block, "MANY", 0)
         monkeypatch.setattr(sliding, "LARGE", 0)

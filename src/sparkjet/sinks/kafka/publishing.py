@@ -32,7 +32,7 @@ _MOVING = frozenset({5, 6, 7, 9, 13, 56, 74, 75, 78})
 """Codes of a partition whose leader is being elected, or has not caught up yet."""
 _PAUSE = 0.5
 """Seconds at most before a fenced publisher begins anew, so that two of them do not fence one another for ever."""
-_LOOK = 0.02
+LOOK = 0.02
 """Seconds from one look for the last stable offset to the next."""
 _CHUNK = 8192
 """Rows that are read at once."""
@@ -126,19 +126,19 @@ class KafkaBrokers:
 
     def marker_ends(self) -> Ends:
         """See :meth:`Brokers.marker_ends`."""
-        return self._ends([(self._place.markers, self._place.keys[0][0])], UNCOMMITTED)
+        return self._ends([(self._place.markers, self._place.keys[0][0])])
 
     def data_ends(self) -> Ends:
         """See :meth:`Brokers.data_ends`."""
         with explained():
-            return self._ends(partitions_of(self._asking(), self._place.topics, self._place.patience), UNCOMMITTED)
+            return self._ends(partitions_of(self._asking(), self._place.topics, self._place.patience))
 
     def behind(self, ends: Ends) -> tuple[str, int] | None:
         """See :meth:`Brokers.behind`."""
-        stable = self._ends(list(ends), COMMITTED)
-        found = next((where for where, end in ends.items() if stable[where] < end), None)
+        with explained():
+            found = unread(self._asking(), ends, self._place.patience)
         if found is not None:
-            time.sleep(_LOOK)
+            time.sleep(LOOK)
         return found
 
     def marker(self, ends: Ends) -> Marker | None:
@@ -198,9 +198,9 @@ class KafkaBrokers:
             self._admin = AdminClient(dict(self._place.client))
         return self._admin
 
-    def _ends(self, partitions: Sequence[tuple[str, int]], level: Any) -> dict[tuple[str, int], int]:
+    def _ends(self, partitions: Sequence[tuple[str, int]]) -> dict[tuple[str, int], int]:
         with explained():
-            return ends_of(self._asking(), partitions, level, self._place.patience)
+            return ends_of(self._asking(), partitions, UNCOMMITTED, self._place.patience)
 
 
 def ends_of(
@@ -218,7 +218,13 @@ def ends_of(
         except confluent_kafka.KafkaException as error:
             if error.args[0].code() not in _MOVING or time.monotonic() > until:
                 raise
-            time.sleep(_LOOK)
+            time.sleep(LOOK)
+
+
+def unread(admin: Any, ends: Ends, patience: float) -> tuple[str, int] | None:
+    """A partition that read_committed readers cannot read up to its end yet; None if there is none."""
+    stable = ends_of(admin, list(ends), COMMITTED, patience)
+    return next((where for where, end in ends.items() if stable[where] < end), None)
 
 
 def partitions_of(admin: Any, topics: Iterable[str], patience: float) -> list[tuple[str, int]]:

@@ -21,7 +21,7 @@ from sparkjet.sinks.kafka import parts, producing, publishing
 from sparkjet.sinks.kafka.columns import check_columns, records
 from sparkjet.sinks.kafka.parts import Marker, Part, PublishError
 from sparkjet.sinks.kafka.progress_topic import COMPLETE, ProgressTopic, key_of, reached
-from sparkjet.sinks.kafka.publishing import COMMITTED, UNCOMMITTED, KafkaBrokers, Place, PublishTask
+from sparkjet.sinks.kafka.publishing import LOOK, UNCOMMITTED, KafkaBrokers, Place, PublishTask
 from sparkjet.sinks.kafka.refused_rows import Topic, check_rows, describe, measures
 from sparkjet.sinks.outbox import Outbox
 from sparkjet.sinks.protocol import Guarantee, Handle, Later, TransactionId, Unknown
@@ -287,14 +287,11 @@ class StagedKafkaSink(Outbox):
         with reached("ends of the partitions"):
             where = publishing.partitions_of(self._asking(), handle["topics"], self._settings.patience)
             ends = publishing.ends_of(self._asking(), where, UNCOMMITTED, self._settings.patience)
-            while True:
-                stable = publishing.ends_of(self._asking(), where, COMMITTED, self._settings.patience)
-                if all(stable[each] >= end for each, end in ends.items()):
-                    return
+            while publishing.unread(self._asking(), ends, self._settings.patience) is not None:
                 if time.monotonic() > until:
-                    break
-                time.sleep(0.01)
-        self._renew()
+                    self._renew()
+                    return
+                time.sleep(LOOK)
 
     def _renew(self) -> None:
         self._ids = self._ids[0], self._ids[1] + 1
