@@ -33,8 +33,9 @@ MACHINES = {"artemis", "hdfs", "kafka", "kafka_old", "kafka_secure", "rabbitmq",
 BUILT = {"kafka_secure", "s3"}
 """Fixtures whose server takes minutes to be built, or is started for a few tests: those run in `make test-crash`."""
 
-MATRICES = ("cluster", "crash", "faults", "ported", "protocol", "soak")
-"""Folders of tests over many cases: killed drivers, executors and servers, and queries that were written for Spark."""
+MATRICES = ("cluster", "crash", "differential", "environment", "faults", "ported", "protocol", "soak")
+"""Folders of tests over many cases: killed drivers, executors and servers, random queries, strange environments, and
+queries that were written for Spark."""
 
 # Before any JVM: naive datetimes of rows are read in the process's zone, and a test must not depend on the machine's.
 os.environ["TZ"] = "UTC"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass, replace
-from itertools import product
+from dataclasses import asdict, astuple, dataclass, replace
+from itertools import combinations, product
 
 from tests.environment.covering import Value, covering
 from tests.environment.destinations import DESTINATIONS
@@ -66,7 +66,9 @@ AXES: Mapping[str, Sequence[str]] = {
     "home": ("path", "grid"),
 }
 OFTEN: Mapping[str, int] = {"settings": 2, "path": 3, "fault": 5, "clock": 3, "server": 5}
-"""How many values of an axis are in pairs that CI runs."""
+"""How many values of an axis, those that break most, are in pairs."""
+WORTH = 14
+"""How many pairs that are in no cell before it a cell that CI runs has at least."""
 ONLY: Mapping[Value, Mapping[str, Sequence[str]]] = {
     ("fault", "full home"): {"home": ["path"]},
     ("fault", "home fills"): {"home": ["path"]},
@@ -91,9 +93,21 @@ def together(one: Value, other: Value) -> bool:
 
 
 def pairs() -> list[Cell]:
-    """Few cells, with every pair of values that CI looks at and that can be had at once."""
+    """Few cells, with every pair of those values that can be had at once."""
     often = {axis: values[: OFTEN.get(axis, len(values))] for axis, values in AXES.items()}
     return [Cell(**row) for row in covering(often, together)]
+
+
+def many() -> list[Cell]:
+    """Of those the few that have most of the pairs, and every value that is in one."""
+    found: list[Cell] = []
+    seen: set[frozenset[Value]] = set()
+    for cell in pairs():
+        more = {frozenset(pair) for pair in combinations(asdict(cell).items(), 2)} - seen
+        if len(more) >= WORTH:
+            found.append(cell)
+        seen |= more
+    return found
 
 
 def alone() -> Iterator[Cell]:

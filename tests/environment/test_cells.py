@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.environment.cells import Cell, alone, pairs
+from tests.environment.cells import Cell, alone, many, pairs
 from tests.environment.destinations import Servers
 from tests.environment.trial import Trial
+from tests.parameters import mostly_long
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,7 +33,7 @@ def verdict(
     return lambda cell: Trial(cell, spark, tmp_path, Servers(postgres, kafka), grid_member).check()
 
 
-@pytest.mark.parametrize("cell", pairs(), ids=str)
+@pytest.mark.parametrize("cell", mostly_long({str(cell): cell for cell in pairs()}, often=[*map(str, many())]))
 def test_every_pair_of_what_can_be_strange(verdict: Callable[[Cell], str], cell: Cell) -> None:
     verdict(cell)
 
