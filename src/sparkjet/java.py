@@ -97,12 +97,12 @@ def _is_pinned(gateway: Any) -> bool:
 _SEQ = "org.apache.spark.api.python.PythonUtils.toSeq"
 
 
-@lru_cache(64)
+@lru_cache(256)
 def _class(gateway: Any, name: str) -> Any:
     return getattr(gateway.jvm, name)
 
 
-@lru_cache(64)
+@lru_cache(256)
 def _method(gateway: Any, name: str) -> Any:
     owner, _, method = name.rpartition(".")
     return getattr(_class(gateway, owner), method)

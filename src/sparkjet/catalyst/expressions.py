@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 
 from sparkjet.catalyst.columns import quoted
 from sparkjet.catalyst.logical_plans import attribute_id, children, kind_of, listed
+from sparkjet.java import as_seq, static_method
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -23,8 +24,7 @@ def expression_of(column: Column, session: SparkSession) -> Any:
 
 def column_of(expression: Any, session: SparkSession) -> Column:
     """An expression as a Column."""
-    jvm: Any = session._jvm
-    return Column(jvm.org.apache.spark.sql.classic.ExpressionUtils.column(expression))
+    return Column(static_method(session, "org.apache.spark.sql.classic.ExpressionUtils.column")(expression))
 
 
 def function_name(expression: Any) -> str | None:
@@ -73,8 +73,7 @@ def rebuilt(expression: Any, session: SparkSession, replacement: Callable[[Any],
     new = [rebuilt(part, session, replacement) for part in parts]
     if all(one is other for one, other in zip(parts, new, strict=True)):
         return expression
-    jvm: Any = session._jvm
-    return expression.withNewChildren(jvm.PythonUtils.toSeq(new))
+    return expression.withNewChildren(as_seq(session, new))
 
 
 def inlined(expression: Any, session: SparkSession) -> Any:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
-
-from pyspark.sql import DataFrame
+from typing import TYPE_CHECKING
 
 from sparkjet.catalyst.expressions import expression_of
 from sparkjet.catalyst.logical_plans import analyzed, listed
+from sparkjet.catalyst.physical_plans import as_frame
+from sparkjet.java import as_seq, java_class, nothing
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column
+    from pyspark.sql import Column, DataFrame
 
 
 class IdentifiedColumns:
@@ -22,22 +22,21 @@ class IdentifiedColumns:
     """
 
     def __init__(self, columns: Sequence[Column], rows: DataFrame) -> None:
-        session: Any = rows.sparkSession
-        self._jvm = session._jvm
-        alias = self._jvm.org.apache.spark.sql.catalyst.expressions.Alias
-        nothing, nowhere = self._jvm.scala.Option.empty(), self._jvm.PythonUtils.toSeq([])
+        session = rows.sparkSession
+        alias = java_class(session, "org.apache.spark.sql.catalyst.expressions.Alias")
+        unknown, nowhere = nothing(session), as_seq(session, [])
         attributes = listed(analyzed(rows).output())
-        self._listed = self._jvm.PythonUtils.toSeq(
+        self._listed = as_seq(
+            session,
             [
                 # With the alias of a stream, as in F.col("a.name").
-                alias(expression_of(column, session), each.name(), each.exprId(), each.qualifier(), nothing, nowhere)
+                alias(expression_of(column, session), each.name(), each.exprId(), each.qualifier(), unknown, nowhere)
                 for column, each in zip(columns, attributes, strict=True)
-            ]
+            ],
         )
 
     def select(self, frame: DataFrame) -> DataFrame:
         """``frame.select`` of these columns."""
-        session: Any = frame.sparkSession
-        sql = self._jvm.org.apache.spark.sql
-        plan = sql.catalyst.plans.logical.Project(self._listed, frame._jdf.logicalPlan())
-        return DataFrame(sql.classic.Dataset.ofRows(session._jsparkSession, plan), session)
+        session = frame.sparkSession
+        project = java_class(session, "org.apache.spark.sql.catalyst.plans.logical.Project")
+        return as_frame(session, project(self._listed, frame._jdf.logicalPlan()))

@@ -22,6 +22,7 @@ from sparkjet.catalyst.expressions import (
 from sparkjet.catalyst.logical_plans import analyzed, attribute_id, children, kind_of, listed
 from sparkjet.catalyst.time_bounds import TimeBounds, TimeComparisons
 from sparkjet.errors import AnalysisError
+from sparkjet.java import java_class, static_method
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -169,9 +170,9 @@ class _TakenApart:
 
     def __init__(self, joined: DataFrame) -> None:
         self._session = joined.sparkSession
-        jvm: Any = self._session._jvm
         # Without calls such as BETWEEN, which stand for other expressions.
-        self._plan = jvm.org.apache.spark.sql.catalyst.optimizer.ReplaceExpressions.apply(analyzed(joined))
+        replace = static_method(self._session, "org.apache.spark.sql.catalyst.optimizer.ReplaceExpressions.apply")
+        self._plan = replace(analyzed(joined))
         self._join = self._plan
         while self._join.nodeName() != "Join":
             self._join = children(self._join)[0]
@@ -246,8 +247,7 @@ class _TakenApart:
     def _check(self) -> None:
         if self._condition is None:
             return
-        jvm: Any = self._session._jvm
-        patterns = jvm.org.apache.spark.sql.catalyst.trees.TreePattern
+        patterns = java_class(self._session, "org.apache.spark.sql.catalyst.trees.TreePattern")
         for pattern, what in ((patterns.PYTHON_UDF(), "a Python function"), (patterns.PLAN_EXPRESSION(), "a subquery")):
             if self._condition.containsPattern(pattern):
                 message = (

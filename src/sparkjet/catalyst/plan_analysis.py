@@ -13,11 +13,13 @@ from sparkjet.catalyst.columns import HIDDEN, quoted
 from sparkjet.catalyst.logical_plans import analyzed, attribute_id, children, listed
 from sparkjet.catalyst.row_by_row import check_row_by_row
 from sparkjet.errors import AnalysisError
-from sparkjet.java import as_map, java_class
+from sparkjet.java import as_map, java_class, static_method
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+
+_SQL = "org.apache.spark.sql"
 
 
 def check_source(df: object) -> None:
@@ -48,10 +50,10 @@ def check_streaming(df: DataFrame) -> None:
     Raises:
         AnalysisError: With Spark's reason.
     """
-    jvm: Any = df.sparkSession._jvm
-    checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
+    session = df.sparkSession
+    check = static_method(session, f"{_SQL}.catalyst.analysis.UnsupportedOperationChecker.checkForStreaming")
     try:
-        checker.checkForStreaming(analyzed(df), jvm.org.apache.spark.sql.streaming.OutputMode.Append())
+        check(analyzed(df), static_method(session, f"{_SQL}.streaming.OutputMode.Append")())
     except AnalysisException as error:
         reason = str(error).partition("\n")[0].rstrip(";.")
         message = f"start: {reason}. Leave it out, or do it with Spark on the rows of each epoch, in foreachBatch(…)."
@@ -89,8 +91,7 @@ def fail_at_stop(query: StreamingQuery, session: SparkSession, error: BaseExcept
 
 def calls_python(df: DataFrame) -> bool:
     """Whether the last transformation of a DataFrame calls a Python function."""
-    jvm: Any = df.sparkSession._jvm
-    pattern = jvm.org.apache.spark.sql.catalyst.trees.TreePattern.PYTHON_UDF()
+    pattern = static_method(df.sparkSession, f"{_SQL}.catalyst.trees.TreePattern.PYTHON_UDF")()
     expressions = analyzed(df).expressions()
     return any(expressions.apply(i).containsPattern(pattern) for i in range(expressions.size()))
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.java_gateway import is_instance_of
 
-from sparkjet.catalyst.logical_plans import analyzed, attribute_id, children, listed, streaming_nodes
+from sparkjet.catalyst.logical_plans import analyzed, attribute_id, children, kind_of, listed, streaming_nodes
 from sparkjet.errors import AnalysisError
 from sparkjet.sinks.protocol import Guarantee
 
@@ -35,7 +35,6 @@ PARTITIONED = {
 """Sources whose offsets name all their partitions, also those without rows; each with the columns that name them."""
 
 _RELATIONS = ("StreamingRelation", "StreamingRelationV2")
-_GIVEN = "org.apache.spark.sql.catalyst.streaming.UserProvided"
 _NAMED = "org.apache.spark.sql.sources.DataSourceRegister"
 _PYTHON = "org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2"
 
@@ -93,11 +92,8 @@ def given_names(df: DataFrame) -> tuple[str, ...]:
 
     With names, Spark's checkpoint tells sources apart by these, and not by their order: they may change places.
     """
-    gateway = df.sparkSession.sparkContext._gateway
-    relations = [leaf for leaf in _leaves(df) if leaf.nodeName() in _RELATIONS]
-    given = [
-        name for name in (leaf.sourceIdentifyingName() for leaf in relations) if is_instance_of(gateway, name, _GIVEN)
-    ]
+    names = (leaf.sourceIdentifyingName() for leaf in _leaves(df) if leaf.nodeName() in _RELATIONS)
+    given = (name for name in names if kind_of(name) == "UserProvided")
     return tuple(dict.fromkeys(str(name.name()) for name in given))
 
 
@@ -141,12 +137,13 @@ def partition_columns(df: DataFrame) -> PartitionColumns | None:
 
 def acknowledging_source(df: DataFrame) -> str | None:
     """A source that discards, or may discard, what Spark has committed; None if there is none."""
-    jvm: Any = df.sparkSession._jvm
     for leaf in _leaves(df):
         name = _name(df, leaf)
         if leaf.nodeName() == "StreamingRelation":
-            options = jvm.scala.jdk.javaapi.CollectionConverters.asJava(leaf.dataSource().options())
-            cleaning = {option.lower(): options[option] for option in options}.get("cleansource", "off")
+            # Not as Java's map: to iterate over one ends with an error of Java's, which costs PySpark 50 lookups.
+            options = leaf.dataSource().options()
+            values = {str(name).lower(): str(options.apply(name)) for name in listed(options.keys().toSeq())}
+            cleaning = values.get("cleansource", "off")
             if cleaning.lower() != "off":
                 return f"{name} with cleanSource={cleaning}"
         if name.lower() not in REPLAYABLE and not _reads_files(leaf):

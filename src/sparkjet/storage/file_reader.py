@@ -87,11 +87,9 @@ def read(
 
 def _paths(session: SparkSession, directory: Directory, files: Sequence[str]) -> Any:
     """The paths of files, made in a few calls of the JVM however many there are."""
-    jvm: Any = session._jvm
     joined = _BETWEEN.join(map(directory.uri, files))
-    paths = jvm.org.apache.hadoop.util.StringUtils.stringToPath(
-        jvm.org.apache.commons.lang3.StringUtils.split(joined, _BETWEEN)
-    )
+    names = static_method(session, "org.apache.commons.lang3.StringUtils.split")(joined, _BETWEEN)
+    paths = static_method(session, "org.apache.hadoop.util.StringUtils.stringToPath")(names)
     return static_method(session, "scala.collection.immutable.ArraySeq.unsafeWrapArray")(paths)
 
 

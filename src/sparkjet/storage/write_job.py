@@ -133,6 +133,7 @@ class WriteJob:
 
 _CONFIGURATIONS: dict[tuple[Any, ...], Any] = {}
 _MOST = 32
+_CONFIGURATION = "org.apache.hadoop.conf.Configuration"
 """Configurations that are kept."""
 
 
@@ -148,16 +149,15 @@ def _own_settings(session: SparkSession, further: tuple[tuple[str, str], ...]) -
     if key not in _CONFIGURATIONS:
         if len(_CONFIGURATIONS) == _MOST:
             _CONFIGURATIONS.clear()
-        _CONFIGURATIONS[key] = _without_defaults(gateway, session._jsparkSession, further)
+        _CONFIGURATIONS[key] = _without_defaults(session, further)
     return _CONFIGURATIONS[key]
 
 
-def _without_defaults(gateway: Any, jsession: Any, further: tuple[tuple[str, str], ...]) -> Any:
-    jvm = gateway.jvm
-    configuration = jsession.sessionState().newHadoopConf()
-    shown = jvm.java.io.StringWriter()
-    jvm.org.apache.hadoop.conf.Configuration.dumpConfiguration(configuration, shown)
-    own = jvm.org.apache.hadoop.conf.Configuration(False)
+def _without_defaults(session: SparkSession, further: tuple[tuple[str, str], ...]) -> Any:
+    configuration = session._jsparkSession.sessionState().newHadoopConf()
+    shown = java_class(session, "java.io.StringWriter")()
+    static_method(session, f"{_CONFIGURATION}.dumpConfiguration")(configuration, shown)
+    own = java_class(session, _CONFIGURATION)(False)
     for each in json.loads(shown.toString())["properties"]:
         if not each["resource"].endswith("-default.xml"):
             # What is shown is redacted.
