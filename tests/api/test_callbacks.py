@@ -201,7 +201,8 @@ def start(spark: SparkSession, feed: Feed, home: Path, caller: Caller, *, overla
     )
 
 
-@pytest.mark.parametrize("overlap", [False, True])
+# The places are the same; a listener's query overlaps its epochs.
+@pytest.mark.parametrize("overlap", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_every_method_from_everything_that_the_query_calls(
     spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture, *, overlap: bool
 ) -> None:

@@ -82,20 +82,19 @@ def aggregated(rows: Any) -> Any:
 
 def test_a_star_in_an_expression_is_the_users_columns(whole: DataFrame) -> None:
     """Before state, and behind it."""
-    cases: dict[str, Query] = {}
-    for name, link in LINKS.items():
-        cases[f"{name}, then the first of each"] = lambda rows, link=link: link(rows).dropDuplicates()
-        cases[f"windows, then {name}"] = lambda rows, link=link: link(aggregated(rows))
+
+    def cases(rows: Any) -> dict[str, Any]:
+        windows = aggregated(rows)
+        firsts = {f"{name}, then the first of each": link(rows).dropDuplicates() for name, link in LINKS.items()}
+        return {**firsts, **{f"windows, then {name}": link(windows) for name, link in LINKS.items()}}
 
     def queries(rows: Any) -> list[Any]:
-        timed = rows.withWatermark("ts", 0)
-        return [query(timed) for query in cases.values()]
+        return [*cases(rows.withWatermark("ts", 0)).values()]
 
     driver = StreamDriver(whole.sparkSession, queries, whole.schema)
     driver.process(whole.collect())
     driver.close_windows()
-    for number, (name, query) in enumerate(cases.items()):
-        expected = query(whole)
+    for number, (name, expected) in enumerate(cases(whole).items()):
         assert driver.plan.outputs[number].sample().schema.simpleString() == expected.schema.simpleString(), name
         assert sorted(map(str, driver.results(number))) == sorted(map(str, expected.collect())), name
 

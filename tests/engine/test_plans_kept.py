@@ -16,7 +16,7 @@ from tests.feed import Feed
 
 pytestmark = pytest.mark.spark
 
-BATCHES = 16
+BATCHES = 13
 SETTLED = 10
 """Batches after which every shape of the state has been met: segments are merged by then."""
 

@@ -21,6 +21,7 @@ from sparkjet.state.partitions import LOST
 from sparkjet.testing import CollectingSink
 from tests.engine.run import Event, EventDriver
 from tests.feed import Feed, rows
+from tests.parameters import mostly_long
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -107,11 +108,8 @@ def sums(run: EventDriver, sink: int = 0) -> list[int]:
     return [row[2] for row in run.results(sink)]
 
 
-# Exactly once it is run again in the test of a put that fails.
-@pytest.mark.parametrize(
-    "guarantee",
-    [pytest.param(each, marks=pytest.mark.long if each is Guarantee.EXACTLY_ONCE else ()) for each in Guarantee],
-)
+# Exactly once it is run again in the test of a put that fails; none promises less.
+@pytest.mark.parametrize("guarantee", mostly_long({each.value: each for each in Guarantee}, often={"at-least-once"}))
 def test_an_epoch_that_is_run_again_with_more_input_loses_nothing(
     spark: SparkSession, tmp_path: Path, guarantee: Guarantee
 ) -> None:

@@ -205,7 +205,11 @@ ALONE: dict[tuple[str, str], Callable[[sj.Stream], list[Any]]] = {
 }
 
 
-@pytest.mark.parametrize(("name", "mode"), ALONE)
+@pytest.mark.parametrize(
+    ("name", "mode"),
+    # Its filter is that of the third, its windows are those of the second.
+    [pytest.param(*each, marks=pytest.mark.long if each == ("filtered", "complete") else ()) for each in ALONE],
+)
 def test_what_only_says_how_far_a_stream_has_come_is_in_no_group(spark: SparkSession, name: str, mode: str) -> None:
     driver = StreamDriver(spark, ALONE[name, mode], SCHEMA, outputMode=mode)
     epochs = [FIXED[0], FIXED[1]]

@@ -173,7 +173,10 @@ def test_a_processor_sees_what_it_sees_in_spark(both: Both, pandas: bool) -> Non
     assert len(found) == 6 + 6
 
 
-@pytest.mark.parametrize("pandas", [True, False], ids=["pandas", "rows"])
+# Processors of rows are in test_operator.py.
+@pytest.mark.parametrize(
+    "pandas", [pytest.param(True, id="pandas"), pytest.param(False, id="rows", marks=pytest.mark.long)]
+)
 def test_the_processor_of_sparks_documentation(spark: SparkSession, pandas: bool) -> None:
     method = GroupedData.transformWithStateInPandas if pandas else GroupedData.transformWithState
     documented = processor(method)()
