@@ -9,9 +9,12 @@ PYTHON_RUN := $(VENV)/bin/python
 READY := $(VENV)/.ready
 CLASSES := $(VENV)/classes.jsa
 PYTEST := $(PYTHON_RUN) -m pytest
-# In two processes, each with a Spark session of its own; a file stays in one, as its fixtures are shared. The slowest
-# tests are shown, and all durations are kept: scripts/minutes.py compares them with tests/minutes.md.
-IN_TWO = $(PYTEST) -n 2 --dist loadfile --durations=15 --junit-xml=build/junit/$@.xml
+# In several processes, each with a Spark session of its own; a file stays in one, as its fixtures are shared. The
+# slowest tests are shown, and all durations are kept: scripts/minutes.py compares them with tests/minutes.md.
+BESIDE = --dist loadfile --durations=15 --junit-xml=build/junit/$@.xml
+IN_TWO = $(PYTEST) -n 2 $(BESIDE)
+# For two cores: a quarter of these tests' time is spent waiting for brokers and members.
+IN_THREE = $(PYTEST) -n 3 $(BESIDE)
 BYTEWAX := benchmarks/.venv-bytewax
 HAZELCAST := benchmarks/.venv-hazelcast
 
@@ -40,9 +43,9 @@ orders: checked $(READY) ## RabbitMQ to sessions to PostgreSQL with a kill in th
 
 test: checked $(READY) $(CLASSES) ## What a change needs (10 minutes with set-up): everything but crash matrices and long tests
 	@# Spark generates no code for their thousands of small queries; it does in `make test-crash` and `make docs`.
-	@$(IN_TWO) -m "not crash and not long" --interpreted
+	@$(IN_THREE) -m "not crash and not long" --interpreted
 
-test-crash: checked $(READY) $(CLASSES) ## Drivers, executors and servers killed at every step of the protocols
+test-crash: checked $(READY) $(CLASSES) ## Drivers, executors and servers killed at every step; random queries
 	@$(IN_TWO) -m "crash and not long"
 
 test-unit: $(READY) ## The tests that need no Java (under two minutes)

@@ -1,7 +1,7 @@
 """Says how the minutes of CI compare with those that tests/minutes.md allows each capability.
 
 Usage: ``python scripts/minutes.py DIRECTORY SECONDS``: the directory with the JUnit files of the steps, and the seconds
-of the whole run. The minutes of a step are shared among its tests in proportion to their durations, as two of them run
+of the whole run. The minutes of a step are shared among its tests in proportion to their durations, as several run
 at once; what is not in any step is set-up and checks. Machines are noisy: the exit status is always 0.
 """
 

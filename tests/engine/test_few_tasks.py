@@ -42,7 +42,7 @@ def test_files_are_as_few_as_cores_and_results_the_same(spark: SparkSession, tmp
     )
     highest = rows_of_all.agg(F.max("ts")).collect()[0][0]
     expected = sorted(map(repr, counts.where(F.col("window.end") <= highest).collect()))
-    found, files = run(spark, feed, tmp_path / "many", 8 * cores)
+    found, files = run(spark, feed, tmp_path / "many", 4 * cores)
     assert found == expected
     assert len(found) > KEYS
     assert files <= cores * EPOCHS

@@ -129,7 +129,8 @@ def test_the_example_has_what_it_is_there_for() -> None:
     assert watermarks.idled > 0
 
 
-def test_timers_fire_as_naively_in_short(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.long
+def test_timers_fire_as_naively_after_restarts(spark: SparkSession, tmp_path: Path) -> None:
     check(spark, QUICK, [FIXED[0], FIXED[1], FIXED[4]], tmp_path, ["restarts"])
 
 

@@ -200,7 +200,8 @@ def test_the_example_has_what_it_is_there_for() -> None:
     assert reached[-1][0] == reached[-1][1]
 
 
-def test_a_join_is_the_naive_one_in_short(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.long
+def test_a_join_is_the_naive_one_after_restarts(spark: SparkSession, tmp_path: Path) -> None:
     check(spark, Joined(JoinType.FULL), [FIXED[0], FIXED[2], FIXED[5]], tmp_path, ["restarts"])
 
 

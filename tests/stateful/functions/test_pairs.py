@@ -69,6 +69,7 @@ def test_a_pair_around_a_barrier_is_emitted_once(spark: SparkSession, first: str
     driver.stop()
 
 
+@pytest.mark.long
 def test_sparks_own_query_emits_it_twice(spark: SparkSession, tmp_path: Path) -> None:
     both = Both(spark, tmp_path, SCHEMA).arrive([{"pair": "1", "item": "A"}], [{"pair": "1", "item": "B"}])
     emitted: list[str] = []
