@@ -15,6 +15,8 @@ BESIDE = --dist loadfile --durations=15 --junit-xml=build/junit/$@.xml
 IN_TWO = $(PYTEST) -n 2 $(BESIDE)
 # For two cores: a quarter of these tests' time is spent waiting for brokers and members.
 IN_THREE = $(PYTEST) -n 3 $(BESIDE)
+# What a type checker says of the pages' examples.
+TYPES := tests/api/test_types.py
 BYTEWAX := benchmarks/.venv-bytewax
 HAZELCAST := benchmarks/.venv-hazelcast
 
@@ -43,7 +45,7 @@ orders: checked $(READY) ## RabbitMQ to sessions to PostgreSQL with a kill in th
 
 test: checked $(READY) $(CLASSES) ## What a change needs (10 minutes with set-up): everything but crash matrices and long tests
 	@# Spark generates no code for their thousands of small queries; it does in `make test-crash` and `make docs`.
-	@$(IN_THREE) -m "not crash and not long" --interpreted
+	@$(IN_THREE) -m "not crash and not long" --interpreted --ignore=$(TYPES)
 
 test-crash: checked $(READY) $(CLASSES) ## Drivers, executors and servers killed at every step; random queries
 	@$(IN_TWO) -m "crash and not long"
@@ -66,8 +68,8 @@ check: $(READY) ## Lint, format, types, layers, house rules
 	@$(VENV)/bin/lint-imports --no-logo
 	@$(PYTHON_RUN) scripts/house_rules.py
 
-docs: checked $(READY) $(CLASSES) ## Run every example in docstrings, README and docs; check the links between pages
-	@$(IN_TWO) --doctest-modules src $(wildcard *.md) docs
+docs: checked $(READY) $(CLASSES) ## Run and type-check every example in docstrings and pages; check the links between pages
+	@$(IN_TWO) --doctest-modules src $(wildcard *.md) docs $(TYPES)
 
 bench: checked $(READY) benchmark-peers ## Speed next to Spark, Hazelcast Jet and Flink (up to 90 minutes; needs Maven and PostgreSQL)
 	@$(PYTHON_RUN) -m benchmarks --plot

@@ -19,10 +19,14 @@ if TYPE_CHECKING:
 NEAR = {
     "E04": "E05",
     "E07": "E03",
+    "N01": "N04, and in other orders in windows/test_sessions.py",
     "N20": "N12, and restarted in windows/test_sessions.py",
     "R02": "R04, and longer windows in windows/test_sliding.py",
     "S01b": "S02a",
     "S03b": "S02a",
+    "T04": "S09",
+    "W03": "T10",
+    "W05": "S05a",
 }
 """Cases that are only long, and what does the same with one thing more or less."""
 DRIVEN = [
