@@ -194,7 +194,7 @@ class Describing(Caller):
                 self.found[place, name] = outcome(action)
 
 
-@pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("every", [pytest.param(3, marks=pytest.mark.crash), pytest.param(1, marks=pytest.mark.long)])
 def test_everything_that_a_query_calls_may_describe_and_start_others(
     spark: SparkSession, feed: Feed, tmp_path: Path, capsys: pytest.CaptureFixture[str], every: int
 ) -> None:

@@ -163,6 +163,7 @@ def test_nothing_is_undone_when_the_put_fails_as_it_may_have_decided(
         assert sums(run) == [1]
 
 
+@pytest.mark.crash
 @pytest.mark.parametrize("phase", [EpochPhase.ADVANCE, pytest.param(EpochPhase.BEGIN, marks=pytest.mark.long)])
 def test_state_that_is_lost_twice_in_an_overlapped_epoch_is_restored_twice(
     spark: SparkSession, tmp_path: Path, phase: EpochPhase
@@ -183,6 +184,7 @@ def test_state_that_is_lost_twice_in_an_overlapped_epoch_is_restored_twice(
     assert sums(run) == [1, 2, 3, 4]
 
 
+@pytest.mark.crash
 def test_overlap_may_be_switched_off_after_a_crash_and_another_one_before_the_rebuild(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -278,6 +280,7 @@ class FleetingSink(TableSink):
         """They live long enough."""
 
 
+@pytest.mark.crash
 def test_a_start_that_is_refused_has_committed_what_would_expire(spark: SparkSession, tmp_path: Path) -> None:
     feed = Feed(tmp_path / "in")
     feed.add(*rows([1, 12], k="a", v=1))
@@ -307,6 +310,7 @@ def test_a_start_that_is_refused_has_committed_what_would_expire(spark: SparkSes
     assert [row[1] for row in lasting.rows] == [row[1] for row in fleeting.rows] == [1]
 
 
+@pytest.mark.crash
 def test_outputs_may_be_others_after_an_orderly_stop_but_not_after_a_crash(spark: SparkSession, tmp_path: Path) -> None:
     feed = Feed(tmp_path / "in")
     feed.add(*rows([1, 12], k="a", v=1))

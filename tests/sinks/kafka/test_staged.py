@@ -78,6 +78,7 @@ class Contract(SinkContract):
         assert target.dangling() == 0
 
 
+@pytest.mark.crash
 class TestByTheDriver(Contract):
     @pytest.fixture
     def target(self, spark: SparkSession, kafka: KafkaServer, tmp_path: Path) -> SinkUnderTest:
