@@ -142,7 +142,7 @@ def acknowledging_source(df: DataFrame) -> str | None:
         if leaf.nodeName() == "StreamingRelation":
             # Not as Java's map: to iterate over one ends with an error of Java's, which costs PySpark 50 lookups.
             options = leaf.dataSource().options()
-            values = {str(name).lower(): str(options.apply(name)) for name in listed(options.keys().toSeq())}
+            values = {str(key).lower(): str(options.apply(key)) for key in listed(options.keys().toSeq())}
             cleaning = values.get("cleansource", "off")
             if cleaning.lower() != "off":
                 return f"{name} with cleanSource={cleaning}"

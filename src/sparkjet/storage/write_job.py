@@ -133,8 +133,8 @@ class WriteJob:
 
 _CONFIGURATIONS: dict[tuple[Any, ...], Any] = {}
 _MOST = 32
-_CONFIGURATION = "org.apache.hadoop.conf.Configuration"
 """Configurations that are kept."""
+_CONFIGURATION = "org.apache.hadoop.conf.Configuration"
 
 
 def _own_settings(session: SparkSession, further: tuple[tuple[str, str], ...]) -> Any:
