@@ -32,8 +32,7 @@ SETTINGS = {
     "spark.executor.memory": "600m",
     "spark.executor.extraJavaOptions": " ".join(SMALL),
     # A process lives for a minute and runs every plan for the first time: compiling costs more than it gains.
-    # This option's 48 MB for compiled code were full after 16 queries, after which new lambdas of the JVM fail.
-    "spark.driver.extraJavaOptions": " ".join([*SMALL, "-XX:ReservedCodeCacheSize=256m"]),
+    "spark.driver.extraJavaOptions": " ".join(SMALL),
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     # A stopped driver must not consider its own executor lost when it is resumed.
