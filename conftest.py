@@ -80,7 +80,7 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         .config("spark.driver.memory", "2g")
         # Many small queries on two cores: the optimising compiler would take more time than it saves.
         .config("spark.driver.extraJavaOptions", " ".join(SMALL))
-        # Spark keeps a hundred of the classes that it compiles, fewer than an epoch has: each would be compiled again in
+        # Spark keeps 100 of the classes that it compiles, fewer than an epoch has: each would be compiled again in
         # every epoch, which takes a third of a query's time.
         .config("spark.sql.codegen.cache.maxEntries", "2000")
         # PySpark would walk the stack for every Column that is built, which takes two thirds of the time to build it.

@@ -25,6 +25,8 @@ def local_session(root: Path, name: str, log: Path | None = None) -> SparkSessio
         "spark.driver.extraJavaOptions": JVM_OPTIONS,
         "spark.driver.host": "127.0.0.1",
         "spark.local.dir": str(root / "spark-local"),
+        # Of 100, the default, an epoch needs more: each would be compiled again in every epoch.
+        "spark.sql.codegen.cache.maxEntries": "1000",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.warehouse.dir": str(root / "warehouse"),

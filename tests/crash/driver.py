@@ -12,6 +12,7 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -126,12 +127,12 @@ class Driver:
             os.write(self._reports, f"{json.dumps({'event': event, **details})}\n".encode())
 
 
-def session(master: str) -> SparkSession:
+def session(master: str, settings: Mapping[str, str] | None = None) -> SparkSession:
     """A session with a cheap start and cheap first queries."""
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master(master).appName("sparkjet-crash")
-    made = builder.config(map=dict(SETTINGS)).getOrCreate()
+    made = builder.config(map={**SETTINGS, **(settings or {})}).getOrCreate()
     made.sparkContext.setLogLevel("ERROR")
     return made
 
