@@ -79,7 +79,7 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.memory", "2g")
         # Many small queries on two cores: the optimising compiler would take more time than it saves.
-        .config("spark.driver.extraJavaOptions", " ".join(SMALL))
+        .config("spark.driver.extraJavaOptions", " ".join([*SMALL, "-Xmn600m"]))
         # Spark keeps 100 of the classes that it compiles, fewer than an epoch has: each would be compiled again in
         # every epoch, which takes a third of a query's time.
         .config("spark.sql.codegen.cache.maxEntries", "2000")

@@ -69,7 +69,6 @@ FULL: list[tuple[str, sj.EpochPhase, type[Exception], str]] = [
 def test_a_disk_that_is_full_after_the_decision_loses_and_repeats_nothing(spark: SparkSession, tmp_path: Path) -> None:
     """The same as a query into `out` at DECIDE, which tries for a minute before it gives up."""
     out = tmp_path / "out"
-    out.mkdir()
     with small_disk(out, 4) as disk:
         sink = FilesSink(out)
         sink.check(spark.createDataFrame([], SCHEMA).schema)
