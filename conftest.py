@@ -78,7 +78,8 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.memory", "2g")
-        # Many small queries on two cores: the optimising compiler would take more time than it saves.
+        # Many small queries on two cores: the optimising compiler would take more time than it saves. An epoch leaves
+        # 300 MB of garbage, for which the young generation has room.
         .config("spark.driver.extraJavaOptions", " ".join([*SMALL, "-Xmn600m"]))
         # Spark keeps 100 of the classes that it compiles, fewer than an epoch has: each would be compiled again in
         # every epoch, which takes a third of a query's time.
