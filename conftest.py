@@ -114,7 +114,7 @@ def _shared_session_is_active(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _carriers_are_interpreted(request: pytest.FixtureRequest) -> Iterator[None]:
-    """No code is generated for the queries of a test that is marked so: compiling it would be half of the test."""
+    """Has Spark generate no code for a test that is marked so: it would take longer to compile than to run."""
     if request.node.get_closest_marker("interpreted") is None or "spark" not in request.fixturenames:
         yield
         return
