@@ -22,5 +22,4 @@ def orders(kafka: KafkaServer, tmp_path: Path) -> Orders:
 
 def orders_for(server: KafkaServer, home: Path) -> Orders:
     """Orders for a driver on one of several brokers."""
-    # The epoch of the fault has one before and one after it; each takes a second.
-    return Orders(home, place(server.client(), server.topic(partitions=2)), way="kafka", epochs=3)
+    return Orders(home, place(server.client(), server.topic(partitions=2)), way="kafka")
