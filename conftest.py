@@ -37,6 +37,10 @@ MATRICES = ("cluster", "crash", "differential", "environment", "faults", "ported
 """Folders of tests over many cases: killed drivers, executors and servers, random queries, strange environments, and
 queries that were written for Spark."""
 
+CARRIERS = ("cli", "sinks", "snapshots", "sources", "storage")
+"""Folders of tests whose queries only carry what they are about: homes, sinks, sources. In `make test-crash` no code is
+generated for these; in `make test-long` it is."""
+
 # Before any JVM: naive datetimes of rows are read in the process's zone, and a test must not depend on the machine's.
 os.environ["TZ"] = "UTC"
 time.tzset()
@@ -75,8 +79,12 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.memory", "2g")
-        # Many small queries on two cores: the optimising compiler would take more time than it saves.
-        .config("spark.driver.extraJavaOptions", " ".join(SMALL))
+        # Many small queries on two cores: the optimising compiler would take more time than it saves. An epoch leaves
+        # 300 MB of garbage, for which the young generation has room.
+        .config("spark.driver.extraJavaOptions", " ".join([*SMALL, "-Xmn600m"]))
+        # Spark keeps 100 of the classes that it compiles, fewer than an epoch has: each would be compiled again in
+        # every epoch, which takes a third of a query's time.
+        .config("spark.sql.codegen.cache.maxEntries", "2000")
         # PySpark would walk the stack for every Column that is built, which takes two thirds of the time to build it.
         .config("spark.python.sql.dataFrameDebugging.enabled", "false")
         .config("spark.sql.session.timeZone", "UTC")
@@ -105,6 +113,21 @@ def _shared_session_is_active(request: pytest.FixtureRequest) -> Iterator[None]:
         session._get_j_spark_session_class(session._jvm).setActiveSession(session._jsparkSession)  # noqa: SLF001
 
 
+@pytest.fixture(autouse=True)
+def _carriers_are_interpreted(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Has Spark generate no code for a test that is marked so: it would take longer to compile than to run."""
+    if request.node.get_closest_marker("interpreted") is None or "spark" not in request.fixturenames:
+        yield
+        return
+    conf = request.getfixturevalue("spark").conf
+    before = {name: conf.get(name) for name in INTERPRETED}
+    for name, value in INTERPRETED.items():
+        conf.set(name, value)
+    yield
+    for name, value in before.items():
+        conf.set(name, value)
+
+
 class LoggedErrors(logging.Handler):
     """Collects what sparkjet logs of errors that it does not raise."""
 
@@ -131,8 +154,9 @@ def _nothing_is_swallowed(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Marks what needs a session or a broker, and what `make test-crash` runs instead of `make test`."""
+    """Marks what needs a session or a broker, what `make test-crash` runs instead of `make test`, and carriers."""
     matrices = [config.rootpath / "tests" / name for name in MATRICES]
+    carriers = [config.rootpath / "tests" / name for name in CARRIERS]
     for item in items:
         if not MACHINES.isdisjoint(getattr(item, "fixturenames", ())):
             item.add_marker("spark")
@@ -140,3 +164,5 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.path.is_relative_to(folder) for folder in matrices
         ):
             item.add_marker("crash")
+        if item.get_closest_marker("long") is None and any(item.path.is_relative_to(folder) for folder in carriers):
+            item.add_marker("interpreted")

@@ -92,7 +92,8 @@ def submit(
     driver = place / f"driver-{uuid4().hex}"
     report = driver / "report.json"
     program = python(driver, drivers)
-    settings = [f"{name}={value}" for name, value in SETTINGS.items()]
+    # One executor is enough.
+    settings = [f"{name}={value}" for name, value in {**SETTINGS, "spark.cores.max": "1"}.items()]
     command = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", cluster.url, "--py-files", str(wheel)]
     command += [word for setting in settings for word in ("--conf", setting)]
     command += ["--conf", f"spark.pyspark.driver.python={program}", "--conf", f"spark.pyspark.python={workers}"]

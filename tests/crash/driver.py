@@ -12,6 +12,7 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,8 +33,7 @@ SETTINGS = {
     "spark.executor.memory": "600m",
     "spark.executor.extraJavaOptions": " ".join(SMALL),
     # A process lives for a minute and runs every plan for the first time: compiling costs more than it gains.
-    # This option's 48 MB for compiled code were full after 16 queries, after which new lambdas of the JVM fail.
-    "spark.driver.extraJavaOptions": " ".join([*SMALL, "-XX:ReservedCodeCacheSize=256m"]),
+    "spark.driver.extraJavaOptions": " ".join(SMALL),
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     # A stopped driver must not consider its own executor lost when it is resumed.
@@ -127,12 +127,12 @@ class Driver:
             os.write(self._reports, f"{json.dumps({'event': event, **details})}\n".encode())
 
 
-def session(master: str) -> SparkSession:
+def session(master: str, settings: Mapping[str, str] | None = None) -> SparkSession:
     """A session with a cheap start and cheap first queries."""
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master(master).appName("sparkjet-crash")
-    made = builder.config(map=dict(SETTINGS)).getOrCreate()
+    made = builder.config(map={**SETTINGS, **(settings or {})}).getOrCreate()
     made.sparkContext.setLogLevel("ERROR")
     return made
 

@@ -12,19 +12,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import SparkSession
-
 import sparkjet as sj
 from sparkjet import EpochPhase
 from sparkjet import functions as J
+from tests.crash.driver import session
 from tests.feed import Feed
 
 
 def main(job: dict[str, Any]) -> None:
-    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-    for name, value in job["settings"].items():
-        builder = builder.config(name, value)
-    spark = builder.getOrCreate()
+    spark = session("local[2]", job["settings"])
 
     def end(phase: EpochPhase, epoch: int) -> None:
         if [phase.value, epoch] == job["killed_at"]:

@@ -105,7 +105,7 @@ def test_crashes_with_servers_lose_and_repeat_nothing(
 ) -> None:
     """Drivers that were paused change nothing either."""
     topics = list(dict.fromkeys([*test_kafka.SOME, *test_kafka.MORE]))
-    queues = [*test_queues.SOME, *test_queues.INTO]
+    queues = [*test_queues.EVERY_STEP, *test_queues.INTO]
     suites = [
         test_fencing.Fencing(tmp_path / "fencing", test_fencing.EVERY_PAUSE),
         test_postgres.suite(tmp_path / "postgres", postgres),

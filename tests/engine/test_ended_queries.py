@@ -113,6 +113,8 @@ class Jobs:
         return writer.option("checkpointLocation", self._home / "windows")
 
 
+# Spark keeps the classes that it compiles, in the heap that is measured.
+@pytest.mark.interpreted
 @pytest.mark.parametrize("rounds", [pytest.param(2, marks=pytest.mark.crash), pytest.param(5, marks=pytest.mark.long)])
 def test_queries_leave_nothing(spark: SparkSession, tmp_path: Path, rounds: int) -> None:
     jobs = Jobs(spark, tmp_path)

@@ -93,7 +93,7 @@ def test_messages_are_acknowledged_when_their_epoch_is_decided_and_not_before(qu
 
 
 STEPS = (EpochPhase.ADVANCE, EpochPhase.SAVE, EpochPhase.PREPARE, EpochPhase.DECIDE, EpochPhase.CLEAN)
-"""With a broker, `crash/farmed/test_queues.py` kills drivers at each."""
+"""With a broker, `crash/farmed/test_queues.py` kills drivers before, at and after the decision."""
 
 
 @pytest.mark.parametrize("step", mostly_crash(STEPS, [EpochPhase.DECIDE], lambda step: step.value, crash=()))

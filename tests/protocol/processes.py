@@ -16,7 +16,7 @@ from tests.protocol.driver import Orders, main
 
 PATIENCE = 60.0
 _context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(["tests.protocol.driver"])
+_context.set_forkserver_preload(["tests.protocol.driver", "tests.protocol.kafka.driver"])
 
 
 @dataclass

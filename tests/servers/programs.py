@@ -24,7 +24,10 @@ ARCHIVE = [f"-XX:SharedArchiveFile={Path(sys.prefix) / 'classes.jsa'}", "-Xlog:c
 
 A JVM that the archive does not fit, or that finds none, starts as always.
 """
-SMALL = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *ARCHIVE]
+ROOM = ["-XX:ReservedCodeCacheSize=256m", "-XX:MetaspaceSize=256m"]
+"""For code and classes: 48 MB of code were full after some twenty queries; and Java would collect the whole heap each
+time that classes exceed 21 MB, 35, and so on."""
+SMALL = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *ROOM, *ARCHIVE]
 """Options of short-lived JVMs: the optimising compiler and several collectors would cost more than they save."""
 
 

@@ -7,9 +7,18 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
-SHARING = ("/farmed/", "/cluster/", "/test_remote_", "kafka", "rabbitmq", "artemis")
-"""In the paths of files that share what is expensive to start: the drivers of the crash farm, a cluster, a store, a
-broker. The first that is in a path decides."""
+SHARING = {
+    "/farmed/": "the crash farm",
+    "/cluster/": "stores",
+    "/test_remote_": "stores",
+    "/storage/test_file_writer": "stores",
+    "/storage/test_hadoop_": "stores",
+    "kafka": "kafka",
+    "rabbitmq": "rabbitmq",
+    "artemis": "artemis",
+}
+"""What is in the paths of files that share what is expensive to start: the drivers of the crash farm, a cluster and the
+stores beside it, a broker. The first that is in a path decides."""
 
 
 class OneProcessForEachServer(LoadFileScheduling):
@@ -17,7 +26,7 @@ class OneProcessForEachServer(LoadFileScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         file: str = super()._split_scope(nodeid)
-        return next((part for part in SHARING if part in file), file)
+        return next((shared for part, shared in SHARING.items() if part in file), file)
 
 
 @pytest.hookimpl(optionalhook=True)

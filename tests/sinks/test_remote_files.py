@@ -165,7 +165,7 @@ def test_what_a_late_task_attempt_writes_is_neither_published_nor_kept(
     assert staged(sink.directory) == []
 
 
-@pytest.mark.parametrize("epochs", [40, pytest.param(300, marks=pytest.mark.long)])
+@pytest.mark.parametrize("epochs", [24, pytest.param(300, marks=pytest.mark.long)])
 def test_the_requests_of_an_epoch_are_bounded(s3_spark: SparkSession, s3: S3Server, epochs: int) -> None:
     """The budget is stated in docs/design/020-directories.md."""
     # Spark's tasks keep what was opened for a bucket, with or without the proxy.

@@ -319,6 +319,7 @@ def test_an_epoch_that_crashed_sends_the_same_keys_again_and_no_others(spark: Sp
 
 
 @pytest.mark.crash
+@pytest.mark.interpreted
 def test_a_table_that_is_upserted_equals_the_results_whatever_phase_crashes(spark: SparkSession, dsn: str) -> None:
     from sparkjet.sinks.postgres.settings import PostgresSettings
     from sparkjet.sinks.postgres.sink import PostgresSink

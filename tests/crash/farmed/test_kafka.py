@@ -34,7 +34,6 @@ SOME = [
     Crash(EpochPhase.PREPARE, "both", "topic"),
     Crash(EpochPhase.DECIDE, "both", "topic"),
     Crash(EpochPhase.COMMITTING, "jvm", "topic"),
-    Crash(EpochPhase.ADVANCE, "both", SOURCE),
     Crash(EpochPhase.DECIDE, "jvm", SOURCE),
     Crash(EpochPhase.SAVE, "both", f"{SOURCE}{AHEAD}"),
     Crash(EpochPhase.COMMITTING, "jvm", "rows-topic"),

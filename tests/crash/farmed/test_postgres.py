@@ -14,7 +14,7 @@ import pytest
 from sparkjet import EpochPhase
 from tests.crash.delivered import check_tables
 from tests.crash.drivers import Driver, Query
-from tests.crash.farm import FAULTS, NEAR, SERVER, ZOMBIE, Crash, Farm, Suite, calm
+from tests.crash.farm import FAULTS, SERVER, ZOMBIE, Crash, Farm, Suite, calm
 from tests.crash.feeds import write_skewed
 from tests.crash.invariants import check
 
@@ -33,12 +33,18 @@ SERVERS = ("postgres",)
 
 
 def some_crashes() -> list[Crash]:
-    """The phases around the decision with every fault, with prepared transactions and without; other jobs at some."""
-    chosen = [Crash(step, fault, "prepared") for step, fault in zip(NEAR, FAULTS, strict=True)]
-    chosen += [Crash(NEAR[(n + 3) % 5], fault, "outbox") for n, fault in enumerate(FAULTS)]
+    """Before, at and after the decision, with prepared transactions and without; and the other jobs once each.
+
+    Without Spark, each fault is tried at each point of both ways in `protocol/test_matrix.py`.
+    """
     return [
-        *chosen,
-        Crash(EpochPhase.COMMIT, "both", "prepared"),
+        Crash(EpochPhase.PREPARE, "jvm", "prepared"),
+        Crash(EpochPhase.DECIDE, "both", "prepared"),
+        Crash(EpochPhase.COMMITTING, ZOMBIE, "prepared"),
+        Crash(EpochPhase.COMMIT, SERVER, "prepared"),
+        Crash(EpochPhase.PREPARE, ZOMBIE, "outbox"),
+        Crash(EpochPhase.DECIDE, SERVER, "outbox"),
+        Crash(EpochPhase.COMMITTING, "python", "outbox"),
         Crash(EpochPhase.SAVE, ZOMBIE, "state-tables"),
         Crash(EpochPhase.COMMITTING, "jvm", "joins-tables"),
         Crash(EpochPhase.DECIDE, "both", "rows-table"),

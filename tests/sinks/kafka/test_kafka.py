@@ -184,7 +184,8 @@ def test_a_failed_attempt_leaves_nothing_that_readers_wait_for(spark: SparkSessi
 @pytest.mark.crash
 def test_a_row_without_a_topic_is_refused(spark: SparkSession, kafka: KafkaServer) -> None:
     schema = "value string, topic string"
-    sink = sink_of(spark, kafka, schema)
+    # Otherwise the client looks for half a minute whether somebody creates the topic.
+    sink = sink_of(spark, kafka, schema, **{"kafka.topic.metadata.propagation.max.ms": "1000"})
     # Left by other tests with the same query.
     sink.abort_orphans(QUERY, 1000, [])
     with pytest.raises(SinkError, match="topic is null"):

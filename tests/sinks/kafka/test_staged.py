@@ -91,18 +91,31 @@ class TestInTasks(Contract):
         return self.under_test(spark, kafka, tmp_path, few=0)
 
 
-@pytest.mark.crash
+@pytest.mark.long
 class TestSecureBroker(Contract):
     @pytest.fixture
     def target(self, spark: SparkSession, kafka_secure: KafkaServer, tmp_path: Path) -> SinkUnderTest:
         return self.under_test(spark, kafka_secure, tmp_path, few=0)
 
 
-@pytest.mark.crash
+@pytest.mark.long
 class TestUpgradedBroker(Contract):
     @pytest.fixture
     def target(self, spark: SparkSession, kafka_old: KafkaServer, tmp_path: Path) -> SinkUnderTest:
         return self.under_test(spark, kafka_old, tmp_path, few=0)
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("version", ["kafka_secure", "kafka_old"])
+def test_other_brokers(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path, version: str) -> None:
+    """What a broker is asked for: transactions, markers and where they end; all of the contract is long."""
+    suite, server = Contract(), request.getfixturevalue(version)
+    for test in (
+        suite.test_nothing_is_seen_before_the_commit_and_everything_after,
+        suite.test_a_driver_that_slept_for_epochs_and_commits_again_changes_nothing,
+        suite.test_it_knows_later_epochs_or_says_that_it_cannot,
+    ):
+        test(spark, suite.under_test(spark, server, tmp_path / test.__name__, few=0))
 
 
 def prepared(spark: SparkSession, sink: StagedKafkaSink, of: TransactionId, *values: str) -> Any:
