@@ -16,6 +16,7 @@ from sparkjet.aggregates.operation import Aggregate, AggregateOperation
 from sparkjet.catalyst.expressions import label
 from sparkjet.catalyst.sendable import check_sendable
 from sparkjet.errors import AnalysisError
+from sparkjet.spark_line import arrow_type
 
 if TYPE_CHECKING:
     from sparkjet.aggregates.operation import ColumnOrName, Inputs
@@ -112,12 +113,11 @@ def _operation(
 ) -> AggregateOperation:
     # Imported here, because pyarrow is an extra.
     from pyspark.sql.pandas.functions import arrow_udf  # noqa: PLC0415
-    from pyspark.sql.pandas.types import to_arrow_type  # noqa: PLC0415
 
     from sparkjet.aggregates.python_worker import PartError, PythonParts  # noqa: PLC0415
 
     _ship_parts()
-    arrow, returned = (to_arrow_type(each, timezone="UTC") for each in (accumulator, result))
+    arrow, returned = (arrow_type(each) for each in (accumulator, result))
     deducts = "deduct" in functions
     parts = PythonParts(name, **{"deduct": None, **functions}, accumulator=arrow, result=returned, as_dict=False)
     try:

@@ -15,6 +15,7 @@ from sparkjet.catalyst.physical_plans import as_frame, no_rows
 from sparkjet.catalyst.shuffles import with_one_shuffle, without_shuffle
 from sparkjet.catalyst.tables import Groups, Rows, groups_of
 from sparkjet.errors import SparkjetError
+from sparkjet.spark_line import LINE
 
 Build = Callable[..., DataFrame]
 """From one DataFrame for each group of tables, and the constants, to a DataFrame."""
@@ -134,7 +135,7 @@ def _plan(
     kept = KeptPlan(session, plan, [Leaf(leaf, places[leaf.rdd().id()]) for leaf in leaves], plan.output(), known)
     # What no transformation finds, or was not made by ``constant``, would compute with a marker in every epoch.
     shown = kept.with_constants(plan, [None if marker is None else 0 for marker in known])
-    text = shown.treeString(True, False, _ALL_FIELDS, False, False)
+    text = shown.treeString(True, False, _ALL_FIELDS, False, *(() if LINE < (4, 1) else (False,)))
     return None if any(str(marker) in text for marker in {*markers, *known} if marker is not None) else kept
 
 

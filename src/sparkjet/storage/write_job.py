@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.java_gateway import ensure_callback_server_started
 
 from sparkjet.java import as_map, as_seq, end_callback, java_class, nothing, static_method
+from sparkjet.spark_line import LINE
 from sparkjet.storage.hadoop_file_system import JAVA_ERRORS, os_error
 from sparkjet.storage.patience import Patience
 
@@ -124,13 +125,15 @@ class WriteJob:
             as_seq(session, [trackers(serializable(configuration), metrics)]),
             as_map(session, self.options.items()),
             0,
-            static_method(session, f"{DATASOURCES}.FileFormatWriter.write$default$12")(),
+            *(static_method(session, f"{DATASOURCES}.FileFormatWriter.{name}")() for name in _FURTHER),
         )
         write = static_method(session, f"{DATASOURCES}.FileFormatWriter.write")
         _as_execution(session, execution, lambda: write(*arguments), self.settings)
         return WriteStatistics(metrics.apply("numOutputRows").value(), metrics.apply("numFiles").value())
 
 
+_FURTHER = ("write$default$12",) if LINE >= (4, 2) else ()
+"""Defaults of arguments that lines of Spark have added."""
 _CONFIGURATIONS: dict[tuple[Any, ...], Any] = {}
 _MOST = 32
 """Configurations that are kept."""
