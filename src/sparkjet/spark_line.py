@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 LINE: tuple[int, int] = tuple(map(int, pyspark.__version__.split(".")[:2]))  # type: ignore[assignment] # two of them
 """The line of the installed PySpark."""
-NAME = ".".join(map(str, LINE))
+LINE_NAME = ".".join(map(str, LINE))
 """Its name, such as ``4.0``."""
 
 SPATIAL: tuple[type[DataType], ...] = (types.SpatialType,) if LINE >= (4, 1) else ()
