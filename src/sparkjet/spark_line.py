@@ -16,6 +16,9 @@ LINE: tuple[int, int] = tuple(map(int, pyspark.__version__.split(".")[:2]))  # t
 LINE_NAME = ".".join(map(str, LINE))
 """Its name, such as ``4.0``."""
 
+NEWEST, NEWEST_NAME = (4, 3), "4.3"
+"""The newest line that sparkjet was tried with."""
+
 SPATIAL: tuple[type[DataType], ...] = (types.SpatialType,) if LINE >= (4, 1) else ()
 """Types of geometries, which nothing orders."""
 DATETIMES: tuple[type[DataType], ...] = (

@@ -9,6 +9,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from sparkjet.catalyst.constants import recorded
+from sparkjet.catalyst.doors import KEPT_PLANS, is_open
 from sparkjet.catalyst.kept_plan import Constants, KeptPlan, Leaf
 from sparkjet.catalyst.moments import changes
 from sparkjet.catalyst.physical_plans import as_frame, no_rows
@@ -71,7 +72,8 @@ class KeptPlans:
             return built.localCheckpoint(eager=False) if held else built
 
         groups = [groups_of(rows) for rows in inputs]
-        if not all(groups):
+        session = inputs[0][0].table.sparkSession
+        if not all(groups) or not is_open(session, KEPT_PLANS):
             return planned_anew()
         shapes = tuple(tuple((shape, len(tables) > 1) for shape, tables in group.items()) for group in groups)
         key = (name, shapes, tasks, tuple(value is None for value in constants))
@@ -79,7 +81,6 @@ class KeptPlans:
             if len(self._kept) == _MOST:
                 # A query that meets ever new shapes must not fill the driver.
                 self._kept.clear()
-            session = inputs[0][0].table.sparkSession
             self._kept[key] = _plan(
                 session, groups, build, constants, used, tasks, without_shuffle if by_partition else with_one_shuffle
             )

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 DATASOURCES = "org.apache.spark.sql.execution.datasources"
 _EXECUTION = "org.apache.spark.sql.execution.SQLExecution"
 _STREAMING = "org.apache.spark.sql.execution.streaming"
+_LOG = f"{_STREAMING}.sinks.FileStreamSinkLog" if LINE >= (4, 1) else f"{_STREAMING}.FileStreamSinkLog"
 FORMATS = {
     "csv": "csv.CSVFileFormat",
     "json": "json.JsonFileFormat",
@@ -79,8 +80,8 @@ class WriteJob:
         Their paths are encoded as Hadoop does it.
         """
         session = self.session
-        logs = java_class(session, f"{_STREAMING}.sinks.FileStreamSinkLog")
-        version = static_method(session, f"{_STREAMING}.sinks.FileStreamSinkLog.VERSION")()
+        logs = java_class(session, _LOG)
+        version = static_method(session, f"{_LOG}.VERSION")()
 
         def made() -> Any:
             try:
