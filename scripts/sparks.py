@@ -1,72 +1,94 @@
-"""Runs the doors' tests and the README's example on lines of Spark 4, each in an environment of its own.
+"""Runs what shows that sparkjet works on a line of Spark, on each line.
 
-Usage: ``python scripts/sparks.py [LINE …]``, e.g. ``4.0 4.3``; all lines if none is named. An environment,
-``.venv-sparks/VERSION``, has the locked packages with that PySpark, and is made once. The exit status is 1 if a line
-has failed.
+Usage: ``python scripts/sparks.py [--quick | --install] [LINE …]``, e.g. ``4.0 4.3``; all lines if none is named. The
+PySpark of each is put into ``.venv/sparks``, once; all other packages are those of the environment that runs this.
+``--quick`` runs the doors and the README only, ``--install`` nothing. The exit status is 1 if a line has failed.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
-import re
+import shutil
 import subprocess
 import sys
-import venv
+import time
+from importlib.metadata import version as installed
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+PLACE = ROOT / ".venv" / "sparks"
 LINES = {"4.0": "4.0.5", "4.1": "4.1.4", "4.2": "4.2.1", "4.3": "4.3.0"}
 """The newest release of each line; a new one is tried by hand first."""
-DOORS = (
+DOORS = ("tests/versions", "tests/test_spark_line.py", "README.md")
+"""What goes through Spark's private doors, door by door, and the first thing that a user runs."""
+QUERIES = (
     "tests/catalyst",
-    "tests/state/test_partitions.py",
-    "tests/storage/test_file_writer.py",
-    "tests/storage/test_read_back.py",
-    "tests/storage/test_write_job.py",
-    "tests/storage/test_written.py",
-    "README.md",
+    "tests/snapshots/test_homes.py",
+    "tests/crash/farmed/test_steps.py",
+    "docs/guide",
 )
-"""What goes through Spark's private doors, test by test, and the first thing that a user runs."""
+"""Plans, homes of other lines, drivers that are killed at each step, and what users read."""
+# Before 4.2 PySpark leaves it to Python's collector to close the sockets that it reads rows from.
+SOCKETS = ("-W", "ignore::ResourceWarning", "-W", "ignore::pytest.PytestUnraisableExceptionWarning")
 
 
-def environment(version: str) -> Path:
-    """The Python of an environment with that PySpark."""
-    place = ROOT / ".venv-sparks" / version
-    python, ready = place / "bin" / "python", place / ".ready"
-    if not ready.exists():
-        print(f"sparkjet: making an environment with PySpark {version} (450 MB)", flush=True)
-        venv.create(place, clear=True, with_pip=True)
-        lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
-        wanted = place / "requirements.txt"
-        others = re.sub(r"^pyspark==.*\n", "", lock, flags=re.MULTILINE)
-        wanted.write_text(f"pyspark=={version}\n{others}", encoding="utf-8")
-        pip = [str(python), "-m", "pip", "install", "--disable-pip-version-check", "--quiet"]
-        subprocess.run([*pip, "-r", str(wanted)], check=True)
-        # What a version names would otherwise be refused: that it works is what is to be found out.
-        subprocess.run([*pip, "--no-build-isolation", "--no-deps", "-e", str(ROOT)], check=True)
-        ready.touch()
-    return python
+def pyspark(version: str) -> list[str]:
+    """The folder to import that PySpark from; none if this environment has it."""
+    if installed("pyspark") == version:
+        return []
+    place = PLACE / version
+    if not place.is_dir():
+        print(f"sparkjet: installing PySpark {version} into {place.relative_to(ROOT)} (450 MB)", flush=True)
+        parts = place.with_suffix(".part")
+        shutil.rmtree(parts, ignore_errors=True)
+        pip = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--quiet", "--no-deps"]
+        subprocess.run([*pip, "--target", str(parts), f"pyspark=={version}"], check=True)
+        # What was cut short is not taken for whole.
+        parts.rename(place)
+    return [str(place)]
 
 
-def main(names: list[str]) -> int:
+def runs(name: str, *, quick: bool) -> list[list[str]]:
+    """The commands that run on a line."""
+    report = ROOT / "build" / "junit" / f"spark-{name}.xml"
+    tests = [sys.executable, "-m", "pytest", "-q", "-m", "not long", f"--junit-xml={report}", *SOCKETS]
+    if quick:
+        return [[*tests, "--interpreted", *DOORS]]
+    return [[*tests, *DOORS, *QUERIES], [sys.executable, str(ROOT / "examples" / "flights.py"), "--small"]]
+
+
+def main() -> int:
     """Run the lines that are named."""
-    unknown = set(names) - LINES.keys()
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("lines", nargs="*", metavar="LINE", help=f"of {', '.join(LINES)}; all by default")
+    parser.add_argument("--quick", action="store_true", help="the doors and the README only")
+    parser.add_argument("--install", action="store_true", help="only install what is missing")
+    options = parser.parse_args()
+    names = options.lines or list(LINES)
+    unknown = sorted(set(names) - LINES.keys())
     if unknown:
-        print(f"sparkjet: no such line: {', '.join(sorted(unknown))}; there are {', '.join(LINES)}.", file=sys.stderr)
-        return 2
+        parser.error(f"no such line: {', '.join(unknown)}; there are {', '.join(LINES)}")
     failed = []
-    for name in names or LINES:
-        python = environment(LINES[name])
+    for name in names:
+        folders = pyspark(LINES[name])
+        if options.install:
+            continue
+        began = time.monotonic()
         print(f"sparkjet: Spark {LINES[name]}", flush=True)
-        report = ROOT / "build" / "junit" / f"spark-{name}.xml"
-        tests = [str(python), "-m", "pytest", "-q", "-m", "not long", "--interpreted", f"--junit-xml={report}"]
-        inherited = {key: value for key, value in os.environ.items() if key not in {"SPARK_HOME", "PYTHONPATH"}}
-        if subprocess.run([*tests, *DOORS], cwd=ROOT, env=inherited, check=False).returncode:
+        # Before the packages of this environment, in the processes that tests start too.
+        paths = [*folders, *filter(None, [os.environ.get("PYTHONPATH")])]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+        environment.pop("SPARK_HOME", None)
+        commands = runs(name, quick=options.quick)
+        statuses = [subprocess.run(each, cwd=ROOT, env=environment, check=False).returncode for each in commands]
+        if any(statuses):
             failed.append(name)
+        print(f"sparkjet: Spark {LINES[name]} took {time.monotonic() - began:.0f} s", flush=True)
     if failed:
         print(f"sparkjet: failed on Spark {', '.join(failed)}.", file=sys.stderr)
     return len(failed) > 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

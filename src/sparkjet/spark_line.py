@@ -21,6 +21,8 @@ NEWEST, NEWEST_NAME = (4, 3), "4.3"
 
 SPATIAL: tuple[type[DataType], ...] = (types.SpatialType,) if LINE >= (4, 1) else ()
 """Types of geometries, which nothing orders."""
+TIMES_OF_DAY: tuple[type[DataType], ...] = (types.TimeType,) if LINE >= (4, 1) else ()
+"""The type of times without a date."""
 DATETIMES: tuple[type[DataType], ...] = (
     (types.DatetimeType,) if LINE >= (4, 1) else (types.DateType, types.TimestampType, types.TimestampNTZType)
 )

@@ -239,7 +239,7 @@ def stream(df: DataFrame) -> Stream:
             once, for tests: ``toDF()`` computes the result.
 
     Raises:
-        AnalysisError: A DataFrame of Spark Connect, or one that Spark does not compute row by row; or a newer Spark that
+        AnalysisError: A DataFrame of Spark Connect, one that Spark does not compute row by row, or a newer Spark that
             lacks what sparkjet needs.
 
     >>> import sparkjet as sj

@@ -115,12 +115,21 @@ DOORS = (
         ),
     ),
     Door(
-        "analyzed plans of a user's DataFrame: what streams cannot do, conditions of joins, Python, random numbers",
-        ("catalyst/join_conditions", "catalyst/moments", "catalyst/plan_analysis", "catalyst/physical_plans"),
+        "analyzed plans of DataFrames: what streams cannot do, conditions of joins, Python, random numbers",
+        (
+            "catalyst/join_conditions",
+            "catalyst/moments",
+            "catalyst/physical_plans",
+            "catalyst/plan_analysis",
+            "catalyst/time_bounds",
+        ),
         (
             f"{_CATALYST}.analysis.UnsupportedOperationChecker.checkForStreaming(2)",
             f"{_CATALYST}.expressions.ExpressionWithRandomSeed.withNewSeed(1)",
             f"{_CATALYST}.expressions.ExpressionWithRandomSeed.seedExpression(0)",
+            f"{_CATALYST}.expressions.{'TimestampAddInterval' if LINE >= (4, 1) else 'TimeAdd'}.zoneId(0)",
+            f"{_CATALYST}.expressions.TimestampAddYMInterval.zoneId(0)",
+            f"{_CATALYST}.expressions.SubtractTimestamps.zoneId(0)",
             f"{_CATALYST}.optimizer.ReplaceExpressions.apply(1)",
             f"{_CATALYST}.plans.logical.LogicalPlan.transformAllExpressions(1)",
             f"{_CATALYST}.plans.logical.LogicalPlan.containsPattern(1)",
