@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 import sparkjet as sj
 from sparkjet import functions as J
 from sparkjet.spark_line import LINE, LINE_NAME
+from tests.lines import needs_sketches
 
 SOURCES = ("sparkjet-kafka", "sparkjet-rabbitmq", "sparkjet-artemis")
 
@@ -33,6 +35,22 @@ def test_an_aggregate_in_python_is_refused() -> None:
             combine=lambda one, other: one + other,
             finish=lambda total: total,
         )
+
+
+@pytest.mark.skipif(LINE >= (4, 1), reason="since Spark 4.1, there are sketches of quantiles")
+def test_approximate_quantiles_are_refused() -> None:
+    with pytest.raises(
+        sj.AnalysisError, match=r"sketches need Spark 4\.1 or later; this is 4\.0\. percentile_disc is exact"
+    ):
+        J.percentile_approx("v", 0.5)
+
+
+@needs_sketches
+def test_sketches_of_several_parts_are_united(spark: SparkSession) -> None:
+    rows = spark.sql("SELECT timestamp_seconds(id) AS t, IF(id % 2 = 0, id, NULL) AS v FROM range(0, 40)")
+    windows = sj.stream(rows).withWatermark("t", "0 seconds").groupBy(F.window("t", "20 seconds", "5 seconds"))
+    found = windows.agg(J.percentile_approx("v", 0.5).alias("p")).toDF().orderBy("window").collect()
+    assert [row.p for row in found] == [2, 4, 6, 8, 14, 18, 24, 28, 32, 34, 36]
 
 
 def test_the_greatest_and_least_values_are_the_same_on_all_lines(spark: SparkSession) -> None:
