@@ -9,5 +9,5 @@ from sparkjet.spark_line import LINE
 needs_unions_in_place = pytest.mark.skipif(LINE < (4, 1), reason="Spark 4.0 shuffles what it has put together")
 needs_python_aggregates = pytest.mark.skipif(LINE < (4, 1), reason="Spark 4.0 has no functions over Arrow's arrays")
 needs_sketches = pytest.mark.skipif(LINE < (4, 1), reason="Spark 4.0 has no KLL sketches")
-needs_admission = pytest.mark.skipif(LINE < (4, 2), reason="before Spark 4.2, no source in Python limits what it reads")
+needs_indices = pytest.mark.skipif(LINE < (4, 2), reason="zipWithIndex is of Spark 4.2")
 needs_state_processors = pytest.mark.skipif(LINE < (4, 1), reason="Spark 4.0 has transformWithState for pandas only")
