@@ -6,12 +6,18 @@ import pyarrow as pa
 import pyspark
 from pyspark.sql.types import DateType, StructType, TimestampType
 
-from sparkjet.spark_line import DATETIMES, LINE, LINE_NAME, NEWEST, SPATIAL, arrow_type
+from scripts.sparks import LINES
+from sparkjet.spark_line import DATETIMES, LINE, LINE_NAME, NEWEST, SPATIAL, TRIED, arrow_type, line_of
 
 
 def test_the_line_is_that_of_the_installed_spark() -> None:
     assert pyspark.__version__.startswith(f"{LINE_NAME}.")
     assert (4, 0) <= LINE <= NEWEST
+    assert line_of("4.1.3") == (4, 1)
+
+
+def test_the_releases_that_are_tried_again_are_named() -> None:
+    assert set(LINES.values()) <= TRIED
 
 
 def test_types_are_those_of_the_line() -> None:

@@ -11,13 +11,27 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import DataType
 
-LINE: tuple[int, int] = tuple(map(int, pyspark.__version__.split(".")[:2]))  # type: ignore[assignment] # two of them
+
+def line_of(release: str) -> tuple[int, int]:
+    """The line of a release.
+
+    >>> line_of("4.1.3")
+    (4, 1)
+    """
+    major, minor, *_ = release.split(".")
+    return int(major), int(minor)
+
+
+RELEASE: str = pyspark.__version__
+LINE = line_of(RELEASE)
 """The line of the installed PySpark."""
 LINE_NAME = ".".join(map(str, LINE))
 """Its name, such as ``4.0``."""
 
 NEWEST, NEWEST_NAME = (4, 3), "4.3"
 """The newest line that sparkjet was tried with."""
+TRIED = frozenset({"4.0.1", "4.0.5", "4.1.1", "4.1.4", "4.2.1", "4.3.0"})
+"""The releases that sparkjet was tried with; those in ``scripts/sparks.py`` are tried again and again."""
 
 SPATIAL: tuple[type[DataType], ...] = (types.SpatialType,) if LINE >= (4, 1) else ()
 """Types of geometries, which nothing orders."""

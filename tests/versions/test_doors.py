@@ -18,7 +18,7 @@ from sparkjet.errors import AnalysisError
 SOURCE = Path(sparkjet.__file__).parent
 PRIVATE = re.compile(r"_j(vm|df|c|cols|sc|sq|sqm|schema|write|reader|sparkSession)|_gateway")
 """Names of what PySpark's objects have in the JVM."""
-NEWER = (9, 9)
+NEWER = "9.9.1"
 CLOSED = Door("tests", ("tests",), ("org.apache.spark.sql.classic.Dataset.ofRows(2)", "org.apache.spark.Nothing(1)"))
 
 
@@ -36,26 +36,33 @@ def test_what_is_not_there_is_found(spark: SparkSession) -> None:
         "org.apache.spark.sql.catalyst.plans.logical.Project(2)",
         "org.apache.spark.sql.catalyst.plans.logical.Project(7)",
         "org.apache.spark.sql.Nowhere.method(0)",
+        "org.apache.spark.sql.classic.Dataset.ofRows(2|9)",
     )
     assert lacking(spark, [replace(CLOSED, members=members)]) == {
-        replace(CLOSED, members=members): [members[2], members[3], members[5], members[6]]
+        replace(CLOSED, members=members): (members[2], members[3], members[5], members[6])
     }
 
 
 def test_a_newer_spark_is_warned_of_once_and_refused_for_what_it_lacks(spark: SparkSession) -> None:
-    with pytest.warns(UserWarning, match=r"has not been tried with Spark 9\.9, only up to 4\.3\."):
+    with pytest.warns(UserWarning, match=r"has not been tried with Spark 9\.9\.1, only up to 4\.3\."):
         check_doors(spark, [], NEWER)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         check_doors(spark, DOORS, NEWER)
         check_doors(spark, [replace(CLOSED, without="it goes on more slowly")], NEWER)
         with pytest.raises(
-            AnalysisError, match=r"on Spark 9\.9, which lacks org\.apache\.spark\.Nothing\(1\) \(tests\)"
+            AnalysisError, match=r"on Spark 9\.9\.1, which lacks org\.apache\.spark\.Nothing\(1\) \(tests\)"
         ):
             check_doors(spark, [CLOSED], NEWER)
 
 
-def test_on_a_line_that_was_tried_nothing_is_looked_up(spark: SparkSession) -> None:
+def test_an_older_release_that_was_not_tried_is_looked_through_without_a_warning(spark: SparkSession) -> None:
+    check_doors(spark, DOORS, "4.0.3")
+    with pytest.raises(AnalysisError, match=r"on Spark 4\.0\.3, .*\(tests\)\. Use one that was tried: 4\.0\.1, "):
+        check_doors(spark, [CLOSED], "4.0.3")
+
+
+def test_on_a_release_that_was_tried_nothing_is_looked_up(spark: SparkSession) -> None:
     assert is_open(spark, CLOSED)
     assert not is_open(spark, CLOSED, NEWER)
     assert is_open(spark, KEPT_PLANS, NEWER)

@@ -1,25 +1,24 @@
 """The doors into Spark that its API does not promise: what goes through each, and which of them a new Spark has closed.
 
-Between two lines of Spark, classes move and constructors get further parameters. On the lines that sparkjet was tried
-with, every door is known to be open. On a newer one, ``sj.stream`` looks through all of them first: it names what is
-missing, and a query does not fail in its first epoch.
+Between two releases of Spark, classes move and constructors get further parameters. On the releases that sparkjet was
+tried with, every door is known to be open. On another one, ``sj.stream`` looks through all of them first: it names what
+is missing, and a query does not fail in its first epoch.
 """
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
-
-from py4j.protocol import Py4JJavaError
+from typing import TYPE_CHECKING
 
 from sparkjet.errors import AnalysisError
-from sparkjet.spark_line import LINE, NEWEST, NEWEST_NAME
+from sparkjet.java import has_member
+from sparkjet.spark_line import LINE, NEWEST, NEWEST_NAME, RELEASE, TRIED, line_of
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 
@@ -31,7 +30,7 @@ class Door:
         purpose: What goes through it.
         modules: The modules that use it, below ``sparkjet``.
         members: What must exist in the JVM: ``package.Class``, ``package.Class.method(2)`` or ``package.Class(3)``, a
-            constructor, with the number of parameters.
+            constructor, with the numbers of parameters that it may have.
         without: What is done without it, the slower way; None if no query can run.
     """
 
@@ -186,7 +185,7 @@ DOORS = (
         "files written by a job of Spark's, and which of them count",
         ("storage/write_job", "storage/written"),
         (
-            f"{_FILES}.FileFormatWriter.write({12 if LINE >= (4, 2) else 11})",
+            f"{_FILES}.FileFormatWriter.write(11|12)",
             f"{_FILES}.FileFormatWriter$OutputSpec(3)",
             f"{_FILES}.SQLHadoopMapReduceCommitProtocol(3)",
             f"{_FILES}.BasicWriteJobStatsTracker(2)",
@@ -243,60 +242,40 @@ DOORS = (
 )
 
 _warned: set[str] = set()
-_MEMBER = re.compile(r"(?P<owner>[\w.$]*?[A-Z][\w$]*)(?:\.(?P<method>[\w$]+))?(?:\((?P<count>\d+)\))?")
 
 
-def lacking(session: SparkSession, doors: Sequence[Door] = DOORS) -> dict[Door, list[str]]:
+def lacking(session: SparkSession, doors: Sequence[Door] = DOORS) -> dict[Door, tuple[str, ...]]:
     """The doors that the session's Spark has closed, each with what is missing."""
-    found = {door: [each for each in door.members if not _exists(session, each)] for door in doors}
+    found = {door: _missing(session.sparkContext, door) for door in doors}
     return {door: members for door, members in found.items() if members}
 
 
-def is_open(session: SparkSession, door: Door, line: tuple[int, int] = LINE) -> bool:
-    """Whether a door that can be done without is open; nothing is looked up on the lines that were tried."""
-    return line <= NEWEST or not lacking(session, [door])
+def is_open(session: SparkSession, door: Door, release: str = RELEASE) -> bool:
+    """Whether a door that can be done without is open; nothing is looked up for releases that were tried."""
+    return release in TRIED or not _missing(session.sparkContext, door)
 
 
-def check_doors(session: SparkSession, doors: Sequence[Door] = DOORS, line: tuple[int, int] = LINE) -> None:
-    """On a Spark newer than all that were tried: warn, once, and refuse what could not run there.
+def check_doors(session: SparkSession, doors: Sequence[Door] = DOORS, release: str = RELEASE) -> None:
+    """On a release that was not tried: refuse what could not run there, and warn once of a line newer than all tried.
 
     Raises:
         AnalysisError: Naming what that Spark does not have.
     """
-    if line <= NEWEST:
+    if release in TRIED:
         return
-    name = ".".join(map(str, line))
-    if name not in _warned:
-        _warned.add(name)
-        warnings.warn(f"sparkjet has not been tried with Spark {name}, only up to {NEWEST_NAME}.", stacklevel=3)
+    if line_of(release) > NEWEST and release not in _warned:
+        _warned.add(release)
+        warnings.warn(f"sparkjet has not been tried with Spark {release}, only up to {NEWEST_NAME}.", stacklevel=3)
     found = lacking(session, [each for each in doors if each.without is None])
     closed = [f"{', '.join(members)} ({door.purpose})" for door, members in found.items()]
     if closed:
-        message = f"sparkjet cannot run on Spark {name}, which lacks {'; '.join(closed)}. Use Spark {NEWEST_NAME}."
+        message = (
+            f"sparkjet cannot run on Spark {release}, which lacks {'; '.join(closed)}. Use one that was tried: "
+            f"{', '.join(sorted(TRIED))}."
+        )
         raise AnalysisError(message)
 
 
-def _exists(session: SparkSession, member: str) -> bool:
-    """Whether a member exists, with a number of parameters."""
-    found = _MEMBER.fullmatch(member)
-    if found is None:
-        message = f"{member!r} is no member of a class."
-        raise ValueError(message)
-    owner, method, count = found.groups()
-    signatures = _signatures(session.sparkContext._gateway, owner)
-    if signatures is None or count is None:
-        return signatures is not None
-    name = owner if method is None else method
-    wanted = re.compile(rf"(?<![\w$]){re.escape(name)}\(([^)]*)\)")
-    return any(len(each.split(",")) * bool(each) == int(count) for each in wanted.findall(signatures))
-
-
-@lru_cache(256)
-def _signatures(gateway: Any, name: str) -> str | None:
-    """The constructors and methods of a class as Java writes them, None if there is no such class."""
-    try:
-        found = gateway.jvm.java.lang.Class.forName(name)
-    except Py4JJavaError:
-        return None
-    shown = gateway.jvm.scala.runtime.ScalaRunTime.stringOf
-    return "".join(str(shown(each)) for each in (found.getConstructors(), found.getMethods()))
+@lru_cache(64)
+def _missing(context: SparkContext, door: Door) -> tuple[str, ...]:
+    return tuple(each for each in door.members if not has_member(context, each))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.java_gateway import ensure_callback_server_started
 
-from sparkjet.java import as_map, as_seq, end_callback, java_class, nothing, static_method
+from sparkjet.java import as_map, as_seq, end_callback, has_member, java_class, nothing, static_method
 from sparkjet.spark_line import LINE
 from sparkjet.storage.hadoop_file_system import JAVA_ERRORS, os_error
 from sparkjet.storage.patience import Patience
@@ -114,6 +114,7 @@ class WriteJob:
         metrics = static_method(session, f"{DATASOURCES}.BasicWriteJobStatsTracker.metrics")()
         serializable = java_class(session, "org.apache.spark.util.SerializableConfiguration")
         destination = java_class(session, f"{DATASOURCES}.FileFormatWriter$OutputSpec")
+        further = [_FURTHER] if has_member(session.sparkContext, f"{_FURTHER}(0)") else []
         arguments = (
             session._jsparkSession,
             execution.executedPlan(),
@@ -126,15 +127,15 @@ class WriteJob:
             as_seq(session, [trackers(serializable(configuration), metrics)]),
             as_map(session, self.options.items()),
             0,
-            *(static_method(session, f"{DATASOURCES}.FileFormatWriter.{name}")() for name in _FURTHER),
+            *(static_method(session, each)() for each in further),
         )
         write = static_method(session, f"{DATASOURCES}.FileFormatWriter.write")
         _as_execution(session, execution, lambda: write(*arguments), self.settings)
         return WriteStatistics(metrics.apply("numOutputRows").value(), metrics.apply("numFiles").value())
 
 
-_FURTHER = ("write$default$12",) if LINE >= (4, 2) else ()
-"""Defaults of arguments that lines of Spark have added."""
+_FURTHER = f"{DATASOURCES}.FileFormatWriter.write$default$12"
+"""The default of an argument that some releases have: 4.0.5 and 4.2, but not 4.0.1."""
 _CONFIGURATIONS: dict[tuple[Any, ...], Any] = {}
 _MOST = 32
 """Configurations that are kept."""
