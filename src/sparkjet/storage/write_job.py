@@ -135,7 +135,7 @@ class WriteJob:
 
 
 _FURTHER = f"{DATASOURCES}.FileFormatWriter.write$default$12"
-"""The default of an argument that some releases have: 4.0.5 and 4.2, but not 4.0.1."""
+"""The default of an argument that some releases have, also of one line: 4.0.5, and not 4.0.1."""
 _CONFIGURATIONS: dict[tuple[Any, ...], Any] = {}
 _MOST = 32
 """Configurations that are kept."""
