@@ -2,7 +2,7 @@
 .DELETE_ON_ERROR:
 # Check, tests and docs share one machine and Spark takes all of it: never side by side, even under `make -j`.
 .NOTPARALLEL:
-.PHONY: help setup servers run clicks orders test test-unit test-crash test-long fuzz check docs bench bench-quick bench-more format clean checked benchmark-peers
+.PHONY: help setup servers run clicks orders test test-unit test-crash test-long test-sparks fuzz check docs bench bench-quick bench-more format clean checked benchmark-peers
 
 VENV := .venv
 PYTHON_RUN := $(VENV)/bin/python
@@ -56,6 +56,9 @@ test-unit: $(READY) ## The tests that need no Java (under two minutes)
 
 test-long: checked $(READY) $(CLASSES) ## The long ones: every crash point, many seeds (hours)
 	@$(PYTEST) -m long
+
+test-sparks: checked $(READY) $(CLASSES) ## Spark 4.0 to 4.3: doors, pages, saved homes, killed drivers, on each (first time: 1.3 GB)
+	@$(PYTHON_RUN) scripts/sparks.py $(LINES)
 
 SECONDS := 600
 fuzz: checked $(READY) $(CLASSES) ## Random queries against Spark's batch: make fuzz SECONDS=600, and SEED=… for known ones

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from py4j.clientserver import ClientServer
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -30,6 +31,25 @@ def java_class(session: SparkSession, name: str) -> Any:
 def static_method(session: SparkSession, name: str) -> Any:
     """A static method of a class, or a method of a Scala object, by the whole names of both."""
     return _method(session.sparkContext._gateway, name)
+
+
+def has_member(context: SparkContext, member: str) -> bool:
+    """Whether there is a class (``package.Class``), a constructor (``package.Class(2)``) or a method (``….run(2|3)``).
+
+    The numbers are of parameters. Some are added by releases that only correct errors, so the line of Spark does not
+    tell.
+    """
+    found = _MEMBER.fullmatch(member)
+    if found is None:
+        message = f"{member!r} is no member of a class."
+        raise ValueError(message)
+    owner, method, counts = found.groups()
+    signatures = _signatures(context._gateway, owner)
+    if signatures is None or counts is None:
+        return signatures is not None
+    wanted = re.compile(rf"(?<![\w$]){re.escape(method or owner)}\(([^)]*)\)")
+    numbers = {len(each.split(",")) if each else 0 for each in wanted.findall(signatures)}
+    return not numbers.isdisjoint(map(int, counts.split("|")))
 
 
 def scala_context(session: SparkSession) -> Any:
@@ -94,6 +114,7 @@ def _is_pinned(gateway: Any) -> bool:
     return isinstance(gateway, ClientServer)
 
 
+_MEMBER = re.compile(r"([\w.$]*?[A-Z][\w$]*)(?:\.([\w$]+))?(?:\((\d+(?:\|\d+)*)\))?")
 _SEQ = "org.apache.spark.api.python.PythonUtils.toSeq"
 
 
@@ -106,6 +127,17 @@ def _class(gateway: Any, name: str) -> Any:
 def _method(gateway: Any, name: str) -> Any:
     owner, _, method = name.rpartition(".")
     return getattr(_class(gateway, owner), method)
+
+
+@lru_cache(256)
+def _signatures(gateway: Any, name: str) -> str | None:
+    """The constructors and methods of a class as Java writes them, None if there is no such class."""
+    try:
+        found = gateway.jvm.java.lang.Class.forName(name)
+    except Py4JJavaError:
+        return None
+    shown = gateway.jvm.scala.runtime.ScalaRunTime.stringOf
+    return "".join(str(shown(each)) for each in (found.getConstructors(), found.getMethods()))
 
 
 @lru_cache(4)

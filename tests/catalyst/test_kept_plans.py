@@ -14,6 +14,7 @@ from sparkjet.catalyst.constants import constant
 from sparkjet.catalyst.kept_plans import KeptPlans
 from sparkjet.catalyst.tables import Rows
 from sparkjet.errors import SparkjetError
+from tests.lines import needs_unions_in_place
 
 pytestmark = pytest.mark.spark
 
@@ -66,6 +67,7 @@ def test_other_tables_and_constants_need_no_other_plan(table: Table) -> None:
     assert build.built == 1
 
 
+@needs_unions_in_place
 def test_tables_of_one_shape_are_put_together_partition_by_partition(table: Table) -> None:
     kept, build = KeptPlans(), Sums()
     for count in (2, 3, 4):
@@ -84,6 +86,7 @@ def reduce_union(tables: list[DataFrame]) -> DataFrame:
     return united
 
 
+@needs_unions_in_place
 def test_nothing_is_shuffled_that_is_partitioned_already(table: Table) -> None:
     got = KeptPlans()("sums", inputs=[[Rows(table(0, 9)), Rows(table(9, 20))]], constants=[None], build=Sums())
     assert "Exchange" not in got._jdf.queryExecution().executedPlan().toString()

@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sparkjet.catalyst.moments import Moment, changes
+from sparkjet.spark_line import LINE
 
 pytestmark = pytest.mark.spark
 
@@ -26,7 +27,7 @@ SEEDED = {
 TIMES = {
     "CurDateExpressionBuilder": "curdate()",
     "CurrentDate": "current_date()",
-    "CurrentTime": "current_time(3)",
+    **({"CurrentTime": "current_time(3)"} if LINE >= (4, 1) else {}),
     "CurrentTimestamp": "current_timestamp()",
     "CurrentTimestampExpressionBuilder": "current_timestamp()",
     "LocalTimestamp": "localtimestamp()",
@@ -37,7 +38,7 @@ TIMES = {
 OF_THE_SESSION = {
     "CurrentCatalog": "current_catalog()",
     "CurrentDatabase": "current_database()",
-    "CurrentPath": "current_path()",
+    **({"CurrentPath": "current_path()"} if LINE >= (4, 2) else {}),
     "CurrentTimeZone": "current_timezone()",
     "CurrentUser": "current_user()",
 }
@@ -130,7 +131,7 @@ def test_the_time_is_that_of_the_epoch(session: SparkSession) -> None:
     assert found.asDict() == {
         "curdate()": "2023-11-15",
         "current_date()": "2023-11-15",
-        "current_time(3)": "07:13:20.123",
+        **({"current_time(3)": "07:13:20.123"} if LINE >= (4, 1) else {}),
         "current_timestamp()": local,
         "localtimestamp()": local,
         "now()": local,

@@ -14,6 +14,7 @@ from pyspark.sql.types import StringType
 import sparkjet as sj
 from sparkjet import functions as J
 from sparkjet.catalyst.row_by_row import REFUSED, ROW_BY_ROW
+from sparkjet.spark_line import LINE
 from sparkjet.testing import StreamDriver
 
 if TYPE_CHECKING:
@@ -160,6 +161,11 @@ UNSAFE: dict[str, tuple[Callable[[DataFrame], DataFrame], str]] = {
     "zipWithIndex": (lambda df: df.zipWithIndex(), "zipWithIndex"),
     "randomSplit": (lambda df: df.select("k").randomSplit([0.5, 0.5])[0], "a sort"),
 }
+
+
+if LINE < (4, 2):
+    # Spark has neither.
+    del UNSAFE["QUALIFY"], UNSAFE["zipWithIndex"]
 
 
 @pytest.mark.parametrize(("shape", "named"), UNSAFE.values(), ids=UNSAFE)

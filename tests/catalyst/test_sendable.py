@@ -11,6 +11,7 @@ import pytest
 import sparkjet as sj
 from sparkjet.catalyst.sendable import check_sendable
 from sparkjet.errors import AnalysisError
+from tests.lines import needs_python_aggregates
 
 LOCK = threading.Lock()
 
@@ -32,11 +33,17 @@ def test_every_method_that_takes_a_function_for_the_workers_refuses_a_query_in_i
         session.range(1).count()
         yield pd.DataFrame({"n": [1]})
 
+    with pytest.raises(AnalysisError, match=r"^applyInPandasWithState: the function cannot be sent.*Create"):
+        rows.groupBy("value").applyInPandasWithState(keep, "n int", "n int", "update", "NoTimeout")
+
+
+@needs_python_aggregates
+def test_an_aggregate_in_python_refuses_a_query_in_it(spark: Any) -> None:
+    session = spark
+
     def accumulate(total: int, value: int) -> int:
         return total + value + session.range(1).count()
 
-    with pytest.raises(AnalysisError, match=r"^applyInPandasWithState: the function cannot be sent.*Create"):
-        rows.groupBy("value").applyInPandasWithState(keep, "n int", "n int", "update", "NoTimeout")
     parts = {"create": lambda: 0, "combine": lambda a, b: a + b, "finish": lambda a: a}
     with pytest.raises(AnalysisError, match=r"^python_aggregate\(value\): the function cannot be sent.*Create"):
         sj.python_aggregate("value", accumulatorType="long", returnType="long", accumulate=accumulate, **parts)

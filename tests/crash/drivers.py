@@ -69,8 +69,10 @@ class Driver:
     def __init__(self, log: Path, master: str = "local[2]") -> None:
         self._log = log
         reading, writing = os.pipe()
+        # In front what this process was started with: `make test-sparks` names a Spark there.
+        paths = [*filter(None, [os.environ.get("PYTHONPATH")]), str(ROOT / "src"), str(ROOT)]
         environment = os.environ | {
-            "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
+            "PYTHONPATH": os.pathsep.join(paths),
             "PYSPARK_PYTHON": sys.executable,
             "SPARK_LOCAL_IP": "127.0.0.1",
         }

@@ -13,8 +13,10 @@ from pyspark.sql import functions as F
 import sparkjet as sj
 from sparkjet import functions as J
 from sparkjet.engine.phases import EpochPhase
-from sparkjet.engine.spark_checkpoint import SparkCheckpoint
+from sparkjet.engine.spark_checkpoint import SparkCheckpoint, check_readable
+from sparkjet.errors import RecoveryError
 from sparkjet.snapshots import DirectoryStore
+from sparkjet.snapshots.record import SparkPosition
 from tests.feed import SCHEMA, Feed, rows
 
 if TYPE_CHECKING:
@@ -58,6 +60,14 @@ def capture(checkpoint: SparkCheckpoint, tmp_path: Path) -> list[str]:
 
 def test_numbered_files_are_saved_and_those_of_hadoop_left_alone(checkpoint: SparkCheckpoint, tmp_path: Path) -> None:
     assert capture(checkpoint, tmp_path) == ["sources/0/1.compact", "sources/1/0"]
+
+
+def test_a_home_whose_sources_have_names_is_refused_by_an_older_spark() -> None:
+    named = SparkPosition(4, {"metadata": "{}", "offsets/4": "v2\n{}\nclicks:-"}, {})
+    check_readable(named, (4, 2))
+    with pytest.raises(RecoveryError, match=r"Spark 4\.1 cannot go on .*readStream\.name.* Spark 4\.2 or later"):
+        check_readable(named, (4, 1))
+    check_readable(SparkPosition(4, {"offsets/4": "v1\n{}\n-"}, {}), (4, 0))
 
 
 def test_an_empty_directory_is_no_state(checkpoint: SparkCheckpoint, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ import sparkjet as sj
 from sparkjet import functions as J
 from sparkjet.engine.phases import EpochPhase
 from sparkjet.plan.spark_sources import Replayability, acknowledging_source, replayability, streaming_sources
+from sparkjet.spark_line import LINE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -284,6 +285,7 @@ def memory_stream(spark: SparkSession) -> DataFrame:
     jvm: Any = spark._jvm
     session: Any = spark._jsparkSession
     encoder = jvm.org.apache.spark.sql.Encoders.scalaInt()
-    memory = jvm.org.apache.spark.sql.execution.streaming.runtime.MemoryStream
-    source = memory(0, session, jvm.scala.Option.empty(), encoder)
+    streaming = jvm.org.apache.spark.sql.execution.streaming
+    memory = streaming.runtime.MemoryStream if LINE >= (4, 1) else streaming.MemoryStream
+    source = memory(0, session if LINE >= (4, 1) else session.sqlContext(), jvm.scala.Option.empty(), encoder)
     return type(spark.range(1))(source.toDF(), spark)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from sparkjet.time import MAX, MIN
 from tests.laws import QUICK_MODES, RANDOM_RUNS, law, only_examples
+from tests.lines import needs_unions_in_place
 from tests.persisted import persisted
 from tests.stateful.deduplication_run import DeduplicationRun, Kind, naive
 from tests.windows.model import Batch, Event
@@ -143,6 +144,7 @@ def test_the_state_is_the_keys_and_nothing_else(session: SparkSession) -> None:
     run.discard()
 
 
+@needs_unions_in_place
 def test_the_state_is_neither_shuffled_nor_sorted_and_watermarks_compile_nothing(session: SparkSession) -> None:
     session.conf.set("spark.sql.codegen.wholeStage", "true")
     session.conf.set("spark.sql.codegen.factoryMode", "FALLBACK")

@@ -15,6 +15,7 @@ from sparkjet.stateful.interval_join import FOREVER
 from sparkjet.stateful.join_side import MANY
 from sparkjet.stateful.join_type import JoinType
 from tests.laws import QUICK_MODES, RANDOM_RUNS, law
+from tests.lines import needs_unions_in_place
 from tests.parameters import mostly_crash
 from tests.persisted import persisted
 from tests.stateful.join_model import Arrived, JoinBatch, JoinCase, Pair, naive
@@ -171,6 +172,7 @@ def test_the_example_without_a_bound_equals_the_naive_join(
     check_modes(session, JoinCase(JoinType.INNER, *bounds, EXAMPLE), tmp_path, ("restarts",))
 
 
+@needs_unions_in_place
 def test_the_state_is_neither_shuffled_nor_sorted(session: SparkSession) -> None:
     run = JoinRun(session, JoinCase(JoinType.FULL, 0, 10, [], ordered=True))
     run.feed(JoinBatch([row(time) for time in range(20)], [row(time) for time in range(20)], (5, 5)))

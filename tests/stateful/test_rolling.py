@@ -20,6 +20,7 @@ from sparkjet import functions as J
 from sparkjet.options import Options
 from sparkjet.testing import CollectingSink, StreamDriver
 from tests.laws import RANDOM_RUNS, law
+from tests.lines import needs_python_aggregates
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -247,6 +248,7 @@ def test_at_last_results_are_sparks_of_a_batch_and_may_be_sorted_and_limited(spa
     assert [tuple(each) for each in top.committed[2]] == [("b", 10, 1), ("a", 9, 1), (None, 1, 1)]
 
 
+@needs_python_aggregates
 def test_python_aggregates_and_first_rows_go_on_from_what_is_stored(spark: SparkSession) -> None:
     def query(events: sj.Stream) -> Any:
         return events.withWatermark("ts", 0).groupBy("key").agg(spread(), J.last("value").alias("last"))

@@ -18,6 +18,7 @@ from sparkjet.state import Segment, SegmentStatistics
 from sparkjet.time import MAX, MIN
 from sparkjet.windows import Accumulators, SessionWindows
 from tests.laws import QUICK_MODES, RANDOM_RUNS, law, only_examples
+from tests.lines import needs_unions_in_place
 from tests.parameters import mostly_crash, mostly_long
 from tests.persisted import persisted
 from tests.state.touching import made_of
@@ -323,6 +324,7 @@ def test_neither_blocks_nor_segments_pile_up(session: SparkSession) -> None:
     assert persisted(session) <= before
 
 
+@needs_unions_in_place
 def test_the_state_is_neither_shuffled_nor_sorted_and_watermarks_compile_nothing(session: SparkSession) -> None:
     session.conf.set("spark.sql.codegen.wholeStage", "true")
     session.conf.set("spark.sql.codegen.factoryMode", "FALLBACK")

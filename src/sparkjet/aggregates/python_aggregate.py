@@ -16,11 +16,14 @@ from sparkjet.aggregates.operation import Aggregate, AggregateOperation
 from sparkjet.catalyst.expressions import label
 from sparkjet.catalyst.sendable import check_sendable
 from sparkjet.errors import AnalysisError
+from sparkjet.spark_line import LINE, LINE_NAME, arrow_type
 
 if TYPE_CHECKING:
     from sparkjet.aggregates.operation import ColumnOrName, Inputs
 
 _FIELD = "value"
+_ARROW_FUNCTIONS = (4, 1)
+"""The first line of Spark with functions over Arrow's arrays."""
 
 
 def python_aggregate(
@@ -84,6 +87,8 @@ def python_aggregate(
     name = f"python_aggregate({', '.join(label(column) for column in inputs)})"
     if find_spec("pyarrow") is None:
         raise AnalysisError(f'{name}: rows reach Python through Arrow. Install it: pip install "sparkjet[arrow]".')
+    if LINE < _ARROW_FUNCTIONS:
+        raise AnalysisError(f"{name}: aggregates in Python need Spark 4.1 or later; this is {LINE_NAME}.")
     if not inputs:
         raise AnalysisError(f"{name}: no inputs; give the columns for accumulate. To count rows use J.count().")
     parts = {"create": create, "accumulate": accumulate, "combine": combine, "finish": finish}
@@ -112,12 +117,11 @@ def _operation(
 ) -> AggregateOperation:
     # Imported here, because pyarrow is an extra.
     from pyspark.sql.pandas.functions import arrow_udf  # noqa: PLC0415
-    from pyspark.sql.pandas.types import to_arrow_type  # noqa: PLC0415
 
     from sparkjet.aggregates.python_worker import PartError, PythonParts  # noqa: PLC0415
 
     _ship_parts()
-    arrow, returned = (to_arrow_type(each, timezone="UTC") for each in (accumulator, result))
+    arrow, returned = (arrow_type(each) for each in (accumulator, result))
     deducts = "deduct" in functions
     parts = PythonParts(name, **{"deduct": None, **functions}, accumulator=arrow, result=returned, as_dict=False)
     try:

@@ -14,6 +14,7 @@ from sparkjet.aggregates.percentages import Percentages
 from sparkjet.aggregates.values import column_of, whole_number
 from sparkjet.catalyst.expressions import label
 from sparkjet.errors import AnalysisError
+from sparkjet.spark_line import LINE, LINE_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 _ACCURACY_OF_K = 10
 _LEAST_K, _MOST_K = 8, 65535
+_SKETCHING, _UNITING = (4, 1), (4, 2)
+"""The first lines of Spark with KLL sketches, and with an aggregate that unites them."""
 
 
 def percentile_approx(col: ColumnOrName, percentage: float | Sequence[float], accuracy: int = 10000) -> Aggregate:
@@ -44,7 +47,7 @@ def percentile_approx(col: ColumnOrName, percentage: float | Sequence[float], ac
         accuracy: As in Spark; higher is more accurate and takes more memory.
 
     Raises:
-        AnalysisError: An argument is out of range; when resolved: the column has another type.
+        AnalysisError: An argument is out of range, or Spark is 4.0; when resolved: the column has another type.
 
     >>> from sparkjet import functions as J
     >>> J.percentile_approx("id", 0.95).evaluate(spark.range(1, 101))
@@ -70,6 +73,9 @@ def _sketched(function: str, col: ColumnOrName, percentage: float | Sequence[flo
     name = f"{function}({label(col)}, {percentages}, {accuracy})"
     percentages.check(name)
     whole_number(name, "accuracy", accuracy, 1, _MOST_K * _ACCURACY_OF_K)
+    if LINE < _SKETCHING:
+        message = f"{name}: sketches need Spark 4.1 or later; this is {LINE_NAME}. percentile_disc is exact."
+        raise AnalysisError(message)
     k = max(_LEAST_K, math.ceil(accuracy / _ACCURACY_OF_K))
 
     def resolve(inputs: Inputs) -> AggregateOperation:
@@ -88,9 +94,7 @@ class _Form:
     decode: Callable[[Column], Column]
 
     def operation(self, value: Column, k: int, percentages: Percentages) -> AggregateOperation:
-        sketch, union, merge = (
-            getattr(F, f"{function}_{self.of}") for function in ("kll_sketch_agg", "kll_merge_agg", "kll_sketch_merge")
-        )
+        sketch, merge = (getattr(F, f"{function}_{self.of}") for function in ("kll_sketch_agg", "kll_sketch_merge"))
 
         counts = ("nans",) if self.of == "double" else ()
 
@@ -101,7 +105,8 @@ class _Form:
 
         def combine_group(acc: Accumulator) -> Accumulator:
             # k is passed explicitly: a sketch of only nulls would otherwise bring Spark's default into the union.
-            return {"sketch": union(acc["sketch"], k), **{field: F.sum(acc[field]) for field in counts}}
+            united = getattr(F, f"kll_merge_agg_{self.of}")(acc["sketch"], k)
+            return {"sketch": united, **{field: F.sum(acc[field]) for field in counts}}
 
         nans = F.count(F.when(F.isnan(value), 1))
         return AggregateOperation(
@@ -109,7 +114,7 @@ class _Form:
             create={"sketch": F.lit(None).cast("binary"), **dict.fromkeys(counts, F.lit(0).cast("bigint"))},
             combine=combine,
             finish=lambda acc: percentages.result(self._quantiles(acc, percentages)),
-            combine_group=combine_group,
+            combine_group=combine_group if LINE >= _UNITING else None,
         )
 
     def _quantiles(self, acc: Accumulator, percentages: Percentages) -> Column:

@@ -8,6 +8,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType
 
 from sparkjet.aggregates.operation import AggregateOperation
+from sparkjet.spark_line import LINE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 MOST_VALUES = 100_000
 """The maximum k of Spark's max_by, which keeps the values."""
+_WITH_K = (4, 2)
+"""The first line of Spark whose ``min_by`` and ``max_by`` take a k."""
 
 
 def ranked(
@@ -36,8 +39,11 @@ def ranked(
     def best(candidates: Column) -> Column:
         return F.slice(F.sort_array(candidates, asc=not greatest), 1, n)
 
-    # min_by and max_by with k keep n values in memory, whereas a sorted collect_list would keep all.
-    kept = F.max_by(compared, compared, n) if greatest else F.min_by(compared, compared, n)
+    if LINE < _WITH_K:
+        kept = best(F.collect_list(compared))
+    else:
+        # These keep n values in memory, and the list all of them.
+        kept = F.max_by(compared, compared, n) if greatest else F.min_by(compared, compared, n)
     return AggregateOperation(
         accumulate={"values": F.coalesce(kept.cast(values), empty)},
         create={"values": empty},

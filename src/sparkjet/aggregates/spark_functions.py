@@ -28,6 +28,7 @@ from sparkjet.aggregates import (
 from sparkjet.aggregates.advice import nearest_to
 from sparkjet.aggregates.operation import Aggregate, AggregateOperation
 from sparkjet.errors import AnalysisError
+from sparkjet.spark_line import LINE
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -57,6 +58,10 @@ def _taken(call: AggregateCall) -> list[Column]:
     """The arguments, null in rows that the call does not take; for functions that pass over nulls."""
     columns = list(call.columns)
     return columns if call.condition is None else [F.when(call.condition, column) for column in columns]
+
+
+_KEEPING_NULLS = (4, 2)
+"""The first line of Spark whose collect_list can keep nulls."""
 
 
 def _of(make: Callable[..., Aggregate], columns: int | None = None) -> _Translation:
@@ -99,7 +104,7 @@ def _approx_count_distinct(call: AggregateCall) -> Aggregate:
 
 
 def _collect_list(call: AggregateCall) -> Aggregate:
-    if not call.function.ignoreNulls():
+    if LINE >= _KEEPING_NULLS and not call.function.ignoreNulls():
         _refuse(call, "It keeps nulls: collect_list(struct(column)) does as well.")
     return collected.collect_list(*_taken(call))
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, BooleanType, DataType, DatetimeType, NumericType, StringType
+from pyspark.sql.types import ArrayType, BooleanType, DataType, NumericType, StringType
 
 from sparkjet.aggregates.operation import AggregateOperation
 from sparkjet.aggregates.values import bound
+from sparkjet.spark_line import DATETIMES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,7 +43,7 @@ def _is_hashed(data_type: DataType) -> bool:
     """Whether array_distinct hashes values of a type; it compares any others each with each."""
     if isinstance(data_type, StringType):
         return data_type.isUTF8BinaryCollation()
-    return isinstance(data_type, (NumericType, BooleanType, DatetimeType))
+    return isinstance(data_type, (NumericType, BooleanType, *DATETIMES))
 
 
 def _distinct(values: Column) -> Column:

@@ -15,7 +15,6 @@ from pyspark.sql.types import (
     IntegralType,
     MapType,
     NumericType,
-    SpatialType,
     StructField,
     StructType,
     UserDefinedType,
@@ -24,6 +23,7 @@ from pyspark.sql.types import (
 
 from sparkjet.catalyst.expressions import label
 from sparkjet.errors import AnalysisError
+from sparkjet.spark_line import SPATIAL
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,7 +67,7 @@ def is_orderable(data_type: DataType) -> bool:
         return all(is_orderable(field.dataType) for field in data_type.fields)
     if isinstance(data_type, UserDefinedType):
         return is_orderable(data_type.sqlType())
-    return isinstance(data_type, AtomicType) and not isinstance(data_type, (VariantType, SpatialType))
+    return isinstance(data_type, AtomicType) and not isinstance(data_type, (VariantType, *SPATIAL))
 
 
 def nullable(data_type: DataType) -> DataType:

@@ -20,6 +20,7 @@ from sparkjet.api.watermark_settings import watermark_settings
 from sparkjet.api.writer import StreamWriter
 from sparkjet.catalyst import alternatives
 from sparkjet.catalyst.columns import SUBSTREAM, TIME, quoted, substream_id
+from sparkjet.catalyst.doors import check_doors
 from sparkjet.catalyst.plan_analysis import check_source
 from sparkjet.errors import AnalysisError
 from sparkjet.plan import links
@@ -238,7 +239,8 @@ def stream(df: DataFrame) -> Stream:
             once, for tests: ``toDF()`` computes the result.
 
     Raises:
-        AnalysisError: A DataFrame of Spark Connect, or one that Spark does not compute row by row.
+        AnalysisError: A DataFrame of Spark Connect, one that Spark does not compute row by row, or a newer Spark that
+            lacks what sparkjet needs.
 
     >>> import sparkjet as sj
     >>> from pyspark.sql import functions as F
@@ -249,4 +251,5 @@ def stream(df: DataFrame) -> Stream:
     [Row(count=60), Row(count=30)]
     """
     check_source(df)
+    check_doors(df.sparkSession)
     return Stream(Feed(Transformations(df, df)))

@@ -9,12 +9,14 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from sparkjet.catalyst.constants import recorded
+from sparkjet.catalyst.doors import KEPT_PLANS, is_open
 from sparkjet.catalyst.kept_plan import Constants, KeptPlan, Leaf
 from sparkjet.catalyst.moments import changes
 from sparkjet.catalyst.physical_plans import as_frame, no_rows
 from sparkjet.catalyst.shuffles import with_one_shuffle, without_shuffle
 from sparkjet.catalyst.tables import Groups, Rows, groups_of
 from sparkjet.errors import SparkjetError
+from sparkjet.spark_line import LINE
 
 Build = Callable[..., DataFrame]
 """From one DataFrame for each group of tables, and the constants, to a DataFrame."""
@@ -70,7 +72,8 @@ class KeptPlans:
             return built.localCheckpoint(eager=False) if held else built
 
         groups = [groups_of(rows) for rows in inputs]
-        if not all(groups):
+        session = inputs[0][0].table.sparkSession
+        if not all(groups) or not is_open(session, KEPT_PLANS):
             return planned_anew()
         shapes = tuple(tuple((shape, len(tables) > 1) for shape, tables in group.items()) for group in groups)
         key = (name, shapes, tasks, tuple(value is None for value in constants))
@@ -78,7 +81,6 @@ class KeptPlans:
             if len(self._kept) == _MOST:
                 # A query that meets ever new shapes must not fill the driver.
                 self._kept.clear()
-            session = inputs[0][0].table.sparkSession
             self._kept[key] = _plan(
                 session, groups, build, constants, used, tasks, without_shuffle if by_partition else with_one_shuffle
             )
@@ -134,7 +136,7 @@ def _plan(
     kept = KeptPlan(session, plan, [Leaf(leaf, places[leaf.rdd().id()]) for leaf in leaves], plan.output(), known)
     # What no transformation finds, or was not made by ``constant``, would compute with a marker in every epoch.
     shown = kept.with_constants(plan, [None if marker is None else 0 for marker in known])
-    text = shown.treeString(True, False, _ALL_FIELDS, False, False)
+    text = shown.treeString(True, False, _ALL_FIELDS, False, *(() if LINE < (4, 1) else (False,)))
     return None if any(str(marker) in text for marker in {*markers, *known} if marker is not None) else kept
 
 

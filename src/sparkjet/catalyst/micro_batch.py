@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from sparkjet.catalyst.doors import MICRO_BATCH, is_open
 from sparkjet.catalyst.physical_plans import planned
 from sparkjet.java import as_seq, java_class, nothing
 
@@ -31,6 +32,8 @@ def with_plan(batch: DataFrame, query: StreamingQuery) -> DataFrame:
         query: Spark's query, which waits for that function.
     """
     session = batch.sparkSession
+    if not is_open(session, MICRO_BATCH):
+        return batch
     jquery: Any = query._jsq  # noqa: SLF001
     # Not in Spark's API: the plan of the batch that runs.
     execution = jquery.streamingQuery().lastExecution()

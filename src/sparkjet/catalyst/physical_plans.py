@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import DataFrame
 
 from sparkjet.java import as_seq, java_class, nothing, scala_context, static_method
+from sparkjet.spark_line import LINE
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -52,7 +53,10 @@ def _of_rdd(session: SparkSession, output: Any, rdd: Any, partitioning: Any = No
     _, unknown, rows = _parts(session.sparkContext)
     none, ordering = nothing(session), as_seq(session, [])
     # Without the statistics and constraints of an epoch's rows: Spark would plan by them.
-    return rows(output, rdd, partitioning or unknown, ordering, False, none, session._jsparkSession, none, none, False)
+    further = () if LINE < (4, 3) else (False,)
+    return rows(
+        output, rdd, partitioning or unknown, ordering, False, none, session._jsparkSession, none, none, *further
+    )
 
 
 @lru_cache(4)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from sparkjet.catalyst.physical_plans import PLANNED
+from sparkjet.spark_line import LINE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -93,6 +94,8 @@ class Table:
         return self.logical.rdd() if self.plan is None else self.frame.queryExecution().toRdd()
 
 
+_UNITING = (4, 1)
+"""The first line of Spark whose union leaves rows in their partitions."""
 _TABLES: WeakKeyDictionary[DataFrame, Table | None] = WeakKeyDictionary()
 
 
@@ -136,4 +139,5 @@ def groups_of(rows: Sequence[Rows]) -> Groups:
             return {}
         groups.setdefault((table.kind.shape, each.read), []).append(table)
     alone = any(len(tables) > 1 and not tables[0].kind.is_partitioned for tables in groups.values())
-    return {} if alone else groups
+    several = any(len(tables) > 1 for tables in groups.values())
+    return {} if alone or (several and LINE < _UNITING) else groups

@@ -104,6 +104,8 @@ class TimeComparisons:
         self._readers: dict[str, Callable[[Any], _Term | None]] = {
             "AttributeReference": self._event_time,
             "Cast": self._cast,
+            # As Spark 4.0 calls it.
+            "TimeAdd": self._later,
             "TimestampAddInterval": self._later,
             "TimestampAddYMInterval": self._later,
             "SubtractTimestamps": self._difference,

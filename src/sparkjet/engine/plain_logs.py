@@ -7,13 +7,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from sparkjet.spark_line import LINE
 from sparkjet.storage.paths import PLAIN_FILES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
-_BY_FILE_SYSTEM = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+_PACKAGE = "streaming.checkpointing" if LINE >= (4, 1) else "streaming"
+_BY_FILE_SYSTEM = f"org.apache.spark.sql.execution.{_PACKAGE}.FileSystemBasedCheckpointFileManager"
 
 
 class _Borrowed:

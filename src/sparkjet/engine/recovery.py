@@ -14,7 +14,7 @@ import msgspec
 from sparkjet.clock import SteadyClock
 from sparkjet.engine.changed_windows import check_changed_windows
 from sparkjet.engine.engine import Engine
-from sparkjet.engine.spark_checkpoint import SparkCheckpoint, check_agreement
+from sparkjet.engine.spark_checkpoint import SparkCheckpoint, check_agreement, check_readable
 from sparkjet.engine.state import QueryState
 from sparkjet.errors import FencedError, RecoveryError
 from sparkjet.snapshots.record import EpochKind, Record
@@ -140,6 +140,8 @@ def _identity(context: EngineContext) -> str:
 
 
 def _check_checkpoint(spark_directory: Path, record: Record | None) -> None:
+    if record is not None and record.spark is not None:
+        check_readable(record.spark)
     current = _newest_checkpoint(spark_directory)
     if current is None:
         return

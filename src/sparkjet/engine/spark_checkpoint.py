@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING
 
 from sparkjet.errors import RecoveryError
 from sparkjet.snapshots.record import SparkPosition
+from sparkjet.spark_line import LINE
 from sparkjet.storage.paths import sync_directory, sync_file
 
 if TYPE_CHECKING:
     from sparkjet.snapshots import SnapshotStore
 
+_SECOND_LOG = (4, 2)
+"""The first line of Spark that writes the offsets of sources by their names, and reads such."""
 REFUSED = "refused"
 """File beside Spark's with the number of the batch that a stop has left to the next run."""
 
@@ -141,6 +144,21 @@ def same_offsets(position: SparkPosition, current: SparkCheckpoint) -> bool:
     """Whether the batch that Spark runs ends where the recorded one of the same number ended."""
     recorded = position.files.get(f"offsets/{position.batch}")
     return recorded is not None and _offsets(recorded) == current.end_offsets(position.batch)
+
+
+def check_readable(position: SparkPosition, line: tuple[int, int] = LINE) -> None:
+    """Refuse a home that a newer Spark has written if this one could not read its offset log.
+
+    Raises:
+        RecoveryError: Naming the line that can.
+    """
+    versions = {text.partition("\n")[0] for name, text in position.files.items() if name.startswith("offsets/")}
+    if "v2" in versions and line < _SECOND_LOG:
+        message = (
+            f"Spark {'.'.join(map(str, line))} cannot go on from this home: its sources have names (readStream.name), "
+            "or spark.sql.streaming.offsetLog.formatVersion was 2. Start the query with Spark 4.2 or later."
+        )
+        raise RecoveryError(message)
 
 
 def check_agreement(

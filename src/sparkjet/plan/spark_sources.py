@@ -12,6 +12,7 @@ from py4j.java_gateway import is_instance_of
 from sparkjet.catalyst.logical_plans import analyzed, attribute_id, children, kind_of, listed, streaming_nodes
 from sparkjet.errors import AnalysisError
 from sparkjet.sinks.protocol import Guarantee
+from sparkjet.spark_line import LINE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -35,6 +36,8 @@ PARTITIONED = {
 """Sources whose offsets name all their partitions, also those without rows; each with the columns that name them."""
 
 _RELATIONS = ("StreamingRelation", "StreamingRelationV2")
+_NAMING = (4, 2)
+"""The first line of Spark with ``readStream.name``."""
 _NAMED = "org.apache.spark.sql.sources.DataSourceRegister"
 _PYTHON = "org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2"
 
@@ -92,6 +95,8 @@ def given_names(df: DataFrame) -> tuple[str, ...]:
 
     With names, Spark's checkpoint tells sources apart by these, and not by their order: they may change places.
     """
+    if LINE < _NAMING:
+        return ()
     names = (leaf.sourceIdentifyingName() for leaf in _leaves(df) if leaf.nodeName() in _RELATIONS)
     given = (name for name in names if kind_of(name) == "UserProvided")
     return tuple(dict.fromkeys(str(name.name()) for name in given))

@@ -12,6 +12,7 @@ from pyspark.sql.datasource import DataSource
 from sparkjet.errors import AnalysisError, lacking
 from sparkjet.sources.acknowledging.contract import AcknowledgingSource, ConnectionLostError, Message
 from sparkjet.sources.acknowledging.data_source import AcknowledgingDataSource
+from sparkjet.spark_line import LINE, LINE_NAME
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,6 +26,8 @@ _SOURCES: Mapping[str, tuple[str, Mapping[str, str]]] = {
 }
 """Name of a source: its class, and the packages that the driver needs, by the name that is imported."""
 
+_ADMITTING = (4, 2)
+"""The first line of Spark that tells a source written in Python how much of it to read."""
 _SET_BY_SPARK = "SPARK_LOCAL_DIRS", "SPARK_AUTH_SOCKET_TIMEOUT", "SPARK_BUFFER_SIZE", "SPARK_PYTHON_RUNTIME"
 """What Spark adds to a source's environment when a stream starts, in the very map that tasks of other streams from the
 same source are being sent with: a task then failed with an OptionalDataException. Names that are there already change
@@ -48,7 +51,9 @@ def register_sources(spark: SparkSession) -> None:
         spark.sparkContext.environment.setdefault(variable, "")
     for name, (where, packages) in _SOURCES.items():
         missing = [package for package in packages if find_spec(package) is None]
-        if missing:
+        if LINE < _ADMITTING:
+            spark.dataSource.register(_absent(name, f'format("{name}") needs Spark 4.2 or later; this is {LINE_NAME}.'))
+        elif missing:
             spark.dataSource.register(_absent(name, lacking(f'format("{name}"): this Python', missing, packages)))
         else:
             module, _, attribute = where.rpartition(".")

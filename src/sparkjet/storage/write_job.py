@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.java_gateway import ensure_callback_server_started
 
-from sparkjet.java import as_map, as_seq, end_callback, java_class, nothing, static_method
+from sparkjet.java import as_map, as_seq, end_callback, has_member, java_class, nothing, static_method
+from sparkjet.spark_line import LINE
 from sparkjet.storage.hadoop_file_system import JAVA_ERRORS, os_error
 from sparkjet.storage.patience import Patience
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 DATASOURCES = "org.apache.spark.sql.execution.datasources"
 _EXECUTION = "org.apache.spark.sql.execution.SQLExecution"
 _STREAMING = "org.apache.spark.sql.execution.streaming"
+_LOG = f"{_STREAMING}.sinks.FileStreamSinkLog" if LINE >= (4, 1) else f"{_STREAMING}.FileStreamSinkLog"
 FORMATS = {
     "csv": "csv.CSVFileFormat",
     "json": "json.JsonFileFormat",
@@ -78,8 +80,8 @@ class WriteJob:
         Their paths are encoded as Hadoop does it.
         """
         session = self.session
-        logs = java_class(session, f"{_STREAMING}.sinks.FileStreamSinkLog")
-        version = static_method(session, f"{_STREAMING}.sinks.FileStreamSinkLog.VERSION")()
+        logs = java_class(session, _LOG)
+        version = static_method(session, f"{_LOG}.VERSION")()
 
         def made() -> Any:
             try:
@@ -112,6 +114,7 @@ class WriteJob:
         metrics = static_method(session, f"{DATASOURCES}.BasicWriteJobStatsTracker.metrics")()
         serializable = java_class(session, "org.apache.spark.util.SerializableConfiguration")
         destination = java_class(session, f"{DATASOURCES}.FileFormatWriter$OutputSpec")
+        further = [_FURTHER] if has_member(session.sparkContext, f"{_FURTHER}(0)") else []
         arguments = (
             session._jsparkSession,
             execution.executedPlan(),
@@ -124,13 +127,15 @@ class WriteJob:
             as_seq(session, [trackers(serializable(configuration), metrics)]),
             as_map(session, self.options.items()),
             0,
-            static_method(session, f"{DATASOURCES}.FileFormatWriter.write$default$12")(),
+            *(static_method(session, each)() for each in further),
         )
         write = static_method(session, f"{DATASOURCES}.FileFormatWriter.write")
         _as_execution(session, execution, lambda: write(*arguments), self.settings)
         return WriteStatistics(metrics.apply("numOutputRows").value(), metrics.apply("numFiles").value())
 
 
+_FURTHER = f"{DATASOURCES}.FileFormatWriter.write$default$12"
+"""The default of an argument that some releases have, also of one line: 4.0.5, and not 4.0.1."""
 _CONFIGURATIONS: dict[tuple[Any, ...], Any] = {}
 _MOST = 32
 """Configurations that are kept."""

@@ -15,6 +15,7 @@ from pyspark.sql.streaming import StatefulProcessor
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 from sparkjet.testing import StreamDriver
+from tests.lines import needs_state_processors
 from tests.ported.both import Both
 from tests.ported.installed import example, processor
 
@@ -175,7 +176,8 @@ def test_a_processor_sees_what_it_sees_in_spark(both: Both, pandas: bool) -> Non
 
 # Processors of rows are in test_operator.py.
 @pytest.mark.parametrize(
-    "pandas", [pytest.param(True, id="pandas"), pytest.param(False, id="rows", marks=pytest.mark.long)]
+    "pandas",
+    [pytest.param(True, id="pandas"), pytest.param(False, id="rows", marks=[needs_state_processors, pytest.mark.long])],
 )
 def test_the_processor_of_sparks_documentation(spark: SparkSession, pandas: bool) -> None:
     method = GroupedData.transformWithStateInPandas if pandas else GroupedData.transformWithState

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -382,3 +385,24 @@ def test_timers_before_1970_wait_for_the_watermark_too(spark: SparkSession) -> N
     assert sorted(driver.results()) == [Row(at=-50_000, before=0), Row(at=-40_000, before=0)]
     driver.process([("1970-01-01 00:00:00", "y", "a", 0)])
     assert max(driver.results()) == Row(at=-10_000, before=-40_000)
+
+
+def test_workers_need_no_sparkjet(tmp_path: Path) -> None:
+    from pyspark import cloudpickle
+
+    from sparkjet.stateful.functions.rows import ReturnedRows
+    from sparkjet.stateful.functions.user_function import _ship
+
+    _ship()
+    (tmp_path / "code").write_bytes(cloudpickle.dumps(ReturnedRows))
+    script = """
+import pathlib, pickle, sys
+sys.modules["sparkjet"] = None
+from pyspark.sql.types import StructType
+returned = pickle.loads(pathlib.Path(sys.argv[1]).read_bytes())
+print(returned(StructType().add("at", "timestamp")).arrow)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path / "code")], check=True, capture_output=True, text=True
+    )
+    assert done.stdout == "struct<at: timestamp[us, tz=UTC]>\n"

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import ArrayType, LongType, StructField, StructType
 
+from sparkjet.spark_line import arrow_type
 from sparkjet.stateful.functions.frames import Frames, ReturnedFrames
 from sparkjet.stateful.functions.group_state_calls import GroupStateCalls
 from sparkjet.stateful.functions.groups import INPUT, STORED
@@ -89,7 +89,7 @@ class WorkerRun:
         key = self._rows[self._by].dataType
         columns = {"key_hash": LongType(), "key0": key, "kind": LongType(), "stored": self._stored, "input": self._rows}
         columns |= dict.fromkeys(("position", "now", "before", "watermark", "reached"), LongType())
-        types = pa.schema([(name, to_arrow_type(each, timezone="UTC")) for name, each in columns.items()])
+        types = pa.schema([(name, arrow_type(each)) for name, each in columns.items()])
         for start in range(0, len(table), self.chunk):
             yield pa.RecordBatch.from_pylist(table[start : start + self.chunk], types)
 

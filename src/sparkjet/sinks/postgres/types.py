@@ -14,6 +14,7 @@ from pyspark.sql import types as T
 
 from sparkjet.catalyst.columns import quoted
 from sparkjet.errors import AnalysisError
+from sparkjet.spark_line import TIMES_OF_DAY
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -33,7 +34,7 @@ _PLAIN: Mapping[type[T.DataType], tuple[str, ...]] = {
     T.DateType: ("date",),
     T.TimestampType: ("timestamp with time zone",),
     T.TimestampNTZType: ("timestamp without time zone",),
-    T.TimeType: ("time without time zone",),
+    **dict.fromkeys(TIMES_OF_DAY, ("time without time zone",)),
     T.DayTimeIntervalType: ("interval",),
     T.YearMonthIntervalType: ("interval",),
 }
@@ -170,7 +171,7 @@ def _value(column: Column, of: T.DataType) -> Column:
         return F.when(column.isNotNull(), F.concat(F.lit("{"), F.array_join(texts, ","), F.lit("}")))
     if isinstance(of, _JSON):
         return F.to_json(column, {"ignoreNullFields": "false"})
-    if isinstance(of, T.BinaryType | T.TimeType | T.DayTimeIntervalType | T.YearMonthIntervalType):
+    if isinstance(of, (T.BinaryType, *TIMES_OF_DAY, T.DayTimeIntervalType, T.YearMonthIntervalType)):
         return _text(column, of)
     return column
 

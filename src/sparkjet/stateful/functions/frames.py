@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-from pyspark.sql.pandas.types import _create_converter_from_pandas, _create_converter_to_pandas, to_arrow_type
+from pyspark.sql.pandas.types import _create_converter_from_pandas, _create_converter_to_pandas
 from pyspark.sql.types import StructType
+
+from sparkjet.spark_line import arrow_type
 
 _AS_SPARK = {"date_as_object": True, "coerce_temporal_nanoseconds": True}
 
@@ -89,7 +91,7 @@ class ReturnedFrames:
             _create_converter_from_pandas(each.dataType, timezone=timezone, error_on_duplicated_field_names=False)
             for each in schema.fields
         ]
-        self.arrow = to_arrow_type(schema, timezone="UTC")
+        self.arrow = arrow_type(schema)
 
     def checked(self, returned: Any) -> list[pd.DataFrame]:
         """One element that a function has returned; empty ones are left out.

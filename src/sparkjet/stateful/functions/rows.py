@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import Row, StructType
 
+from sparkjet.spark_line import arrow_type
 from sparkjet.stateful.functions.frames import OutputError
 
 
@@ -46,7 +46,7 @@ class ReturnedRows:
 
     def __init__(self, schema: StructType) -> None:
         self._names = schema.names
-        self.arrow = to_arrow_type(schema, timezone="UTC")
+        self.arrow = arrow_type(schema)
 
     def checked(self, returned: Any) -> list[Row]:
         """One element that a function has returned.

@@ -14,6 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql.streaming.state import GroupStateTimeout
 from pyspark.sql.types import ArrayType, BooleanType, DataType, LongType, MapType, StructField, StructType
 
+from sparkjet import spark_line
 from sparkjet.catalyst.sendable import check_sendable
 from sparkjet.errors import AnalysisError
 
@@ -220,7 +221,8 @@ def _settings(session: SparkSession) -> tuple[str, bool]:
 
 
 def _ship() -> None:
-    """Have Spark ship this package to the workers like the user's code: sparkjet need not be installed there."""
+    """Have Spark ship what workers run like the user's code: sparkjet need not be installed there."""
     from sparkjet.stateful import functions  # noqa: PLC0415
 
-    register_pickle_by_value(functions)
+    for each in (functions, spark_line):
+        register_pickle_by_value(each)

@@ -12,8 +12,9 @@ from itertools import accumulate, chain, pairwise
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
+
+from sparkjet.spark_line import arrow_type
 
 _PLAIN = (bool, int, float, str, bytes, type(None))
 
@@ -31,7 +32,7 @@ class StateValues:
 
     def __init__(self, schema: StructType) -> None:
         self.schema = schema
-        self.arrow = to_arrow_type(schema, timezone="UTC")
+        self.arrow = arrow_type(schema)
         self.immutable = not any(isinstance(each.dataType, ArrayType | MapType | StructType) for each in schema.fields)
         """Whether a tuple that is handed out cannot be changed."""
         self._converts = any(each.needConversion() for each in schema.fields)
@@ -76,7 +77,7 @@ class StateValues:
 
 def arrow_of(declared: DataType) -> pa.DataType:
     """The Arrow type of a column of state."""
-    return to_arrow_type(declared, timezone="UTC")
+    return arrow_type(declared)
 
 
 def _plain(value: Any) -> Any:

@@ -1,0 +1,281 @@
+"""The doors into Spark that its API does not promise: what goes through each, and which of them a new Spark has closed.
+
+Between two releases of Spark, classes move and constructors get further parameters. On the releases that sparkjet was
+tried with, every door is known to be open. On another one, ``sj.stream`` looks through all of them first: it names what
+is missing, and a query does not fail in its first epoch.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from sparkjet.errors import AnalysisError
+from sparkjet.java import has_member
+from sparkjet.spark_line import LINE, NEWEST, NEWEST_NAME, RELEASE, TRIED, line_of
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True)
+class Door:
+    """A way into Spark.
+
+    Attributes:
+        purpose: What goes through it.
+        modules: The modules that use it, below ``sparkjet``.
+        members: What must exist in the JVM: ``package.Class``, ``package.Class.method(2)`` or ``package.Class(3)``, a
+            constructor, with the numbers of parameters that it may have.
+        without: What is done without it, the slower way; None if no query can run.
+    """
+
+    purpose: str
+    modules: Sequence[str]
+    members: Sequence[str]
+    without: str | None = None
+
+
+_SQL = "org.apache.spark.sql"
+_CATALYST = f"{_SQL}.catalyst"
+_EXECUTION = f"{_SQL}.execution"
+_FILES = f"{_EXECUTION}.datasources"
+_LOGS = f"{_EXECUTION}.streaming"
+_QUERY = f"{_LOGS}.runtime.StreamExecution" if LINE >= (4, 1) else f"{_LOGS}.StreamExecution"
+_SINKS = f"{_LOGS}.sinks" if LINE >= (4, 1) else _LOGS
+_CHECKPOINTS = f"{_LOGS}.checkpointing" if LINE >= (4, 1) else _LOGS
+
+KEPT_PLANS = Door(
+    "plans that are kept from one epoch to the next",
+    ("catalyst/kept_plan", "catalyst/kept_plans", "catalyst/shuffles"),
+    (
+        f"{_EXECUTION}.adaptive.LogicalQueryStage(2)",
+        f"{_EXECUTION}.QueryExecution.sparkPlan(0)",
+        f"{_EXECUTION}.SparkPlan.transformUp(1)",
+        f"{_EXECUTION}.SparkPlan.transformAllExpressions(1)",
+        f"{_EXECUTION}.SparkPlan.collectLeaves(0)",
+        f"{_EXECUTION}.SparkPlan.treeString({5 if LINE >= (4, 1) else 4})",
+        f"{_EXECUTION}.RDDScanExec(6)",
+        f"{_EXECUTION}.RDDScanExec.stream(0)",
+        f"{_EXECUTION}.aggregate.BaseAggregateExec.requiredChildDistributionExpressions(0)",
+        f"{_CATALYST}.util.GenericArrayData(1)",
+        f"{_CATALYST}.expressions.Literal(2)",
+        *(("org.apache.spark.rdd.SQLPartitioningAwareUnionRDD(4)",) if LINE >= (4, 1) else ()),
+    ),
+    "each epoch is planned anew",
+)
+MICRO_BATCH = Door(
+    "the plan behind the rows of a micro-batch",
+    ("catalyst/micro_batch",),
+    (
+        f"{_QUERY}.lastExecution(0)",
+        f"{_EXECUTION}.adaptive.LogicalQueryStage(2)",
+        f"{_EXECUTION}.RDDScanExec(6)",
+        f"{_EXECUTION}.WholeStageCodegenExec(2)",
+    ),
+    "rows are written out in memory once more, behind the source",
+)
+DOORS = (
+    Door(
+        "plans of Columns and DataFrames, taken apart and made again",
+        (
+            "aggregates/operation",
+            "catalyst/columns",
+            "catalyst/expressions",
+            "catalyst/identities",
+            "catalyst/logical_plans",
+            "catalyst/markers",
+            "catalyst/stars",
+            "java",
+        ),
+        (
+            f"{_SQL}.classic.SparkSession.expression(1)",
+            f"{_SQL}.classic.SparkSession.sessionUUID(0)",
+            f"{_SQL}.classic.ExpressionUtils.column(1)",
+            f"{_SQL}.classic.Dataset.ofRows(2)",
+            f"{_SQL}.classic.Dataset.queryExecution(0)",
+            f"{_SQL}.classic.Dataset.logicalPlan(0)",
+            f"{_EXECUTION}.QueryExecution.analyzed(0)",
+            f"{_CATALYST}.expressions.Alias(6)",
+            f"{_CATALYST}.expressions.Expression.withNewChildren(1)",
+            f"{_CATALYST}.expressions.AttributeReference.exprId(0)",
+            f"{_CATALYST}.analysis.UnresolvedAttribute.nameParts(0)",
+            f"{_CATALYST}.analysis.UnresolvedFunction.nameParts(0)",
+            f"{_CATALYST}.analysis.UnresolvedFunction.arguments(0)",
+            f"{_CATALYST}.plans.logical.Project(2)",
+            f"{_CATALYST}.plans.logical.LogicalPlan.resolve(2)",
+            f"{_CATALYST}.plans.logical.LogicalPlan.isStreaming(0)",
+            "org.apache.spark.api.python.PythonUtils.toSeq(1)",
+            "org.apache.spark.api.python.PythonUtils.toScalaMap(1)",
+        ),
+    ),
+    Door(
+        "analyzed plans of DataFrames: what streams cannot do, conditions of joins, Python, random numbers",
+        (
+            "catalyst/join_conditions",
+            "catalyst/moments",
+            "catalyst/physical_plans",
+            "catalyst/plan_analysis",
+            "catalyst/time_bounds",
+        ),
+        (
+            f"{_CATALYST}.analysis.UnsupportedOperationChecker.checkForStreaming(2)",
+            f"{_CATALYST}.expressions.ExpressionWithRandomSeed.withNewSeed(1)",
+            f"{_CATALYST}.expressions.ExpressionWithRandomSeed.seedExpression(0)",
+            f"{_CATALYST}.expressions.{'TimestampAddInterval' if LINE >= (4, 1) else 'TimeAdd'}.zoneId(0)",
+            f"{_CATALYST}.expressions.TimestampAddYMInterval.zoneId(0)",
+            f"{_CATALYST}.expressions.SubtractTimestamps.zoneId(0)",
+            f"{_CATALYST}.optimizer.ReplaceExpressions.apply(1)",
+            f"{_CATALYST}.plans.logical.LogicalPlan.transformAllExpressions(1)",
+            f"{_CATALYST}.plans.logical.LogicalPlan.containsPattern(1)",
+            f"{_CATALYST}.trees.TreePattern.CURRENT_LIKE(0)",
+            f"{_CATALYST}.trees.TreePattern.EXPRESSION_WITH_RANDOM_SEED(0)",
+            f"{_CATALYST}.trees.TreePattern.PLAN_EXPRESSION(0)",
+            f"{_CATALYST}.trees.TreePattern.PYTHON_UDF(0)",
+        ),
+    ),
+    Door(
+        "rows of the driver's and RDDs as DataFrames: results before they are written, and the state",
+        ("catalyst/local_rows", "catalyst/physical_plans", "catalyst/tables", "state/partitions", "state/tasks"),
+        (
+            f"{_EXECUTION}.LogicalRDD({10 if LINE >= (4, 3) else 9})",
+            f"{_EXECUTION}.LogicalRDD.rdd(0)",
+            f"{_EXECUTION}.QueryExecution.toRdd(0)",
+            f"{_EXECUTION}.QueryExecution.executedPlan(0)",
+            f"{_EXECUTION}.SparkPlan.executeCollect(0)",
+            f"{_CATALYST}.plans.physical.UnknownPartitioning(1)",
+            f"{_CATALYST}.types.DataTypeUtils.toAttributes(1)",
+            "org.apache.spark.rdd.PartitionPruningRDD.create(2)",
+            "org.apache.spark.rdd.UnionRDD(3)",
+            "org.apache.spark.SparkContext.unpersistRDD(2)",
+            "org.apache.spark.storage.BlockManager.blockIdsToLocations(3)",
+            "org.apache.spark.storage.RDDBlockId(2)",
+        ),
+    ),
+    KEPT_PLANS,
+    MICRO_BATCH,
+    Door(
+        "Spark's query: its sources, its end, its progress, its listeners, its logs",
+        (
+            "api/listener_events",
+            "engine/plain_logs",
+            "engine/progress",
+            "plan/spark_sources",
+        ),
+        (
+            f"{_SQL}.streaming.StreamingQueryProgress$.fromJson(1)",
+            f"{_SQL}.streaming.StreamingQueryListener$QueryProgressEvent(1)",
+            f"{_SQL}.streaming.StreamingQueryException(4)",
+            f"{_SQL}.classic.StreamingQueryManager.listListeners(0)",
+            f"{_SQL}.classic.StreamingQueryManager.postListenerEvent(1)",
+            f"{_QUERY}.noNewData(0)",
+            f"{_QUERY}.streamDeathCause(0)",
+            f"{_QUERY}.streamDeathCause_$eq(1)",
+            f"{_CHECKPOINTS}.FileSystemBasedCheckpointFileManager(2)",
+            f"{_CATALYST}.streaming.StreamingRelationV2",
+            f"{_FILES}.v2.python.PythonDataSourceV2",
+            f"{_SQL}.sources.DataSourceRegister.shortName(0)",
+        ),
+    ),
+    Door(
+        "files written by a job of Spark's, and which of them count",
+        ("storage/write_job", "storage/written"),
+        (
+            f"{_FILES}.FileFormatWriter.write(11|12)",
+            f"{_FILES}.FileFormatWriter$OutputSpec(3)",
+            f"{_FILES}.SQLHadoopMapReduceCommitProtocol(3)",
+            f"{_FILES}.BasicWriteJobStatsTracker(2)",
+            f"{_FILES}.BasicWriteJobStatsTracker.metrics(0)",
+            f"{_SINKS}.FileStreamSinkLog(4)",
+            f"{_SINKS}.FileStreamSinkLog.VERSION(0)",
+            f"{_LOGS}.ManifestFileCommitProtocol(2)",
+            f"{_LOGS}.ManifestFileCommitProtocol.setupManifestOptions(2)",
+            f"{_EXECUTION}.SQLExecution.withNewExecutionId(3)",
+            f"{_EXECUTION}.SQLExecution.withSQLConfPropagated(2)",
+            "org.apache.spark.util.SerializableConfiguration(1)",
+            "org.apache.spark.SparkStatusTracker.getJobIdsForTag(1)",
+            "org.apache.spark.status.AppStatusStore.taskList(3)",
+        ),
+    ),
+    Door(
+        "files read by their names, in a session with Spark's defaults",
+        ("api/launch", "storage/file_reader", "storage/read_back", "testing/stream_driver"),
+        (
+            f"{_FILES}.InMemoryFileIndex(7)",
+            f"{_FILES}.InMemoryFileIndex.$lessinit$greater$default$5(0)",
+            f"{_FILES}.InMemoryFileIndex.allFiles(0)",
+            f"{_FILES}.HadoopFsRelation(7)",
+            f"{_FILES}.parquet.ParquetFileFormat",
+            f"{_SQL}.classic.SparkSession.baseRelationToDataFrame(1)",
+            f"{_SQL}.classic.SparkSession.cloneSession(0)",
+            f"{_SQL}.classic.SparkSession.getActiveSession(0)",
+            f"{_SQL}.internal.SQLConf$.getConfigEntry(1)",
+        ),
+    ),
+    Door(
+        "the executors, and what Hadoop has of theirs",
+        ("engine/executors", "plan/window_join", "storage/hadoop_file_system", "storage/sharing"),
+        (
+            "org.apache.spark.SparkContext.getExecutorMemoryStatus(0)",
+            "org.apache.spark.SparkContext.maxNumConcurrentTasks(1)",
+            f"{_SQL}.internal.SessionState.newHadoopConf(0)",
+            f"{_SQL}.classic.SparkSession.createDataFrame(2)",
+        ),
+    ),
+    Door(
+        "what rows of several schemas have in common, tables of a catalog, and rows as text",
+        ("sinks/console", "sinks/table", "sinks/united_rows"),
+        (
+            f"{_SQL}.types.UpCastRule.canUpCast(2)",
+            f"{_CATALYST}.analysis.AnsiTypeCoercion.findWiderTypeForTwo(2)",
+            f"{_CATALYST}.util.CharVarcharUtils.stringLengthCheck(2)",
+            f"{_CATALYST}.util.CharVarcharUtils.getRawSchema(1)",
+            f"{_CATALYST}.catalog.ExternalCatalogUtils.unescapePathName(1)",
+            f"{_CATALYST}.catalog.SessionCatalog.getTableMetadata(1)",
+            f"{_SQL}.classic.Dataset.showString(3)",
+        ),
+    ),
+)
+
+_warned: set[str] = set()
+
+
+def lacking(session: SparkSession, doors: Sequence[Door] = DOORS) -> dict[Door, tuple[str, ...]]:
+    """The doors that the session's Spark has closed, each with what is missing."""
+    found = {door: _missing(session.sparkContext, door) for door in doors}
+    return {door: members for door, members in found.items() if members}
+
+
+def is_open(session: SparkSession, door: Door, release: str = RELEASE) -> bool:
+    """Whether a door that can be done without is open; nothing is looked up for releases that were tried."""
+    return release in TRIED or not _missing(session.sparkContext, door)
+
+
+def check_doors(session: SparkSession, doors: Sequence[Door] = DOORS, release: str = RELEASE) -> None:
+    """On a release that was not tried: refuse what could not run there, and warn once of a line newer than all tried.
+
+    Raises:
+        AnalysisError: Naming what that Spark does not have.
+    """
+    if release in TRIED:
+        return
+    if line_of(release) > NEWEST and release not in _warned:
+        _warned.add(release)
+        warnings.warn(f"sparkjet has not been tried with Spark {release}, only up to {NEWEST_NAME}.", stacklevel=3)
+    found = lacking(session, [each for each in doors if each.without is None])
+    closed = [f"{', '.join(members)} ({door.purpose})" for door, members in found.items()]
+    if closed:
+        message = (
+            f"sparkjet cannot run on Spark {release}, which lacks {'; '.join(closed)}. Use one that was tried: "
+            f"{', '.join(sorted(TRIED))}."
+        )
+        raise AnalysisError(message)
+
+
+@lru_cache(64)
+def _missing(context: SparkContext, door: Door) -> tuple[str, ...]:
+    return tuple(each for each in door.members if not has_member(context, each))

@@ -1,0 +1,52 @@
+"""What differs between the lines of Spark 4 (4.0, 4.1, …) in Python: which one is installed, and its types."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyspark
+from pyspark.sql import types
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import DataType
+
+
+def line_of(release: str) -> tuple[int, int]:
+    """The line of a release.
+
+    >>> line_of("4.1.3")
+    (4, 1)
+    """
+    major, minor, *_ = release.split(".")
+    return int(major), int(minor)
+
+
+RELEASE: str = pyspark.__version__
+LINE = line_of(RELEASE)
+"""The line of the installed PySpark."""
+LINE_NAME = ".".join(map(str, LINE))
+"""Its name, such as ``4.0``."""
+
+NEWEST, NEWEST_NAME = (4, 3), "4.3"
+"""The newest line that sparkjet was tried with."""
+TRIED = frozenset({"4.0.1", "4.0.5", "4.1.1", "4.1.4", "4.2.1", "4.3.0"})
+"""The releases that sparkjet was tried with; those in ``scripts/sparks.py`` are tried again and again."""
+
+SPATIAL: tuple[type[DataType], ...] = (types.SpatialType,) if LINE >= (4, 1) else ()
+"""Types of geometries, which nothing orders."""
+TIMES_OF_DAY: tuple[type[DataType], ...] = (types.TimeType,) if LINE >= (4, 1) else ()
+"""The type of times without a date."""
+DATETIMES: tuple[type[DataType], ...] = (
+    (types.DatetimeType,) if LINE >= (4, 1) else (types.DateType, types.TimestampType, types.TimestampNTZType)
+)
+"""Types of dates and times."""
+
+
+def arrow_type(data_type: DataType) -> pa.DataType:
+    """The type that Arrow has for one of Spark's, with instants in UTC."""
+    # Imported here, because pyarrow is an extra.
+    from pyspark.sql.pandas.types import to_arrow_type  # noqa: PLC0415
+
+    zone: dict[str, Any] = {"timezone": "UTC"} if LINE >= (4, 2) else {"timestamp_utc": True}
+    return to_arrow_type(data_type, **zone)
