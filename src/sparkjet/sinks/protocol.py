@@ -141,6 +141,14 @@ class Expiring(Protocol):
 
 
 @runtime_checkable
+class Comparing(Protocol):
+    """A sink that compares its last handle with the destination, however many epochs without rows have followed."""
+
+    compares_last: bool
+    """Always true: every record keeps that handle for :meth:`Sink.published_after`."""
+
+
+@runtime_checkable
 class Trying(Protocol):
     """A sink that prepares rows without asking the destination, which may refuse them: they are tried out first."""
 

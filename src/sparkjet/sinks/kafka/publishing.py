@@ -17,6 +17,7 @@ from typing import Any
 
 import confluent_kafka
 import pyarrow as pa
+from confluent_kafka import TopicCollection
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 from pyarrow import parquet
 
@@ -227,13 +228,11 @@ def unread(admin: Any, ends: Ends, patience: float) -> tuple[str, int] | None:
     return next((where for where, end in ends.items() if stable[where] < end), None)
 
 
-def partitions_of(admin: Any, topics: Iterable[str], patience: float) -> list[tuple[str, int]]:
-    """All partitions of some topics."""
-    return [
-        (topic, number)
-        for topic in topics
-        for number in sorted(admin.list_topics(topic, timeout=patience).topics[topic].partitions)
-    ]
+def partitions_of(admin: Any, topics: Sequence[str], patience: float) -> list[tuple[str, int]]:
+    """All partitions of some topics, which must exist; asked so that brokers do not create what is missing."""
+    asked = admin.describe_topics(TopicCollection(list(topics)), request_timeout=patience) if topics else {}
+    found = ((topic, answer.result(patience).partitions) for topic, answer in asked.items())
+    return [(topic, number) for topic, each in found for number in sorted(partition.id for partition in each)]
 
 
 class MarkerReader:
