@@ -220,6 +220,9 @@ def ends_of(
             if error.args[0].code() not in _MOVING or time.monotonic() > until:
                 raise
             time.sleep(LOOK)
+            # It asks with the leaders' epochs that it knows, and does not learn newer ones by itself. Not by the names
+            # of the topics, for which brokers may create them.
+            admin.list_topics(timeout=patience)
 
 
 def unread(admin: Any, ends: Ends, patience: float) -> tuple[str, int] | None:

@@ -187,7 +187,6 @@ class StagedKafkaSink(Outbox):
     def prepare(self, rows: DataFrame, transaction: TransactionId) -> Handle | None:
         """See :meth:`Sink.prepare`; refuses what no broker would take."""
         settings = self._settings
-        progress = self._progress_of(transaction.query, transaction.sink)
         noticed, encoded = Observation(), records(rows, settings.topic)
         observed = [column.alias(name) for name, column in measures(encoded, settings.topic).items()]
         watched = encoded.coalesce(settings.writers).observe(noticed, F.count(F.lit(1)).alias(ROWS), *observed)
@@ -199,17 +198,27 @@ class StagedKafkaSink(Outbox):
         names = {settings.topic} if settings.topic else {each["topic"] for each in targets}
         topics = self._described(sorted(filter(None, names)))
         check_targets(found, topics)
-        entry = self._entries(transaction.sink).at(handle["box"])
-        self._check_rows(found, topics, entry, handle)
-        complete = progress.complete
-        self._untried = handle["box"]
-        return handle | {
+        self._check_rows(found, topics, self._entries(transaction.sink).at(handle["box"]), handle)
+        return self.in_parts(handle, transaction, sorted(topics))
+
+    def in_parts(self, stored: Handle, transaction: TransactionId, topics: Sequence[str]) -> Handle:
+        """The handle of rows that are in the outbox, with all that publishing them needs.
+
+        Args:
+            stored: That of the outbox.
+            transaction: Theirs.
+            topics: All topics that they go to.
+        """
+        progress = self._progress_of(transaction.query, transaction.sink)
+        entry, complete = self._entries(transaction.sink).at(stored["box"]), progress.complete
+        self._untried = stored["box"]
+        return stored | {
             "way": WAY,
             "query": transaction.query,
             "ids": self._generation(transaction),
-            "parts": _parts(entry, handle, max(1, progress.partitions() - 1), settings.few),
-            "topic": settings.topic,
-            "topics": sorted(topics),
+            "parts": _parts(entry, stored, max(1, progress.partitions() - 1), self._settings.few),
+            "topic": self._settings.topic,
+            "topics": list(topics),
             "after": 0 if complete is None else complete.epoch,
             **origin(transaction),
         }
