@@ -62,7 +62,7 @@ class KafkaServer:
         self._process: subprocess.Popen[bytes] | None = None
         self._secure = secure
         self.port, controller, self._secure_port, self._oauth_port = (free_port() for _ in range(4))
-        self.voters = f"1@127.0.0.1:{controller}" if joins is None else joins.voters
+        self.voters: str = f"1@127.0.0.1:{controller}" if joins is None else joins.voters
         self.bootstrap = f"127.0.0.1:{self.port}"
         listeners = f"PLAINTEXT://{self.bootstrap}"
         if secure:
@@ -96,7 +96,7 @@ class KafkaServer:
             chosen |= {"process.roles": "broker", "node.id": str(self.port), "listeners": listeners}
         self._settings = self._home / "server.properties"
         self._settings.write_text("".join(f"{name}={value}\n" for name, value in chosen.items()))
-        self.cluster = urlsafe_b64encode(uuid4().bytes).decode().rstrip("=") if joins is None else joins.cluster
+        self.cluster: str = urlsafe_b64encode(uuid4().bytes).decode().rstrip("=") if joins is None else joins.cluster
         # With "=": an id may begin with a hyphen.
         options = [f"--cluster-id={self.cluster}", "-c", str(self._settings)]
         if transaction_version is not None:

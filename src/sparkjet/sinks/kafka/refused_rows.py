@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import confluent_kafka
@@ -13,6 +14,7 @@ from pyspark.sql import functions as F
 
 from sparkjet.errors import SinkError
 from sparkjet.sinks.kafka.progress_topic import topic_setting
+from sparkjet.sinks.kafka.publishing import ANSWER, answered
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -44,13 +46,10 @@ class Topic:
 
 def describe(admin: Any, names: Iterable[str], patience: float) -> dict[str, Topic]:
     """The topics that exist."""
-    asked = admin.describe_topics(
-        TopicCollection(list(names)), include_authorized_operations=True, request_timeout=patience
-    )
     found = {}
-    for name, answer in asked.items():
+    for name in names:
         try:
-            topic = answer.result(patience)
+            topic = answered(admin, partial(_described, admin, name), patience)
         except confluent_kafka.KafkaException as error:
             if error.args[0].code() in {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED}:
                 continue
@@ -65,6 +64,11 @@ def describe(admin: Any, names: Iterable[str], patience: float) -> dict[str, Top
             max(len(each.replicas) for each in topic.partitions),
         )
     return found
+
+
+def _described(admin: Any, name: str) -> Any:
+    asked = admin.describe_topics(TopicCollection([name]), include_authorized_operations=True, request_timeout=ANSWER)
+    return asked[name].result()
 
 
 def sizes(rows: DataFrame) -> dict[str, Column]:
