@@ -45,6 +45,7 @@ class KafkaServer:
         secure: Whether it also listens with TLS and SASL/SCRAM, and with OAuth; see :meth:`client`.
         settings: Other settings of the broker, over those below.
         joins: A broker whose cluster it is to be the next member of; that one controls the cluster, and must not die.
+        logs_requests: Whether its log has a line for each request.
         classes: The directory of its jars; found by itself by default.
     """
 
@@ -55,12 +56,13 @@ class KafkaServer:
         secure: bool = False,
         settings: Mapping[str, str] | None = None,
         joins: KafkaServer | None = None,
+        logs_requests: bool = False,
         classes: Path | None = None,
     ) -> None:
         self._classes = jars() if classes is None else classes
         self._home = Path(tempfile.mkdtemp(prefix="sparkjet-kafka-"))
         self._process: subprocess.Popen[bytes] | None = None
-        self._secure = secure
+        self._secure, self._logs_requests = secure, logs_requests
         self.port, controller, self._secure_port, self._oauth_port = (free_port() for _ in range(4))
         self.voters: str = f"1@127.0.0.1:{controller}" if joins is None else joins.voters
         self.bootstrap = f"127.0.0.1:{self.port}"
@@ -168,6 +170,10 @@ class KafkaServer:
         self.kill()
         self.start()
 
+    def written(self) -> int:
+        """Bytes of records that it keeps, those of its own topics included."""
+        return sum(file.stat().st_size for file in (self._home / "data").glob("*/*.log"))
+
     def log(self) -> str:
         """What it has written: warnings and errors."""
         return (self._home / "log").read_text(errors="replace")
@@ -227,6 +233,7 @@ class KafkaServer:
             "-Xmx512m",
             *SMALL,
             "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+            *(["-Dorg.slf4j.simpleLogger.log.kafka.request.logger=debug"] if self._logs_requests else []),
             "-cp",
             f"{self._classes}/*",
         ]
