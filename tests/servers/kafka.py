@@ -124,6 +124,11 @@ class KafkaServer:
         assert self._process is not None
         return self._process.pid
 
+    @property
+    def runs(self) -> bool:
+        """Whether it has been started, and has not ended."""
+        return self._process is not None and self._process.poll() is None
+
     def client(self) -> dict[str, str]:
         """How librdkafka connects: over TLS with a password if the broker is secure."""
         if not self._secure:
@@ -210,9 +215,8 @@ class KafkaServer:
         pause = threading.Event()
         deadline = time.monotonic() + PATIENCE
         while not condition():
-            runs = self._process is not None and self._process.poll() is None
             message = f"waited for {what}:\n{self.log()[-3000:]}"
-            assert runs, message
+            assert self.runs, message
             assert time.monotonic() < deadline, message
             pause.wait(0.05)
 

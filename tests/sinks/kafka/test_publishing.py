@@ -81,6 +81,7 @@ class Destination:
             ALL,
             self.topic,
             (self.topic,),
+            1_700_000_000_000_000,
             0,
             None,
             self.longest,
@@ -242,7 +243,7 @@ def test_a_broker_that_answers_a_commit_and_dies_loses_and_repeats_nothing(
     print(f"\n{caplog.text.count('held readers back; wrote it')} lost ends in {rounds} rounds")  # noqa: T201
 
 
-def test_the_marker_says_how_far_and_where_the_topic_ended(destination: Destination) -> None:
+def test_the_marker_says_how_far_and_where_topic_and_watermark_are(destination: Destination) -> None:
     one = replace(destination, longest=60.0)
     steps = list(one.steps(again=False))
     assert steps.count(SEND) == FILES
@@ -250,3 +251,4 @@ def test_the_marker_says_how_far_and_where_the_topic_ended(destination: Destinat
     (complete,) = (m for m in committed(one.server, one.progress.name) if m.partition() == COMPLETE)
     assert b'"version": 1, "epoch": 1, "name": "000000-000000001-0-aa", "run": "aa", "rows": 15' in complete.value()
     assert b'"ends": [["%s", 0, ' % one.topic.encode() in complete.value()
+    assert b'"watermark": 1700000000000000}' in complete.value()

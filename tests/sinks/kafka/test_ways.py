@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,10 +12,11 @@ from pyspark.sql import functions as F
 import sparkjet as sj
 from sparkjet.api.sink_formats import sink_format
 from sparkjet.options import Options
+from sparkjet.sinks.kafka.progress_topic import COMPLETE
 from sparkjet.sinks.kafka.sink import KafkaSink
 from sparkjet.sinks.kafka.staged import StagedKafkaSink
 from sparkjet.sinks.kafka.staged_settings import StagedSettings
-from tests.feed import Feed, rows
+from tests.feed import START, Feed, rows
 from tests.protocol.kafka.checks import committed
 
 if TYPE_CHECKING:
@@ -113,3 +115,15 @@ def test_a_home_of_the_other_way_is_refused_with_the_option_that_goes_on(
         run(after)
     run(before)
     assert [message.value() for message in committed(kafka, topic)] == [b"1", b"2"]
+
+
+def test_the_marker_of_an_epoch_tells_the_watermark(spark: SparkSession, kafka: KafkaServer, tmp_path: Path) -> None:
+    feed, topic = Feed(tmp_path / "in"), kafka.topic()
+    given = {f"kafka.{name}": value for name, value in kafka.client().items()}
+    stream = sj.stream(feed.read(spark)).withWatermark("ts", "0 seconds")
+    counts = stream.groupBy(sj.window("ts", "10 seconds")).count().select(F.col("count").cast("string").alias("value"))
+    writer = counts.writeStream.format("kafka").options(topic=topic, progressTopic=f"{topic}-progress", **given)
+    feed.add(*rows([1, 12, 25], v=1))
+    writer.option("checkpointLocation", tmp_path / "home").trigger(availableNow=True).start().awaitTermination()
+    told = [json.loads(each.value()) for each in committed(kafka, f"{topic}-progress") if each.partition() == COMPLETE]
+    assert [each["watermark"] for each in told] == [1_000_000 * (START + 20)]

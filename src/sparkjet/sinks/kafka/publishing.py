@@ -64,6 +64,7 @@ class Place:
         rows: How many rows the part has.
         topic: The topic of rows without a column ``topic``.
         topics: All topics that rows may go to.
+        watermark: The query's after the epoch, in microseconds, which the epoch's marker tells; None if it has none.
         since: Offset in the part's partition of markers; what is before it is known.
         newest: The newest marker before that offset.
         longest: Seconds after which a transaction takes no more rows.
@@ -78,6 +79,7 @@ class Place:
     rows: int
     topic: str | None
     topics: tuple[str, ...]
+    watermark: int | None
     since: int
     newest: Marker | None
     longest: float
@@ -177,10 +179,14 @@ class KafkaBrokers:
         with self._undone(), explained():
             self._queue.drain()
             for number, key in place.keys if marker.rows == place.rows else place.keys[:1]:
-                # Behind the rows of this transaction, and of those before it.
-                ends = {} if number else {"ends": [[*each, end] for each, end in self.data_ends().items()]}
-                value = json.dumps({"version": 1, **asdict(marker), **ends})
+                told = {} if number else self._told()
+                value = json.dumps({"version": 1, **asdict(marker), **told})
                 self._producer.produce(place.markers, value.encode(), key.encode(), partition=number)
+
+    def _told(self) -> dict[str, Any]:
+        """What the marker of an epoch says besides: its watermark, and offsets behind its rows."""
+        ends = [[*each, end] for each, end in self.data_ends().items()]
+        return {"ends": ends, "watermark": self._place.watermark}
 
     def commit(self) -> None:
         """See :meth:`Brokers.commit`."""

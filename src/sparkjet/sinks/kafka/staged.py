@@ -220,6 +220,7 @@ class StagedKafkaSink(Outbox):
             "topic": self._settings.topic,
             "topics": list(topics),
             "after": 0 if complete is None else complete.epoch,
+            "watermark": transaction.watermark,
             **origin(transaction),
         }
 
@@ -336,6 +337,7 @@ class StagedKafkaSink(Outbox):
             rows,
             handle["topic"],
             tuple(handle["topics"]),
+            handle.get("watermark"),
             progress.positions.get((progress.name, keys[0][0]), 0),
             progress.newest.get(keys[0][1]),
             settings.longest,
