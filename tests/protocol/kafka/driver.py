@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import parquet
 
-from sparkjet.errors import RecoveryError, SparkjetError
+from sparkjet.errors import RecoveryError, SinkError, SparkjetError
 from sparkjet.options import Options
 from sparkjet.sinks.kafka.pool import TaskResult, TransactionPool
 from sparkjet.sinks.kafka.producer_settings import KafkaSettings
@@ -120,6 +120,13 @@ class PlainStagedSink(StagedKafkaSink):
 
     def prepare(self, numbers: Any, transaction: TransactionId) -> Handle | None:
         """Store the rows, a file for each task."""
+        try:
+            return self._stored(numbers, transaction)
+        except FileNotFoundError as error:
+            # A successor has removed what this driver has not decided.
+            raise SinkError(str(error)) from error
+
+    def _stored(self, numbers: Any, transaction: TransactionId) -> Handle:
         epoch, tasks, topic = transaction.epoch, self._orders.tasks, self._settings.topic
         entries, box = self._entries(transaction.sink), str(transaction)
         directory = entries.at(box).path
