@@ -62,8 +62,8 @@ def _run(chosen: argparse.Namespace) -> int:
     if chosen.kafka is not None:
         if chosen.refused is not None:
             message = (
-                "--refused: this is for rows that a table in PostgreSQL refuses: pass --dsn. What a topic refuses waits "
-                "in the home: change the topic so that it takes the rows, and start the query."
+                "--refused: this is for rows that a table in PostgreSQL refuses: pass --dsn. What a topic refuses "
+                "waits in the home: change the topic so that it takes the rows, and start the query."
             )
             raise AnalysisError(message)
         return in_kafka(lambda: _record(chosen.checkpoint, chosen.conf), _access(chosen.kafka), settle=chosen.settle)
