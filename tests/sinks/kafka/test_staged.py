@@ -237,12 +237,12 @@ def test_each_topic_has_limits_of_its_own(spark: SparkSession, kafka: KafkaServe
     assert handle is not None
     sink.commit(handle, lambda: None)
     assert [len(read(kafka, topic)) for topic in (small, large, keyed)] == [1, 1, 1]
-    for wrong, message in [
-        (("k", "s" * 1000, small), f"largest row has 1001 bytes, and topic '{small}' takes 1000"),
-        ((None, "c", keyed), f"topic '{keyed}' is compacted and takes no row without a key, and 1 rows"),
+    for epoch, wrong, message in [
+        (2, ("k", "s" * 1000, small), f"largest row has 1001 bytes, and topic '{small}' takes 1000"),
+        (3, (None, "c", keyed), f"topic '{keyed}' is compacted and takes no row without a key, and 1 rows"),
     ]:
         with pytest.raises(SinkError, match=message):
-            sink.prepare(spark.createDataFrame([*rows, wrong], schema), transaction(2))
+            sink.prepare(spark.createDataFrame([*rows, wrong], schema), transaction(epoch))
 
 
 def test_a_clock_that_the_topic_does_not_take_is_named_and_the_rows_wait(
