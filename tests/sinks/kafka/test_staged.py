@@ -288,6 +288,8 @@ def test_without_the_right_to_create_the_progress_topic_the_start_names_the_comm
     guards = {
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "allow.everyone.if.no.acl.found": "true",
+        # The brokers' default: who only asks for a topic by its name creates it, without any of its settings.
+        "auto.create.topics.enable": "true",
     }
     with KafkaServer(settings=guards) as server:
         topic, admin = server.topic(), server.admin()
