@@ -1,18 +1,21 @@
 """KC: the Kafka sink with ``commit=staged`` beside ``commit=prepared``, in one driver with one broker.
 
-``python -m benchmarks.kafka_commits``. Both take turns, so that what else the machine does meets both alike. Each round
-is an epoch through the sink: *visible* is the time from the rows to the moment when a read_committed consumer has all
-of them, *whole* the time until the sink's commit has returned, *cpu* the processor seconds of driver,
-workers and broker.
+``python -m benchmarks.kafka_commits [requests] [NUMBER…]``; the numbers are those of cases. Both ways take turns, so
+that what else the machine does meets both alike. Each round is an epoch through the sink: *readable* is the time from
+the rows to the moment when a read_committed consumer has all of them, *whole* the time until the sink's commit has
+returned, *cpu* the processor seconds of driver, workers and broker. With ``requests`` the requests and bytes of an
+epoch are counted instead.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import statistics
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -34,6 +37,9 @@ from tests.servers.kafka import KafkaServer
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+WARM = 2
+"""Epochs before those that are counted."""
+SMALL = 5_000
 PREPARED, STAGED = "prepared", "staged"
 
 
@@ -157,6 +163,32 @@ def measured(session: SparkSession, server: KafkaServer, case: Case, home: Path)
     return found
 
 
+def counted(session: SparkSession, server: KafkaServer, case: Case, home: Path, epochs: int) -> None:
+    """Print the requests to the broker, and the bytes that it and the outbox write, of an epoch of each way."""
+    rows = records(session, case)
+    topics = {way: server.topic(partitions=case.partitions) for way in (PREPARED, STAGED)}
+    print(case.name)
+    with sinks(session, server, topics, home) as both:
+        for way, sink in both.items():
+            found: Counter[str] = Counter()
+            stored = written = 0
+            for epoch in range(WARM + epochs):
+                if epoch == WARM:
+                    seen, written = len(server.log()), server.written()
+                handle = sink.prepare(rows, TransactionId(f"bench-{topics[way]}", "results", 0, epoch + 1, 0))
+                sink.commit(handle, lambda: None)
+                if epoch >= WARM:
+                    stored += sum(size for _, size, _ in handle.get("files", ()))
+            found.update(re.findall(r'"requestApiKeyName":"(\w+)"', server.log()[seen:]))
+            for chatter in ("BROKER_HEARTBEAT", "FETCH", "VOTE", "API_VERSIONS"):
+                found.pop(chatter, None)
+            each = ", ".join(f"{name} {count / epochs:.1f}" for name, count in found.most_common())
+            kept = (server.written() - written) / epochs
+            print(f"  {way:9} {sum(found.values()) / epochs:.1f} requests an epoch ({each}); "
+                  f"bytes: broker {kept:,.0f}, outbox {stored / epochs:,.0f}", flush=True)  # fmt: skip
+    rows.unpersist()
+
+
 def report(case: Case, found: dict[str, list[tuple[float, ...]]]) -> None:
     """One line for each way, and the ratio of pairs."""
     print(case.name)
@@ -182,10 +214,13 @@ def p(values: Any, percent: int) -> float:
 
 def main() -> None:
     """All cases, or those whose numbers are given."""
-    session = local_session()
-    chosen = [CASES[int(each)] for each in sys.argv[1:]] or CASES
-    with tempfile.TemporaryDirectory() as home, KafkaServer() as server:
+    session, counts = local_session(), sys.argv[1:2] == ["requests"]
+    chosen = [CASES[int(each)] for each in sys.argv[1 + counts :]] or CASES
+    with tempfile.TemporaryDirectory() as home, KafkaServer(logs_requests=counts) as server:
         for number, case in enumerate(chosen):
+            if counts:
+                counted(session, server, case, Path(home) / str(number), 2 if case.rows > SMALL else 20)
+                continue
             report(case, measured(session, server, case, Path(home) / str(number)))
     session.stop()
 

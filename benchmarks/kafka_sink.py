@@ -11,6 +11,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,9 @@ from benchmarks.work import Goal
 from sparkjet.options import Options
 from sparkjet.sinks.kafka.producer_settings import KafkaSettings
 from sparkjet.sinks.kafka.sink import KafkaSink
+from sparkjet.sinks.kafka.staged import StagedKafkaSink
+from sparkjet.sinks.kafka.staged_settings import StagedSettings
+from sparkjet.sinks.protocol import TransactionId
 from tests.servers.kafka import KafkaServer
 
 if TYPE_CHECKING:
@@ -85,28 +89,38 @@ def new_topic(server: KafkaServer) -> Iterator[str]:
 
 
 def study() -> list[Ratio]:
-    """One ratio, paired by round."""
+    """A ratio for each way into Kafka, paired by round."""
     session = local_session()
     rows = records(session)
     with tempfile.TemporaryDirectory() as home, KafkaServer() as server:
         columns = (F.col(name).cast("binary") for name in ("key", "value"))
         files = arrow_files(rows.select(*columns).toArrow(), PRODUCERS, Path(home))
 
-        def ours(round_: int) -> float:
+        def ours(way: str, round_: int) -> float:
             with new_topic(server) as topic:
                 options = {"kafka.bootstrap.servers": server.bootstrap, "topic": topic, "numPartitions": str(PRODUCERS)}
-                sink = KafkaSink(KafkaSettings.of(Options(options)))
-                sink.check(rows.schema)
-                return through_sink(sink, rows, round_)
+                if way == "prepared":
+                    prepared = KafkaSink(KafkaSettings.of(Options(options)))
+                    prepared.check(rows.schema)
+                    return through_sink(prepared, rows, round_)
+                # A new one each time, too: the sink keeps its producers, and asks where readers are in all topics.
+                staged = StagedKafkaSink(StagedSettings.of(Options({**options, "progressTopic": f"{topic}-progress"})))
+                staged.check(rows.schema)
+                staged.attach(Path(home) / "outbox", session)
+                staged.published_after(TransactionId("benchmark", "results", 0, 0, 0), None)
+                staged.create()
+                return through_sink(staged, rows, round_)
 
         def theirs(round_: int) -> float:
             with new_topic(server) as topic:
                 each = [(server.bootstrap, topic, f"bare-{round_}-{n}", file) for n, file in enumerate(files)]
                 return seconds_of(bare, each)
 
-        seconds = in_turns({"sink": ours, "bare": theirs}, ROUNDS, WARM_UP)
+        ways = {way: partial(ours, way) for way in ("staged", "prepared")}
+        seconds = in_turns({**ways, "bare": theirs}, ROUNDS, WARM_UP)
     session.stop()
-    return [Ratio.of_seconds("KW", "rows into Kafka, exactly once", GOAL, seconds["sink"], seconds["bare"], ROWS)]
+    titles = {"staged": "rows into Kafka, exactly once", "prepared": "rows into Kafka, exactly once, commit=prepared"}
+    return [Ratio.of_seconds("KW", titles[way], GOAL, seconds[way], seconds["bare"], ROWS) for way in ways]
 
 
 if __name__ == "__main__":

@@ -88,9 +88,9 @@ KAFKA_OPTIONS: Mapping[str, str] = {
     "kafka.*": "Properties of librdkafka, at least kafka.bootstrap.servers. Never logged or recorded.",
     "topic": "Topic to write to; overrides a column topic.",
     "numPartitions": "Maximum number of transactions per epoch (16).",
-    "commit": "prepared (default) or staged: whether rows wait for the decision in open transactions, or in the home.",
+    "commit": "staged (default) or prepared: whether rows wait for the decision in the home, or in open transactions.",
     "progressTopic": "commit=staged: compacted topic of the markers; named after query and output by default.",
-    "onLostTransaction": "fail (default) or continue, if the brokers have dropped what was decided.",
+    "onLostTransaction": "commit=prepared: fail (default) or continue, if the brokers have dropped what was decided.",
     "onRestoredBackup": "fail (default) or continue, if the topic has epochs that the snapshots do not know.",
 }
 """Options of ``format("kafka")``."""

@@ -114,7 +114,7 @@ def test_one_server_at_a_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 
 def test_only_postgres_refuses_what_is_decided(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["txns", str(tmp_path), "--kafka", "kafka.properties", "--refused", "file"]) == 1
-    assert "--refused: Kafka takes rows before the decision" in capsys.readouterr().err
+    assert "--refused: this is for rows that a table in PostgreSQL refuses: pass --dsn" in capsys.readouterr().err
 
 
 def test_it_runs_as_a_module(tmp_path: Path) -> None:

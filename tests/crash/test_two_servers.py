@@ -41,7 +41,7 @@ def test_kafka_gets_its_commit_while_postgresql_is_away_also_from_a_start_that_i
         counts = stream.groupBy(sj.window("ts", "10 seconds")).count().withColumn("n", F.col("count"))
         table = counts.select("n").writeStream.format("postgres").options(dsn=dsn, dbtable="out", prepared="always")
         records = counts.withColumn("value", F.col("n").cast("string")).select("value").writeStream.format("kafka")
-        records.options(topic=topic, **client).trigger(availableNow=True).onEpochPhase(listener)
+        records.options(topic=topic, commit="prepared", **client).trigger(availableNow=True).onEpochPhase(listener)
         sj.start(table, records, checkpointLocation=str(tmp_path / "home")).awaitTermination()
 
     def in_kafka() -> list[str]:

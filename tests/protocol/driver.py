@@ -174,7 +174,7 @@ class PlainDriver:
         orders, record, outputs = self._orders, self._record, self._outputs
         outputs.attempt()
         numbers = [] if epoch in orders.empty else list(range(10 * epoch, 10 * epoch + 10))
-        transaction = TransactionId(record.query, "results", record.takeover, epoch, 0)
+        transaction = self._transaction(epoch)
         prepared = outputs.prepare("results", numbers, transaction) if numbers else []  # type: ignore[arg-type]
         decision = msgspec.structs.replace(
             record, kind=EpochKind.BATCH, epoch=epoch, transactions=[*outputs.unsettled, *prepared]
@@ -187,6 +187,9 @@ class PlainDriver:
         self._reached("committed", epoch)
         outputs.attempt()
         self._reached("settled", epoch)
+
+    def _transaction(self, epoch: int) -> TransactionId:
+        return TransactionId(self._record.query, "results", self._record.takeover, epoch, 0)
 
     def _take_over(self) -> tuple[int, Record]:
         newest = self._log.newest()

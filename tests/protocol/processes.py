@@ -39,9 +39,9 @@ class Process:
         self._process.join(PATIENCE)
         self._pipe.close()
 
-    def wait(self) -> tuple[Any, ...]:
+    def wait(self, patience: float = PATIENCE) -> tuple[Any, ...]:
         """Its next report: that it has stopped at its point, or how it ended."""
-        assert self._pipe.poll(PATIENCE), f"no word from the driver of {self.orders}"
+        assert self._pipe.poll(patience), f"no word from the driver of {self.orders}"
         report: tuple[Any, ...] = self._pipe.recv()
         return report
 

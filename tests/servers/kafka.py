@@ -25,6 +25,7 @@ POM = Path(__file__).with_suffix(".xml")
 USER, PASSWORD = "guarded", "let-me-in"
 """Who may connect over TLS."""
 _STORE = "changeit"
+_PROTOCOLS = "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL,OAUTH:SASL_PLAINTEXT"
 
 
 def jars(folder: Path = TARGET) -> Path:
@@ -41,8 +42,10 @@ class KafkaServer:
 
     Args:
         transaction_version: The feature ``transaction.version``: 0 as after an upgrade from 3.x that was not finished.
-        secure: Whether it also listens with TLS and SASL/SCRAM; see :meth:`client`.
+        secure: Whether it also listens with TLS and SASL/SCRAM, and with OAuth; see :meth:`client`.
         settings: Other settings of the broker, over those below.
+        joins: A broker whose cluster it is to be the next member of; that one controls the cluster, and must not die.
+        logs_requests: Whether its log has a line for each request.
         classes: The directory of its jars; found by itself by default.
     """
 
@@ -52,25 +55,28 @@ class KafkaServer:
         transaction_version: int | None = None,
         secure: bool = False,
         settings: Mapping[str, str] | None = None,
+        joins: KafkaServer | None = None,
+        logs_requests: bool = False,
         classes: Path | None = None,
     ) -> None:
         self._classes = jars() if classes is None else classes
         self._home = Path(tempfile.mkdtemp(prefix="sparkjet-kafka-"))
         self._process: subprocess.Popen[bytes] | None = None
-        self._secure = secure
-        self.port, controller, self._secure_port = free_port(), free_port(), free_port()
+        self._secure, self._logs_requests = secure, logs_requests
+        self.port, controller, self._secure_port, self._oauth_port = (free_port() for _ in range(4))
+        self.voters: str = f"1@127.0.0.1:{controller}" if joins is None else joins.voters
         self.bootstrap = f"127.0.0.1:{self.port}"
         listeners = f"PLAINTEXT://{self.bootstrap}"
         if secure:
-            listeners += f",SASL_SSL://127.0.0.1:{self._secure_port}"
+            listeners += f",SASL_SSL://127.0.0.1:{self._secure_port},OAUTH://127.0.0.1:{self._oauth_port}"
         chosen = {
             "process.roles": "broker,controller",
             "node.id": "1",
-            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+            "controller.quorum.voters": self.voters,
             "controller.listener.names": "CONTROLLER",
             "listeners": f"{listeners},CONTROLLER://127.0.0.1:{controller}",
             "advertised.listeners": listeners,
-            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL",
+            "listener.security.protocol.map": _PROTOCOLS,
             "log.dirs": str(self._home / "data"),
             "offsets.topic.replication.factor": "1",
             "offsets.topic.num.partitions": "1",
@@ -87,11 +93,14 @@ class KafkaServer:
             **(self._guards() if secure else {}),
             **(settings or {}),
         }
+        if joins is not None:
+            # A listener of a controller is refused here.
+            chosen |= {"process.roles": "broker", "node.id": str(self.port), "listeners": listeners}
         self._settings = self._home / "server.properties"
         self._settings.write_text("".join(f"{name}={value}\n" for name, value in chosen.items()))
-        cluster = urlsafe_b64encode(uuid4().bytes).decode().rstrip("=")
+        self.cluster: str = urlsafe_b64encode(uuid4().bytes).decode().rstrip("=") if joins is None else joins.cluster
         # With "=": an id may begin with a hyphen.
-        options = [f"--cluster-id={cluster}", "-c", str(self._settings)]
+        options = [f"--cluster-id={self.cluster}", "-c", str(self._settings)]
         if transaction_version is not None:
             options += ["--feature", f"transaction.version={transaction_version}"]
         if secure:
@@ -115,6 +124,11 @@ class KafkaServer:
         assert self._process is not None
         return self._process.pid
 
+    @property
+    def runs(self) -> bool:
+        """Whether it has been started, and has not ended."""
+        return self._process is not None and self._process.poll() is None
+
     def client(self) -> dict[str, str]:
         """How librdkafka connects: over TLS with a password if the broker is secure."""
         if not self._secure:
@@ -126,6 +140,16 @@ class KafkaServer:
             "sasl.mechanism": "SCRAM-SHA-256",
             "sasl.username": USER,
             "sasl.password": PASSWORD,
+        }
+
+    def by_oauth(self) -> dict[str, str]:
+        """How librdkafka connects to a secure one with a token, which it makes itself and which is not signed."""
+        return {
+            "bootstrap.servers": f"127.0.0.1:{self._oauth_port}",
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "OAUTHBEARER",
+            "enable.sasl.oauthbearer.unsecure.jwt": "true",
+            "sasl.oauthbearer.config": f"principal={USER}",
         }
 
     def start(self) -> None:
@@ -151,6 +175,10 @@ class KafkaServer:
         self.kill()
         self.start()
 
+    def written(self) -> int:
+        """Bytes of records that it keeps, those of its own topics included."""
+        return sum(file.stat().st_size for file in (self._home / "data").glob("*/*.log"))
+
     def log(self) -> str:
         """What it has written: warnings and errors."""
         return (self._home / "log").read_text(errors="replace")
@@ -160,13 +188,13 @@ class KafkaServer:
         # No log: a broker that was just killed would fill the test's output with refused connections.
         return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
 
-    def topic(self, name: str | None = None, partitions: int = 1, **settings: str) -> str:
+    def topic(self, name: str | None = None, partitions: int = 1, replicas: int = 1, **settings: str) -> str:
         """Create a topic and wait until it can be used; its name. Settings with ``_`` for the dot."""
         name = name or f"t{uuid4().hex[:12]}"
         config = {key.replace("_", "."): value for key, value in settings.items()}
         # In a variable: a client that is collected takes its requests with it.
         admin = self.admin()
-        admin.create_topics([NewTopic(name, partitions, 1, config=config)])[name].result(PATIENCE)
+        admin.create_topics([NewTopic(name, partitions, replicas, config=config)])[name].result(PATIENCE)
         self.wait(lambda: self._partitions(name) == partitions, f"{name} to be known")
         return name
 
@@ -187,9 +215,8 @@ class KafkaServer:
         pause = threading.Event()
         deadline = time.monotonic() + PATIENCE
         while not condition():
-            runs = self._process is not None and self._process.poll() is None
             message = f"waited for {what}:\n{self.log()[-3000:]}"
-            assert runs, message
+            assert self.runs, message
             assert time.monotonic() < deadline, message
             pause.wait(0.05)
 
@@ -210,6 +237,7 @@ class KafkaServer:
             "-Xmx512m",
             *SMALL,
             "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+            *(["-Dorg.slf4j.simpleLogger.log.kafka.request.logger=debug"] if self._logs_requests else []),
             "-cp",
             f"{self._classes}/*",
         ]
@@ -223,7 +251,10 @@ class KafkaServer:
         exported = [*keytool, "-exportcert", "-rfc", "-file", str(self._home / "ca.pem")]
         subprocess.run(exported, check=True, capture_output=True)
         login = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+        token = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
         return {
+            "listener.name.oauth.sasl.enabled.mechanisms": "OAUTHBEARER",
+            "listener.name.oauth.oauthbearer.sasl.jaas.config": f'{token} unsecuredLoginStringClaim_sub="{USER}";',
             "ssl.keystore.location": store,
             "ssl.keystore.password": _STORE,
             "ssl.keystore.type": "PKCS12",

@@ -17,6 +17,7 @@ from sparkjet.sinks.foreach import ForeachSink
 from sparkjet.sinks.foreach_batch import ForeachBatchSink
 from sparkjet.sinks.memory import MemorySink
 from sparkjet.sinks.noop import NoopSink
+from sparkjet.sinks.protocol import Guarantee
 from sparkjet.sinks.table import table_sink
 from sparkjet.storage.schemes import directory_at
 
@@ -174,11 +175,13 @@ def _postgres(options: Options) -> Sink:
 
 def _kafka(options: Options) -> Sink:
     with _extra("kafka"):
-        from sparkjet.sinks.kafka.producer_settings import KafkaSettings  # noqa: PLC0415 - the extra is optional
+        from sparkjet.sinks.kafka.producer_settings import KafkaSettings, guarantee_of  # noqa: PLC0415 - as above
         from sparkjet.sinks.kafka.sink import KafkaSink  # noqa: PLC0415 - as above
         from sparkjet.sinks.kafka.staged import StagedKafkaSink  # noqa: PLC0415 - as above
         from sparkjet.sinks.kafka.staged_settings import StagedSettings  # noqa: PLC0415 - as above
-    if options.choice("commit", ("prepared", "staged"), "prepared") == "staged":
+    # Without transactions there is nothing to commit.
+    default = "staged" if guarantee_of(options) is Guarantee.EXACTLY_ONCE else "prepared"
+    if options.choice("commit", ("staged", "prepared"), default) == "staged":
         return StagedKafkaSink(StagedSettings.of(options))
     return KafkaSink(KafkaSettings.of(options))
 

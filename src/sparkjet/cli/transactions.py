@@ -61,7 +61,10 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
 def _run(chosen: argparse.Namespace) -> int:
     if chosen.kafka is not None:
         if chosen.refused is not None:
-            message = "--refused: Kafka takes rows before the decision and refuses none after it; pass --dsn."
+            message = (
+                "--refused: this is for rows that a table in PostgreSQL refuses: pass --dsn. What a topic refuses "
+                "waits in the home: change the topic so that it takes the rows, and start the query."
+            )
             raise AnalysisError(message)
         return in_kafka(lambda: _record(chosen.checkpoint, chosen.conf), _access(chosen.kafka), settle=chosen.settle)
     if chosen.refused is not None:
@@ -156,6 +159,12 @@ def in_kafka(read: Callable[[], Record], access: Access, *, settle: bool) -> int
     found = brokers.open_of(read().query)
     # Read after the listing: what was open before the record was read cannot belong to an epoch after it.
     record = read()
+    for decided in record.transactions:
+        if decided.handle.get("way") == "kafka-staged":
+            print(
+                f"epoch {decided.handle['epoch']} of output {decided.sink!r}: its rows are in the home, and the next "
+                "start of the query publishes what is missing"
+            )
 
     def commit() -> None:
         for decided in record.transactions:

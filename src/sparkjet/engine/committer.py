@@ -11,7 +11,7 @@ import tenacity
 
 from sparkjet.errors import CopiedHomeError, LostTransactionError, RecoveryError, UnsettledError
 from sparkjet.sinks.copies import run_name
-from sparkjet.sinks.protocol import Aborting, Creating, Expiring, TransactionId, Trying, Unknown
+from sparkjet.sinks.protocol import Aborting, Comparing, Creating, Expiring, TransactionId, Trying, Unknown
 from sparkjet.snapshots.record import PreparedTransaction
 
 if TYPE_CHECKING:
@@ -207,8 +207,8 @@ class Committer:
                 raise RecoveryError(message)
 
     def published(self, before: Record, decided: Sequence[PreparedTransaction]) -> list[PreparedTransaction]:
-        """The last transaction of each sink whose destination does not number epochs, for the record."""
-        last = {each.sink: each for each in [*before.published, *decided] if self._expires(each)}
+        """The last transaction of each sink that compares it with its destination at a start, for the record."""
+        last = {each.sink: each for each in [*before.published, *decided] if self._compares(each)}
         return list(last.values())
 
     def abort_orphans(self, record: Record) -> None:
@@ -219,6 +219,9 @@ class Committer:
 
     def _expires(self, prepared: PreparedTransaction) -> bool:
         return isinstance(self.sinks.get(prepared.sink), Expiring) and self._obstacle(prepared) is None
+
+    def _compares(self, prepared: PreparedTransaction) -> bool:
+        return isinstance(self.sinks.get(prepared.sink), (Comparing, Expiring)) and self._obstacle(prepared) is None
 
     def _obstacle(self, prepared: PreparedTransaction) -> str | None:
         """Why none of the sinks can commit a transaction, None if one can."""

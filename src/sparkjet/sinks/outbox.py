@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,6 +33,8 @@ class Outbox(ABC):
     """
 
     guarantee = Guarantee.AT_LEAST_ONCE
+    writer_options: Mapping[str, str] = {}
+    """Of Spark's writer of Parquet, where the rows of this sink have a better way to lie for a moment."""
 
     def __init__(self, *, complete: bool = False) -> None:
         self._is_complete = complete
@@ -64,7 +66,7 @@ class Outbox(ABC):
         """See :meth:`Sink.prepare`."""
         entries, entry = self._entries(transaction.sink), str(transaction)
         entries.directory.create()
-        found = write(rows, FileWriter(entries.at(entry), read_back=True), SinkError)
+        found = write(rows, FileWriter(entries.at(entry), options=self.writer_options, read_back=True), SinkError)
         if not found.rows and not self._is_complete:
             entries.remove(entry)
             return None

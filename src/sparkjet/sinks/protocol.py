@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
@@ -40,7 +40,8 @@ class TransactionId:
     ``takeover`` is the number of the driver's takeover, so that a fenced driver cannot touch its successor's
     transactions; ``attempt`` counts re-runs of an epoch within one driver. ``run`` distinguishes that driver from those
     of copies of its home, which count the same takeovers and epochs; empty where it is not known. ``since`` is the
-    epoch that the driver started after.
+    epoch that the driver started after. ``watermark`` is the query's after the epoch, in microseconds, None before the
+    first one: no part of the identity, but for sinks that tell their readers.
     """
 
     query: str
@@ -50,6 +51,7 @@ class TransactionId:
     attempt: int
     run: str = ""
     since: int = 0
+    watermark: int | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
         """Name for files and servers, starting with the takeover and ending with the run."""
@@ -138,6 +140,14 @@ class Expiring(Protocol):
             SinkError: If the transaction may expire before its commit. The epoch is not decided, so nothing is lost.
         """
         ...
+
+
+@runtime_checkable
+class Comparing(Protocol):
+    """A sink that compares its last handle with the destination, however many epochs without rows have followed."""
+
+    compares_last: bool
+    """Always true: every record keeps that handle for :meth:`Sink.published_after`."""
 
 
 @runtime_checkable

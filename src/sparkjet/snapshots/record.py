@@ -124,10 +124,10 @@ class Record(msgspec.Struct, frozen=True):
 
     ``transactions`` are decided: they will be committed, by this driver or a later one. ``clock`` is the last
     clock reading that policies have seen, by which a start notices that the machine's clock was set back.
-    ``published`` keeps the last transaction of each sink whose destination does not number epochs: a start compares
-    it with what is there. ``queues`` names the blobs with the ids of messages that were received and not acknowledged,
-    by the number or name of their source. ``early_at`` says when each output last had early rows. ``overlap`` says that
-    Spark's checkpoint may be one batch ahead of the record.
+    ``published`` keeps the last transaction of each sink that compares it at a start with what its destination has.
+    ``queues`` names the blobs with the ids of messages that were received and not acknowledged, by the number or name
+    of their source. ``early_at`` says when each output last had early rows. ``overlap`` says that Spark's checkpoint
+    may be one batch ahead of the record.
     """
 
     kind: EpochKind

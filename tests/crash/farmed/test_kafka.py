@@ -47,7 +47,7 @@ ALL = [
     *(Crash(step, fault, job) for job, step, fault in product(INTO, EpochPhase, FAULTS)),
     *(Crash(step, fault, f"{SOURCE}{AHEAD * (n % 2)}") for n, (step, fault) in enumerate(product(EpochPhase, FAULTS))),
 ]
-STAGED = [
+PREPARED = [
     Crash(EpochPhase.PREPARE, "both", "topic"),
     Crash(EpochPhase.DECIDE, "both", "topic"),
     Crash(EpochPhase.COMMITTING, "jvm", "topic"),
@@ -55,7 +55,7 @@ STAGED = [
     Crash(EpochPhase.DECIDE, "both", "rows-topic"),
     Crash(EpochPhase.COMMITTING, "both", "rows-topic"),
 ]
-"""Around the decision, with ``commit=staged``."""
+"""Around the decision, with ``commit=prepared``."""
 SERVERS = ("kafka",)
 
 
@@ -122,7 +122,7 @@ def test_more_crashes_lose_and_repeat_nothing(kafka: KafkaServer, tmp_path: Path
 
 
 @pytest.mark.long
-def test_a_crash_loses_and_repeats_nothing_where_rows_are_staged(kafka: KafkaServer, tmp_path: Path) -> None:
-    topics = Topics(tmp_path / "topics", kafka, STAGED, commit="staged")
+def test_a_crash_loses_and_repeats_nothing_where_rows_wait_in_transactions(kafka: KafkaServer, tmp_path: Path) -> None:
+    topics = Topics(tmp_path / "topics", kafka, PREPARED, commit="prepared")
     Farm(tmp_path, [topics]).crash()
     assert topics.verdicts == dict.fromkeys(topics.verdicts, "")

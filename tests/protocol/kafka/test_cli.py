@@ -47,6 +47,17 @@ def test_what_the_record_decides_is_settled_and_the_rest_is_left(
     assert (len(open_transactions(orders)), len(seen(kafka, orders))) == (0, 20)
 
 
+def test_rows_that_wait_in_the_home_are_left_to_the_query(
+    kafka: KafkaServer, staged: Orders, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Driver(replace(staged, stop_at="decided", stop_in=2)) as driver:
+        driver.reached()
+        driver.kill()
+    assert main(["txns", str(staged.home), "--kafka", properties(kafka, tmp_path), "--settle"]) == 0
+    assert "epoch 2 of output 'results': its rows are in the home, and the next start" in capsys.readouterr().out
+    assert len(seen(kafka, staged)) == 10
+
+
 def test_orphans_are_aborted(
     kafka: KafkaServer, orders: Orders, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

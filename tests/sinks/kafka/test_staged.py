@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AclBinding,
+    AclBindingFilter,
     AclOperation,
     AclPermissionType,
     AlterConfigOpType,
@@ -43,7 +45,7 @@ def sink_of(
 ) -> StagedKafkaSink:
     connected = {f"kafka.{name}": value for name, value in server.client().items()}
     given = {
-        **connected,
+        **({} if "kafka.bootstrap.servers" in options else connected),
         "kafka.message.timeout.ms": "5000",
         "progressTopic": f"progress-{uuid.uuid4().hex}",
         **options,
@@ -143,6 +145,25 @@ def test_a_progress_topic_that_would_lose_markers_is_refused(
         sink_of(spark, kafka, tmp_path, topic=kafka.topic(), progressTopic=wrong)
 
 
+def test_what_readers_do_not_get_yet_is_not_taken_for_a_topic_that_was_emptied(
+    spark: SparkSession, kafka: KafkaServer, tmp_path: Path
+) -> None:
+    progress = f"progress-{uuid.uuid4().hex}"
+    sink = sink_of(spark, kafka, tmp_path, topic=kafka.topic(), progressTopic=progress)
+    # The broker rolls it back within some seconds, and the epochs are behind it until then.
+    held = Producer({**kafka.client(), "transactional.id": progress, "transaction.timeout.ms": 1000})
+    held.init_transactions(30)
+    held.begin_transaction()
+    held.produce(progress, b"{}", b"not ours", partition=0)
+    held.flush(30)
+    for epoch in (1, 2):
+        handle = prepared(spark, sink, transaction(epoch), str(epoch))
+        sink.commit(handle, lambda: None)
+    again = StagedKafkaSink(sink._settings)
+    again.attach(tmp_path, spark)
+    assert again.published_after(transaction(2), handle) is None
+
+
 def test_a_progress_topic_that_was_emptied_or_is_older_than_the_record_is_refused(
     spark: SparkSession, kafka: KafkaServer, tmp_path: Path
 ) -> None:
@@ -221,6 +242,36 @@ def test_rows_that_brokers_refuse_are_refused_before_the_decision(
     assert read(kafka, topic) == []
 
 
+def test_each_topic_has_limits_of_its_own(spark: SparkSession, kafka: KafkaServer, tmp_path: Path) -> None:
+    small, large, keyed = kafka.topic(max_message_bytes="1000"), kafka.topic(), kafka.topic(cleanup_policy="compact")
+    schema = "key string, value string, topic string"
+    sink = sink_of(spark, kafka, tmp_path, schema)
+    rows = [("k", "s", small), (None, "l" * 5000, large), ("k", "c", keyed)]
+    handle = sink.prepare(spark.createDataFrame(rows, schema), transaction(1))
+    assert handle is not None
+    sink.commit(handle, lambda: None)
+    assert [len(read(kafka, topic)) for topic in (small, large, keyed)] == [1, 1, 1]
+    for epoch, wrong, message in [
+        (2, ("k", "s" * 1000, small), f"largest row has 1001 bytes, and topic '{small}' takes 1000"),
+        (3, (None, "c", keyed), f"topic '{keyed}' is compacted and takes no row without a key, and 1 rows"),
+    ]:
+        with pytest.raises(SinkError, match=message):
+            sink.prepare(spark.createDataFrame([*rows, wrong], schema), transaction(epoch))
+
+
+def test_a_clock_that_the_topic_does_not_take_is_named_and_the_rows_wait(
+    spark: SparkSession, kafka: KafkaServer, tmp_path: Path
+) -> None:
+    topic = kafka.topic(message_timestamp_before_max_ms="0")
+    sink = sink_of(spark, kafka, tmp_path, topic=topic)
+    handle = prepared(spark, sink, transaction(1), "a")
+    with pytest.raises(SinkError, match=r"INVALID_TIMESTAMP.*Compare this machine's clock with the brokers'"):
+        sink.commit(handle, lambda: None)
+    configure(kafka, topic, "message.timestamp.before.max.ms", str(2**62))
+    sink.commit(handle, lambda: None)
+    assert read(kafka, topic) == [b"a"]
+
+
 def test_what_a_broker_refuses_after_the_decision_is_published_once_it_takes_it(
     spark: SparkSession, kafka: KafkaServer, tmp_path: Path
 ) -> None:
@@ -228,17 +279,17 @@ def test_what_a_broker_refuses_after_the_decision_is_published_once_it_takes_it(
     sink = sink_of(spark, kafka, tmp_path, topic=topic)
     handle = sink.prepare(spark.createDataFrame([("k", "1"), (None, "2")], RECORDS), transaction(1))
     assert handle is not None
-    configure(kafka, topic, "compact")
+    configure(kafka, topic, "cleanup.policy", "compact")
     with pytest.raises(SinkError, match=r"INVALID_RECORD.*set the topic's cleanup.policy to delete"):
         sink.commit(handle, lambda: None)
     assert read(kafka, topic) == []
-    configure(kafka, topic, "delete")
+    configure(kafka, topic, "cleanup.policy", "delete")
     sink.commit(handle, lambda: None)
     assert read(kafka, topic) == [b"1", b"2"]
 
 
-def configure(server: KafkaServer, topic: str, policy: str) -> None:
-    entry = ConfigEntry("cleanup.policy", policy, incremental_operation=AlterConfigOpType.SET)
+def configure(server: KafkaServer, topic: str, name: str, value: str) -> None:
+    entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
     admin = server.admin()
     admin.incremental_alter_configs([resource])[resource].result(30)
@@ -251,6 +302,8 @@ def test_without_the_right_to_create_the_progress_topic_the_start_names_the_comm
     guards = {
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "allow.everyone.if.no.acl.found": "true",
+        # The brokers' default: who only asks for a topic by its name creates it, without any of its settings.
+        "auto.create.topics.enable": "true",
     }
     with KafkaServer(settings=guards) as server:
         topic, admin = server.topic(), server.admin()
@@ -268,8 +321,28 @@ def test_without_the_right_to_create_the_progress_topic_the_start_names_the_comm
         ]
         for answer in admin.create_acls(bindings).values():
             answer.result(30)
+        # The broker has them a moment after the controller.
+        server.wait(lambda: len(acls_of(admin)) == len(bindings), "the rules")
         with pytest.raises(AnalysisError, match=r"cannot be created: .*AUTHORIZATION_FAILED.*kafka-topics.sh --create"):
             sink_of(spark, server, tmp_path, topic=topic)
+
+
+def acls_of(admin: Any) -> list[Any]:
+    of_all = AclBindingFilter(
+        ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
+    )
+    return list(admin.describe_acls(of_all).result(30))
+
+
+@pytest.mark.crash
+def test_brokers_that_want_a_token_get_it_from_driver_and_tasks(
+    spark: SparkSession, kafka_secure: KafkaServer, tmp_path: Path
+) -> None:
+    topic = kafka_secure.topic(partitions=2)
+    given = {f"kafka.{name}": value for name, value in kafka_secure.by_oauth().items()}
+    sink = sink_of(spark, kafka_secure, tmp_path, few=0, topic=topic, **given)
+    sink.commit(prepared(spark, sink, transaction(1), "a", "b"), lambda: None)
+    assert read(kafka_secure, topic) == [b"a", b"b"]
 
 
 def test_the_handle_holds_no_way_to_connect(spark: SparkSession, kafka_secure: KafkaServer, tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ class Access:
                     f"{', '.join(f'kafka.{each}' for each in sorted(_SUPPORTED))}, with PEM files."
                 )
                 raise AnalysisError(message)
-        access = Access(_servers(properties.get("bootstrap.servers", "")), dict(properties))
+        access = Access(servers_of(properties), dict(properties))
         if access.protocol not in PROTOCOLS:
             message = f'kafka.security.protocol: "{access.protocol}" is not one of {", ".join(PROTOCOLS)}.'
             raise AnalysisError(message)
@@ -122,9 +122,14 @@ class Access:
         return context
 
 
-def _servers(listed: str) -> tuple[Node, ...]:
+def servers_of(properties: Mapping[str, str]) -> tuple[Node, ...]:
+    """The brokers to ask first.
+
+    Raises:
+        AnalysisError: There are none, or one is not ``host:port``.
+    """
     found = []
-    for each in filter(None, (part.strip() for part in listed.split(","))):
+    for each in filter(None, (part.strip() for part in properties.get("bootstrap.servers", "").split(","))):
         host, colon, port = each.rpartition("://")[2].rpartition(":")
         if not colon or port.endswith("]"):
             host, port = each.rpartition("://")[2], str(_DEFAULT_PORT)

@@ -30,6 +30,10 @@ OPEN = "Ongoing"
 COMMITTED, ABORTED = "CompleteCommit", "CompleteAbort"
 COMPLETED = (COMMITTED, ABORTED)
 """States of a transaction that is complete for its coordinator."""
+ENDING = ("PrepareCommit", "PrepareAbort")
+"""States of a transaction whose ends are being written."""
+STATES = ("Empty", OPEN, *ENDING, *COMPLETED)
+"""All states of transactions that brokers keep."""
 COMMITS = ("PrepareCommit", COMMITTED)
 """States of a transaction that is committed, whether or not its partitions have the end marker yet."""
 PATIENCE = 10.0
@@ -98,9 +102,9 @@ class Cluster:
         found = self._patiently(lambda: self._listed(states))
         return sorted({listed.name for listed in found if listed.name.startswith(prefix)})
 
-    def ended_by(self, producers: Sequence[int]) -> dict[int, TransactionListing]:
-        """Transactions of some producers that are complete for their coordinators, by producer."""
-        return {listed.producer: listed for listed in self._patiently(lambda: self._listed(COMPLETED, producers))}
+    def listed_by(self, producers: Sequence[int], states: Sequence[str] = COMPLETED) -> list[TransactionListing]:
+        """Transactions of some producers, in some states by their coordinators."""
+        return self._patiently(lambda: self._listed(states, producers)) if producers else []
 
     def open_in(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, list[OpenTransaction]]:
         """Transactions that are open in these partitions; omits partitions whose leader has not answered."""

@@ -69,8 +69,8 @@ def rewrite_lost_markers(
 
 def _rewrite(cluster: Cluster, opened: Sequence[OpenTransaction], prefix: str) -> list[OpenTransaction]:
     """Write the missing markers of complete transactions; returns the transactions that are still open."""
-    ended = cluster.ended_by(sorted({each.producer for each in opened}))
-    ours = {producer: listed for producer, listed in ended.items() if listed.name.startswith(prefix)}
+    ended = cluster.listed_by(sorted({each.producer for each in opened}))
+    ours = {listed.producer: listed for listed in ended if listed.name.startswith(prefix)}
     if not ours:
         return list(opened)
     again = cluster.open_in(sorted({each.where for each in opened}))

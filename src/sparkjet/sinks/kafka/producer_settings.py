@@ -74,7 +74,13 @@ class KafkaSettings:
         """
         given = kafka_properties.properties_of(options, OURS)
         access = Access.of(given)
-        guarantee = Guarantee(options.choice("processingGuarantee", tuple(g.value for g in Guarantee), "exactly-once"))
+        if options.get("progressTopic") is not None:
+            message = (
+                "progressTopic: this is for commit=staged. Prepared transactions, and rows that are written at least "
+                "once, have no markers: leave it out."
+            )
+            raise AnalysisError(message)
+        guarantee = guarantee_of(options)
         promises = guarantee if guarantee is Guarantee.EXACTLY_ONCE else Guarantee.AT_LEAST_ONCE
         return KafkaSettings(
             access,
@@ -85,6 +91,11 @@ class KafkaSettings:
             promises,
             options.choice("onRestoredBackup", ("fail", "continue"), "fail") == "continue",
         )
+
+
+def guarantee_of(options: Options) -> Guarantee:
+    """What the user asks for."""
+    return Guarantee(options.choice("processingGuarantee", tuple(each.value for each in Guarantee), "exactly-once"))
 
 
 def producer_properties(properties: dict[str, str], *, in_transactions: bool) -> dict[str, str]:

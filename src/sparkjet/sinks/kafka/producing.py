@@ -37,8 +37,12 @@ _REMEDIES = {
     "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": "Allow the user transactional ids that begin with sparkjet/.",
     "INVALID_TRANSACTION_TIMEOUT": "Lower the option kafka.transaction.timeout.ms, or raise the brokers' limit.",
     "NOT_ENOUGH_REPLICAS": "Too few replicas of the topic are in sync (min.insync.replicas).",
-    "_MSG_TIMED_OUT": "The brokers did not take the rows in kafka.message.timeout.ms.",
-    "_TIMED_OUT": "Check that the brokers run and that kafka.bootstrap.servers is right.",
+    "_MSG_TIMED_OUT": "The brokers did not take the rows in kafka.message.timeout.ms: they are away, or too few "
+    "replicas of the topic are in sync (min.insync.replicas).",
+    "_TIMED_OUT": "Check that the brokers run, that kafka.bootstrap.servers is right, and that enough replicas are in "
+    "sync (min.insync.replicas).",
+    "INVALID_TIMESTAMP": "Compare this machine's clock with the brokers', and see the topic's "
+    "message.timestamp.before.max.ms and message.timestamp.after.max.ms.",
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from sparkjet.errors import AnalysisError, SinkError
 from sparkjet.sinks.kafka.parts import ProducerFencedError, PublishError
 from sparkjet.sinks.kafka.producing import explain
-from sparkjet.sinks.kafka.publishing import COMMITTED, MarkerReader, ends_of
+from sparkjet.sinks.kafka.publishing import COMMITTED, LOOK, MarkerReader, ends_of, partitions_of
 
 if TYPE_CHECKING:
     from sparkjet.sinks.kafka.parts import Marker
@@ -29,6 +30,8 @@ COMPLETE = 0
 CONFIG = {"cleanup.policy": "compact", "segment.bytes": "1048576", "min.cleanable.dirty.ratio": "0.1"}
 """How it is created: the segment that is written to is not compacted, so small ones keep it short."""
 _FEWEST = 2
+_SETTLING = 3.0
+"""Seconds that a new topic may take to be known."""
 
 
 def key_of(query: str, sink: str, part: int | None = None) -> str:
@@ -90,12 +93,15 @@ class ProgressTopic:
 
     def partitions(self) -> int:
         """How many there are, 0 if there is no such topic."""
-        with reached(f"progress topic {self.name!r}"):
-            found = self._admin.list_topics(self.name, timeout=self._patience).topics[self.name]
-        if found.error is not None and found.error.code() not in _MISSING:
-            message = f"progressTopic: {explain(found.error, self.name)}"
-            raise AnalysisError(message)
-        return len(found.partitions)
+        try:
+            return len(partitions_of(self._admin, [self.name], self._patience))
+        except confluent_kafka.KafkaException as error:
+            code = error.args[0].code()
+            if code == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                return 0
+            message = f"progressTopic: {explain(error.args[0], self.name)}"
+            refused = code == KafkaError.TOPIC_AUTHORIZATION_FAILED
+            raise (AnalysisError if refused else SinkError)(message) from error
 
     def check(self, writers: int, replicas: int) -> None:
         """Refuse a topic that would lose markers, or that is missing and may not be created; changes nothing.
@@ -124,8 +130,13 @@ class ProgressTopic:
 
     def create(self, writers: int, replicas: int) -> None:
         """Create it if it is missing."""
-        if not self.partitions():
-            self._create(writers, replicas, try_only=False)
+        if self.partitions():
+            return
+        self._create(writers, replicas, try_only=False)
+        until = time.monotonic() + _SETTLING
+        # Brokers answer before all of them know it.
+        while not self.partitions() and time.monotonic() < until:
+            time.sleep(LOOK)
 
     def forget(self, producer: Mapping[str, str]) -> None:
         """Delete the markers, which are of epochs that the snapshots do not know and that are published again."""
@@ -182,9 +193,6 @@ class ProgressTopic:
             f"kafka-topics.sh --create --topic {self.name} --partitions {writers + 1} "
             f"--replication-factor {replicas} {settings}"
         )
-
-
-_MISSING = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC}  # noqa: SLF001 - its public name
 
 
 def topic_setting(admin: Any, topic: str, name: str, patience: float) -> str | None:

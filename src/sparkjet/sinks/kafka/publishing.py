@@ -13,23 +13,27 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import confluent_kafka
 import pyarrow as pa
+from confluent_kafka import TopicCollection
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 from pyarrow import parquet
 
 from sparkjet.sinks.kafka.parts import FENCED, Ends, Marker, Part, ProducerFencedError, PublishError, publish
 from sparkjet.sinks.kafka.producing import ProduceError, Queue, explain
 
+T = TypeVar("T")
 FENCING = frozenset({-144, -150, -172, -152, -151, 47, 48, 90})
 """Codes of a producer that was fenced, or whose transaction timed out, and that has to begin anew: _FENCED, _FATAL,
 _STATE, _PURGE_QUEUE, _PURGE_INFLIGHT, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, PRODUCER_FENCED. Safe for any."""
 _END = -191
 """The code of what a consumer gets at the end of a partition."""
-_MOVING = frozenset({5, 6, 7, 9, 13, 56, 74, 75, 78})
-"""Codes of a partition whose leader is being elected, or has not caught up yet."""
+_MOVING = frozenset({5, 6, 7, 9, 13, 56, 74, 75, 78, -185, -195})
+"""Codes of a partition whose leader is being elected, has not caught up yet, or does not answer."""
+ANSWER = 5.0
+"""Seconds that a broker may take: one that has died is asked in vain until then, and another one afterwards."""
 _PAUSE = 0.5
 """Seconds at most before a fenced publisher begins anew, so that two of them do not fence one another for ever."""
 LOOK = 0.02
@@ -60,6 +64,7 @@ class Place:
         rows: How many rows the part has.
         topic: The topic of rows without a column ``topic``.
         topics: All topics that rows may go to.
+        watermark: The query's after the epoch, in microseconds, which the epoch's marker tells; None if it has none.
         since: Offset in the part's partition of markers; what is before it is known.
         newest: The newest marker before that offset.
         longest: Seconds after which a transaction takes no more rows.
@@ -74,6 +79,7 @@ class Place:
     rows: int
     topic: str | None
     topics: tuple[str, ...]
+    watermark: int | None
     since: int
     newest: Marker | None
     longest: float
@@ -173,10 +179,14 @@ class KafkaBrokers:
         with self._undone(), explained():
             self._queue.drain()
             for number, key in place.keys if marker.rows == place.rows else place.keys[:1]:
-                # Behind the rows of this transaction, and of those before it.
-                ends = {} if number else {"ends": [[*each, end] for each, end in self.data_ends().items()]}
-                value = json.dumps({"version": 1, **asdict(marker), **ends})
+                told = {} if number else self._told()
+                value = json.dumps({"version": 1, **asdict(marker), **told})
                 self._producer.produce(place.markers, value.encode(), key.encode(), partition=number)
+
+    def _told(self) -> dict[str, Any]:
+        """What the marker of an epoch says besides: its watermark, and offsets behind its rows."""
+        ends = [[*each, end] for each, end in self.data_ends().items()]
+        return {"ends": ends, "watermark": self._place.watermark}
 
     def commit(self) -> None:
         """See :meth:`Brokers.commit`."""
@@ -203,22 +213,39 @@ class KafkaBrokers:
             return ends_of(self._asking(), partitions, UNCOMMITTED, self._place.patience)
 
 
+def answered(admin: Any, ask: Callable[[], T], patience: float) -> T:
+    """What brokers answer; asked again while leaders are elected, or the broker that was asked is gone.
+
+    Args:
+        admin: The client that asks.
+        ask: Asks once, and waits for :data:`ANSWER` at most.
+        patience: Seconds after which the error is final.
+    """
+    until = time.monotonic() + patience
+    while True:
+        try:
+            return ask()
+        except confluent_kafka.KafkaException as error:
+            if error.args[0].code() not in _MOVING or time.monotonic() > until:
+                raise
+        time.sleep(LOOK)
+        # It goes on asking the brokers that it knows, with the epochs that it knows of leaders, and learns others only
+        # so. Not by the names of topics, for which brokers may create them.
+        with contextlib.suppress(confluent_kafka.KafkaException):
+            admin.list_topics(timeout=ANSWER)
+
+
 def ends_of(
     admin: Any, partitions: Sequence[tuple[str, int]], level: Any, patience: float
 ) -> dict[tuple[str, int], int]:
     """The ends of partitions, as readers of an isolation level know them."""
     asked = {confluent_kafka.TopicPartition(*each): OffsetSpec.latest() for each in partitions}
-    if not asked:
-        return {}
-    until = time.monotonic() + patience
-    while True:
-        answers = admin.list_offsets(asked, isolation_level=level, request_timeout=patience)
-        try:
-            return {(each.topic, each.partition): answer.result().offset for each, answer in answers.items()}
-        except confluent_kafka.KafkaException as error:
-            if error.args[0].code() not in _MOVING or time.monotonic() > until:
-                raise
-            time.sleep(LOOK)
+
+    def ask() -> dict[tuple[str, int], int]:
+        answers = admin.list_offsets(asked, isolation_level=level, request_timeout=ANSWER)
+        return {(each.topic, each.partition): answer.result().offset for each, answer in answers.items()}
+
+    return answered(admin, ask, patience) if asked else {}
 
 
 def unread(admin: Any, ends: Ends, patience: float) -> tuple[str, int] | None:
@@ -227,13 +254,15 @@ def unread(admin: Any, ends: Ends, patience: float) -> tuple[str, int] | None:
     return next((where for where, end in ends.items() if stable[where] < end), None)
 
 
-def partitions_of(admin: Any, topics: Iterable[str], patience: float) -> list[tuple[str, int]]:
-    """All partitions of some topics."""
-    return [
-        (topic, number)
-        for topic in topics
-        for number in sorted(admin.list_topics(topic, timeout=patience).topics[topic].partitions)
-    ]
+def partitions_of(admin: Any, topics: Sequence[str], patience: float) -> list[tuple[str, int]]:
+    """All partitions of some topics, which must exist; asked so that brokers do not create what is missing."""
+
+    def ask() -> list[tuple[str, int]]:
+        answers = admin.describe_topics(TopicCollection(list(topics)), request_timeout=ANSWER)
+        found = ((topic, answer.result().partitions) for topic, answer in answers.items())
+        return [(topic, number) for topic, each in found for number in sorted(partition.id for partition in each)]
+
+    return answered(admin, ask, patience) if topics else []
 
 
 class MarkerReader:

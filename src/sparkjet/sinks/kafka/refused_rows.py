@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import confluent_kafka
@@ -13,6 +14,7 @@ from pyspark.sql import functions as F
 
 from sparkjet.errors import SinkError
 from sparkjet.sinks.kafka.progress_topic import topic_setting
+from sparkjet.sinks.kafka.publishing import ANSWER, answered
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -44,13 +46,10 @@ class Topic:
 
 def describe(admin: Any, names: Iterable[str], patience: float) -> dict[str, Topic]:
     """The topics that exist."""
-    asked = admin.describe_topics(
-        TopicCollection(list(names)), include_authorized_operations=True, request_timeout=patience
-    )
     found = {}
-    for name, answer in asked.items():
+    for name in names:
         try:
-            topic = answer.result(patience)
+            topic = answered(admin, partial(_described, admin, name), patience)
         except confluent_kafka.KafkaException as error:
             if error.args[0].code() in {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED}:
                 continue
@@ -67,8 +66,13 @@ def describe(admin: Any, names: Iterable[str], patience: float) -> dict[str, Top
     return found
 
 
-def measures(rows: DataFrame, topic: str | None) -> dict[str, Column]:
-    """What to observe of rows on their way to the outbox, by name."""
+def _described(admin: Any, name: str) -> Any:
+    asked = admin.describe_topics(TopicCollection([name]), include_authorized_operations=True, request_timeout=ANSWER)
+    return asked[name].result()
+
+
+def sizes(rows: DataFrame) -> dict[str, Column]:
+    """What brokers may refuse of any row, as aggregates by name."""
     names = rows.columns
     size = sum((F.coalesce(F.octet_length(name), F.lit(0)) for name in ("key", "value") if name in names), F.lit(0))
     whole = size
@@ -82,23 +86,31 @@ def measures(rows: DataFrame, topic: str | None) -> dict[str, Column]:
         )
         whole = size + F.coalesce(F.aggregate(of_each, F.lit(0), lambda total, each: total + each), F.lit(0))
     found = {"message": F.max(size), "record": F.max(whole)}
-    if "key" in names:
-        found["keyless"] = F.count_if(F.col("key").isNull())
-    if "topic" in names or "partition" in names:
-        to = F.col("topic") if "topic" in names else F.lit(topic)
-        number = F.col("partition") if "partition" in names else F.lit(None).cast("int")
-        found["targets"] = F.collect_set(F.struct(to.alias("topic"), number.alias("partition")))
-    return found
+    return found | ({"keyless": F.count_if(F.col("key").isNull())} if "key" in names else {})
 
 
-def check_rows(found: Mapping[str, Any], topics: Mapping[str, Topic], largest: int, *, compresses: bool) -> None:
-    """Refuse to decide on rows that brokers, or librdkafka, would not take.
+def measures(rows: DataFrame, topic: str | None) -> dict[str, Column]:
+    """What to observe of rows on their way to the outbox, by name."""
+    names = rows.columns
+    if "topic" not in names and "partition" not in names:
+        return sizes(rows)
+    to = F.col("topic") if "topic" in names else F.lit(topic)
+    number = F.col("partition") if "partition" in names else F.lit(None).cast("int")
+    return {**sizes(rows), "targets": F.collect_set(F.struct(to.alias("topic"), number.alias("partition")))}
+
+
+def by_topic(rows: DataFrame) -> dict[str, Mapping[str, Any]]:
+    """The same of each topic, which takes a job of its own."""
+    measured = rows.groupBy("topic").agg(*(column.alias(name) for name, column in sizes(rows).items()))
+    return {row["topic"]: row.asDict() for row in measured.collect()}
+
+
+def check_targets(found: Mapping[str, Any], topics: Mapping[str, Topic]) -> None:
+    """Refuse to decide on rows for topics and partitions that they cannot be written to.
 
     Args:
         found: What was observed.
         topics: The topics that exist among those of the rows.
-        largest: The largest message that librdkafka takes.
-        compresses: Whether brokers may see smaller messages.
 
     Raises:
         SinkError: Naming what is wrong, and the way out.
@@ -121,19 +133,34 @@ def check_rows(found: Mapping[str, Any], topics: Mapping[str, Topic], largest: i
         if not each.writable:
             message = f"Kafka: this user may not write to topic {name!r}. Allow it Write there."
             raise SinkError(message)
-        if each.compacted and found.get("keyless", 1):
-            message = (
-                f"Kafka: topic {name!r} is compacted and takes no row without a key, and {found.get('keyless', 'all')} "
-                "rows of the epoch have none. Give each row a column key that is not null, or set the topic's "
-                "cleanup.policy to delete."
-            )
-            raise SinkError(message)
-        if each.largest is not None and not compresses and (found["record"] or 0) + _OVERHEAD > each.largest:
-            message = (
-                f"Kafka: the largest row has {found['record']} bytes, and topic {name!r} takes {each.largest} with "
-                "what is added (MSG_SIZE_TOO_LARGE). Raise the topic's max.message.bytes, and kafka.message.max.bytes."
-            )
-            raise SinkError(message)
+
+
+def check_rows(found: Mapping[str, Any], name: str, topic: Topic, largest: int, *, compresses: bool) -> None:
+    """Refuse to decide on rows that a topic, or librdkafka, would not take.
+
+    Args:
+        found: What was observed of the rows of this topic, or of all.
+        name: The topic.
+        topic: What brokers say of it.
+        largest: The largest message that librdkafka takes.
+        compresses: Whether brokers may see smaller messages.
+
+    Raises:
+        SinkError: Naming what is wrong, and the way out.
+    """
+    if topic.compacted and found.get("keyless", 1):
+        message = (
+            f"Kafka: topic {name!r} is compacted and takes no row without a key, and {found.get('keyless', 'all')} "
+            "rows of the epoch have none. Give each row a column key that is not null, or set the topic's "
+            "cleanup.policy to delete."
+        )
+        raise SinkError(message)
+    if topic.largest is not None and not compresses and (found["record"] or 0) + _OVERHEAD > topic.largest:
+        message = (
+            f"Kafka: the largest row has {found['record']} bytes, and topic {name!r} takes {topic.largest} with "
+            "what is added (MSG_SIZE_TOO_LARGE). Raise the topic's max.message.bytes, and kafka.message.max.bytes."
+        )
+        raise SinkError(message)
     if (found["message"] or 0) > largest:
         message = (
             f"Kafka: the largest row has {found['message']} bytes, and librdkafka takes {largest} "

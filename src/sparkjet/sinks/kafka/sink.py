@@ -141,8 +141,8 @@ class KafkaSink:
         """See :meth:`Sink.published_after`; ids that have expired on the brokers prove nothing."""
         if handle is not None and "transactions" not in handle:
             message = (
-                "commit: this home was written with commit=staged. Go on with that; or start from scratch with another "
-                "checkpointLocation."
+                "commit: this home was written with commit=staged, the default. Go on without the options commit and "
+                "processingGuarantee; or start from scratch with another checkpointLocation."
             )
             raise AnalysisError(message)
         if self.guarantee is not Guarantee.EXACTLY_ONCE:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import confluent_kafka
-from confluent_kafka.admin import AdminClient
 from pyarrow import parquet
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
@@ -18,14 +17,19 @@ from pyspark.sql import functions as F
 from sparkjet.errors import AnalysisError, SinkError
 from sparkjet.sinks.copies import check_run, origin
 from sparkjet.sinks.kafka import parts, producing, publishing
+from sparkjet.sinks.kafka.cluster import Cluster
 from sparkjet.sinks.kafka.columns import check_columns, records
+from sparkjet.sinks.kafka.connection import BrokerError
+from sparkjet.sinks.kafka.ends import PartitionEnds
 from sparkjet.sinks.kafka.parts import Marker, Part, PublishError
 from sparkjet.sinks.kafka.progress_topic import COMPLETE, ProgressTopic, key_of, reached
-from sparkjet.sinks.kafka.publishing import LOOK, UNCOMMITTED, KafkaBrokers, Place, PublishTask
-from sparkjet.sinks.kafka.refused_rows import Topic, check_rows, describe, measures
+from sparkjet.sinks.kafka.publishing import KafkaBrokers, Place, PublishTask
+from sparkjet.sinks.kafka.refused_rows import Topic, by_topic, check_rows, check_targets, describe, measures
 from sparkjet.sinks.outbox import Outbox
 from sparkjet.sinks.protocol import Guarantee, Handle, Later, TransactionId, Unknown
 from sparkjet.sinks.tasks import run_tasks
+from sparkjet.snapshots.outbox_entries import files_of
+from sparkjet.storage.file_reader import read
 from sparkjet.storage.written import ROWS, metrics
 
 if TYPE_CHECKING:
@@ -60,12 +64,15 @@ class StagedKafkaSink(Outbox):
     """
 
     guarantee = Guarantee.EXACTLY_ONCE
+    compares_last = True
+    # Looking for repeated values costs more than it saves; compression pays, as what is written is synced and summed.
+    writer_options: Mapping[str, str] = {"parquet.enable.dictionary": "false"}
 
     def __init__(self, settings: StagedSettings) -> None:
         super().__init__()
         self._settings = settings
         self._session: SparkSession | None = None
-        self._admin: Any = None
+        self._ends = PartitionEnds(settings)
         self._progress: ProgressTopic | None = None
         self._topics: tuple[float, dict[str, Topic]] = 0.0, {}
         self._ids: tuple[TransactionId | None, int] = None, 0
@@ -84,10 +91,17 @@ class StagedKafkaSink(Outbox):
         settings = self._settings
         check_columns(schema, settings.topic)
         try:
+            if settings.access is not None:
+                # librdkafka tries again for a minute, and does not say what was wrong.
+                with Cluster(settings.access) as cluster:
+                    cluster.metadata()
             self._check_transactions()
             topics = self._described([settings.topic] if settings.topic else [])
-        except SinkError as error:
-            message = f'start: format("kafka") cannot use its brokers: {error}'
+        except (BrokerError, SinkError) as error:
+            message = (
+                f'start: format("kafka") cannot use its brokers: {error}. Check kafka.bootstrap.servers and '
+                "kafka.security.protocol; transactions need Kafka 3.0 or newer."
+            )
             raise AnalysisError(message) from error
         if settings.topic is not None and settings.topic not in topics:
             message = (
@@ -95,9 +109,11 @@ class StagedKafkaSink(Outbox):
                 "partitions and replicas that it needs."
             )
             raise AnalysisError(message)
-        keyless = {} if "key" in schema.fieldNames() else {"keyless": "all"}
+        keyless = 0 if "key" in schema.fieldNames() else "all"
         try:
-            check_rows({"keyless": 0, **keyless, "message": 0, "record": 0}, topics, 1, compresses=False)
+            check_targets({}, topics)
+            for name, topic in topics.items():
+                check_rows({"keyless": keyless, "message": 0, "record": 0}, name, topic, 1, compresses=False)
         except SinkError as error:
             message = f"start: {error}"
             raise AnalysisError(message) from error
@@ -110,8 +126,8 @@ class StagedKafkaSink(Outbox):
         """
         if handle is not None and handle.get("way") != WAY:
             message = (
-                "commit: this home was written with commit=prepared. Go on with that; or start from scratch with "
-                "another checkpointLocation."
+                'commit: this home was written with commit=prepared. Go on with option("commit", "prepared"); or start '
+                "from scratch with another checkpointLocation."
             )
             raise AnalysisError(message)
         progress = self._progress_of(newest.query, newest.sink)
@@ -124,7 +140,9 @@ class StagedKafkaSink(Outbox):
             self._forgets = found is not None and found.epoch > newest.epoch
             return None
         known = 0 if handle is None else int(handle["after"])
-        if (0 if found is None else found.epoch) < known:
+        if _epoch(found) < known and progress.partitions():
+            found = self._once_readable(progress, newest)
+        if _epoch(found) < known:
             state = "has no epoch of this query" if found is None else f"ends with epoch {found.epoch}"
             message = (
                 f'progressTopic: "{progress.name}" {state}, but epoch {known} was published: the topic was emptied, '
@@ -141,6 +159,24 @@ class StagedKafkaSink(Outbox):
         marked = super().published_after(newest, handle)
         return None if marked is Unknown.UNKNOWN else marked
 
+    def _once_readable(self, progress: ProgressTopic, newest: TransactionId) -> Marker | None:
+        """The newest epoch that the progress topic has, with what readers do not get yet.
+
+        Raises:
+            AnalysisError: A transaction stays open there, so that it cannot be known.
+        """
+        where = (progress.name, COMPLETE)
+        self._ends.write_lost([where], newest.query, newest.sink)
+        if not self._ends.are_read([where], self._settings.patience):
+            message = (
+                f"progressTopic: a transaction is open in {progress.name}-{COMPLETE}, so that it cannot be known which "
+                "epochs were published. kafka-transactions.sh find-hanging and describe-producers show whose it is; "
+                "start again once it has ended."
+            )
+            raise AnalysisError(message)
+        progress.catch_up()
+        return progress.complete
+
     def create(self) -> None:
         """See :meth:`Creating.create`: the progress topic."""
         if self._progress is not None:
@@ -151,7 +187,6 @@ class StagedKafkaSink(Outbox):
     def prepare(self, rows: DataFrame, transaction: TransactionId) -> Handle | None:
         """See :meth:`Sink.prepare`; refuses what no broker would take."""
         settings = self._settings
-        progress = self._progress_of(transaction.query, transaction.sink)
         noticed, encoded = Observation(), records(rows, settings.topic)
         observed = [column.alias(name) for name, column in measures(encoded, settings.topic).items()]
         watched = encoded.coalesce(settings.writers).observe(noticed, F.count(F.lit(1)).alias(ROWS), *observed)
@@ -162,20 +197,48 @@ class StagedKafkaSink(Outbox):
         targets = found.get("targets") or ()
         names = {settings.topic} if settings.topic else {each["topic"] for each in targets}
         topics = self._described(sorted(filter(None, names)))
-        check_rows(found, topics, settings.takes, compresses=settings.compresses)
-        entry = self._entries(transaction.sink).at(handle["box"])
-        complete = progress.complete
-        self._untried = handle["box"]
-        return handle | {
+        check_targets(found, topics)
+        self._check_rows(found, topics, self._entries(transaction.sink).at(handle["box"]), handle)
+        return self.in_parts(handle, transaction, sorted(topics))
+
+    def in_parts(self, stored: Handle, transaction: TransactionId, topics: Sequence[str]) -> Handle:
+        """The handle of rows that are in the outbox, with all that publishing them needs.
+
+        Args:
+            stored: That of the outbox.
+            transaction: Theirs.
+            topics: All topics that they go to.
+        """
+        progress = self._progress_of(transaction.query, transaction.sink)
+        entry, complete = self._entries(transaction.sink).at(stored["box"]), progress.complete
+        self._untried = stored["box"]
+        return stored | {
             "way": WAY,
             "query": transaction.query,
             "ids": self._generation(transaction),
-            "parts": _parts(entry, handle, max(1, progress.partitions() - 1), settings.few),
-            "topic": settings.topic,
-            "topics": sorted(topics),
+            "parts": _parts(entry, stored, max(1, progress.partitions() - 1), self._settings.few),
+            "topic": self._settings.topic,
+            "topics": list(topics),
             "after": 0 if complete is None else complete.epoch,
+            "watermark": transaction.watermark,
             **origin(transaction),
         }
+
+    def _check_rows(
+        self, found: Mapping[str, Any], topics: Mapping[str, Topic], entry: Directory, handle: Handle
+    ) -> None:
+        limits = partial(check_rows, largest=self._settings.takes, compresses=self._settings.compresses)
+        try:
+            for name, topic in topics.items():
+                limits(found, name, topic)
+        except SinkError:
+            if len(topics) == 1:
+                raise
+            # Of all topics together one has the largest row, and perhaps another one the lowest limit.
+            assert self._session is not None  # noqa: S101 - attach() comes first
+            each = by_topic(read(self._session, entry, files_of(entry, handle)))
+            for name, topic in topics.items():
+                limits(each[name], name, topic)
 
     def deliver(self, entry: Directory, handle: Handle) -> None:
         """See :meth:`Outbox.deliver`."""
@@ -184,6 +247,9 @@ class StagedKafkaSink(Outbox):
         if self._is_published(progress, handle):
             return
         again, self._untried = self._untried != handle["box"], None
+        if again:
+            # Before anything initializes the ids: after that nobody knows how their transactions ended.
+            self._ends.write_lost(self._written(progress, handle), handle["query"], handle["sink"])
         last = len(handle["parts"]) - 1
         try:
             if last == 0:
@@ -201,7 +267,7 @@ class StagedKafkaSink(Outbox):
             self._check_copies(progress, handle)
             raise SinkError(str(error)) from error
         progress.note(Marker(handle["epoch"], handle["box"], handle.get("run", ""), 0))
-        self._confirm(handle)
+        self._confirm(progress, handle)
 
     def has_arrived(self, handle: Handle) -> bool:
         """See :meth:`Outbox.has_arrived`: markers are committed with the rows."""
@@ -271,6 +337,7 @@ class StagedKafkaSink(Outbox):
             rows,
             handle["topic"],
             tuple(handle["topics"]),
+            handle.get("watermark"),
             progress.positions.get((progress.name, keys[0][0]), 0),
             progress.newest.get(keys[0][1]),
             settings.longest,
@@ -278,20 +345,20 @@ class StagedKafkaSink(Outbox):
         )
         return part, place
 
-    def _confirm(self, handle: Handle) -> None:
+    def _confirm(self, progress: ProgressTopic, handle: Handle) -> None:
         """Whether readers have all that was written; otherwise the next epoch takes other transactional ids.
 
         Where an end was lost, the next transaction of the same id would share its end with the one before.
         """
-        until = time.monotonic() + _ARRIVING
-        with reached("ends of the partitions"):
-            where = publishing.partitions_of(self._asking(), handle["topics"], self._settings.patience)
-            ends = publishing.ends_of(self._asking(), where, UNCOMMITTED, self._settings.patience)
-            while publishing.unread(self._asking(), ends, self._settings.patience) is not None:
-                if time.monotonic() > until:
-                    self._renew()
-                    return
-                time.sleep(LOOK)
+        where = self._written(progress, handle)
+        if not self._ends.are_read(where, _ARRIVING):
+            self._renew()
+            self._ends.write_lost(where, handle["query"], handle["sink"])
+
+    def _written(self, progress: ProgressTopic, handle: Handle) -> list[tuple[str, int]]:
+        """Every partition that the transactions of an epoch may be open in."""
+        markers = ((progress.name, number) for number in range(len(handle["parts"]) + 1))
+        return [*self._ends.of(handle["topics"]), *markers]
 
     def _renew(self) -> None:
         self._ids = self._ids[0], self._ids[1] + 1
@@ -317,18 +384,13 @@ class StagedKafkaSink(Outbox):
         since, topics = self._topics
         if time.monotonic() > since + _KNOWN or not topics.keys() >= set(names):
             with reached("topics of the rows"):
-                topics = describe(self._asking(), names, self._settings.patience) if names else {}
+                topics = describe(self._ends.admin, names, self._settings.patience) if names else {}
             self._topics = time.monotonic(), topics
         return {name: topics[name] for name in names if name in topics}
 
     def _replicas(self) -> int:
         """Those of the destination; the brokers' default where that is not known."""
         return max((each.replicas for each in self._topics[1].values()), default=-1)
-
-    def _asking(self) -> Any:
-        if self._admin is None:
-            self._admin = AdminClient(dict(self._settings.client))
-        return self._admin
 
     def _check_transactions(self) -> None:
         with reached("transactions"):
@@ -359,6 +421,10 @@ def _parts(entry: Directory, handle: Handle, most: int, few: int) -> list[list[A
 
 def _files(handle: Handle, number: int) -> list[str]:
     return [handle["files"][each][0] for each in handle["parts"][number][0]]
+
+
+def _epoch(found: Marker | None) -> int:
+    return 0 if found is None else found.epoch
 
 
 def _differs(found: Marker, newest: TransactionId) -> bool:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from sparkjet.connect import kafka_properties
 from sparkjet.errors import AnalysisError
-from sparkjet.sinks.kafka.producer_settings import DEFAULTS, OURS, TIMEOUT, producer_properties
+from sparkjet.sinks.kafka.access import Access, servers_of
+from sparkjet.sinks.kafka.producer_settings import DEFAULTS, OURS, TIMEOUT, guarantee_of, producer_properties
 from sparkjet.sinks.protocol import Guarantee
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ class StagedSettings:
     Attributes:
         producer: librdkafka's properties for producers; include the password and are never shown.
         client: The same for clients that only ask and read.
+        access: How sparkjet itself connects; None if it cannot do what librdkafka can (OAuth, Kerberos).
         topic: The option ``topic``, which takes precedence over a column of that name.
         writers: The option ``numPartitions``.
         progress: The option ``progressTopic``.
@@ -35,6 +37,7 @@ class StagedSettings:
 
     producer: Mapping[str, str] = field(repr=False)
     client: Mapping[str, str] = field(repr=False)
+    access: Access | None = None
     topic: str | None = None
     writers: int = 16
     progress: str | None = None
@@ -79,16 +82,31 @@ class StagedSettings:
             AnalysisError: Naming an option that is missing or invalid, never the value of a secret one.
         """
         given = kafka_properties.properties_of(options, OURS)
-        guarantees = tuple(each.value for each in Guarantee)
-        if options.choice("processingGuarantee", guarantees, "exactly-once") != Guarantee.EXACTLY_ONCE.value:
+        if guarantee_of(options) is not Guarantee.EXACTLY_ONCE:
             message = "commit: staged is for processingGuarantee=exactly-once; leave commit out for others."
+            raise AnalysisError(message)
+        if options.get("onLostTransaction") is not None:
+            message = (
+                "onLostTransaction: this is for commit=prepared. With commit=staged, the default, no rows wait in the "
+                "brokers, where they could be lost: leave it out."
+            )
             raise AnalysisError(message)
         return StagedSettings(
             producer_properties({**DEFAULTS, TIMEOUT: _SHORT, **given}, in_transactions=True),
             # Clients would log which properties are for producers only.
             {**given, "log_level": "0"},
+            _access(given),
             options.get("topic"),
             options.number("numPartitions", default=16),
             options.get("progressTopic"),
             options.choice("onRestoredBackup", ("fail", "continue"), "fail") == "continue",
         )
+
+
+def _access(given: Mapping[str, str]) -> Access | None:
+    servers_of(given)
+    try:
+        return Access.of(given)
+    except AnalysisError:
+        # Publishing needs librdkafka only; what is wrong for that one too, it has said.
+        return None

@@ -1,0 +1,84 @@
+"""The ends of partitions, and whether read_committed readers reach them; on the driver."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka.admin import AdminClient
+
+from sparkjet.errors import SinkError
+from sparkjet.sinks.kafka import publishing
+from sparkjet.sinks.kafka.cluster import Cluster
+from sparkjet.sinks.kafka.connection import BrokerError
+from sparkjet.sinks.kafka.lost_ends import write_lost_ends
+from sparkjet.sinks.kafka.progress_topic import reached
+from sparkjet.sinks.kafka.publishing import LOOK, UNCOMMITTED
+from sparkjet.sinks.naming import prefix_of
+
+if TYPE_CHECKING:
+    from sparkjet.sinks.kafka.parts import Ends
+    from sparkjet.sinks.kafka.requests import TopicPartition
+    from sparkjet.sinks.kafka.staged_settings import StagedSettings
+
+
+class PartitionEnds:
+    """Where partitions end now, open transactions included, and whether readers get there.
+
+    Args:
+        settings: The sink's.
+    """
+
+    def __init__(self, settings: StagedSettings) -> None:
+        self._settings = settings
+        self._admin: Any = None
+
+    @property
+    def admin(self) -> Any:
+        """A client that asks brokers; made on first use."""
+        if self._admin is None:
+            self._admin = AdminClient(dict(self._settings.client))
+        return self._admin
+
+    def of(self, topics: Sequence[str]) -> list[TopicPartition]:
+        """All partitions of some topics.
+
+        Raises:
+            SinkError: Brokers cannot be reached, or there is no such topic.
+        """
+        with reached("topics of the rows"):
+            return publishing.partitions_of(self.admin, topics, self._settings.patience)
+
+    def are_read(self, where: Sequence[TopicPartition], within: float) -> bool:
+        """Whether readers get to the ends of partitions, as these are now, within some seconds.
+
+        Raises:
+            SinkError: Brokers cannot be reached.
+        """
+        until = time.monotonic() + within
+        with reached("ends of the partitions"):
+            ends: Ends = publishing.ends_of(self.admin, where, UNCOMMITTED, self._settings.patience)
+            while publishing.unread(self.admin, ends, self._settings.patience) is not None:
+                if time.monotonic() >= until:
+                    return False
+                time.sleep(LOOK)
+        return True
+
+    def write_lost(self, where: Sequence[TopicPartition], query: str, sink: str) -> None:
+        """Write the ends that a killed broker has not written, as far as this user may: librdkafka cannot.
+
+        To be called before anything initializes an id of the query again.
+
+        Raises:
+            SinkError: Brokers cannot be reached.
+        """
+        access = self._settings.access
+        if access is None or self.are_read(where, 0):
+            return
+        try:
+            with Cluster(access) as cluster:
+                write_lost_ends(cluster, where, prefix_of(query, sink), self._settings.patience)
+        except BrokerError as error:
+            message = f"Kafka: {error}. Check that the brokers run and that kafka.bootstrap.servers is right."
+            raise SinkError(message) from error
