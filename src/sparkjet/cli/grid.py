@@ -260,8 +260,7 @@ def _reform(chosen: argparse.Namespace, access: Access) -> None:
 
 
 def _member(chosen: argparse.Namespace, access: Access) -> tuple[str, Access]:
-    from sparkjet.grid.embedded import running_member  # noqa: PLC0415 - the extra is optional
-    from sparkjet.storage.grid_location import embedded_directory  # noqa: PLC0415 - as above
+    from sparkjet.grid.embedded import embedded_directory, running_member  # noqa: PLC0415 - the extra is optional
 
     if not chosen.embedded:
         access.token()

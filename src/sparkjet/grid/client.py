@@ -15,6 +15,7 @@ from sparkjet.grid.contact import Contact
 from sparkjet.grid.entries import Key, key_of
 from sparkjet.grid.errors import GridError, MissingEntriesError, MovedError, StaleStateError
 from sparkjet.grid.fetching import Fetched
+from sparkjet.grid.finding import Finding, FoundRow
 from sparkjet.grid.getting import Counters, Getting, missing_text
 from sparkjet.grid.messages import MOST, Held
 from sparkjet.grid.putting import NewEntry, Putting
@@ -25,6 +26,7 @@ from sparkjet.grid.requests import (
     GetStatus,
     Listed,
     ListEntries,
+    Lookup,
     PutSlot,
     Remove,
     RemoveSlots,
@@ -117,6 +119,18 @@ class GridClient:
             MissingEntriesError: Some are on no replica.
         """
         return Getting(self._contact, self.counters).get(manifest)
+
+    def find(self, columns: Sequence[str], lookups: Sequence[Lookup]) -> list[FoundRow]:
+        """The newest rows of the keys of a map, in any order; members look for them.
+
+        Args:
+            columns: The key columns.
+            lookups: What is looked for, one for each partition.
+
+        Raises:
+            MissingEntriesError: A layer is on no replica.
+        """
+        return Finding(self._contact).find(columns, lookups)
 
     def unheld(self, manifest: Sequence[Held], state: ClusterState | None = None) -> dict[Key, set[str]]:
         """Entries that are not on all replicas in sync, with the ids of those that lack them.
