@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pytest
 
 from sparkjet.errors import AnalysisError
-from sparkjet.grid.errors import MissingEntriesError, ReleasedError
+from sparkjet.grid.errors import LostRowsError, ReleasedError
 from sparkjet.grid.map_leases import LEASE
 from sparkjet.grid.map_reader import EPOCH, WATERMARK, Map
 from tests.grid.grids import Grid, grid_of
@@ -200,11 +200,11 @@ def test_what_is_lost_is_named_with_partitions_and_epochs(tmp_path_factory: pyte
             member.entries.remove([key])
         said = rf'map "m" has lost partitions {key.partition}, with rows of epochs up to 17'
         reader = Map("", "m", client=grid.client(patience=3.0))
-        with pytest.raises(MissingEntriesError, match=said):
+        with pytest.raises(LostRowsError, match=said):
             reader.scan().read_all()
-        with pytest.raises(MissingEntriesError, match=said):
+        with pytest.raises(LostRowsError, match=said):
             reader.get_all(f"k{n}" for n in range(200))
-        with pytest.raises(MissingEntriesError, match=said):
+        with pytest.raises(LostRowsError, match=said):
             writer.publish(prepared)
         assert writer.store.numbers() == [1]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import re
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from sparkjet.errors import AnalysisError, SparkjetError
 from sparkjet.grid.partition_table import MOST_BACKUPS, MOST_PARTITIONS, PARTITIONS
+from sparkjet.grid.sizes import size_of
 
 if TYPE_CHECKING:
     from sparkjet.grid.access import Access
@@ -24,7 +24,6 @@ _ADDRESS = "HOST:PORT"
 _JOINS_WITHIN = 30.0
 _PORTS = 4
 _LONGEST = 7 * 24 * 3600
-_UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 _DESCRIPTION = "The token is read from --token-file, or from the environment as SPARKJET_GRID_TOKEN."
 
 
@@ -77,22 +76,6 @@ def run(chosen: argparse.Namespace) -> int:
         "reform": _reform,
     }
     return commands[chosen.grid_command](chosen, access) or 0
-
-
-def size_of(text: str, option: str) -> int:
-    """Bytes, from a number with or without one of Spark's units.
-
-    >>> size_of("2g", "--max-memory")
-    2147483648
-
-    Raises:
-        AnalysisError: It is no size.
-    """
-    found = re.fullmatch(r"(\d+)([kmgt]?)b?", text.strip().lower())
-    if found is None or int(found[1]) == 0:
-        message = f'{option}: "{text}" is no size, as 512m, 8g or 1073741824 are.'
-        raise AnalysisError(message)
-    return int(found[1]) << _UNITS[found[2]]
 
 
 def _incomplete(error: ImportError) -> AnalysisError:

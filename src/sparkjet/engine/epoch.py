@@ -16,8 +16,9 @@ from sparkjet.engine.progress import EpochProgress
 from sparkjet.engine.results import Results
 from sparkjet.plan.outputs import Rows
 from sparkjet.plan.plan import PlannedOutput, PlannedStreamOutput
-from sparkjet.sinks.protocol import Guarantee, TransactionId
+from sparkjet.sinks.protocol import Dated, Guarantee, TransactionId
 from sparkjet.snapshots.record import EpochKind
+from sparkjet.time import MIN
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -231,6 +232,9 @@ class Epoch:
                 rows = self._moment.of(rows, "output", output.name)
                 transaction = replace(self._transaction, sink=output.name)
                 self._opened.append(transaction)
+                if isinstance(output.sink, Dated):
+                    watermark = self._state.tracker.watermark
+                    output.sink.date(self.request.now, None if watermark == MIN else watermark)
                 prepared += self._context.committer.prepare(output.name, rows, transaction)
         for output in self._context.plan.of_stages:
             changes = self._state.changes.get(output.name)

@@ -48,6 +48,10 @@ class MissingEntriesError(GridError):
     """Entries are on none of the members that should have them."""
 
 
+class LostRowsError(MissingEntriesError):
+    """Layers of a map are on none of the members that should have them."""
+
+
 class ReleasedError(GridError):
     """A version of a map is held no more: another one is the newest, and no lease is on this one."""
 

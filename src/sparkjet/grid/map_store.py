@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from sparkjet.grid.client import GridClient
-from sparkjet.grid.errors import GridError, MissingEntriesError
+from sparkjet.grid.errors import GridError, LostRowsError, MissingEntriesError
 from sparkjet.grid.files import contents_of, write_files
 from sparkjet.grid.map_leases import LeaseBook
 from sparkjet.grid.map_version import ROOT, MapPlace, MapVersion, epochs_of
@@ -117,7 +117,8 @@ class MapStore:
         """Make a version visible; whether the manifest is that of its slot.
 
         Raises:
-            MissingEntriesError: Layers are lost; nothing is visible.
+            LostRowsError: Layers are lost; nothing is visible.
+            MissingEntriesError: A replica lacks some, or the manifest is lost.
         """
         version = self.decoded(manifest)
         try:
@@ -131,12 +132,12 @@ class MapStore:
         """Refuse a version of which layers are on no replica.
 
         Raises:
-            MissingEntriesError: Naming partitions, who held them last, and epochs.
+            LostRowsError: Naming partitions, who held them last, and epochs.
         """
         try:
             self.client.check(version.held())
         except MissingEntriesError as error:
-            raise MissingEntriesError(self._told(version)) from error
+            raise LostRowsError(self._told(version)) from error
 
     def _told(self, version: MapVersion) -> str:
         state = self.client.state()

@@ -171,6 +171,20 @@ class Aborting(Protocol):
 
 
 @runtime_checkable
+class Dated(Protocol):
+    """A sink whose readers see how far time had come in an epoch."""
+
+    def date(self, clock: int, watermark: int | None) -> None:
+        """Called before each :meth:`Sink.prepare`, on the same thread.
+
+        Args:
+            clock: Of the epoch's record, in microseconds.
+            watermark: Of the query, in microseconds; None if it has none yet.
+        """
+        ...
+
+
+@runtime_checkable
 class Keyed(Protocol):
     """A sink whose rows may replace older ones; its keys must be deterministic, as an epoch may be recomputed."""
 
