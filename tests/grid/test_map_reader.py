@@ -81,7 +81,7 @@ def test_nothing_is_seen_before_the_slot_is_put(writer: MapWriter, reader: Map) 
 
 def test_a_map_that_is_not_there_is_named_with_the_nearest_one(writer: MapWriter, grid: Grid) -> None:
     writer.write(1, {"a": 1})
-    with pytest.raises(AnalysisError, match=f'no map "{writer.name}s" .*did you mean "{writer.name}"'):
+    with pytest.raises(AnalysisError, match=f'no map "{writer.name}s"; did you mean "{writer.name}"'):
         reader_of(grid, f"{writer.name}s").get("a")
 
 
@@ -108,7 +108,7 @@ def test_a_lease_that_is_not_renewed_ends_and_the_error_names_the_epoch(writer: 
     with reader.held():
         assert reader._held is not None
         # As in a process that sleeps.
-        reader._held[1]._over.set()
+        reader._held[1].leave()
         for epoch in range(5, 9):
             writer.write(epoch, {"a": epoch})
         assert reader.get("a") == {"k": "a", "n": 1}

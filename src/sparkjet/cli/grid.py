@@ -9,12 +9,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from sparkjet.cli import grid_maps
 from sparkjet.errors import AnalysisError, SparkjetError
 from sparkjet.grid.partition_table import MOST_BACKUPS, MOST_PARTITIONS, PARTITIONS
 from sparkjet.grid.sizes import size_of
 
 if TYPE_CHECKING:
     from sparkjet.grid.access import Access
+    from sparkjet.grid.client import GridClient
     from sparkjet.grid.control import Control
 
 PORT = 5710
@@ -51,6 +53,7 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     status = grid.add_parser("status", help="members, partitions, memory, what moves", description=shows)
     _add_access(status)
     _add_member(status)
+    grid_maps.add_to(grid, _add_access)
     reform = grid.add_parser("reform", help="let members go on that have lost their majority", description=_DESCRIPTION)
     _add_access(reform)
     reform.add_argument("member", metavar=_ADDRESS, nargs="+", help="of each member that is left")
@@ -74,6 +77,7 @@ def run(chosen: argparse.Namespace) -> int:
         "start": _start,
         "status": _status,
         "reform": _reform,
+        "map": grid_maps.run,
     }
     return commands[chosen.grid_command](chosen, access) or 0
 
@@ -227,8 +231,25 @@ def _status(chosen: argparse.Namespace, access: Access) -> int:
         found = client.status()
     for line in report(found):
         print(line)
+    _show_maps(client)
     client.close()
     return 0 if len(answers_of(found)) == len(found) else NOT_ALL_ANSWER
+
+
+def _show_maps(client: GridClient) -> None:
+    from sparkjet.grid.errors import GridError  # noqa: PLC0415 - the extra is optional
+
+    try:
+        found = [*grid_maps.summaries(client)]
+    except GridError as error:
+        # As where the majority is gone: what was said of the members stays true.
+        print(f"maps: {error}")
+        return
+    for each in found:
+        print(
+            f"map {each['map']}: epochs {each['oldest']} to {each['epoch']}, {each['rows']} rows at most, "
+            f"{each['bytes']} bytes, {each['readers']} readers hold epochs"
+        )
 
 
 def _reform(chosen: argparse.Namespace, access: Access) -> None:

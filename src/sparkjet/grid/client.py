@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import pyarrow as pa
+from typing_extensions import Self
 
 from sparkjet.grid.access import Access
 from sparkjet.grid.background import in_background
@@ -257,6 +258,12 @@ class GridClient:
     def close(self) -> None:
         """End the connections; a call after that opens new ones."""
         self._contact.connections.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def _verify(self, call: tuple[str, Verify]) -> list[Key]:
         member, request = call

@@ -67,7 +67,7 @@ class Map:
     ) -> None:
         place = MapPlace.of(name, "name")
         access = Access(token_file, certificate, key, authorities)
-        self._store = MapStore(client or _client(uri, access, patience), place)
+        self._store = MapStore(client or client_of(uri, access, patience), place)
         self._seen: MapVersion | None = None
         self._held: tuple[MapVersion, Lease] | None = None
 
@@ -85,6 +85,11 @@ class Map:
     def keys(self) -> tuple[str, ...]:
         """The key columns."""
         return self._last().keys
+
+    @property
+    def kinds(self) -> list[str]:
+        """What their values are: integer, text, boolean, date or moment."""
+        return self._last().kinds
 
     @property
     def schema(self) -> pa.Schema:
@@ -151,6 +156,48 @@ class Map:
             self._held = None
             lease.release()
 
+    def planned(self, epoch: int | None = None) -> tuple[Held, MapVersion]:
+        """The newest version, or that of an epoch, for a read in parts: it stays for a minute until these begin.
+
+        Raises:
+            ReleasedError: That epoch is not visible, or no more.
+        """
+        lease = self._leased(epoch)
+        lease.leave()
+        version = self._last()
+        manifest = self._store.manifest_at(version.number)
+        if manifest is None:
+            # Replaced twice since: the lease keeps it, and it is found by the next one.
+            return self.planned(epoch)
+        return manifest, version
+
+    def part(
+        self, manifest: Held, partitions: Sequence[int], keys: Sequence[tuple[object, ...]] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of some partitions, or of some keys, of what was :meth:`planned`.
+
+        Raises:
+            ReleasedError: The read was planned more than a minute ago, and the epoch is gone.
+        """
+        try:
+            version = self._store.decoded(manifest)
+        except MissingEntriesError as error:
+            name = self._store.place.name
+            message = f'map "{name}": what was planned began after more than {LEASE:.0f} s. Read again.'
+            raise ReleasedError(message) from error
+        with Lease(self._store.client, self._store.place, version.number) as lease, self._still(version, lease):
+            if keys is not None:
+                yield pa.RecordBatch.from_pylist([*self._found(version, keys).values()], version.schema)
+                return
+            wanted = [layer for partition in partitions for layer in version.layers[partition]]
+            for table in self._partitions(version, wanted):
+                yield from table.combine_chunks().to_batches(max_chunksize=_ROWS)
+
+    def remove(self) -> None:
+        """Remove the map with all that it holds; a query that still writes it ends with an error."""
+        self._check_known()
+        self._store.remove()
+
     def close(self) -> None:
         """End the connections."""
         self._store.client.close()
@@ -171,10 +218,14 @@ class Map:
     def _newest(self) -> MapVersion:
         found = self._store.newest()
         if found is None:
-            name, there = self._store.place.name, maps_of(self._store.client)
-            message = f'name: the grid has no map "{name}" with an epoch yet; {nearest(name, there)}'
-            raise AnalysisError(message)
+            self._check_known()
+            raise AnalysisError(f'name: map "{self._store.place.name}" has no epoch yet: its query has just started.')
         return found
+
+    def _check_known(self) -> None:
+        name, there = self._store.place.name, maps_of(self._store.client)
+        if name not in there:
+            raise AnalysisError(f'name: the grid has no map "{name}"; {nearest(name, there)}')
 
     def _read(self, read: Callable[[MapVersion], T]) -> T:
         """Read the epoch that is held; or the newest one, again if it was replaced and removed meanwhile."""
@@ -196,7 +247,7 @@ class Map:
         try:
             yield
         except MissingEntriesError as error:
-            if lease is not None and not lease.is_there():
+            if lease is not None and not (lease.is_there() and self._store.is_kept(version)):
                 message = (
                     f'epoch {version.epoch} of map "{self._store.place.name}" is not held any more: its lease was not '
                     f"renewed for {LEASE:.0f} s, as happens where a process sleeps. Read again, from a newer epoch."
@@ -241,8 +292,9 @@ class Map:
         values: dict[Any, Row] = {}
         batches: dict[int, list[Row]] = {}
         for found in self._store.client.find(version.keys, lookups):
-            rows = batches.setdefault(id(found.batch), found.batch.to_pylist())
-            row = rows[found.row]
+            if id(found.batch) not in batches:
+                batches[id(found.batch)] = found.batch.to_pylist()
+            row = batches[id(found.batch)][found.row]
             if is_there(row[GONE], row[EXPIRES], version.clock):
                 values[keys[found.place]] = {name: value for name, value in row.items() if name not in TECHNICAL}
         return values
@@ -258,17 +310,17 @@ class Map:
         try:
             yield pa.RecordBatch.from_pylist([], pa.schema([]))
             with self._still(version, holding):
-                for table in self._partitions(version):
+                for table in self._partitions(version, version.held()):
                     rows = table if wanted is None else table.filter(wanted)
                     yield from rows.select(columns).combine_chunks().to_batches(max_chunksize=_ROWS)
         finally:
             if own is not None:
                 own.release()
 
-    def _partitions(self, version: MapVersion) -> Iterator[pa.Table]:
-        """The rows of each partition, as soon as all its layers are there."""
+    def _partitions(self, version: MapVersion, layers_of: Sequence[Held]) -> Iterator[pa.Table]:
+        """The rows of each partition of some layers, as soon as all of its own are there."""
         arrived: dict[int, dict[str, pa.Table]] = {}
-        for entry in self._store.client.get(version.held()):
+        for entry in self._store.client.get(layers_of):
             layers: tuple[Held, ...] = version.layers[entry.key.partition]
             there = arrived.setdefault(entry.key.partition, {})
             there[entry.key.name] = pa.Table.from_batches(entry.batches, entry.schema)
@@ -280,7 +332,12 @@ class Map:
                 yield visible(one, version.clock)
 
 
-def _client(uri: str, access: Access, patience: float) -> GridClient:
+def client_of(uri: str, access: Access, patience: float = PATIENCE) -> GridClient:
+    """A client of the grid of a URI.
+
+    Raises:
+        AnalysisError: It is no grid, there is no token, or the member of this machine does not run.
+    """
     parts = urlsplit(uri)
     if parts.scheme != "grid" or parts.path.strip("/"):
         message = (

@@ -155,6 +155,10 @@ class MapStore:
             "source, with another checkpointLocation: that builds it again."
         )
 
+    def is_kept(self, version: MapVersion) -> bool:
+        """Whether a version is not removed yet."""
+        return version.number in self._manifests().values()
+
     def used(self) -> int:
         """Bytes of all layers that members hold, once for each, those of old and leased versions included."""
         return sum(held.size for held in self.client.entries(self.place.layers()))
