@@ -51,6 +51,29 @@ class Reading:
         self.seen.append(values[0])
 
 
+def written(writer: MapWriter, epochs: int) -> None:
+    for _ in range(epochs):
+        epoch = max(writer.expected) + 1
+        writer.write(epoch, dict.fromkeys(KEYS, epoch))
+
+
+def shaken(grid: GridProcesses, writer: MapWriter, chosen: random.Random) -> None:
+    """Kill or pause a member while epochs are written, and put another one in its place."""
+    victim = chosen.choice(grid.members)
+    if chosen.random() < 0.5:
+        victim.kill()
+        written(writer, 4)
+        grid.replace(victim)
+    else:
+        victim.signal(signal.SIGSTOP)
+        written(writer, 4)
+        victim.signal(signal.SIGCONT)
+        # It may have been taken for dead, and ends then.
+        grid.end(victim)
+        grid.add()
+    grid.settle()
+
+
 @pytest.mark.crash
 def test_readers_see_whole_epochs_while_members_are_killed_paused_and_replaced(tmp_path: Path) -> None:
     chosen = random.Random(39)
@@ -58,32 +81,21 @@ def test_readers_see_whole_epochs_while_members_are_killed_paused_and_replaced(t
         writer = MapWriter(grid.client(), "board")
         writer.write(1, dict.fromkeys(KEYS, 1))
         readings = [Reading(Map("", "board", client=grid.client())) for _ in range(2)]
-        epoch = 1
-        for _ in range(ROUNDS):
-            victim = chosen.choice(grid.members)
-            is_paused = chosen.random() < 0.5
-            victim.signal(signal.SIGSTOP if is_paused else signal.SIGKILL)
-            for epoch in range(epoch + 1, epoch + 5):
-                writer.write(epoch, dict.fromkeys(KEYS, epoch))
-            if is_paused:
-                victim.signal(signal.SIGCONT)
-                # It may have been taken for dead, and ends then.
-                grid.end(victim)
-                grid.add()
-            else:
-                grid.replace(victim)
-            grid.settle()
-        # A rolling restart.
-        for member in [*grid.members]:
-            grid.restart(member)
-            grid.settle()
-            epoch += 1
-            writer.write(epoch, dict.fromkeys(KEYS, epoch))
-        for reading in readings:
-            reading.end()
+        try:
+            for _ in range(ROUNDS):
+                shaken(grid, writer, chosen)
+            # A rolling restart.
+            for member in [*grid.members]:
+                grid.restart(member)
+                grid.settle()
+                written(writer, 1)
+        finally:
+            for reading in readings:
+                reading.end()
         assert [reading.wrong for reading in readings] == [[], []]
         assert all(len(set(reading.seen)) > ROUNDS for reading in readings)
-        assert {row["n"] for row in readings[0].map_.scan().read_all().to_pylist()} == {epoch}
+        newest = max(writer.expected)
+        assert {row["n"] for row in readings[0].map_.scan().read_all().to_pylist()} == {newest}
 
 
 @pytest.mark.crash
