@@ -7,13 +7,18 @@ import sys
 import threading
 from collections.abc import Iterator
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
 from sparkjet.errors import AnalysisError
-from sparkjet.grid.errors import LostRowsError, ReleasedError
+from sparkjet.grid.errors import LostRowsError, MalformedError, ReleasedError
+from sparkjet.grid.files import write_files
+from sparkjet.grid.map_keys import hash_of, text_of
+from sparkjet.grid.map_layers import EXPIRES, GONE, HASH, layer_schema, merged
 from sparkjet.grid.map_leases import LEASE
 from sparkjet.grid.map_reader import EPOCH, WATERMARK, Map
+from sparkjet.grid.requests import Lookup
 from tests.grid.grids import Grid, grid_of
 from tests.grid.maps import MapWriter
 
@@ -69,6 +74,31 @@ def test_a_scan_has_the_columns_and_rows_that_were_asked_for_and_says_of_which_e
     with pytest.raises(AnalysisError, match=r"the map has no 'm'; Known: k, n"):
         reader.scan(["m"])
     assert writer.client.entries(writer.store.place.leases()) == []
+
+
+def test_rows_come_in_messages_of_limited_size(grid: Grid) -> None:
+    schema = layer_schema(pa.schema([("k", pa.string()), ("v", pa.binary())]))
+    texts = [text_of([f"k{n}"], ["text"]) for n in range(9)]
+    rows = [
+        {HASH: hash_of(text), GONE: False, EXPIRES: None, "k": f"k{n}", "v": bytes(n << 20)}
+        for n, text in enumerate(texts)
+    ]
+    table = merged([pa.Table.from_pylist(rows, schema)], ["k"], 0, is_oldest=True)
+    client = grid.client()
+    [held] = client.put([client.entry("large", schema, table.to_batches(), 0)])
+    lookup = Lookup(0, [held.name], [(place, hash_of(text), text) for place, text in enumerate(texts)])
+    found = client.find(["k"], [lookup])
+    assert {each.place: len(each.batch.column("v")[each.row].as_py()) >> 20 for each in found} == {
+        place: place for place in range(9)
+    }
+    assert len({id(each.batch) for each in found}) > 5
+
+
+def test_what_is_no_layer_is_not_searched(grid: Grid) -> None:
+    client = grid.client()
+    [held] = write_files(client, {"home/record": b"content"})
+    with pytest.raises(MalformedError, match="is no layer of a map"):
+        client.find(["k"], [Lookup(held.partition, [held.name], [(0, 0, "1:a")])])
 
 
 def test_nothing_is_seen_before_the_slot_is_put(writer: MapWriter, reader: Map) -> None:

@@ -61,7 +61,8 @@ def rows_of(entries: Entries, request: FindRows) -> Iterator[FoundRows]:
                 break
     yield FoundRows([], b"", lacking)
     for places, rows in by_schema.values():
-        yield from _pieces(places, rows)
+        if places:
+            yield from _pieces(places, pa.concat_batches(rows))
 
 
 class Finding:
@@ -141,20 +142,17 @@ def _rows_in(answer: FoundRows) -> Iterator[FoundRow]:
         yield FoundRow(place, batch, row)
 
 
-def _pieces(places: Sequence[int], rows: Sequence[pa.RecordBatch]) -> Iterator[FoundRows]:
-    start = size = 0
-    for position, row in enumerate(rows):
-        size += row.nbytes
-        if size > _PIECE or position + 1 == len(rows):
-            yield _piece(places[start : position + 1], rows[start : position + 1])
-            start, size = position + 1, 0
-
-
-def _piece(places: Sequence[int], rows: Sequence[pa.RecordBatch]) -> FoundRows:
-    batch, sink = pa.concat_batches(rows), pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
-        writer.write_batch(batch)
-    return FoundRows(list(places), sink.getvalue().to_pybytes(), [])
+def _pieces(places: Sequence[int], rows: pa.RecordBatch) -> Iterator[FoundRows]:
+    """Rows in messages of limited size."""
+    if rows.nbytes > _PIECE and len(places) > 1:
+        half = len(places) // 2
+        yield from _pieces(places[:half], rows.slice(0, half))
+        yield from _pieces(places[half:], rows.slice(half))
+        return
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_batch(rows)
+    yield FoundRows(list(places), sink.getvalue().to_pybytes(), [])
 
 
 def _check(layer: Content, columns: Sequence[str]) -> None:
