@@ -163,6 +163,31 @@ def test_what_cannot_be_a_map_is_refused_before_the_start(
         made(schema, **settings)
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"keys": "k"}, r"keys: 'k' comes from .*uuid.*, which gives another value each time"),
+        ({}, r'needs option\("keys", "a, b"\)'),
+        ({"keys": "n", "maxBytes": "much"}, 'maxBytes: "much" is no size, as 512m'),
+        ({"keys": "n", "timeToLive": "soon"}, "timeToLive"),
+        ({"keys": "n", "key": "n"}, '"key" is not an option of format\\("grid-map"\\); did you mean "keys"'),
+    ],
+)
+def test_wrong_options_are_refused_before_the_start(
+    spark: SparkSession, location: GridLocation, tmp_path: Path, options: dict[str, str], said: str
+) -> None:
+    spark.conf.set("spark.sparkjet.grid.tokenFile", str(location.access.token_file))
+    rows = sj.stream(spark.readStream.format("rate").load()).selectExpr("uuid() AS k", "value AS n")
+    writer = rows.writeStream.format("grid-map").options(**options).option("checkpointLocation", str(tmp_path / "home"))
+    try:
+        with pytest.raises(AnalysisError, match=said):
+            writer.start(f"{location}/refused")
+    finally:
+        spark.conf.unset("spark.sparkjet.grid.tokenFile")
+    with pytest.raises(AnalysisError, match=r'needs a grid and a name of the map: start\("grid://'):
+        rows.writeStream.format("grid-map").option("keys", "n").start()
+
+
 def test_a_row_without_key_is_refused_before_the_decision(spark: SparkSession, made: Made, reader: Map) -> None:
     with pytest.raises(SinkError, match=r"has the key {'k': None}: without a value it cannot be found"):
         made().prepare(spark.createDataFrame([("a", 1), (None, 2)], SCHEMA), transaction(1))
@@ -302,7 +327,9 @@ def test_a_commit_that_was_cut_short_is_finished_with_its_cleaning_left_to_the_n
 
 
 # What dies between two changes of a commit is in the contract.
-@pytest.mark.parametrize("phase", sorted({*sj.EpochPhase} - {sj.EpochPhase.BEGIN, sj.EpochPhase.COMMITTING}))
+@pytest.mark.parametrize(
+    "phase", [each for each in sj.EpochPhase if each not in {sj.EpochPhase.BEGIN, sj.EpochPhase.COMMITTING}]
+)
 def test_a_driver_that_dies_at_any_step_leaves_one_epoch_or_the_next(
     spark: SparkSession, made: Made, reader: Map, tmp_path: Path, phase: sj.EpochPhase
 ) -> None:

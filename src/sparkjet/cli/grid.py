@@ -231,7 +231,8 @@ def _status(chosen: argparse.Namespace, access: Access) -> int:
         found = client.status()
     for line in report(found):
         print(line)
-    _show_maps(client)
+    if answers_of(found):
+        _show_maps(client)
     client.close()
     return 0 if len(answers_of(found)) == len(found) else NOT_ALL_ANSWER
 

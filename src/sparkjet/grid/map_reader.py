@@ -125,7 +125,7 @@ class Map:
         Raises:
             AnalysisError: There is no such column, or no such map.
         """
-        lease = self._leased() if self._held is None else None
+        lease = self._leased()[0] if self._held is None else None
         version, holding = self._held or (self._last(), lease)
         try:
             chosen = _chosen(version.schema, columns)
@@ -148,7 +148,7 @@ class Map:
         Raises:
             ReleasedError: That epoch is not visible, or no more.
         """
-        lease = self._leased(epoch)
+        lease, _ = self._leased(epoch)
         self._held = self._last(), lease
         try:
             yield self
@@ -156,20 +156,23 @@ class Map:
             self._held = None
             lease.release()
 
+    def version(self, epoch: int | None = None) -> MapVersion:
+        """What is known of the newest epoch, or of a given one that is still visible.
+
+        Raises:
+            ReleasedError: That epoch is not visible, or no more.
+        """
+        return self._newest() if epoch is None else self._of_epoch(epoch)
+
     def planned(self, epoch: int | None = None) -> tuple[Held, MapVersion]:
         """The newest version, or that of an epoch, for a read in parts: it stays for a minute until these begin.
 
         Raises:
             ReleasedError: That epoch is not visible, or no more.
         """
-        lease = self._leased(epoch)
+        lease, manifest = self._leased(epoch)
         lease.leave()
-        version = self._last()
-        manifest = self._store.manifest_at(version.number)
-        if manifest is None:
-            # Replaced twice since: the lease keeps it, and it is found by the next one.
-            return self.planned(epoch)
-        return manifest, version
+        return manifest, self._last()
 
     def part(
         self, manifest: Held, partitions: Sequence[int], keys: Sequence[tuple[object, ...]] | None = None
@@ -256,15 +259,16 @@ class Map:
             self._store.check(version)
             raise
 
-    def _leased(self, epoch: int | None = None) -> Lease:
-        """A lease on the newest version, or on that of an epoch, which is the last one that was seen from now on."""
+    def _leased(self, epoch: int | None = None) -> tuple[Lease, Held]:
+        """A lease on a version, which is the last one that was seen from now on, and its manifest."""
         while True:
-            version = self._newest() if epoch is None else self._of_epoch(epoch)
+            version = self.version(epoch)
             lease = Lease(self._store.client, self._store.place, version.number)
             # After the lease was put: the writer removes slots before it looks at leases.
-            if self._store.manifest_at(version.number) is not None:
+            manifest = self._store.manifest_at(version.number)
+            if manifest is not None:
                 self._seen = version
-                return lease
+                return lease, manifest
             lease.release()
 
     def _of_epoch(self, epoch: int) -> MapVersion:

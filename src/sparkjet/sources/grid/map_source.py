@@ -84,7 +84,7 @@ class GridMapDataSource(DataSource):
     def schema(self) -> StructType:
         """The columns of the map."""
         with self.settings.open() as map_:
-            _, version = map_.planned(self.settings.epoch)
+            version = map_.version(self.settings.epoch)
         return StructType.fromJson(msgspec.json.decode(version.spark_schema))
 
     def reader(self, schema: StructType) -> DataSourceReader:
