@@ -349,3 +349,31 @@ def test_a_driver_that_dies_at_any_step_leaves_one_epoch_or_the_next(
     assert {held.name for held in store.client.entries(store.place.layers())} == {
         held.name for version in visible for held in version.held()
     }
+
+
+def test_a_member_that_dies_between_any_two_steps_takes_nothing_with_it(spark: SparkSession, tmp_path: Path) -> None:
+    rows = spark.range(300).selectExpr("concat('k', id) k", "id n")
+    with grid_of(tmp_path) as grid:
+        members = tuple(member.address.uri.partition("//")[2] for member in grid.members)
+        location = GridLocation(members, grid.access, grid.client().state().cluster)
+        sink = GridMapSink(GridMapSettings("grid://", ("k",)), location, MapPlace("m"))
+        sink.check(rows.schema)
+        written(sink, rows, 1)
+        reader = Map("", "m", client=location.client)
+
+        def replaced() -> None:
+            grid.kill(grid.members[-1])
+            grid.start(f"host-{len(grid.controls)}")
+
+        handle = sink.prepare(rows.selectExpr("k", "n + 1000 n"), transaction(2))
+        assert handle is not None
+        replaced()
+        assert sum(n for _, n in rows_of(reader)) == 300 * 299 // 2
+        grid.settle()
+        sink.check_alive(handle)
+        replaced()
+        sink.commit(handle, replaced)
+        grid.settle()
+        assert sorted(n for _, n in rows_of(reader)) == list(range(1000, 1300))
+        written(sink, rows.where("n < 5"), 3)
+        assert sorted(n for _, n in rows_of(reader)) == [*range(5), *range(1005, 1300)]

@@ -4,6 +4,7 @@ from sparkjet.sinks.outbox_sink import OutboxSink
 from sparkjet.sinks.protocol import (
     Aborting,
     Creating,
+    Dated,
     Expiring,
     Guarantee,
     Handle,
@@ -18,6 +19,7 @@ from sparkjet.sinks.protocol import (
 __all__ = [
     "Aborting",
     "Creating",
+    "Dated",
     "Expiring",
     "Guarantee",
     "Handle",
