@@ -26,7 +26,9 @@ def __getattr__(name: str) -> Any:
     # Not at once: readers of a grid, and its members, have no PySpark, and need nothing of this.
     if name.startswith("__") and name != "__all__":
         raise AttributeError(name)
-    return getattr(import_module(f"{__name__}._names"), name)
+    names = import_module(f"{__name__}._names")
+    # Packages below this one are here when that has imported them.
+    return globals()[name] if name in globals() else getattr(names, name)
 
 
 def __dir__() -> list[str]:
