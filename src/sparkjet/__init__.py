@@ -15,85 +15,21 @@ except ModuleNotFoundError as error:
     _python = f"sparkjet: {sys.executable} on {platform.node()}"
     raise ModuleNotFoundError(lacking(_python, [error.name or "it"], _packages), name=error.name) from None
 
-from sparkjet.aggregates.operation import Aggregate, AggregateOperation
-from sparkjet.aggregates.python_aggregate import python_aggregate
-from sparkjet.api.query import StreamingQuery
-from sparkjet.api.start import start
-from sparkjet.api.stream import Stream, stream
-from sparkjet.clock import Clock, ManualClock, SystemClock
-from sparkjet.engine.phases import EpochPhase
-from sparkjet.errors import (
-    AnalysisError,
-    CopiedHomeError,
-    FencedError,
-    LostTransactionError,
-    RecoveryError,
-    SinkError,
-    SourceError,
-    SparkjetError,
-    StorageError,
-    UnsettledError,
-)
-from sparkjet.plan.static_tables import StaticTable, read_every_epoch, read_once
-from sparkjet.sinks.foreach_batch import EpochInfo
-from sparkjet.sinks.read_files import read_files
-from sparkjet.sources import register_sources
-from sparkjet.time import (
-    PolicySettings,
-    Throttle,
-    WatermarkPolicy,
-    emit_by_frame,
-    emit_by_min_step,
-    limiting_lag,
-    limiting_lag_and_delay,
-    limiting_lag_and_lull,
-    limiting_real_time_lag,
-    limiting_timestamp_and_wall_clock_lag,
-    no_throttling,
-    with_fixed_lag,
-)
-from sparkjet.windows import session_window, window
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__all__ = [
-    "Aggregate",
-    "AggregateOperation",
-    "AnalysisError",
-    "Clock",
-    "CopiedHomeError",
-    "EpochInfo",
-    "EpochPhase",
-    "FencedError",
-    "LostTransactionError",
-    "ManualClock",
-    "PolicySettings",
-    "RecoveryError",
-    "SinkError",
-    "SourceError",
-    "SparkjetError",
-    "StaticTable",
-    "StorageError",
-    "Stream",
-    "StreamingQuery",
-    "SystemClock",
-    "Throttle",
-    "UnsettledError",
-    "WatermarkPolicy",
-    "emit_by_frame",
-    "emit_by_min_step",
-    "limiting_lag",
-    "limiting_lag_and_delay",
-    "limiting_lag_and_lull",
-    "limiting_real_time_lag",
-    "limiting_timestamp_and_wall_clock_lag",
-    "no_throttling",
-    "python_aggregate",
-    "read_every_epoch",
-    "read_files",
-    "read_once",
-    "register_sources",
-    "session_window",
-    "start",
-    "stream",
-    "window",
-    "with_fixed_lag",
-]
+if TYPE_CHECKING:
+    from sparkjet._names import *  # noqa: F403 - the same names for tools
+
+
+def __getattr__(name: str) -> Any:
+    # Not at once: readers of a grid, and its members, have no PySpark, and need nothing of this.
+    if name.startswith("__") and name != "__all__":
+        raise AttributeError(name)
+    names = import_module(f"{__name__}._names")
+    # Packages below this one are here when that has imported them.
+    return globals()[name] if name in globals() else getattr(names, name)
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *import_module(f"{__name__}._names").__all__]

@@ -137,9 +137,19 @@ ARTEMIS_OPTIONS: Mapping[str, str] = {
 }
 """Options of ``format("artemis")``."""
 
+GRID_MAP_OPTIONS: Mapping[str, str] = {
+    "path": "The map: grid://host:port,…/name of some members; grid:///name for a grid on this machine.",
+    "keys": "Columns, separated by commas, that identify the row to replace.",
+    "deleted": "Boolean column: where it is true the row of the key is removed.",
+    "timeToLive": "How long a row lasts by the clock of its epoch: 12h, 7d, 30 days (for ever).",
+    "maxBytes": "What the map may take in memory with the epochs that readers hold, such as 512m (no limit).",
+}
+"""Options of ``format("grid-map")``."""
+
 SINK_OPTIONS: Mapping[str, Mapping[str, str]] = {
     "artemis": ARTEMIS_OPTIONS,
     "files": FILE_OPTIONS,
+    "grid-map": GRID_MAP_OPTIONS,
     "kafka": KAFKA_OPTIONS,
     "postgres": POSTGRES_OPTIONS,
     "rabbitmq": RABBITMQ_OPTIONS,

@@ -13,7 +13,7 @@ import pytest
 
 import sparkjet as sj
 from sparkjet.grid.embedded import embedded_member
-from sparkjet.storage.local_directory import local_directory
+from sparkjet.grid.local_directory import local_directory
 from tests.feed import Feed, rows
 
 if TYPE_CHECKING:

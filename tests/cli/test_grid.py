@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from sparkjet.cli import main
-from sparkjet.cli.grid import size_of
 from sparkjet.errors import AnalysisError
 from sparkjet.grid.access import TOKEN_VARIABLE, Access, create_token
 from sparkjet.grid.client import GridClient
 from sparkjet.grid.errors import GridFullError
 from sparkjet.grid.requests import Status
+from sparkjet.grid.sizes import size_of
 from tests.grid.batches import ROWS, rows_of
 from tests.grid.certificates import Authority
 from tests.grid.processes import GridProcesses, MemberProcess

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sparkjet.grid.access import TOKEN_VARIABLE, Access
+from sparkjet.grid.local_directory import local_directory
 from sparkjet.storage.grid_directory import GridDirectory
 from sparkjet.storage.grid_location import GridLocation
-from sparkjet.storage.local_directory import local_directory
 from sparkjet.storage.posix_directory import PosixDirectory
 
 if TYPE_CHECKING:

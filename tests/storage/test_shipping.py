@@ -47,6 +47,14 @@ def test_users_of_sparkjet_in_a_worker_find_all_of_it(archive: Path) -> None:
     assert f"{archive}/sparkjet/__init__.py" in found
 
 
+def test_names_and_packages_are_there_when_they_are_used() -> None:
+    code = "import sparkjet as sj; print(sj.sinks.Sink, sj.limiting_lag, 'stream' in dir(sj)); sj.nothing"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout.startswith("<class 'sparkjet.sinks.protocol.Sink'> <function limiting_lag")
+    assert done.stdout.endswith(" True\n")
+    assert "AttributeError: module 'sparkjet" in done.stderr.splitlines()[-1]
+
+
 def test_a_driver_without_the_dependencies_is_told_what_to_install(archive: Path, tmp_path: Path) -> None:
     wheel = tmp_path / "wheel.zip"
     with zipfile.ZipFile(wheel, "w") as packed:

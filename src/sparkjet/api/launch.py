@@ -29,6 +29,7 @@ from sparkjet.engine.recovery import recover
 from sparkjet.engine.supervisor import Supervisor
 from sparkjet.engine.ticker import Ticker, tick_interval
 from sparkjet.errors import AnalysisError
+from sparkjet.grid.local_directory import local_directory
 from sparkjet.plan.spark_sources import guarantee_of_sources
 from sparkjet.plan.worker_packages import worker_packages
 from sparkjet.sinks.files import FilesSink
@@ -38,7 +39,6 @@ from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.record_log import RecordLog
 from sparkjet.storage.directory import HoldsRows
 from sparkjet.storage.full_disk import full_disks_named
-from sparkjet.storage.local_directory import local_directory
 from sparkjet.storage.sharing import check_reached, check_shared, is_local, slots
 
 if TYPE_CHECKING:

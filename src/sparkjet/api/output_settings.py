@@ -102,7 +102,7 @@ class OutputSettings:
             marks_early, complete = options.flag("isEarly"), self.mode == COMPLETE
             output = StageOutput(name, sink, self.sink.name, *rows, early, marks_early, self.chain.tables, complete)
         if isinstance(sink, Keyed):
-            check_stable(output.sample(), sink.keys)
+            check_stable(output.sample(), sink.keys, self.sink.key_option)
         return output
 
     def _finished(self, rows: DataFrame) -> DataFrame:

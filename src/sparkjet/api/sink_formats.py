@@ -49,9 +49,22 @@ class SinkFormat:
     table: str = ""
 
     @property
+    def key_option(self) -> str:
+        """The option that names the columns by which rows replace older ones."""
+        return "keys" if self.name == "grid-map" else "keyColumns"
+
+    @property
     def is_durable(self) -> bool:
         """Whether the output outlives the session."""
-        return self.own is not None or self.name in {"artemis", "files", "kafka", "postgres", "rabbitmq", "table"}
+        return self.own is not None or self.name in {
+            "artemis",
+            "files",
+            "grid-map",
+            "kafka",
+            "postgres",
+            "rabbitmq",
+            "table",
+        }
 
     def create(
         self,
@@ -77,6 +90,7 @@ class SinkFormat:
             "console": lambda: _console(options),
             "foreach": lambda: ForeachSink(self.function),
             "foreachBatch": lambda: ForeachBatchSink(self.function, complete=complete),
+            "grid-map": lambda: _grid_map(options, session, clock),
             "kafka": lambda: _kafka(options),
             "memory": lambda: MemorySink(table, session, complete=complete),
             "noop": NoopSink,
@@ -171,6 +185,13 @@ def _postgres(options: Options) -> Sink:
         from sparkjet.sinks.postgres.settings import PostgresSettings  # noqa: PLC0415 - the extra is optional
         from sparkjet.sinks.postgres.sink import PostgresSink  # noqa: PLC0415 - as above
     return PostgresSink(PostgresSettings.of(options))
+
+
+def _grid_map(options: Options, session: SparkSession, clock: Clock) -> Sink:
+    with _extra("grid"):
+        from sparkjet.sinks.grid_map import grid_map_sink  # noqa: PLC0415 - the extra is optional
+        from sparkjet.sinks.grid_map_settings import GridMapSettings  # noqa: PLC0415 - as above
+    return grid_map_sink(GridMapSettings.of(options), session, clock)
 
 
 def _kafka(options: Options) -> Sink:

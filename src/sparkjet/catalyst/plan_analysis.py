@@ -112,8 +112,8 @@ def _is_reference(expression: Any) -> bool:
     return str(expression.getClass().getSimpleName()) == "AttributeReference"
 
 
-def check_stable(df: DataFrame, names: Sequence[str]) -> None:
-    """Refuse keys that would change if they were computed again.
+def check_stable(df: DataFrame, names: Sequence[str], option: str = "keyColumns") -> None:
+    """Refuse keys, which a sink's option names, that would change if they were computed again.
 
     Raises:
         AnalysisError: Naming the column and the expression.
@@ -123,7 +123,7 @@ def check_stable(df: DataFrame, names: Sequence[str]) -> None:
             unstable = _unstable(analyzed(df.select(quoted(name))))
             if unstable is not None:
                 message = (
-                    f"keyColumns: {name!r} comes from {unstable}, which gives another value each time. A row that is "
+                    f"{option}: {name!r} comes from {unstable}, which gives another value each time. A row that is "
                     "computed again could not replace itself; take the key from the data."
                 )
                 raise AnalysisError(message)

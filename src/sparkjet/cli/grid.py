@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import argparse
 import logging
-import re
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from sparkjet.cli import grid_maps
 from sparkjet.errors import AnalysisError, SparkjetError
 from sparkjet.grid.partition_table import MOST_BACKUPS, MOST_PARTITIONS, PARTITIONS
+from sparkjet.grid.sizes import size_of
 
 if TYPE_CHECKING:
     from sparkjet.grid.access import Access
+    from sparkjet.grid.client import GridClient
     from sparkjet.grid.control import Control
 
 PORT = 5710
@@ -24,7 +26,6 @@ _ADDRESS = "HOST:PORT"
 _JOINS_WITHIN = 30.0
 _PORTS = 4
 _LONGEST = 7 * 24 * 3600
-_UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 _DESCRIPTION = "The token is read from --token-file, or from the environment as SPARKJET_GRID_TOKEN."
 
 
@@ -52,6 +53,7 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     status = grid.add_parser("status", help="members, partitions, memory, what moves", description=shows)
     _add_access(status)
     _add_member(status)
+    grid_maps.add_to(grid, _add_access)
     reform = grid.add_parser("reform", help="let members go on that have lost their majority", description=_DESCRIPTION)
     _add_access(reform)
     reform.add_argument("member", metavar=_ADDRESS, nargs="+", help="of each member that is left")
@@ -75,24 +77,9 @@ def run(chosen: argparse.Namespace) -> int:
         "start": _start,
         "status": _status,
         "reform": _reform,
+        "map": grid_maps.run,
     }
     return commands[chosen.grid_command](chosen, access) or 0
-
-
-def size_of(text: str, option: str) -> int:
-    """Bytes, from a number with or without one of Spark's units.
-
-    >>> size_of("2g", "--max-memory")
-    2147483648
-
-    Raises:
-        AnalysisError: It is no size.
-    """
-    found = re.fullmatch(r"(\d+)([kmgt]?)b?", text.strip().lower())
-    if found is None or int(found[1]) == 0:
-        message = f'{option}: "{text}" is no size, as 512m, 8g or 1073741824 are.'
-        raise AnalysisError(message)
-    return int(found[1]) << _UNITS[found[2]]
 
 
 def _incomplete(error: ImportError) -> AnalysisError:
@@ -244,8 +231,26 @@ def _status(chosen: argparse.Namespace, access: Access) -> int:
         found = client.status()
     for line in report(found):
         print(line)
+    if answers_of(found):
+        _show_maps(client)
     client.close()
     return 0 if len(answers_of(found)) == len(found) else NOT_ALL_ANSWER
+
+
+def _show_maps(client: GridClient) -> None:
+    from sparkjet.grid.errors import GridError  # noqa: PLC0415 - the extra is optional
+
+    try:
+        found = [*grid_maps.summaries(client)]
+    except GridError as error:
+        # As where the majority is gone: what was said of the members stays true.
+        print(f"maps: {error}")
+        return
+    for each in found:
+        print(
+            f"map {each['map']}: epochs {each['oldest']} to {each['epoch']}, {each['rows']} rows at most, "
+            f"{each['bytes']} bytes, {each['readers']} readers hold epochs"
+        )
 
 
 def _reform(chosen: argparse.Namespace, access: Access) -> None:
@@ -260,8 +265,7 @@ def _reform(chosen: argparse.Namespace, access: Access) -> None:
 
 
 def _member(chosen: argparse.Namespace, access: Access) -> tuple[str, Access]:
-    from sparkjet.grid.embedded import running_member  # noqa: PLC0415 - the extra is optional
-    from sparkjet.storage.grid_location import embedded_directory  # noqa: PLC0415 - as above
+    from sparkjet.grid.embedded import embedded_directory, running_member  # noqa: PLC0415 - the extra is optional
 
     if not chosen.embedded:
         access.token()

@@ -18,7 +18,7 @@ from sparkjet.plan.outputs import Rows
 from sparkjet.plan.plan import PlannedOutput, PlannedStreamOutput
 from sparkjet.sinks.protocol import Guarantee, TransactionId
 from sparkjet.snapshots.record import EpochKind
-from sparkjet.time.frames import MIN
+from sparkjet.time import MIN
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -103,9 +103,8 @@ class Epoch:
                 tracker.advance(request.now, request.caught_up)
                 self._results.close(tracker.watermark)
         # Now: where epochs overlap, the next one may have moved it on when the sinks are asked.
-        self._transaction = replace(
-            self._transaction, watermark=None if tracker.watermark == MIN else tracker.watermark
-        )
+        watermark = None if tracker.watermark == MIN else tracker.watermark
+        self._transaction = replace(self._transaction, clock=request.now, watermark=watermark)
         self._position = record.spark
         if request.batch_id is not None:
             # Now: Spark may have written more by the time of the record.

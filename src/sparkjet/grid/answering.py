@@ -12,9 +12,12 @@ from sparkjet.grid.control import Control
 from sparkjet.grid.copying import Copying
 from sparkjet.grid.entries import Entries
 from sparkjet.grid.errors import GridError, MovedError
+from sparkjet.grid.finding import rows_of
 from sparkjet.grid.messages import MOST, Get, Held, Message
 from sparkjet.grid.pings import is_refused
 from sparkjet.grid.requests import (
+    FindRows,
+    FoundRows,
     GetContacts,
     GetSlot,
     GetSlots,
@@ -65,6 +68,7 @@ class Answering:
             LooksGone: self._checked(self._looks_gone),
             ListEntries: self._listed,
             Verify: self._checked(self._unheld),
+            FindRows: self._found,
             Remove: self._checked(self._removed),
             PutSlot: self._checked(lambda each: control.put_slot(each.name, each.token, each.version)),
             GetSlot: self._checked(lambda each: SlotToken(control.slot(each.name))),
@@ -118,6 +122,11 @@ class Answering:
         held = [Held(key.partition, key.name, each.rows, each.size, each.digest) for key, each in found]
         for start in range(0, len(held), MOST):
             yield Listed(held[start : start + MOST])
+
+    def _found(self, request: FindRows) -> Iterator[FoundRows]:
+        # Nobody has to be asked whose partitions they are: entries never change, and a version says which count.
+        self._view.check()
+        yield from rows_of(self._entries, request)
 
     def _unheld(self, request: Verify) -> Unheld:
         contents = ((held, self._entries.get(held.key)) for held in request.held)

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import pyarrow as pa
+from typing_extensions import Self
 
 from sparkjet.grid.access import Access
 from sparkjet.grid.background import in_background
@@ -15,6 +16,7 @@ from sparkjet.grid.contact import Contact
 from sparkjet.grid.entries import Key, key_of
 from sparkjet.grid.errors import GridError, MissingEntriesError, MovedError, StaleStateError
 from sparkjet.grid.fetching import Fetched
+from sparkjet.grid.finding import Finding, FoundRow
 from sparkjet.grid.getting import Counters, Getting, missing_text
 from sparkjet.grid.messages import MOST, Held
 from sparkjet.grid.putting import NewEntry, Putting
@@ -25,6 +27,7 @@ from sparkjet.grid.requests import (
     GetStatus,
     Listed,
     ListEntries,
+    Lookup,
     PutSlot,
     Remove,
     RemoveSlots,
@@ -117,6 +120,18 @@ class GridClient:
             MissingEntriesError: Some are on no replica.
         """
         return Getting(self._contact, self.counters).get(manifest)
+
+    def find(self, columns: Sequence[str], lookups: Sequence[Lookup]) -> list[FoundRow]:
+        """The newest rows of the keys of a map, in any order; members look for them.
+
+        Args:
+            columns: The key columns.
+            lookups: What is looked for, one for each partition.
+
+        Raises:
+            MissingEntriesError: A layer is on no replica.
+        """
+        return Finding(self._contact).find(columns, lookups)
 
     def unheld(self, manifest: Sequence[Held], state: ClusterState | None = None) -> dict[Key, set[str]]:
         """Entries that are not on all replicas in sync, with the ids of those that lack them.
@@ -243,6 +258,12 @@ class GridClient:
     def close(self) -> None:
         """End the connections; a call after that opens new ones."""
         self._contact.connections.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def _verify(self, call: tuple[str, Verify]) -> list[Key]:
         member, request = call

@@ -16,6 +16,7 @@ from sparkjet.errors import StorageError
 from sparkjet.grid.access import Access, create_token
 from sparkjet.grid.connections import Connections
 from sparkjet.grid.errors import GridError
+from sparkjet.grid.local_directory import local_directory
 from sparkjet.grid.requests import Ping
 
 _STARTS_WITHIN = 60.0
@@ -54,6 +55,11 @@ class EmbeddedMember(msgspec.Struct, frozen=True):
         finally:
             connections.close()
         return True
+
+
+def embedded_directory() -> Path:
+    """Where the embedded member of this user and machine is noted, with its token."""
+    return local_directory("grid:")
 
 
 def running_member(directory: Path) -> EmbeddedMember | None:

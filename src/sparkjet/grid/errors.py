@@ -48,6 +48,14 @@ class MissingEntriesError(GridError):
     """Entries are on none of the members that should have them."""
 
 
+class LostRowsError(MissingEntriesError):
+    """Layers of a map are on none of the members that should have them."""
+
+
+class ReleasedError(GridError):
+    """A version of a map is held no more: another one is the newest, and no lease is on this one."""
+
+
 class MalformedError(GridError):
     """A request that no client of this version sends; nothing was done."""
 

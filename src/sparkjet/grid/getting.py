@@ -88,23 +88,8 @@ class Getting:
             if len(left) < before:
                 until = time.monotonic() + self._contact.patience
             elif left:
-                lacking = self._again(left, lacking, failure, until)
-
-    def _again(
-        self, left: dict[Key, Held], lacking: dict[Key, set[str]], failure: GridError | None, until: float
-    ) -> dict[Key, set[str]]:
-        """Which replicas to leave out in the next attempt; none if all of a partition were asked."""
-        rows = self._contact.state().rows
-        if any(set(rows[key.partition].replicas) - lacking.get(key, set()) for key in left):
-            return lacking
-        version = self._contact.state().version
-        newer = self._contact.attempts()(lambda: self._contact.newer(version))
-        if failure is None and newer.version == version:
-            wrong = next((text for key, text in self._wrong.items() if key in left), None)
-            raise MissingEntriesError(wrong or missing_text(self._contact, list(left)))
-        if time.monotonic() > until:
-            raise failure or MissingEntriesError(missing_text(self._contact, list(left)))
-        return {}
+                wrong = next((text for key, text in self._wrong.items() if key in left), None)
+                lacking = again(self._contact, list(left), lacking, failure, until, wrong)
 
     def _lack(self, lacking: dict[Key, set[str]], group: Iterable[Held], member: str) -> None:
         for held in group:
@@ -150,6 +135,40 @@ class Getting:
                 logger.warning("The %s", text)
                 self._wrong[entry.key] = text
         return found
+
+
+def again(
+    contact: Contact,
+    left: Sequence[Key],
+    lacking: dict[Key, set[str]],
+    failure: GridError | None,
+    until: float,
+    wrong: str | None = None,
+) -> dict[Key, set[str]]:
+    """Which replicas to leave out when entries are asked for once more; none if all of a partition were asked.
+
+    Args:
+        contact: With the cluster.
+        left: What has not come.
+        lacking: Of each, the members that it did not come from.
+        failure: Of a member that could not be asked.
+        until: When the patience is at its end.
+        wrong: What is wrong with an entry that a member has.
+
+    Raises:
+        MissingEntriesError: They are on no replica.
+        GridError: A member could not be asked, and the patience is at its end.
+    """
+    rows = contact.state().rows
+    if any(set(rows[key.partition].replicas) - lacking.get(key, set()) for key in left):
+        return lacking
+    version = contact.state().version
+    newer = contact.attempts()(lambda: contact.newer(version))
+    if failure is None and newer.version == version:
+        raise MissingEntriesError(wrong or missing_text(contact, left))
+    if time.monotonic() > until:
+        raise failure or MissingEntriesError(missing_text(contact, left))
+    return {}
 
 
 def missing_text(contact: Contact, keys: Sequence[Key]) -> str:

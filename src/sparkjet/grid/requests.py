@@ -10,6 +10,7 @@ from sparkjet.grid.cluster_state import ClusterState
 from sparkjet.grid.messages import MOST, MOST_PARTITIONS, Count, HeldList, Keys, Message, Name, Partition, Text
 
 LARGEST_TOKEN = (64 << 10) - 1
+KeyText = Annotated[str, Meta(max_length=64 << 10)]
 
 
 class GetState(Message, frozen=True):
@@ -93,6 +94,46 @@ class Unheld(Message, frozen=True):
     keys: Keys
 
 
+class Lookup(Message, frozen=True):
+    """What is looked for in one partition of a map.
+
+    Attributes:
+        partition: The partition.
+        layers: Names of its entries, the newest first.
+        keys: Of each key its place in what the caller has asked for, its hash and its text.
+    """
+
+    partition: Partition
+    layers: Annotated[list[Name], Meta(max_length=MOST)]
+    keys: Annotated[list[tuple[Count, Count, KeyText]], Meta(max_length=MOST)]
+
+
+class FindRows(Message, frozen=True):
+    """Asks for the newest row of each key, by :class:`FoundRows`; no row for what no layer has.
+
+    Attributes:
+        columns: The key columns.
+        lookups: One for each partition.
+    """
+
+    columns: Annotated[list[Name], Meta(min_length=1, max_length=1000)]
+    lookups: Annotated[list[Lookup], Meta(max_length=MOST_PARTITIONS)]
+
+
+class FoundRows(Message, frozen=True):
+    """Some of the rows that were asked for.
+
+    Attributes:
+        places: Of the key of each row.
+        rows: Arrow's stream of them, as layers have them; empty if there are none.
+        lacking: Partitions of which the member lacks a layer; nothing was looked for there.
+    """
+
+    places: Annotated[list[Count], Meta(max_length=MOST)]
+    rows: bytes
+    lacking: Annotated[list[Partition], Meta(max_length=MOST_PARTITIONS)]
+
+
 class Remove(Message, frozen=True):
     """Asks to remove entries by their names, and those below a prefix; the answer is the version of the state."""
 
@@ -151,6 +192,7 @@ REQUESTS: dict[str, type[Message]] = {
         LooksGone,
         ListEntries,
         Verify,
+        FindRows,
         Remove,
         PutSlot,
         GetSlot,

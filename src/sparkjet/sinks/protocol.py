@@ -40,8 +40,10 @@ class TransactionId:
     ``takeover`` is the number of the driver's takeover, so that a fenced driver cannot touch its successor's
     transactions; ``attempt`` counts re-runs of an epoch within one driver. ``run`` distinguishes that driver from those
     of copies of its home, which count the same takeovers and epochs; empty where it is not known. ``since`` is the
-    epoch that the driver started after. ``watermark`` is the query's after the epoch, in microseconds, None before the
-    first one: no part of the identity, but for sinks that tell their readers.
+    epoch that the driver started after.
+
+    ``clock`` is the epoch's reading of the clock and ``watermark`` the query's watermark after the epoch, in
+    microseconds, None where there is none: no part of the identity, but for sinks that tell their readers.
     """
 
     query: str
@@ -51,6 +53,7 @@ class TransactionId:
     attempt: int
     run: str = ""
     since: int = 0
+    clock: int | None = field(default=None, compare=False)
     watermark: int | None = field(default=None, compare=False)
 
     def __str__(self) -> str:

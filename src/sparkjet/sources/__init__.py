@@ -21,6 +21,10 @@ __all__ = ["AcknowledgingDataSource", "AcknowledgingSource", "ConnectionLostErro
 
 _SOURCES: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "sparkjet-kafka": ("kafka.source.KafkaDataSource", {"confluent_kafka": "confluent-kafka", "pyarrow": "pyarrow"}),
+    "sparkjet-grid-map": (
+        "grid.map_source.GridMapDataSource",
+        {"msgspec": "msgspec", "pyarrow": "pyarrow", "tenacity": "tenacity", "xxhash": "xxhash"},
+    ),
     "sparkjet-artemis": ("artemis.data_source.ArtemisDataSource", {"pyarrow": "pyarrow"}),
     "sparkjet-rabbitmq": ("rabbitmq.data_source.RabbitDataSource", {"pika": "pika", "pyarrow": "pyarrow"}),
 }
@@ -49,6 +53,8 @@ def register_sources(spark: SparkSession) -> None:
     ship(spark)
     for variable in _SET_BY_SPARK:
         spark.sparkContext.environment.setdefault(variable, "")
+    # Without it Spark refuses sources that take keys; for others it changes nothing.
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     for name, (where, packages) in _SOURCES.items():
         missing = [package for package in packages if find_spec(package) is None]
         if LINE < _ADMITTING:

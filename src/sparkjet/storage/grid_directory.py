@@ -16,8 +16,8 @@ import msgspec
 
 from sparkjet.errors import AnalysisError, StorageError
 from sparkjet.grid.cluster_state import may_start
+from sparkjet.grid.files import read_files, write_files
 from sparkjet.grid.messages import Held
-from sparkjet.storage.grid_files import read_files, write_files
 from sparkjet.storage.grid_location import GridLocation
 from sparkjet.storage.grid_rows import read_rows, write_rows
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -13,8 +12,7 @@ import msgspec
 from sparkjet.errors import AnalysisError, SparkjetError
 from sparkjet.grid.access import Access
 from sparkjet.grid.client import GridClient
-from sparkjet.grid.embedded import embedded_member
-from sparkjet.storage.local_directory import local_directory
+from sparkjet.grid.embedded import embedded_directory, embedded_member
 from sparkjet.storage.sharing import is_local
 
 if TYPE_CHECKING:
@@ -82,11 +80,6 @@ def grid_location(location: str, option: str, session: SparkSession) -> tuple[Gr
     settings = session.conf
     access = Access(**{field: settings.get(setting, None) for field, setting in _SETTINGS.items()})
     return _found(tuple(parts.netloc.split(",")), access, option), name
-
-
-def embedded_directory() -> Path:
-    """Where the embedded member of this user and machine is noted, with its token."""
-    return local_directory("grid:")
 
 
 def _embedded(option: str, session: SparkSession) -> GridLocation:

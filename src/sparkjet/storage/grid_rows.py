@@ -14,8 +14,8 @@ from pyarrow import parquet
 from pyspark import TaskContext
 from pyspark.sql.types import StructType
 
+from sparkjet.grid.files import read_files, write_files
 from sparkjet.grid.messages import Held
-from sparkjet.storage.grid_files import read_files, write_files
 from sparkjet.storage.grid_location import GridLocation
 from sparkjet.storage.shipping import ship
 

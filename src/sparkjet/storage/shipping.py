@@ -51,7 +51,9 @@ def _write(archive: Path) -> None:
         for name, content in _modules():
             if name in _LAZY:
                 packed.writestr(name, _STUB)
-                packed.writestr(name.replace("__init__", "_names"), content)
+                # What users import is in such a module anyway.
+                if name != _LAZY[0]:
+                    packed.writestr(name.replace("__init__", "_names"), content)
             else:
                 packed.writestr(name, content)
     writing.rename(archive)

@@ -28,9 +28,18 @@ def read_files(client: GridClient, files: Sequence[Held]) -> dict[str, bytes]:
         FileNotFoundError: Some are on no replica; it says which partitions were lost, and who held them.
     """
     try:
-        found = {each.key.name: each.batches for each in client.get(files)}
+        return contents_of(client, files)
     except MissingEntriesError as error:
         raise FileNotFoundError(errno.ENOENT, str(error), files[0].name) from error
+
+
+def contents_of(client: GridClient, files: Sequence[Held]) -> dict[str, bytes]:
+    """Like :func:`read_files`, with the grid's own error.
+
+    Raises:
+        MissingEntriesError: Some are on no replica.
+    """
+    found = {each.key.name: each.batches for each in client.get(files)}
     return {name: b"".join(map(_bytes_of, batches)) for name, batches in found.items()}
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkjet.storage.local_directory import local_directory
+from sparkjet.grid.local_directory import local_directory
 
 
 @pytest.fixture(autouse=True)

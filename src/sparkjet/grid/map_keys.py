@@ -1,0 +1,91 @@
+"""Keys of maps: as text that is the same in Spark and in Python, and the partition that follows from it."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from datetime import date, datetime, timedelta, timezone
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import types
+
+from sparkjet.errors import AnalysisError
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def kind_of(kind: pa.DataType) -> str | None:
+    """What a key column of a type is taken as; None if a key cannot have this type."""
+    if types.is_integer(kind):
+        return "integer"
+    if types.is_string(kind) or types.is_large_string(kind):
+        return "text"
+    if types.is_boolean(kind):
+        return "boolean"
+    if types.is_date32(kind):
+        return "date"
+    if types.is_timestamp(kind) and kind.tz is not None:
+        return "moment"
+    return None
+
+
+def text_of(values: Sequence[object], kinds: Sequence[str]) -> str:
+    """A key as text, different from that of any other key.
+
+    >>> text_of(["a", 12], ["text", "integer"])
+    '1:a2:12'
+
+    Raises:
+        AnalysisError: It has too few or too many values, or one of another type.
+    """
+    if len(values) != len(kinds):
+        message = f"key: {tuple(values)!r} has {len(values)} values, and the keys of this map have {len(kinds)}."
+        raise AnalysisError(message)
+    return joined([_part(value, kind) for value, kind in zip(values, kinds, strict=True)])
+
+
+def texts_of(columns: Sequence[pa.Array], position: int) -> str:
+    """The key of a row as text, see :func:`text_of`."""
+    return joined([_stored(column[position]) for column in columns])
+
+
+def joined(parts: Sequence[str]) -> str:
+    """Texts with their lengths in characters, so that no two lists of texts are one."""
+    return "".join(f"{len(part)}:{part}" for part in parts)
+
+
+def hash_of(text: str) -> int:
+    """The hash by which rows are found, of a key's text: CRC-32 of its UTF-8, which Spark computes as well."""
+    return zlib.crc32(text.encode())
+
+
+def _stored(value: Any) -> str:
+    if types.is_boolean(value.type):
+        return "true" if value.as_py() else "false"
+    # Of dates and moments what Arrow has stored: days, or microseconds.
+    return str(value.value if types.is_temporal(value.type) else value.as_py())
+
+
+def _part(value: object, kind: str) -> str:
+    # bool is an int, and datetime a date.
+    if kind == "integer" and isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    if kind == "text" and isinstance(value, str):
+        return value
+    if kind == "boolean" and isinstance(value, bool):
+        return "true" if value else "false"
+    if kind == "date" and isinstance(value, date) and not isinstance(value, datetime):
+        return str((value - _EPOCH.date()).days)
+    if kind == "moment" and isinstance(value, datetime) and value.tzinfo is not None:
+        return str((value - _EPOCH) // _MICROSECOND)
+    wanted = {
+        "integer": "an int",
+        "text": "a str",
+        "boolean": "a bool",
+        "date": "a date",
+        "moment": "a datetime with a time zone",
+    }
+    message = f"key: {value!r} is {type(value).__name__}, and the map's key is {wanted[kind]}."
+    raise AnalysisError(message)

@@ -1,0 +1,367 @@
+"""Reading a map of the grid, in any process: it needs pyarrow and a few small packages, and no PySpark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from typing_extensions import Self
+
+from sparkjet.errors import AnalysisError, nearest
+from sparkjet.grid.access import Access
+from sparkjet.grid.client import PATIENCE, GridClient
+from sparkjet.grid.embedded import embedded_directory, running_member
+from sparkjet.grid.errors import MissingEntriesError, ReleasedError
+from sparkjet.grid.map_keys import hash_of, text_of
+from sparkjet.grid.map_layers import EXPIRES, GONE, TECHNICAL, is_there, merged, visible
+from sparkjet.grid.map_leases import LEASE, Lease
+from sparkjet.grid.map_store import MapStore, maps_of
+from sparkjet.grid.map_version import MapPlace, MapVersion
+from sparkjet.grid.messages import Held
+from sparkjet.grid.requests import Lookup
+
+T = TypeVar("T")
+Row = dict[str, Any]
+
+EPOCH, WATERMARK = b"sparkjet.epoch", b"sparkjet.watermark"
+"""What the schema of a scan says beside its columns."""
+_ROWS = 64 << 10
+
+
+class Map:
+    """A map of a grid, as readers see it: each read is of one whole epoch.
+
+    A read takes the newest epoch that is visible when it begins, or the one that :meth:`held` holds. Thread-safe, but
+    for :attr:`epoch`, :attr:`watermark` and ``held``, which are of one reader.
+
+    Args:
+        uri: Some members of the grid: ``grid://10.0.0.1:5710,10.0.0.2:5710``; ``grid:///`` for the one that drivers
+            start on this machine.
+        name: Of the map.
+        token_file: File with the grid's token; by default it is in the environment, as ``SPARKJET_GRID_TOKEN``.
+        certificate: PEM file with this side's certificate, if the grid uses TLS.
+        key: PEM file with its key.
+        authorities: PEM file with the authorities that sign the certificates of all.
+        patience: Seconds until a grid that does not answer is given up.
+        client: Of the grid, if there is one already.
+
+    Raises:
+        AnalysisError: The address or the name is none, or there is no token.
+    """
+
+    def __init__(
+        self,
+        uri: str,
+        name: str,
+        *,
+        token_file: str | None = None,
+        certificate: str | None = None,
+        key: str | None = None,
+        authorities: str | None = None,
+        patience: float = PATIENCE,
+        client: GridClient | None = None,
+    ) -> None:
+        place = MapPlace.of(name, "name")
+        access = Access(token_file, certificate, key, authorities)
+        self._store = MapStore(client or client_of(uri, access, patience), place)
+        self._seen: MapVersion | None = None
+        self._held: tuple[MapVersion, Lease] | None = None
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that the last read was of; before the first read, the newest one."""
+        return self._last().epoch
+
+    @property
+    def watermark(self) -> int | None:
+        """The writer's watermark in that epoch, in microseconds since 1970; None if there was none."""
+        return self._last().watermark
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The key columns."""
+        return self._last().keys
+
+    @property
+    def kinds(self) -> list[str]:
+        """What their values are: integer, text, boolean, date or moment."""
+        return self._last().kinds
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of the rows."""
+        return self._last().schema
+
+    def get(self, key: object) -> Row | None:
+        """The row of a key; None if there is none.
+
+        Args:
+            key: Its value, or a tuple where the map has several key columns.
+
+        Raises:
+            AnalysisError: The key has another type, or there is no such map.
+            MissingEntriesError: What it would be in is lost.
+        """
+        return self.get_all([key]).get(key)
+
+    def get_all(self, keys: Iterable[object]) -> dict[Any, Row]:
+        """The rows of keys, by the keys as they were given; those without a row are left out."""
+        wanted = list(dict.fromkeys(keys))
+        return self._read(lambda version: self._found(version, wanted))
+
+    def scan(self, columns: Sequence[str] | None = None, filter: pc.Expression | None = None) -> pa.RecordBatchReader:
+        """All rows, as they come from members; epoch and watermark are in the metadata of the schema.
+
+        The epoch is held until the reader is read to its end, or thrown away.
+
+        Args:
+            columns: The columns, in this order; all by default.
+            filter: Of the rows, as ``pc.field("n") > 5``; it may use columns that are not returned.
+
+        Raises:
+            AnalysisError: There is no such column, or no such map.
+        """
+        lease = self._leased()[0] if self._held is None else None
+        version, holding = self._held or (self._last(), lease)
+        try:
+            chosen = _chosen(version.schema, columns)
+        except AnalysisError:
+            if lease is not None:
+                lease.release()
+            raise
+        told = {EPOCH: str(version.epoch).encode()}
+        if version.watermark is not None:
+            told[WATERMARK] = str(version.watermark).encode()
+        batches = self._scanned(version, holding, lease, chosen.names, filter)
+        # Otherwise a reader of which nothing is read would never give up its lease.
+        next(batches)
+        return pa.RecordBatchReader.from_batches(chosen.with_metadata(told), batches)
+
+    @contextmanager
+    def held(self, epoch: int | None = None) -> Iterator[Self]:
+        """Have all reads be of one epoch, the newest or a given one that is still visible.
+
+        Raises:
+            ReleasedError: That epoch is not visible, or no more.
+        """
+        lease, _ = self._leased(epoch)
+        self._held = self._last(), lease
+        try:
+            yield self
+        finally:
+            self._held = None
+            lease.release()
+
+    def version(self, epoch: int | None = None) -> MapVersion:
+        """What is known of the newest epoch, or of a given one that is still visible.
+
+        Raises:
+            ReleasedError: That epoch is not visible, or no more.
+        """
+        return self._newest() if epoch is None else self._of_epoch(epoch)
+
+    def planned(self, epoch: int | None = None) -> tuple[Held, MapVersion]:
+        """The newest version, or that of an epoch, for a read in parts: it stays for a minute until these begin.
+
+        Raises:
+            ReleasedError: That epoch is not visible, or no more.
+        """
+        lease, manifest = self._leased(epoch)
+        lease.leave()
+        return manifest, self._last()
+
+    def part(
+        self, manifest: Held, partitions: Sequence[int], keys: Sequence[tuple[object, ...]] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of some partitions, or of some keys, of what was :meth:`planned`.
+
+        Raises:
+            ReleasedError: The read was planned more than a minute ago, and the epoch is gone.
+        """
+        try:
+            version = self._store.decoded(manifest)
+        except MissingEntriesError as error:
+            name = self._store.place.name
+            message = f'map "{name}": what was planned began after more than {LEASE:.0f} s. Read again.'
+            raise ReleasedError(message) from error
+        with Lease(self._store.client, self._store.place, version.number) as lease, self._still(version, lease):
+            if keys is not None:
+                yield pa.RecordBatch.from_pylist([*self._found(version, keys).values()], version.schema)
+                return
+            wanted = [layer for partition in partitions for layer in version.layers[partition]]
+            for table in self._partitions(version, wanted):
+                yield from table.combine_chunks().to_batches(max_chunksize=_ROWS)
+
+    def remove(self) -> None:
+        """Remove the map with all that it holds; a query that still writes it ends with an error."""
+        self._check_known()
+        self._store.remove()
+
+    def close(self) -> None:
+        """End the connections."""
+        self._store.client.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _last(self) -> MapVersion:
+        if self._held is not None:
+            return self._held[0]
+        if self._seen is None:
+            self._seen = self._newest()
+        return self._seen
+
+    def _newest(self) -> MapVersion:
+        found = self._store.newest()
+        if found is None:
+            self._check_known()
+            raise AnalysisError(f'name: map "{self._store.place.name}" has no epoch yet: its query has just started.')
+        return found
+
+    def _check_known(self) -> None:
+        name, there = self._store.place.name, maps_of(self._store.client)
+        if name not in there:
+            raise AnalysisError(f'name: the grid has no map "{name}"; {nearest(name, there)}')
+
+    def _read(self, read: Callable[[MapVersion], T]) -> T:
+        """Read the epoch that is held; or the newest one, again if it was replaced and removed meanwhile."""
+        if self._held is not None:
+            with self._still(*self._held):
+                return read(self._held[0])
+        while True:
+            self._seen = version = self._newest()
+            try:
+                return read(version)
+            except MissingEntriesError:
+                if self._newest().number == version.number:
+                    self._store.check(version)
+                    raise
+
+    @contextmanager
+    def _still(self, version: MapVersion, lease: Lease | None) -> Iterator[None]:
+        """Says of entries that are missing whether they were lost, or are not held any more."""
+        try:
+            yield
+        except MissingEntriesError as error:
+            if lease is not None and not (lease.is_there() and self._store.is_kept(version)):
+                message = (
+                    f'epoch {version.epoch} of map "{self._store.place.name}" is not held any more: its lease was not '
+                    f"renewed for {LEASE:.0f} s, as happens where a process sleeps. Read again, from a newer epoch."
+                )
+                raise ReleasedError(message) from error
+            self._store.check(version)
+            raise
+
+    def _leased(self, epoch: int | None = None) -> tuple[Lease, Held]:
+        """A lease on a version, which is the last one that was seen from now on, and its manifest."""
+        while True:
+            version = self.version(epoch)
+            lease = Lease(self._store.client, self._store.place, version.number)
+            # After the lease was put: the writer removes slots before it looks at leases.
+            manifest = self._store.manifest_at(version.number)
+            if manifest is not None:
+                self._seen = version
+                return lease, manifest
+            lease.release()
+
+    def _of_epoch(self, epoch: int) -> MapVersion:
+        found = self._store.of_epoch(epoch)
+        if found is None:
+            there = [version.epoch for version in map(self._store.at, self._store.numbers()) if version is not None]
+            message = (
+                f'epoch {epoch} of map "{self._store.place.name}" is not there: visible are '
+                f"{', '.join(map(str, there)) or 'none'}. Older ones stay only while a reader holds them."
+            )
+            raise ReleasedError(message)
+        return found
+
+    def _found(self, version: MapVersion, keys: Sequence[Any]) -> dict[Any, Row]:
+        kinds = version.kinds
+        texts = [text_of(key if isinstance(key, tuple) else (key,), kinds) for key in keys]
+        wanted: dict[int, list[tuple[int, int, str]]] = {}
+        for place, text in enumerate(texts):
+            wanted.setdefault(version.partition(text), []).append((place, hash_of(text), text))
+        lookups = [
+            Lookup(partition, [layer.name for layer in version.layers[partition]], of_partition)
+            for partition, of_partition in wanted.items()
+            if partition in version.layers
+        ]
+        values: dict[Any, Row] = {}
+        batches: dict[int, list[Row]] = {}
+        for found in self._store.client.find(version.keys, lookups):
+            if id(found.batch) not in batches:
+                batches[id(found.batch)] = found.batch.to_pylist()
+            row = batches[id(found.batch)][found.row]
+            if is_there(row[GONE], row[EXPIRES], version.clock):
+                values[keys[found.place]] = {name: value for name, value in row.items() if name not in TECHNICAL}
+        return values
+
+    def _scanned(
+        self,
+        version: MapVersion,
+        holding: Lease | None,
+        own: Lease | None,
+        columns: Sequence[str],
+        wanted: pc.Expression | None,
+    ) -> Iterator[pa.RecordBatch]:
+        try:
+            yield pa.RecordBatch.from_pylist([], pa.schema([]))
+            with self._still(version, holding):
+                for table in self._partitions(version, version.held()):
+                    rows = table if wanted is None else table.filter(wanted)
+                    yield from rows.select(columns).combine_chunks().to_batches(max_chunksize=_ROWS)
+        finally:
+            if own is not None:
+                own.release()
+
+    def _partitions(self, version: MapVersion, layers_of: Sequence[Held]) -> Iterator[pa.Table]:
+        """The rows of each partition of some layers, as soon as all of its own are there."""
+        arrived: dict[int, dict[str, pa.Table]] = {}
+        for entry in self._store.client.get(layers_of):
+            layers: tuple[Held, ...] = version.layers[entry.key.partition]
+            there = arrived.setdefault(entry.key.partition, {})
+            there[entry.key.name] = pa.Table.from_batches(entry.batches, entry.schema)
+            if len(there) == len(layers):
+                tables = [there[layer.name] for layer in layers]
+                del arrived[entry.key.partition]
+                # One layer alone has each key once.
+                one = tables[0] if len(tables) == 1 else merged(tables, version.keys, version.clock, is_oldest=True)
+                yield visible(one, version.clock)
+
+
+def client_of(uri: str, access: Access, patience: float = PATIENCE) -> GridClient:
+    """A client of the grid of a URI.
+
+    Raises:
+        AnalysisError: It is no grid, there is no token, or the member of this machine does not run.
+    """
+    parts = urlsplit(uri)
+    if parts.scheme != "grid" or parts.path.strip("/"):
+        message = (
+            f'uri: "{uri}" names no grid, as grid://10.0.0.1:5710,10.0.0.2:5710 does. The map is the next argument.'
+        )
+        raise AnalysisError(message)
+    if parts.netloc:
+        access.token()
+        return GridClient(parts.netloc.split(","), access, patience=patience)
+    member = running_member(embedded_directory())
+    if member is None:
+        message = f'uri: "{uri}" is the member that drivers start on this machine, and none runs.'
+        raise AnalysisError(message)
+    return GridClient([member.address], member.access, patience=patience)
+
+
+def _chosen(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
+    names = schema.names if columns is None else columns
+    for name in names:
+        if name not in schema.names:
+            message = f"columns: the map has no {name!r}; {nearest(name, schema.names)}"
+            raise AnalysisError(message)
+    return pa.schema([schema.field(name) for name in names])

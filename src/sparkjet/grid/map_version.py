@@ -1,0 +1,134 @@
+"""A version of a map: what a slot names, and where in the grid everything of a map is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import msgspec
+import pyarrow as pa
+
+from sparkjet.errors import AnalysisError
+from sparkjet.grid.map_keys import hash_of, kind_of
+from sparkjet.grid.messages import Held
+
+ROOT = ".maps"
+"""Where all maps are, apart from the homes of queries."""
+_NAME = re.compile(r"[^/\0\s][^/\0]{0,199}")
+_EPOCH = re.compile(r"/layers/\d+-(\d+)-")
+
+
+class MapPlace(msgspec.Struct, frozen=True):
+    """Where a map is in its grid.
+
+    Attributes:
+        name: Of the map.
+    """
+
+    name: str
+
+    @classmethod
+    def of(cls, name: str, option: str) -> MapPlace:
+        """The place of a map as the user calls it.
+
+        Raises:
+            AnalysisError: It is no name.
+        """
+        if _NAME.fullmatch(name) is None:
+            message = (
+                f'{option}: "{name}" is no name of a map: one word without "/", as in grid://10.0.0.1:5710/orders.'
+            )
+            raise AnalysisError(message)
+        return cls(name)
+
+    @property
+    def root(self) -> str:
+        """The directory of all that it has."""
+        return f"{ROOT}/{self.name}"
+
+    @property
+    def versions(self) -> str:
+        """The directory of its slots."""
+        return f"{self.root}/versions"
+
+    @property
+    def writer(self) -> str:
+        """The slot that names its only writer."""
+        return f"{self.root}/writer"
+
+    def slot(self, number: int) -> str:
+        """The slot that makes a version visible."""
+        return f"{self.versions}/{number:012d}"
+
+    def layers(self, transaction: str = "") -> str:
+        """Where the layers are that a transaction writes, or all."""
+        return f"{self.root}/layers/{transaction}{transaction and '/'}"
+
+    @property
+    def manifests(self) -> str:
+        """Where the manifests of all versions are."""
+        return f"{self.root}/manifests/"
+
+    def manifest(self, number: int, transaction: str) -> str:
+        """The manifest of a version, as one transaction writes it."""
+        return f"{self.manifests}{number:012d}-{transaction}"
+
+    def leases(self, number: int | None = None) -> str:
+        """Where the leases of a version are, or of all."""
+        return f"{self.root}/leases/{'' if number is None else f'{number:012d}/'}"
+
+
+class MapVersion(msgspec.Struct, frozen=True, kw_only=True):
+    """One version of a map, as its manifest has it.
+
+    Attributes:
+        number: Counts the versions.
+        epoch: Of the query, the newest one whose rows are in it.
+        clock: Microseconds of the epoch's clock, by which rows expire.
+        watermark: Of the epoch, in microseconds; None if there was none.
+        query: Id of the query that writes the map.
+        output: Name of its output.
+        run: Of the driver that wrote it.
+        keys: The key columns.
+        arrow_schema: Of the rows, as Arrow serializes it.
+        spark_schema: The same in Spark's JSON.
+        partitions: Of the grid.
+        layers: Of each partition that has some, the newest first.
+    """
+
+    number: int
+    epoch: int
+    clock: int
+    watermark: int | None
+    query: str
+    output: str
+    run: str
+    keys: tuple[str, ...]
+    arrow_schema: bytes
+    spark_schema: str
+    partitions: int
+    layers: dict[int, tuple[Held, ...]]
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of the rows."""
+        return pa.ipc.read_schema(pa.py_buffer(self.arrow_schema))
+
+    @property
+    def kinds(self) -> list[str]:
+        """What the values of keys are."""
+        schema = self.schema
+        return [str(kind_of(schema.field(name).type)) for name in self.keys]
+
+    def held(self) -> list[Held]:
+        """All of its layers."""
+        return [layer for layers in self.layers.values() for layer in layers]
+
+    def partition(self, text: str) -> int:
+        """The partition of a key, by its text."""
+        return hash_of(text) % self.partitions
+
+
+def epochs_of(names: Iterable[str]) -> list[int]:
+    """The epochs that wrote some layers, ascending: each has rows of that one, and perhaps of earlier ones."""
+    return sorted({int(match[1]) for name in names if (match := _EPOCH.search(name)) is not None})

@@ -1,0 +1,58 @@
+"""Options of ``format("grid-map")``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sparkjet.errors import AnalysisError
+from sparkjet.grid.sizes import size_of
+
+if TYPE_CHECKING:
+    from sparkjet.options import Options
+
+
+@dataclass(frozen=True)
+class GridMapSettings:
+    """What rows of a map are.
+
+    Attributes:
+        path: Where the map is, as the user gives it.
+        keys: The key columns.
+        deleted: A boolean column: where it is true the row of its key is removed. It is not kept.
+        time_to_live: Microseconds for which a row lasts.
+        max_bytes: What the map may take, with the versions that readers hold.
+    """
+
+    path: str
+    keys: tuple[str, ...]
+    deleted: str | None = None
+    time_to_live: int | None = None
+    max_bytes: int | None = None
+
+    @classmethod
+    def of(cls, options: Options) -> GridMapSettings:
+        """The settings of some options.
+
+        Raises:
+            AnalysisError: One is missing or wrong.
+        """
+        path = options.get("path")
+        if path is None:
+            message = (
+                'start: format("grid-map") needs a grid and a name of the map: start("grid://10.0.0.1:5710/orders"), '
+                'or start("grid:///orders") for a grid on this machine.'
+            )
+            raise AnalysisError(message)
+        keys = tuple(name.strip() for name in (options.get("keys") or "").split(",") if name.strip())
+        if not keys:
+            message = 'format("grid-map") needs option("keys", "a, b"): the columns that identify the row to replace.'
+            raise AnalysisError(message)
+        size = options.get("maxBytes")
+        return cls(
+            path,
+            keys,
+            options.get("deleted"),
+            options.age("timeToLive"),
+            None if size is None else size_of(size, "maxBytes"),
+        )

@@ -1,0 +1,103 @@
+"""The tasks of the map sink: each has whole partitions of the map, and writes what has changed in them."""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sparkjet.errors import StorageError
+from sparkjet.grid.map_layers import HASH, layer_schema
+from sparkjet.grid.map_store import MapStore
+from sparkjet.grid.map_version import MapPlace
+from sparkjet.grid.map_writing import Written, write_layers
+from sparkjet.grid.messages import Held
+from sparkjet.storage.grid_location import GridLocation
+
+_AT_ONCE = 64 << 20
+"""Bytes of rows that a task keeps before it writes those of partitions that are complete."""
+
+
+class RefusedRowError(Exception):
+    """Rows that a map does not take, or a grid that does not take them, in one line for the user."""
+
+
+@dataclass(frozen=True)
+class MapTask:
+    """What a task has to know; travels to executors.
+
+    Attributes:
+        location: The grid.
+        place: The map.
+        transaction: Name of the transaction.
+        base: Manifest of the version that the new one follows; None if it is the first.
+        keys: The key columns.
+        schema: Of the rows, as Arrow serializes it.
+        clock: Of the epoch.
+    """
+
+    location: GridLocation
+    place: MapPlace
+    transaction: str
+    base: Held | None
+    keys: tuple[str, ...]
+    schema: bytes
+    clock: int
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Write the rows of a task, sorted by partition, and then so that of one key the first counts."""
+        schema = layer_schema(pa.ipc.read_schema(pa.py_buffer(self.schema)))
+        try:
+            pending: dict[int, list[pa.Table]] = {}
+            size = 0
+            for batch in batches:
+                for partition, rows in self._by_partition(batch, schema):
+                    if size > _AT_ONCE and partition not in pending:
+                        yield self._write(pending)
+                        pending, size = {}, 0
+                    pending.setdefault(partition, []).append(rows)
+                    size += rows.nbytes
+            if pending:
+                yield self._write(pending)
+        except StorageError as error:
+            raise RefusedRowError(str(error)) from error
+
+    def _by_partition(self, batch: pa.RecordBatch, schema: pa.Schema) -> Iterator[tuple[int, pa.Table]]:
+        *columns, partitions = batch.columns
+        if batch.num_rows == 0:
+            return
+        rows = pa.Table.from_arrays(columns, names=schema.names)
+        if rows.column(HASH).null_count:
+            raise RefusedRowError(self._null_key(rows))
+        # As the session's time zone is in the types of the batch.
+        rows = rows.cast(schema)
+        runs = pc.run_end_encode(partitions)
+        start = 0
+        for end, partition in zip(runs.run_ends.to_pylist(), runs.values.to_pylist(), strict=True):
+            yield partition, rows.slice(start, end - start)
+            start = end
+
+    def _null_key(self, rows: pa.Table) -> str:
+        row = rows.filter(pc.is_null(rows.column(HASH))).slice(0, 1).to_pylist()[0]
+        values = {name: row[name] for name in self.keys}
+        return (
+            f'keys: a row of map "{self.place.name}" has the key {values}: without a value it cannot be found. Leave '
+            "such rows out with where(…), or give them one with coalesce(…)."
+        )
+
+    def _write(self, pending: dict[int, list[pa.Table]]) -> pa.RecordBatch:
+        client = self.location.client
+        base = None if self.base is None else MapStore(client, self.place).decoded(self.base)
+        deltas = {partition: pa.concat_tables(tables) for partition, tables in pending.items()}
+        written = write_layers(client, self.place, self.transaction, deltas, base, self.keys, self.clock)
+        ids = [b64encode(msgspec.msgpack.encode(each)).decode() for each in written]
+        return pa.record_batch({"id": pa.array(ids), "rows": pa.array([each.rows for each in written], pa.int64())})
+
+
+def written_by(id_: str) -> Written:
+    """What a task has told of a partition."""
+    return msgspec.msgpack.decode(b64decode(id_), type=Written)

@@ -1,0 +1,150 @@
+"""The data source ``sparkjet-grid-map``: a map of a grid as a DataFrame, of one whole epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import msgspec
+from pyspark.sql.datasource import DataSource, DataSourceReader, EqualTo, Filter, In, InputPartition
+from pyspark.sql.types import StructType
+
+from sparkjet.errors import AnalysisError
+from sparkjet.grid.map_reader import Map
+from sparkjet.grid.messages import Held
+from sparkjet.options import Options
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+NAME = "sparkjet-grid-map"
+OPTIONS = {
+    "path": "The map: grid://host:port,…/name of some members; grid:///name for the grid of this machine.",
+    "epoch": "The epoch to read, while it is visible (the newest).",
+    "tokenFile": "File with the token, on driver and executors; else it is in the environment, SPARKJET_GRID_TOKEN.",
+    "tlsCertificate": "PEM file of this side, where members use TLS.",
+    "tlsKey": "PEM file with its key.",
+    "tlsAuthorities": "PEM file of the authorities that sign the certificates of all.",
+}
+_TASK_BYTES = 32 << 20
+"""Bytes of layers that a task reads, unless one partition has more."""
+_MOST_KEYS = 10_000
+"""Keys that are looked for one by one; for more the whole map is read."""
+
+
+@dataclass(frozen=True)
+class MapSettings:
+    """The options of one read; travels to tasks."""
+
+    uri: str
+    name: str
+    epoch: int | None
+    files: tuple[str | None, ...]
+
+    @classmethod
+    def of(cls, options: Options) -> MapSettings:
+        """The settings of some options.
+
+        Raises:
+            AnalysisError: One is missing or wrong.
+        """
+        options.only(list(OPTIONS), NAME)
+        parts = urlsplit(options.get("path") or "")
+        name = parts.path.strip("/")
+        if parts.scheme != "grid" or not name:
+            message = f'path: format("{NAME}") needs load("grid://10.0.0.1:5710/orders"): some members, and the map.'
+            raise AnalysisError(message)
+        epoch = None if options.get("epoch") is None else options.number("epoch", default=1)
+        files = tuple(options.get(each) for each in ("tokenFile", "tlsCertificate", "tlsKey", "tlsAuthorities"))
+        return cls(f"grid://{parts.netloc}", name, epoch, files)
+
+    def open(self) -> Map:
+        """The map."""
+        token, certificate, key, authorities = self.files
+        return Map(self.uri, self.name, token_file=token, certificate=certificate, key=key, authorities=authorities)
+
+
+class GridMapDataSource(DataSource):
+    """A map of a grid; see docs/guide/map.md."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name in ``read.format(…)``."""
+        return NAME
+
+    @cached_property
+    def settings(self) -> MapSettings:
+        """The parsed options."""
+        return MapSettings.of(Options(dict(self.options)))
+
+    def schema(self) -> StructType:
+        """The columns of the map."""
+        with self.settings.open() as map_:
+            version = map_.version(self.settings.epoch)
+        return StructType.fromJson(msgspec.json.decode(version.spark_schema))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """A read of one epoch: the one that is the newest when it is planned."""
+        return MapSourceReader(self.settings, schema)
+
+
+class MapPart(InputPartition):
+    """What one task reads: some partitions of an epoch, or keys."""
+
+    def __init__(self, manifest: Held, partitions: Sequence[int], keys: Sequence[tuple[object, ...]] | None) -> None:
+        super().__init__(manifest.name)
+        self.manifest, self.partitions, self.keys = manifest, list(partitions), keys
+
+
+class MapSourceReader(DataSourceReader):
+    """Reads a map; planned once, and then read by tasks.
+
+    Args:
+        settings: Where it is.
+        schema: The columns that Spark knows.
+    """
+
+    def __init__(self, settings: MapSettings, schema: StructType) -> None:
+        self._settings, self._schema = settings, schema
+        self._keys: list[tuple[object, ...]] | None = None
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Take conditions on all key columns as keys to look for; Spark evaluates them once more."""
+        values: dict[str, Sequence[Any]] = {}
+        for each in filters:
+            if isinstance(each, EqualTo) and len(each.attribute) == 1:
+                values.setdefault(each.attribute[0], [each.value])
+            elif isinstance(each, In) and len(each.attribute) == 1:
+                values.setdefault(each.attribute[0], list(each.value))
+        with self._settings.open() as map_:
+            keys = map_.keys
+        if all(name in values for name in keys):
+            chosen = list(product(*(dict.fromkeys(values[name]) for name in keys)))
+            self._keys = chosen if len(chosen) <= _MOST_KEYS else None
+        return filters
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """One epoch in parts; it is held until the tasks have had a minute to begin."""
+        with self._settings.open() as map_:
+            manifest, version = map_.planned(self._settings.epoch)
+        if self._keys is not None:
+            return [MapPart(manifest, [], self._keys)]
+        groups: list[list[int]] = [[]]
+        size = 0
+        for partition, layers in sorted(version.layers.items()):
+            size += sum(layer.size for layer in layers)
+            if size > _TASK_BYTES and groups[-1]:
+                groups.append([])
+                size = 0
+            groups[-1].append(partition)
+        return [MapPart(manifest, group, None) for group in groups]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """In a task: the rows of its part."""
+        assert isinstance(partition, MapPart)  # noqa: S101 - as planned
+        with self._settings.open() as map_:
+            yield from map_.part(partition.manifest, partition.partitions, partition.keys)

@@ -1,0 +1,78 @@
+"""``python -m sparkjet grid map``, on members on loopback."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sparkjet.cli import main
+from sparkjet.grid.map_reader import Map
+from tests.grid.grids import Grid, grid_of
+from tests.grid.maps import MapWriter
+
+
+@pytest.fixture(scope="module")
+def grid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Grid]:
+    with grid_of(tmp_path_factory.mktemp("grid"), 2) as grid:
+        MapWriter(grid.client(), "orders").write(1, {"a": 1, "b": 2, "c": 3})
+        writer = MapWriter(grid.client(), "orders")
+        writer.write(2, {"b": None})
+        yield grid
+
+
+def run(grid: Grid, command: str, name: str, *more: str) -> int:
+    address = grid.members[0].address.uri.partition("//")[2]
+    token = grid.access.token_file
+    assert token is not None
+    return main(["grid", "map", command, f"grid://{address}{name}", *more, "--token-file", token])
+
+
+def test_rows_are_shown_by_key_and_all(grid: Grid, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(grid, "get", "/orders", "a", "c", "--json") == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert rows == [{"k": "a", "n": 1}, {"k": "c", "n": 3}]
+    assert run(grid, "get", "/orders", "b") == 1
+    assert run(grid, "scan", "/orders", "--json", "--columns", "n") == 0
+    assert sorted(capsys.readouterr().out.splitlines()) == ['{"n":1}', '{"n":3}']
+    assert run(grid, "scan", "/orders", "--limit", "1") == 0
+    assert capsys.readouterr().out.splitlines() in (["k=a  n=1"], ["k=c  n=3"])
+
+
+def test_maps_are_listed_and_shown_by_status(grid: Grid, capsys: pytest.CaptureFixture[str]) -> None:
+    with Map("", "orders", client=grid.client()).held():
+        assert run(grid, "ls", "", "--json") == 0
+        [found] = map(json.loads, capsys.readouterr().out.splitlines())
+        assert (found["map"], found["epoch"], found["oldest"], found["readers"]) == ("orders", 2, 1, 1)
+        assert found["watermark"] == "1970-01-01T00:00:00.002000+00:00"
+        address = grid.members[0].address.uri.partition("//")[2]
+        assert main(["grid", "status", address, "--token-file", str(grid.access.token_file)]) in {0, 3}
+        assert "map orders: epochs 1 to 2, " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("command", "name", "more", "said"),
+    [
+        ("get", "/order", ["a"], 'no map "order"; did you mean "orders"'),
+        ("ls", "/orders", [], "names a map. Name only the grid"),
+        ("get", "", ["a"], '"" is no name of a map'),
+        ("scan", "/orders", ["--columns", "m"], "the map has no 'm'"),
+    ],
+)
+def test_what_is_wrong_is_named(
+    grid: Grid, capsys: pytest.CaptureFixture[str], command: str, name: str, more: list[str], said: str
+) -> None:
+    assert run(grid, command, name, *more) == 1
+    assert said in capsys.readouterr().err
+
+
+def test_a_map_that_is_removed_is_gone_with_its_memory(grid: Grid, tmp_path: Path) -> None:
+    del tmp_path
+    writer = MapWriter(grid.client(), "old")
+    writer.write(1, {"a": 1})
+    assert run(grid, "remove", "/old") == 0
+    assert writer.client.entries(writer.store.place.root) == []
+    assert writer.store.numbers() == []
+    assert run(grid, "remove", "/old") == 1

@@ -1,0 +1,82 @@
+"""Maps written without Spark: what the sink's tasks and its driver do, for tests of readers and members."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from sparkjet.grid.client import GridClient
+from sparkjet.grid.map_keys import hash_of, text_of
+from sparkjet.grid.map_layers import EXPIRES, GONE, HASH, layer_schema
+from sparkjet.grid.map_leases import LeaseBook
+from sparkjet.grid.map_store import MapStore
+from sparkjet.grid.map_version import MapPlace, MapVersion
+from sparkjet.grid.map_writing import following, write_layers
+from sparkjet.grid.messages import Held
+
+ROWS = pa.schema([("k", pa.string()), ("n", pa.int64())])
+Changes = Mapping[str, int | None]
+"""New values by key; None where it is deleted."""
+
+
+@dataclass
+class MapWriter:
+    """The writer of a map of one text key ``k`` and one value ``n``.
+
+    Attributes:
+        client: Of the grid.
+        name: Of the map.
+        now: What its leases are measured by.
+    """
+
+    client: GridClient
+    name: str
+    now: float = 0.0
+    expected: dict[int, dict[str, int]] = field(default_factory=dict)
+    """The rows of each epoch."""
+
+    def __post_init__(self) -> None:
+        self.store = MapStore(self.client, MapPlace(self.name))
+        self.book = LeaseBook(lambda: self.now)
+
+    def prepare(self, epoch: int, changes: Changes, *, clock: int = 0, lasts: int | None = None) -> Held:
+        """Write an epoch, which nobody sees; returns its manifest."""
+        base = self.store.newest()
+        count = len(self.client.state().rows)
+        rows: dict[int, list[dict[str, object]]] = {}
+        for key, value in changes.items():
+            hash_ = hash_of(text_of([key], ["text"]))
+            expires = None if lasts is None else clock + lasts
+            row: dict[str, object] = {HASH: hash_, GONE: value is None, EXPIRES: expires, "k": key, "n": value}
+            rows.setdefault(hash_ % count, []).append(row)
+        deltas = {each: pa.Table.from_pylist(of_one, layer_schema(ROWS)) for each, of_one in rows.items()}
+        transaction = f"000001-{epoch:09d}-0"
+        written = write_layers(self.client, self.store.place, transaction, deltas, base, ["k"], clock)
+        version = MapVersion(
+            number=base.number + 1 if base is not None else 1,
+            epoch=epoch,
+            clock=clock,
+            watermark=epoch * 1000,
+            query="q",
+            output="results",
+            run="",
+            keys=("k",),
+            arrow_schema=ROWS.serialize().to_pybytes(),
+            spark_schema="",
+            partitions=count,
+            layers=following(base, written),
+        )
+        return self.store.write(version, transaction)
+
+    def publish(self, manifest: Held) -> None:
+        """Make it visible, and remove what is old."""
+        assert self.store.publish(manifest)
+        self.store.clean(self.book)
+
+    def write(self, epoch: int, changes: Changes, **settings: int) -> None:
+        """Both, and remember what a reader of the epoch is to see."""
+        self.publish(self.prepare(epoch, changes, **settings))
+        rows = {**self.expected.get(max(self.expected, default=0), {}), **changes}
+        self.expected[epoch] = {key: value for key, value in rows.items() if value is not None}

@@ -1,0 +1,117 @@
+"""Maps on members that are processes, killed, paused and replaced while one process writes and others read."""
+
+from __future__ import annotations
+
+import random
+import signal
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from sparkjet.errors import AnalysisError
+from sparkjet.grid.map_reader import Map
+from tests.grid.maps import MapWriter
+from tests.grid.processes import GridProcesses
+
+KEYS = [f"k{n}" for n in range(60)]
+ROUNDS = 3
+
+
+@dataclass
+class Reading:
+    """Reads by key and as a whole in a thread, until it is told to end; each read must be of one epoch."""
+
+    map_: Map
+    over: threading.Event = field(default_factory=threading.Event)
+    seen: list[int] = field(default_factory=list)
+    wrong: list[object] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._thread = threading.Thread(target=self._read)
+        self._thread.start()
+
+    def end(self) -> None:
+        self.over.set()
+        self._thread.join()
+
+    def _read(self) -> None:
+        try:
+            while not self.over.is_set():
+                by_key = [row["n"] for row in self.map_.get_all(KEYS).values()]
+                self._judge(by_key)
+                self._judge(self.map_.scan(["n"]).read_all().column("n").to_pylist())
+        except Exception as error:  # noqa: BLE001 - the test fails by it
+            self.wrong.append(error)
+
+    def _judge(self, values: list[int]) -> None:
+        if len(values) != len(KEYS) or len(set(values)) != 1 or (self.seen and values[0] < self.seen[-1]):
+            self.wrong.append(values)
+        self.seen.append(values[0])
+
+
+def written(writer: MapWriter, epochs: int) -> None:
+    for _ in range(epochs):
+        epoch = max(writer.expected) + 1
+        writer.write(epoch, dict.fromkeys(KEYS, epoch))
+
+
+def shaken(grid: GridProcesses, writer: MapWriter, chosen: random.Random) -> None:
+    """Kill or pause a member while epochs are written, and put another one in its place."""
+    victim = chosen.choice(grid.members)
+    if chosen.random() < 0.5:
+        victim.kill()
+        written(writer, 4)
+        grid.replace(victim)
+    else:
+        victim.signal(signal.SIGSTOP)
+        written(writer, 4)
+        victim.signal(signal.SIGCONT)
+        # It may have been taken for dead, and ends then.
+        grid.end(victim)
+        grid.add()
+    grid.settle()
+
+
+@pytest.mark.crash
+def test_readers_see_whole_epochs_while_members_are_killed_paused_and_replaced(tmp_path: Path) -> None:
+    chosen = random.Random(39)
+    with GridProcesses(tmp_path) as grid:
+        writer = MapWriter(grid.client(), "board")
+        writer.write(1, dict.fromkeys(KEYS, 1))
+        readings = [Reading(Map("", "board", client=grid.client())) for _ in range(2)]
+        try:
+            for _ in range(ROUNDS):
+                shaken(grid, writer, chosen)
+            # A rolling restart.
+            for member in [*grid.members]:
+                grid.restart(member)
+                grid.settle()
+                written(writer, 1)
+        finally:
+            for reading in readings:
+                reading.end()
+        assert [reading.wrong for reading in readings] == [[], []]
+        assert all(len(set(reading.seen)) > ROUNDS for reading in readings)
+        newest = max(writer.expected)
+        assert {row["n"] for row in readings[0].map_.scan().read_all().to_pylist()} == {newest}
+
+
+@pytest.mark.crash
+def test_a_writer_that_dies_at_any_step_is_followed_by_another(tmp_path: Path) -> None:
+    with GridProcesses(tmp_path, 1, 0) as grid:
+        first = MapWriter(grid.client(), "board")
+        reader = Map("", "board", client=grid.client())
+        with pytest.raises(AnalysisError, match="no map"):
+            reader.get("k1")
+        decided = first.prepare(1, dict.fromkeys(KEYS, 1))
+        # Here it dies: what it has decided is published by its successor, and what it has not is undone.
+        second = MapWriter(grid.client(), "board")
+        second.publish(decided)
+        first.prepare(2, dict.fromkeys(KEYS, 2))
+        second.store.undo(lambda name: name.startswith("000001-000000002"))
+        second.publish(second.prepare(3, dict.fromkeys(KEYS[:1], 3)))
+        assert sorted({row["n"] for row in reader.get_all(KEYS).values()}) == [1, 3]
+        held = {layer.name for version in map(second.store.at, (1, 2)) if version for layer in version.held()}
+        assert {each.name for each in second.client.entries(second.store.place.layers())} == held

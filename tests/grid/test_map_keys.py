@@ -1,0 +1,64 @@
+"""Keys of maps: different keys have different texts, the same ones as in what Arrow has stored."""
+
+from __future__ import annotations
+
+from datetime import date, datetime, timedelta, timezone
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparkjet.errors import AnalysisError
+from sparkjet.grid.map_keys import kind_of, text_of, texts_of
+
+MOMENTS = st.datetimes(datetime(1, 1, 3), datetime(9999, 12, 28)).map(lambda each: each.replace(tzinfo=timezone.utc))
+VALUES: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
+    "integer": (pa.int64(), st.integers(-(1 << 63), (1 << 63) - 1)),
+    "text": (pa.string(), st.text(max_size=5)),
+    "boolean": (pa.bool_(), st.booleans()),
+    "date": (pa.date32(), st.dates()),
+    "moment": (pa.timestamp("us", "UTC"), MOMENTS),
+}
+KINDS = tuple(VALUES)
+ROW = st.tuples(*(values for _, values in VALUES.values()))
+
+
+@given(ROW)
+def test_what_is_asked_for_has_the_text_of_what_is_stored(row: tuple[Any, ...]) -> None:
+    columns = [pa.array([value], kind) for value, (kind, _) in zip(row, VALUES.values(), strict=True)]
+    assert texts_of(columns, 0) == text_of(row, KINDS)
+
+
+@given(st.tuples(st.text(max_size=4), st.text(max_size=4)), st.tuples(st.text(max_size=4), st.text(max_size=4)))
+def test_two_keys_have_two_texts(one: tuple[str, str], other: tuple[str, str]) -> None:
+    assert (text_of(one, ["text", "text"]) == text_of(other, ["text", "text"])) == (one == other)
+
+
+def test_a_moment_is_the_same_in_every_zone() -> None:
+    here = datetime(2026, 3, 1, 12, tzinfo=timezone(timedelta(hours=2)))
+    assert text_of([here], ["moment"]) == text_of([here.astimezone(timezone.utc)], ["moment"])
+
+
+@pytest.mark.parametrize(
+    ("key", "kinds", "said"),
+    [
+        (("a", "b"), ["text"], "has 2 values"),
+        ((1,), ["text"], "1 is int, and the map's key is a str"),
+        ((True,), ["integer"], "True is bool, and the map's key is an int"),
+        ((None,), ["text"], "None is NoneType"),
+        ((datetime(2026, 3, 1),), ["moment"], "a datetime with a time zone"),
+        ((datetime(2026, 3, 1),), ["date"], "the map's key is a date"),
+    ],
+)
+def test_a_key_of_another_type_is_refused_by_name(key: tuple[object, ...], kinds: list[str], said: str) -> None:
+    with pytest.raises(AnalysisError, match=said):
+        text_of(key, kinds)
+
+
+def test_only_types_with_one_text_can_be_keys() -> None:
+    assert [kind_of(kind) for kind, _ in VALUES.values()] == list(KINDS)
+    others = [pa.float64(), pa.decimal128(10, 2), pa.binary(), pa.timestamp("us"), pa.list_(pa.int64())]
+    assert [kind_of(kind) for kind in others] == [None] * len(others)
+    assert text_of([date(1970, 1, 2)], ["date"]) == "1:1"

@@ -1,0 +1,261 @@
+"""Reading a map of members on loopback: one whole epoch or another, whatever is written and lost meanwhile."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from sparkjet.errors import AnalysisError
+from sparkjet.grid.errors import LostRowsError, MalformedError, ReleasedError
+from sparkjet.grid.files import write_files
+from sparkjet.grid.map_keys import hash_of, text_of
+from sparkjet.grid.map_layers import EXPIRES, GONE, HASH, layer_schema, merged
+from sparkjet.grid.map_leases import LEASE
+from sparkjet.grid.map_reader import EPOCH, WATERMARK, Map
+from sparkjet.grid.requests import Lookup
+from tests.grid.grids import Grid, grid_of
+from tests.grid.maps import MapWriter
+
+
+@pytest.fixture(scope="module")
+def grid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Grid]:
+    with grid_of(tmp_path_factory.mktemp("grid")) as grid:
+        yield grid
+
+
+@pytest.fixture
+def writer(grid: Grid, request: pytest.FixtureRequest) -> MapWriter:
+    return MapWriter(grid.client(), request.node.name)
+
+
+@pytest.fixture
+def reader(grid: Grid, writer: MapWriter) -> Map:
+    return reader_of(grid, writer.name)
+
+
+def reader_of(grid: Grid, name: str) -> Map:
+    return Map("", name, client=grid.client())
+
+
+def scanned(map_: Map) -> dict[str, int]:
+    return {row["k"]: row["n"] for row in map_.scan().read_all().to_pylist()}
+
+
+def number(text: str) -> dict[str, int | None]:
+    return {f"k{each}": each for each in map(int, text.split())}
+
+
+def test_rows_are_read_by_key_and_as_a_whole(writer: MapWriter, reader: Map) -> None:
+    writer.write(3, {f"k{n}": n for n in range(500)})
+    writer.write(5, {"k7": 70, "k8": None, "new": 1})
+    assert reader.get("k7") == {"k": "k7", "n": 70}
+    assert reader.get("k8") is None
+    assert reader.get("nobody") is None
+    wanted = ["k1", "k8", "new", "k499", "k1"]
+    assert {key: row["n"] for key, row in reader.get_all(wanted).items()} == {"k1": 1, "new": 1, "k499": 499}
+    assert (reader.epoch, reader.watermark) == (5, 5000)
+    assert scanned(reader) == writer.expected[5]
+
+
+def test_a_scan_has_the_columns_and_rows_that_were_asked_for_and_says_of_which_epoch(
+    writer: MapWriter, reader: Map
+) -> None:
+    writer.write(1, {f"k{n}": n for n in range(20)})
+    found = reader.scan(["n"], pc.field("k") == "k5")
+    assert found.schema.names == ["n"]
+    assert found.schema.metadata == {EPOCH: b"1", WATERMARK: b"1000"}
+    assert found.read_all().to_pylist() == [{"n": 5}]
+    with pytest.raises(AnalysisError, match=r"the map has no 'm'; Known: k, n"):
+        reader.scan(["m"])
+    assert writer.client.entries(writer.store.place.leases()) == []
+
+
+def test_rows_come_in_messages_of_limited_size(grid: Grid) -> None:
+    schema = layer_schema(pa.schema([("k", pa.string()), ("v", pa.binary())]))
+    texts = [text_of([f"k{n}"], ["text"]) for n in range(9)]
+    rows = [
+        {HASH: hash_of(text), GONE: False, EXPIRES: None, "k": f"k{n}", "v": bytes(n << 20)}
+        for n, text in enumerate(texts)
+    ]
+    table = merged([pa.Table.from_pylist(rows, schema)], ["k"], 0, is_oldest=True)
+    client = grid.client()
+    [held] = client.put([client.entry("large", schema, table.to_batches(), 0)])
+    lookup = Lookup(0, [held.name], [(place, hash_of(text), text) for place, text in enumerate(texts)])
+    found = client.find(["k"], [lookup])
+    assert {each.place: len(each.batch.column("v")[each.row].as_py()) >> 20 for each in found} == {
+        place: place for place in range(9)
+    }
+    assert len({id(each.batch) for each in found}) > 5
+
+
+def test_what_is_no_layer_is_not_searched(grid: Grid) -> None:
+    client = grid.client()
+    [held] = write_files(client, {"home/record": b"content"})
+    with pytest.raises(MalformedError, match="is no layer of a map"):
+        client.find(["k"], [Lookup(held.partition, [held.name], [(0, 0, "1:a")])])
+
+
+def test_nothing_is_seen_before_the_slot_is_put(writer: MapWriter, reader: Map) -> None:
+    manifest = writer.prepare(1, {"a": 1})
+    with pytest.raises(AnalysisError, match="has no map"):
+        reader.get("a")
+    writer.publish(manifest)
+    assert reader.get("a") == {"k": "a", "n": 1}
+
+
+def test_a_map_that_is_not_there_is_named_with_the_nearest_one(writer: MapWriter, grid: Grid) -> None:
+    writer.write(1, {"a": 1})
+    with pytest.raises(AnalysisError, match=f'no map "{writer.name}s"; did you mean "{writer.name}"'):
+        reader_of(grid, f"{writer.name}s").get("a")
+
+
+def test_an_epoch_that_is_held_stays_and_goes_with_its_lease(writer: MapWriter, grid: Grid) -> None:
+    client = grid.client()
+    writer.write(1, {"a": 1, "b": 1})
+    held = Map("", writer.name, client=client)
+    with held.held():
+        for epoch in range(2, 8):
+            writer.write(epoch, {"a": epoch, "c": epoch})
+        assert (held.get("a"), scanned(held)) == ({"k": "a", "n": 1}, writer.expected[1])
+    assert held.get("a") == {"k": "a", "n": 7}
+    writer.write(8, {"a": 8})
+    # Of the epochs before the newest two nothing is left.
+    assert set(writer.store._manifests().values()) == {7, 8}
+    versions = [version for version in map(writer.store.at, (7, 8)) if version is not None]
+    named = {layer.name for version in versions for layer in version.held()}
+    assert {each.name for each in client.entries(writer.store.place.layers())} == named
+
+
+def test_a_lease_that_is_not_renewed_ends_and_the_error_names_the_epoch(writer: MapWriter, grid: Grid) -> None:
+    writer.write(4, {"a": 1})
+    reader = reader_of(grid, writer.name)
+    with reader.held():
+        assert reader._held is not None
+        # As in a process that sleeps.
+        reader._held[1].leave()
+        for epoch in range(5, 9):
+            writer.write(epoch, {"a": epoch})
+        assert reader.get("a") == {"k": "a", "n": 1}
+        writer.now = LEASE + 1
+        writer.write(9, {"a": 9})
+        with pytest.raises(ReleasedError, match=r"epoch 4 of map .* is not held any more"):
+            reader.get("a")
+        with pytest.raises(ReleasedError, match="epoch 4"):
+            reader.scan().read_all()
+
+
+def test_a_lease_that_is_renewed_never_ends(writer: MapWriter, grid: Grid) -> None:
+    writer.write(1, {"a": 1})
+    reader = reader_of(grid, writer.name)
+    with reader.held():
+        assert reader._held is not None
+        lease = reader._held[1]
+        for epoch in range(2, 6):
+            writer.write(epoch, {"a": epoch})
+            writer.now += LEASE * 0.9
+            before, lease._taken = lease._taken, lease._take()
+            reader._store.client.remove([before.key])
+        assert reader.get("a") == {"k": "a", "n": 1}
+
+
+def test_an_epoch_is_read_by_its_number_as_long_as_it_is_visible(writer: MapWriter, reader: Map) -> None:
+    for epoch in (1, 2, 4):
+        writer.write(epoch, {"a": epoch})
+    with reader.held(2):
+        assert reader.get("a") == {"k": "a", "n": 2}
+    with pytest.raises(ReleasedError, match=r"epoch 1 .* visible are 2, 4"), reader.held(1):
+        pass
+
+
+def test_rows_expire_by_the_clock_of_the_epoch(writer: MapWriter, reader: Map) -> None:
+    writer.write(1, {"a": 1, "b": 2}, clock=100, lasts=50)
+    writer.write(2, {"b": 3}, clock=120, lasts=50)
+    assert scanned(reader) == {"a": 1, "b": 3}
+    writer.write(3, {"c": 4}, clock=150)
+    assert (reader.get("a"), scanned(reader)) == (None, {"b": 3, "c": 4})
+
+
+def test_each_read_is_of_one_epoch_while_others_are_written(writer: MapWriter, grid: Grid) -> None:
+    keys = [f"k{n}" for n in range(40)]
+    writer.write(1, dict.fromkeys(keys, 1))
+    failures: list[object] = []
+    over = threading.Event()
+
+    def read() -> None:
+        reader = reader_of(grid, writer.name)
+        while not over.is_set():
+            one, all_ = {row["n"] for row in reader.get_all(keys).values()}, set(scanned(reader).values())
+            if len(one) != 1 or len(all_) != 1:
+                failures.append((one, all_))
+
+    threads = [threading.Thread(target=read) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for epoch in range(2, 30):
+        writer.write(epoch, dict.fromkeys(keys, epoch))
+    over.set()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+
+
+def test_rows_are_read_from_those_that_are_left(tmp_path_factory: pytest.TempPathFactory) -> None:
+    with grid_of(tmp_path_factory.mktemp("killed")) as grid:
+        writer = MapWriter(grid.client(), "m")
+        writer.write(1, {f"k{n}": n for n in range(200)})
+        reader = reader_of(grid, "m")
+        for epoch, _ in enumerate(range(2), 2):
+            grid.kill(grid.members[-1])
+            assert scanned(reader) == writer.expected[epoch - 1]
+            assert len(reader.get_all(f"k{n}" for n in range(200))) == 200
+            writer.write(epoch, {"k1": epoch * 100})
+            grid.start(f"another-{epoch}")
+            grid.settle()
+        assert scanned(reader) == writer.expected[3]
+
+
+def test_what_is_lost_is_named_with_partitions_and_epochs(tmp_path_factory: pytest.TempPathFactory) -> None:
+    with grid_of(tmp_path_factory.mktemp("lost")) as grid:
+        writer = MapWriter(grid.client(patience=3.0), "m")
+        writer.write(17, {f"k{n}": n for n in range(200)})
+        prepared = writer.prepare(18, {"k1": 2})
+        key = next(layer.key for layer in writer.store.newest().held())  # type: ignore[union-attr]
+        for member in grid.members:
+            member.entries.remove([key])
+        said = rf'map "m" has lost partitions {key.partition}, with rows of epochs up to 17'
+        reader = Map("", "m", client=grid.client(patience=3.0))
+        with pytest.raises(LostRowsError, match=said):
+            reader.scan().read_all()
+        with pytest.raises(LostRowsError, match=said):
+            reader.get_all(f"k{n}" for n in range(200))
+        with pytest.raises(LostRowsError, match=said):
+            writer.publish(prepared)
+        assert writer.store.numbers() == [1]
+
+
+def test_it_is_imported_where_there_is_no_pyspark() -> None:
+    program = """
+import sys
+class Refused:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {"pyspark", "py4j", "pandas", "kazoo"}:
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Refused())
+import sparkjet.grid.map_reader
+print(sorted({name.split(".")[1] for name in sys.modules if name.startswith("sparkjet.")}))
+"""
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (found.stdout.strip(), found.stderr) == ("['errors', 'grid']", "")
+
+
+def test_the_address_of_a_grid_is_not_that_of_a_map() -> None:
+    with pytest.raises(AnalysisError, match="The map is the next argument"):
+        Map("grid://127.0.0.1:5710/orders", "orders")
+    with pytest.raises(AnalysisError, match='"a/b" is no name of a map'):
+        Map("grid://127.0.0.1:5710", "a/b")
