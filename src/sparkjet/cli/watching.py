@@ -6,10 +6,10 @@ import argparse
 import json
 import sys
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import msgspec
 
@@ -111,7 +111,7 @@ def screen(runs: Sequence[dict[str, Any]]) -> Group:
                 table.add_row(Text(each["name"]), *_cells(each, run["now"]))
             parts.append(table)
         if run.get("otherSubstreams"):
-            parts.append(Text(f"and {run['otherSubstreams']} substreams that are less far behind", style="dim"))
+            parts.append(Text(f"and {run['otherSubstreams']:,} more, idle or less far behind", style="dim"))
         parts.append(Text())
     return Group(*parts)
 
@@ -172,4 +172,4 @@ def _of_page(address: str) -> Callable[[], list[dict[str, Any]]]:
             message = f"{base} does not answer as the page of a driver does: {error}. Pass what query.page() prints."
             raise AnalysisError(message) from error
 
-    return lambda: [get(f"/runs/{run['run']}") for run in get("/runs")]
+    return lambda: [get(f"/runs/{quote(run['run'])}") for run in get("/runs")]

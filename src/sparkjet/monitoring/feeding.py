@@ -41,7 +41,11 @@ class Feed:
             logger.warning("epoch %d is missing on the page: %s", report.epoch.number, error)
 
     def end(self, failure: BaseException | None) -> None:
-        """Note that the run has ended, and let go of Spark's query."""
+        """Note that the run has ended, count the rows of its last batch, and let go of Spark's query."""
+        try:
+            self.run.history.totals.rows_in += self._rows_read()
+        except Exception as error:  # noqa: BLE001 - whatever it is, above all a session that was stopped
+            logger.debug("rows of the last batch are missing on the page: %s", error)
         self.spark = None
         self.run.end(_now(), failure)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
+from sparkjet.clock import SystemClock
 from sparkjet.errors import AnalysisError
 from sparkjet.monitoring.history import BUCKETS_MS, OTHERS, furthest_behind
 from sparkjet.monitoring.runs import DRIVER, Run, Runs
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 Sample: TypeAlias = tuple[tuple[str, ...], float]
 """Values of the labels that follow ``query``, and the metric's."""
-Read: TypeAlias = "Callable[[Run, ProgressReport, int], Iterable[Sample]]"
+Read: TypeAlias = Callable[[Run, int], Iterable[Sample]]
 """Reads the samples of a run at a time in microseconds since 1970."""
 
 
@@ -42,22 +43,28 @@ class Metric:
     read: Read
 
 
-def _one(read: Callable[[Run, ProgressReport, int], float | None]) -> Read:
-    """The samples of a metric that has a single value, or none."""
+def _of_run(read: Callable[[Run, int], float | None]) -> Read:
+    """The sample of a metric that has a single value, or none."""
 
-    def samples(run: Run, report: ProgressReport, now: int) -> list[Sample]:
-        value = read(run, report, now)
+    def samples(run: Run, now: int) -> list[Sample]:
+        value = read(run, now)
         return [] if value is None else [((), value)]
 
     return samples
 
 
+def _of_report(read: Callable[[ProgressReport, int], float | None]) -> Read:
+    """The sample of a metric that only an epoch can give."""
+    return _of_run(lambda run, now: None if run.history.newest is None else read(run.history.newest, now))
+
+
 def _each(read: Callable[[SubstreamReport, int], float | None], merge: Callable[[Iterable[float]], float]) -> Read:
     """A sample for each of the substreams furthest behind, and one for all others: a query may have thousands."""
 
-    def samples(_: Run, report: ProgressReport, now: int) -> list[Sample]:
-        values = {name: read(each, now) for name, each in report.substreams.items()}
-        named = furthest_behind(report.substreams)
+    def samples(run: Run, now: int) -> list[Sample]:
+        substreams = {} if run.history.newest is None else run.history.newest.substreams
+        values = {name: read(each, now) for name, each in substreams.items()}
+        named = furthest_behind(substreams)
         others = [value for name, value in values.items() if name not in named and value is not None]
         found: list[Sample] = [((name,), value) for name in named if (value := values[name]) is not None]
         return found + ([((OTHERS,), merge(others))] if others else [])
@@ -79,14 +86,14 @@ METRICS = (
         "gauge",
         "1 while the query is running, 0 once it has ended or failed.",
         (),
-        _one(lambda run, _, __: float(run.ended_at is None)),
+        _of_run(lambda run, _: float(run.ended_at is None)),
     ),
     Metric(
         "sparkjet_query_watermark_lag_seconds",
         "gauge",
         "How far the query's watermark is behind the clock.",
         (),
-        _one(lambda _, report, now: _lag(report.watermark, now)),
+        _of_report(lambda report, now: _lag(report.watermark, now)),
     ),
     Metric(
         "sparkjet_watermark_lag_seconds",
@@ -114,77 +121,77 @@ METRICS = (
         "counter",
         "Late rows since the query's first start.",
         (),
-        _one(lambda _, report, __: report.late_rows.total),
+        _of_report(lambda report, _: report.late_rows.total),
     ),
     Metric(
         "sparkjet_null_timestamp_rows_total",
         "counter",
         "Rows without an event time since the query's first start.",
         (),
-        _one(lambda _, report, __: report.null_timestamps.total),
+        _of_report(lambda report, _: report.null_timestamps.total),
     ),
     Metric(
         "sparkjet_rows_in_total",
         "counter",
-        "Rows that were read in this run, those of the last batch excepted.",
+        "Rows that were read in this run, but for those of the batch that is running.",
         (),
-        _one(lambda run, _, __: run.history.totals.rows_in),
+        _of_run(lambda run, _: run.history.totals.rows_in),
     ),
     Metric(
         "sparkjet_rows_out_total",
         "counter",
         "Rows that were decided for an output in this run, where its sink counts them.",
         ("output",),
-        lambda run, _, __: [((name,), rows) for name, rows in run.history.totals.rows_out.items()],
+        lambda run, _: [((name,), rows) for name, rows in run.history.totals.rows_out.items()],
     ),
     Metric(
         "sparkjet_epochs_total",
         "counter",
         "Epochs that have ended in this run.",
         (),
-        _one(lambda run, _, __: run.history.totals.epochs),
+        _of_run(lambda run, _: run.history.totals.epochs),
     ),
     Metric(
         "sparkjet_epoch_age_seconds",
         "gauge",
         "Time since the last epoch ended, which is also the age of the newest snapshot.",
         (),
-        _one(lambda run, _, now: None if run.history.ended_at is None else _seconds(now - run.history.ended_at)),
+        _of_run(lambda run, now: None if run.history.ended_at is None else _seconds(now - run.history.ended_at)),
     ),
     Metric(
         "sparkjet_state_entries",
         "gauge",
         "Rows of state that a restart would read.",
         (),
-        _one(lambda _, report, __: report.snapshot.entries),
+        _of_report(lambda report, _: report.snapshot.entries),
     ),
     Metric(
         "sparkjet_state_deltas",
         "gauge",
         "Deltas that a restart would read.",
         (),
-        _one(lambda _, report, __: report.snapshot.deltas),
+        _of_report(lambda report, _: report.snapshot.deltas),
     ),
     Metric(
         "sparkjet_withheld_windows_total",
         "counter",
         "Windows without rows because their shape was changed between two runs.",
         (),
-        _one(lambda _, report, __: report.withheld_windows),
+        _of_report(lambda report, _: report.withheld_windows),
     ),
     Metric(
         "sparkjet_transactions_decided",
         "gauge",
         "Transactions that the newest record decides.",
         (),
-        _one(lambda _, report, __: len(report.sinks)),
+        _of_report(lambda report, _: len(report.sinks)),
     ),
     Metric(
         "sparkjet_transactions_unsettled",
         "gauge",
         "Transactions of earlier epochs that no sink has confirmed yet.",
         (),
-        _one(lambda _, report, __: unsettled(report)),
+        _of_report(lambda report, _: unsettled(report)),
     ),
 )
 HISTOGRAM = "sparkjet_epoch_seconds"
@@ -197,12 +204,12 @@ class Collector:
     Of the runs of one query the newest is shown, under the query's name or, without one, the beginning of its id.
 
     Args:
-        clock: What gives the time.
+        clock: What gives the time; by default the machine's.
         runs: What to show; by default the queries of this driver.
     """
 
-    def __init__(self, clock: Clock, runs: Runs = DRIVER) -> None:
-        self._clock = clock
+    def __init__(self, clock: Clock | None = None, runs: Runs = DRIVER) -> None:
+        self._clock = clock or SystemClock()
         self._runs = runs
 
     def collect(self) -> Iterator[Family]:
@@ -218,8 +225,7 @@ class Collector:
             kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
             family = kind(metric.name, metric.meaning, labels=["query", *metric.labels])
             for label, run in newest.items():
-                report = run.history.newest
-                for labels, value in () if report is None else metric.read(run, report, now):
+                for labels, value in metric.read(run, now):
                     family.add_metric([label, *labels], value)
             yield family
         durations = HistogramMetricFamily(HISTOGRAM, "Durations of epochs by phase.", labels=["query", "phase"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import json
+import re
 import secrets
 import socket
 import threading
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 LOOK_SECONDS = 1.0
 """How often an open page is told what is new."""
+_TOKEN = re.compile(r"[A-Za-z0-9._~-]+")
 _COOKIE = "sparkjet-token"
 _HEADERS = {
     # Nothing from anywhere else: the page works without a network, and what a name contains is never run.
@@ -40,7 +42,14 @@ _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Cache-Control": "no-cache",
 }
-_KINDS = {"page.html": "text/html", "page.js": "text/javascript", "page.css": "text/css"}
+_LAST_PORT = 65_535
+_KINDS = {
+    "page.html": "text/html",
+    "page.js": "text/javascript",
+    "page.css": "text/css",
+    "alerts.yml": "application/yaml",
+    "dashboard.json": "application/json",
+}
 _Answer: TypeAlias = Callable[[Request], Awaitable[Response]]
 
 
@@ -57,7 +66,7 @@ class Page:
         clock: What gives the time.
 
     Raises:
-        AnalysisError: The address cannot be used.
+        AnalysisError: The address or the token cannot be used.
     """
 
     def __init__(
@@ -71,6 +80,12 @@ class Page:
     ) -> None:
         local = _is_loopback(host)
         self._asked = host, token, runs
+        if token is not None and not _TOKEN.fullmatch(token):
+            message = (
+                "The page's token is not made of letters, digits, -, _, . and ~, which addresses and cookies carry as "
+                "they are. Without one, a token is made up where it is needed."
+            )
+            raise AnalysisError(message)
         if token is None and not local:
             token = secrets.token_urlsafe(24)
         self._socket = _listening(host, port)
@@ -119,7 +134,7 @@ class Page:
 
 @dataclass
 class _Routes:
-    """What the server answers: the page, ``/runs``, ``/events`` and ``/metrics``."""
+    """What the server answers: the page, ``/runs``, ``/events`` and ``/metrics``, rules and a dashboard for them."""
 
     runs: Runs
     clock: Clock
@@ -130,8 +145,7 @@ class _Routes:
     def all(self) -> list[Route]:
         return [
             Route("/", self._allowed(self._page)),
-            Route("/page.js", self._allowed(_file("page.js"))),
-            Route("/page.css", self._allowed(_file("page.css"))),
+            *(Route(f"/{name}", self._allowed(_file(name))) for name in _KINDS),
             Route("/runs", self._allowed(self._list)),
             Route("/runs/{run:path}", self._allowed(self._one)),
             Route("/events", self._allowed(self._events)),
@@ -226,12 +240,14 @@ def _is_loopback(host: str) -> bool:
 
 
 def _listening(host: str, port: int) -> socket.socket:
+    if not 0 <= port <= _LAST_PORT:
+        message = f"The page cannot listen on port={port}: ports are 1 to {_LAST_PORT}, and 0 is any that is free."
+        raise AnalysisError(message)
     try:
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
-    except (OSError, OverflowError) as error:
-        reason = getattr(error, "strerror", None) or error
+    except OSError as error:
         message = (
-            f"The page cannot listen on host={host!r}, port={port}: {reason}. Give it a port that is free "
-            "(0 for any), and an address of this machine."
+            f"The page cannot listen on host={host!r}, port={port}: {error.strerror or error}. Give it a port that is "
+            "free (0 for any), and an address of this machine."
         )
         raise AnalysisError(message) from error

@@ -30,20 +30,22 @@ def report_of(record: Record, before: Record | None = None) -> ProgressReport:
         record: The record.
         before: The one before it, without which no rows are new.
     """
-    substreams, late, null_timestamps = {}, _dropped(record, "late"), _dropped(record, "null_timestamps")
-    for prefix, state in record.watermarks.inputs.items():
-        members = state.frontier.members
-        least = min((each.watermark for each in members.values() if not each.idle), default=None)
-        for name, substream in state.substreams.items():
-            member = members[name]
-            substreams[prefix + name] = SubstreamReport(
-                watermark=_known(member.watermark),
-                idle=member.idle,
-                holds_watermark=not member.idle and member.watermark == least,
-                caught_up=substream.caught_up,
-                late_rows=late.get(prefix + name, 0),
-                null_timestamps=null_timestamps.get(prefix + name, 0),
-            )
+    late, null_timestamps = _dropped(record, "late"), _dropped(record, "null_timestamps")
+    inputs = record.watermarks.inputs.items()
+    members = {prefix + name: each for prefix, state in inputs for name, each in state.frontier.members.items()}
+    least = min((each.watermark for each in members.values() if not each.idle), default=None)
+    substreams = {
+        prefix + name: SubstreamReport(
+            watermark=_known(members[prefix + name].watermark),
+            idle=members[prefix + name].idle,
+            holds_watermark=not members[prefix + name].idle and members[prefix + name].watermark == least,
+            caught_up=each.caught_up,
+            late_rows=late.get(prefix + name, 0),
+            null_timestamps=null_timestamps.get(prefix + name, 0),
+        )
+        for prefix, state in inputs
+        for name, each in state.substreams.items()
+    }
     deltas = [delta for stage in record.stages.values() for delta in stage.deltas]
     earlier = record if before is None else before
     return ProgressReport(

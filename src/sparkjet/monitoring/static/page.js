@@ -3,9 +3,9 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 const COLOURS = 8;
-const WIDTH = 960;
-const HEIGHT = 220;
-const MARGIN = { top: 8, right: 8, bottom: 22, left: 64 };
+const HEIGHT = 200;
+const MARGIN = { top: 8, right: 8, bottom: 22, left: 76 };
+const DAY = 864e8;
 const byId = (id) => document.getElementById(id);
 let chosen = null;
 let source = null;
@@ -43,26 +43,36 @@ function time(microseconds) {
 }
 const clockTime = (microseconds) => new Date(microseconds / 1000).toLocaleTimeString("en-GB");
 
-// A chart of lines over the clock; each line is {name, colour, dashed, points: [[x, y, idle], …]}.
-function chart(figure, lines, label, format) {
+// A chart of lines over the clock; each line is {name, colour, dashed, points: [[x, y, idle], …]}. Numbers begin at 0,
+// and stacked ones are areas on top of each other; times do not.
+function chart(figure, lines, { label, format, fromZero = true, stacked = false }) {
   const all = lines.flatMap((line) => line.points);
   if (!all.length) return figure.replaceChildren(element("p", { class: "quiet" }, "Nothing yet."));
+  if (stacked) stack(lines);
+  const width = Math.max(figure.clientWidth, 240);
   let [x0, x1] = bounds(all.map((point) => point[0]));
   let [y0, y1] = bounds(all.map((point) => point[1]));
+  if (fromZero) y0 = 0;
   if (x0 === x1) x1 += 1;
   if (y0 === y1) y1 += 1;
-  const x = (value) => MARGIN.left + ((value - x0) / (x1 - x0)) * (WIDTH - MARGIN.left - MARGIN.right);
+  const x = (value) => MARGIN.left + ((value - x0) / (x1 - x0)) * (width - MARGIN.left - MARGIN.right);
   const y = (value) => HEIGHT - MARGIN.bottom - ((value - y0) / (y1 - y0)) * (HEIGHT - MARGIN.top - MARGIN.bottom);
-  const svg = drawn("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": label });
+  const svg = drawn("svg", { viewBox: `0 0 ${width} ${HEIGHT}`, role: "img", "aria-label": label });
   for (let i = 0; i <= 4; i += 1) {
     const value = y0 + ((y1 - y0) * i) / 4;
-    svg.append(drawn("line", { class: "rule", x1: MARGIN.left, x2: WIDTH - MARGIN.right, y1: y(value), y2: y(value) }));
-    svg.append(drawn("text", { x: MARGIN.left - 6, y: y(value) + 4, "text-anchor": "end" }, format(value)));
+    svg.append(drawn("line", { class: "rule", x1: MARGIN.left, x2: width - MARGIN.right, y1: y(value), y2: y(value) }));
+    svg.append(drawn("text", { x: MARGIN.left - 6, y: y(value) + 4, "text-anchor": "end" }, format(value, y1 - y0)));
   }
   for (const [value, anchor] of [[x0, "start"], [(x0 + x1) / 2, "middle"], [x1, "end"]]) {
     svg.append(drawn("text", { x: x(value), y: HEIGHT - 6, "text-anchor": anchor }, clockTime(value)));
   }
-  for (const line of lines) {
+  // The highest area first: the lower ones cover it.
+  for (const line of stacked ? [...lines].reverse() : []) {
+    const edge = line.points.map((point) => `${x(point[0]).toFixed(1)},${y(point[1]).toFixed(1)}`);
+    const points = [`${x(x0)},${y(0)}`, ...edge, `${x(x1)},${y(0)}`].join(" ");
+    svg.append(drawn("polygon", { points, fill: line.colour }, drawn("title", {}, line.name)));
+  }
+  for (const line of stacked ? [] : lines) {
     for (const part of runsOf(line.points)) {
       const points = part.points.map((point) => `${x(point[0]).toFixed(1)},${y(point[1]).toFixed(1)}`).join(" ");
       const kind = line.dashed ? "clock" : `line${part.idle ? " idle" : ""}`;
@@ -70,6 +80,11 @@ function chart(figure, lines, label, format) {
     }
   }
   figure.replaceChildren(svg, legend(lines));
+}
+function stack(lines) {
+  for (let i = 1; i < lines.length; i += 1) {
+    lines[i].points.forEach((point, at) => { point[1] += lines[i - 1].points[at][1]; });
+  }
 }
 // Stretches in which a substream was waited for, and in which it was idle.
 function runsOf(points) {
@@ -120,17 +135,18 @@ function show({ runs, run, points: all, more }) {
   byId("advice").textContent = run.advice ?? "";
   watermarks(run);
   const phases = [...new Set(run.points.flatMap((point) => Object.keys(point.durationMs)))];
-  chart(byId("durations"), phases.map((phase, i) => ({
-    name: phase,
-    colour: colour(i),
-    points: run.points.map((point) => [point.at, (point.durationMs[phase] ?? 0) / point.epochs]),
-  })), "Milliseconds of each phase of an epoch", (value) => `${Math.round(value)} ms`);
-  chart(byId("rows"), [["in", "rowsIn"], ["out", "rowsOut"]].map(([name, key], i) => ({
-    name, colour: colour(i), points: run.points.map((point) => [point.at, point[key] / point.epochs]),
-  })), "Rows an epoch", (value) => count(Math.round(value)));
-  chart(byId("late"), [["late", "late"], ["without event time", "nullTimestamps"]].map(([name, key], i) => ({
-    name, colour: colour(i + 1), points: run.points.map((point) => [point.at, point[key]]),
-  })), "Late rows and rows without event time", (value) => count(Math.round(value)));
+  const series = (name, i, value) => ({ name, colour: colour(i), points: run.points.map((point) => [point.at, value(point)]) });
+  chart(byId("durations"), phases.map((phase, i) => series(phase, i, (point) => (point.durationMs[phase] ?? 0) / point.epochs)),
+    { label: "Milliseconds of each phase of an epoch", format: (value) => `${Math.round(value)} ms`, stacked: true });
+  const whole = (value) => count(Math.round(value));
+  chart(byId("rows"), [
+    series("in", 0, (point) => point.rowsIn / point.epochs),
+    series("out", 1, (point) => point.rowsOut / point.epochs),
+  ], { label: "Rows an epoch", format: whole });
+  chart(byId("late"), [
+    series("late", 1, (point) => point.late),
+    series("without event time", 2, (point) => point.nullTimestamps),
+  ], { label: "Late rows and rows without event time", format: whole });
   numbers(run);
 }
 
@@ -149,17 +165,19 @@ function watermarks(run) {
   if (run.points.length > 1 && run.now - most < 20 * Math.max(most - least, 6e7)) {
     lines.push({ name: "clock", dashed: true, points: run.points.map((point) => [point.at, point.at]) });
   }
-  chart(byId("watermarks"), lines, "Watermark of each substream over time", (value) => time(value).slice(5, 19));
-  table(byId("substreams"), ["substream", "complete up to (UTC)", "behind the clock", "", "late rows", "no event time"],
+  // The day where the picture is longer than one.
+  const format = (value, range) => (range > DAY ? time(value).slice(0, 10) : time(value).slice(11, 19));
+  chart(byId("watermarks"), lines, { label: "Watermark of each substream over time, UTC", format, fromZero: false });
+  table(byId("substreams"), ["substream", "behind the clock", "", "complete up to (UTC)", "late rows", "no event time"],
     (run.substreams ?? []).map((each) => [each.holdsWatermark ? "holds" : "", [
       each.name,
-      time(each.watermark),
       each.watermark === null ? "–" : duration(run.now - each.watermark),
       each.holdsWatermark ? "is waited for" : each.idle ? "idle" : each.caughtUp ? "caught up" : "",
+      time(each.watermark),
       count(each.lateRows),
       count(each.nullTimestamps),
     ]]));
-  byId("others").textContent = run.otherSubstreams ? `${run.otherSubstreams} substreams that are less far behind are not listed.` : "";
+  byId("others").textContent = run.otherSubstreams ? `${count(run.otherSubstreams)} more substreams, idle or less far behind, are not listed.` : "";
 }
 
 function numbers(run) {
