@@ -32,6 +32,7 @@ from sparkjet.engine.ticker import Ticker, tick_interval
 from sparkjet.errors import AnalysisError
 from sparkjet.monitoring.feeding import Feed
 from sparkjet.monitoring.runs import DRIVER, Run
+from sparkjet.monitoring.spark_metrics import SparkGauges
 from sparkjet.plan.spark_sources import guarantee_of_sources
 from sparkjet.plan.worker_packages import worker_packages
 from sparkjet.sinks.files import FilesSink
@@ -135,7 +136,8 @@ class Launch:
                 sink.attach(self.home.below("snapshots").below("outbox"), session)
         reports: deque[ProgressReport] = deque(maxlen=RECENT)
         events = ListenerEvents(self.plan.source.sparkSession)
-        feed = Feed(Run("", "", self.name, time.time_ns() // 1000))
+        run = Run("", "", self.name, time.time_ns() // 1000)
+        feed = Feed(run, SparkGauges(self.plan.source.sparkSession, run))
 
         def on_progress(report: ProgressReport) -> None:
             report = self._with_backup(report)
@@ -162,7 +164,7 @@ class Launch:
         )
         context.configure(session)
         engine, checkpoint = recover(context, self._spark_directory)
-        feed.run.query, feed.run.run = engine.record.query, engine.record.run
+        run.query, run.run = engine.record.query, engine.record.run
         return self._run(context.receivers, engine, checkpoint, reports, events, feed)
 
     def _newest(self, log: RecordLog) -> tuple[int, Record] | None:

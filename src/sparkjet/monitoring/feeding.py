@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from sparkjet.engine.progress_report import ProgressReport
     from sparkjet.monitoring.runs import Run
+    from sparkjet.monitoring.spark_metrics import SparkGauges
 
 logger = logging.getLogger("sparkjet")
 
@@ -26,19 +27,23 @@ class Feed:
 
     Attributes:
         run: The run.
+        gauges: Its gauges in Spark's metrics system.
         spark: Spark's query, None until it has started.
     """
 
     run: Run
+    gauges: SparkGauges
     spark: SparkQuery | None = None
     _batch: int = -1
 
     def post(self, report: ProgressReport) -> None:
         """Add an epoch that has ended."""
         try:
-            self.run.history.add(report, _now(), self._rows_read())
+            now = _now()
+            self.run.history.add(report, now, self._rows_read())
+            self.gauges.set(now)
         except Exception as error:  # noqa: BLE001 - whatever it is
-            logger.warning("epoch %d is missing on the page: %s", report.epoch.number, error)
+            logger.warning("epoch %d is missing on the page, or in Spark's metrics: %s", report.epoch.number, error)
 
     def end(self, failure: BaseException | None) -> None:
         """Note that the run has ended, count the rows of its last batch, and let go of Spark's query."""
