@@ -1,4 +1,4 @@
-"""Tables of docs/guide/running.md, from the types of what a query reports: `python -m scripts.progress_table`."""
+"""Tables of docs/guide/running.md and monitoring.md, from what they describe: `python -m scripts.progress_table`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from enum import Enum
 import msgspec
 
 from sparkjet.engine.progress_report import ProgressReport
+from sparkjet.monitoring.metrics import HISTOGRAM, METRICS
 from sparkjet.plan.dropped_rows import DropReason
 
 if typing.TYPE_CHECKING:
@@ -26,6 +27,12 @@ def reasons_table() -> str:
     """The values of `_reason`."""
     comments = _comments(DropReason)
     return _table("`_reason`", ((reason.value, comments[reason.name]) for reason in DropReason))
+
+
+def metrics_table() -> str:
+    """The metrics; all of them have the label ``query`` too."""
+    rows = [(each.name + "".join(f"{{{label}}}" for label in each.labels), each.meaning) for each in METRICS]
+    return _table("metric", [*rows, (f"{HISTOGRAM}{{phase}}", "Histogram: how long the phases of epochs take.")])
 
 
 def _keys(struct: type[msgspec.Struct], prefix: str) -> Iterator[tuple[str, str]]:
@@ -63,4 +70,4 @@ def _table(heading: str, rows: typing.Iterable[tuple[str, str]]) -> str:
 
 
 if __name__ == "__main__":
-    print(progress_table(), reasons_table(), sep="\n\n")
+    print(progress_table(), reasons_table(), metrics_table(), sep="\n\n")

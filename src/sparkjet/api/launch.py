@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Mapping
 from concurrent.futures import Future
@@ -30,6 +31,9 @@ from sparkjet.engine.supervisor import Supervisor
 from sparkjet.engine.ticker import Ticker, tick_interval
 from sparkjet.errors import AnalysisError
 from sparkjet.grid.local_directory import local_directory
+from sparkjet.monitoring.feeding import Feed
+from sparkjet.monitoring.runs import DRIVER, Run
+from sparkjet.monitoring.spark_metrics import SparkGauges
 from sparkjet.plan.spark_sources import guarantee_of_sources
 from sparkjet.plan.worker_packages import worker_packages
 from sparkjet.sinks.files import FilesSink
@@ -132,11 +136,14 @@ class Launch:
                 sink.attach(self.home.below("snapshots").below("outbox"), session)
         reports: deque[ProgressReport] = deque(maxlen=RECENT)
         events = ListenerEvents(self.plan.source.sparkSession)
+        run = Run("", "", self.name, time.time_ns() // 1000)
+        feed = Feed(run, SparkGauges(self.plan.source.sparkSession, run))
 
         def on_progress(report: ProgressReport) -> None:
             report = self._with_backup(report)
             reports.append(report)
             events.post(report)
+            feed.post(report)
             if self.backup is not None:
                 self.backup.after_epoch(report.epoch.number)
 
@@ -157,7 +164,8 @@ class Launch:
         )
         context.configure(session)
         engine, checkpoint = recover(context, self._spark_directory)
-        return self._run(context.receivers, engine, checkpoint, reports, events)
+        run.query, run.run = engine.record.query, engine.record.run
+        return self._run(context.receivers, engine, checkpoint, reports, events, feed)
 
     def _newest(self, log: RecordLog) -> tuple[int, Record] | None:
         """The newest record, before anything else is asked of the home.
@@ -183,6 +191,7 @@ class Launch:
         checkpoint: SparkCheckpoint,
         reports: deque[ProgressReport],
         events: ListenerEvents,
+        feed: Feed,
     ) -> StreamingQuery:
         # Whatever one of them fails with, the others are called, the last one first.
         finish = ExitStack()
@@ -192,6 +201,7 @@ class Launch:
         finish.callback(receivers.stop)
         finish.callback(engine.close)
         ending = Ending(engine.fenced, self.places, finish.close)
+        finish.callback(lambda: feed.end(ending.failure))
         started: Future[SparkQuery] = Future()
         entry_point = EntryPoint(BatchRunner(engine, ending, started))
         finish.callback(entry_point.close)
@@ -214,7 +224,8 @@ class Launch:
         except BaseException:
             finish.close()
             raise
-        events.query = spark
+        events.query = feed.spark = spark
+        DRIVER.add(feed.run)
         started.set_result(spark)
         # With availableNow the input decides when the query ends, not the clock.
         ticking = self.plan.uses_clock and "availableNow" not in self.trigger

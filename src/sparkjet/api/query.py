@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sparkjet.api.guided import Guided
+from sparkjet.catalyst.spark_ui import link
 from sparkjet.engine.progress import merged, spark_progress
 from sparkjet.errors import AnalysisError
+from sparkjet.monitoring import open_page
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from sparkjet.engine.engine import Engine
     from sparkjet.engine.progress_report import ProgressReport
     from sparkjet.engine.supervisor import Supervisor
+    from sparkjet.monitoring.page import Page
 
 
 class StreamingQuery(Guided):
@@ -121,6 +124,28 @@ class StreamingQuery(Guided):
         """
         self._check_waiting("retireSubstream")
         self._supervisor.retire(substream)
+
+    def page(self, host: str = "127.0.0.1", port: int = 0, token: str | None = None) -> Page:
+        """Serve the page of this driver's queries; a second call returns the page that is there.
+
+        The page says who holds the stream back and by how much, and shows event time by substream, the time that epochs
+        take, rows, late rows, state and transactions. It changes nothing, and needs ``pip install "sparkjet[page]"``.
+        Spark's UI leads to it at ``/sparkjet/``.
+
+        Args:
+            host: The address to listen on.
+            port: Its port; 0 for any that is free.
+            token: What readers must know; beyond loopback one is made up if it is not given.
+
+        Returns:
+            The page; it prints as the address to open, and ``stop()`` ends it.
+
+        Raises:
+            AnalysisError: The address cannot be used, or a package is missing.
+        """
+        page = open_page(host, port, token)
+        link(self._engine.session, page.address)
+        return page
 
     def explain(self, extended: bool = False) -> None:
         """Print Spark's plan of the last batch's source."""

@@ -30,7 +30,7 @@ def home_at(location: str, argument: str, settings: Sequence[str]) -> Directory:
     Raises:
         AnalysisError: Naming the argument, if the location cannot be used.
     """
-    return directory_at(location, argument, lambda: _session(settings))
+    return directory_at(location, argument, lambda: session(settings))
 
 
 def newest_record(home: Directory, command: str) -> tuple[int, Record]:
@@ -51,8 +51,12 @@ def newest_record(home: Directory, command: str) -> tuple[int, Record]:
     return newest
 
 
-def _session(settings: Sequence[str]) -> SparkSession:
-    """A session for the file systems that only Hadoop reads; a local checkpoint needs none."""
+def session(settings: Sequence[str]) -> SparkSession:
+    """A session for the file systems that only Hadoop reads; a local checkpoint needs none.
+
+    Raises:
+        AnalysisError: A setting is not NAME=VALUE.
+    """
     from pyspark.sql import SparkSession  # noqa: PLC0415 - starts a JVM, which most calls do without
 
     builder = SparkSession.builder.master("local[1]").appName("sparkjet").config("spark.ui.enabled", "false")

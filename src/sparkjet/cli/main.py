@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from sparkjet.cli import grid, snapshots, supervising, transactions
+from sparkjet.cli import doctor, grid, snapshots, supervising, transactions, watching
 from sparkjet.errors import SparkjetError
 
 
@@ -14,7 +14,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m sparkjet")
     commands = parser.add_subparsers(dest="command", required=True)
-    for each in (transactions, snapshots, supervising, grid):
+    for each in (transactions, snapshots, supervising, watching, doctor, grid):
         each.add_to(commands)
     chosen = parser.parse_args(arguments)
     try:

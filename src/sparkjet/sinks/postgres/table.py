@@ -62,7 +62,7 @@ def look(
     Raises:
         AnalysisError: Naming what does not fit, and the way out.
     """
-    _check_server(connection)
+    check_server(connection)
     schema, table = _parsed(connection, name)
     instants = frozenset(n for n, column in enumerate(columns) if column.is_instant)
     target = Target(schema, table, tuple(column.name for column in columns), keys, instants)
@@ -86,7 +86,12 @@ def look(
         return Table(target, limit, tuple({*required, *keys}), refusals, encoding)
 
 
-def _check_server(connection: psycopg.Connection[Any]) -> None:
+def check_server(connection: psycopg.Connection[Any]) -> None:
+    """Refuse a server that is too old, or that takes no rows.
+
+    Raises:
+        AnalysisError: Naming what it is.
+    """
     if connection.info.server_version < OLDEST:
         version = connection.info.parameter_status("server_version")
         message = f"postgres: the server is PostgreSQL {version}; 13 or newer is needed."

@@ -1,0 +1,105 @@
+"""Counts what a house of code weighs: `python scripts/house_counts.py [PACKAGE…]`.
+
+A line of code is one that is neither blank, nor a comment, nor part of a docstring, nor of an import statement. A
+module has a single importer if exactly one other module of the package imports it, ``__init__`` included; what is only
+imported from outside (tests, the command line) has none. A circle is a set of modules that reach each other by imports;
+imports below TYPE_CHECKING do not run and do not count.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import sys
+import tokenize
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import grimp
+
+ROOT = Path(__file__).resolve().parents[1]
+SKIPPED = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Lines of a file, each counted once."""
+
+    code: int
+    docstrings: int
+    imports: int
+    comments: int
+    blank: int
+
+
+def lines_of(text: str) -> Lines:
+    """Lines of a file by what they are."""
+    tree = ast.parse(text)
+    docstrings, imports = set[int](), set[int]()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            imports |= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            # A string below an assignment documents it, as the first of a body does.
+            for each in node.body:
+                if (
+                    isinstance(each, ast.Expr)
+                    and isinstance(each.value, ast.Constant)
+                    and isinstance(each.value.value, str)
+                ):
+                    docstrings |= set(range(each.lineno, (each.end_lineno or each.lineno) + 1))
+    used, comments = set[int](), set[int]()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            comments.add(token.start[0])
+        elif token.type not in SKIPPED:
+            used |= set(range(token.start[0], token.end[0] + 1))
+    code = used - docstrings - imports
+    total = len(text.splitlines())
+    only = comments - used
+    blank = total - len(used | only)
+    return Lines(len(code), len(docstrings), len(imports - docstrings), len(only), blank)
+
+
+def circles(graph: grimp.ImportGraph) -> list[list[str]]:
+    """Sets of modules that reach each other, largest first."""
+    found: list[list[str]] = []
+    seen: set[str] = set()
+    for module in sorted(graph.modules):
+        if module in seen:
+            continue
+        below = graph.find_upstream_modules(module)
+        circle = sorted({module} | {each for each in below if module in graph.find_upstream_modules(each)})
+        seen |= set(circle)
+        if len(circle) > 1:
+            found.append(circle)
+    return sorted(found, key=len, reverse=True)
+
+
+def main(packages: list[str]) -> None:
+    """Print the counts of each package."""
+    for package in packages:
+        files = sorted((ROOT / "src" / package).rglob("*.py"))
+        counted = [(file, lines_of(file.read_text(encoding="utf-8"))) for file in files]
+        graph = grimp.build_graph(package, exclude_type_checking_imports=True)
+        importers = Counter({module: len(graph.find_modules_that_directly_import(module)) for module in graph.modules})
+        single = sorted(module for module, number in importers.items() if number == 1)
+        print(f"{package}: {len(files)} files, {sum(each.code for _, each in counted):,} lines of code")
+        for name in ("docstrings", "imports", "comments", "blank"):
+            print(f"  {name:<12}{sum(getattr(each, name) for _, each in counted):>8,}")
+        by_room: Counter[str] = Counter()
+        for file, each in counted:
+            by_room[file.relative_to(ROOT / "src" / package).parts[0].removesuffix(".py")] += each.code
+        for room, code in by_room.most_common():
+            print(f"  {room:<24}{code:>8,}")
+        print(f"  modules with a single importer: {len(single)}")
+        for module in single:
+            (importer,) = graph.find_modules_that_directly_import(module)
+            print(f"    {module} <- {importer}")
+        for circle in circles(graph):
+            print(f"  circle: {', '.join(circle)}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:] or ["sparkjet"])

@@ -1,0 +1,38 @@
+"""A link from Spark's UI to a page of ours."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+logger = logging.getLogger("sparkjet")
+
+PATH = "/sparkjet"
+
+
+def link(session: SparkSession, address: str) -> None:
+    """Let ``/sparkjet/`` of Spark's UI lead to an address; nothing is done where there is no UI.
+
+    A tab would need a class of Scala's. What a new Spark no longer has is logged: the page is there without its link.
+    """
+    jvm: Any = session._jvm
+    try:
+        ui = jvm.org.apache.spark.SparkContext.getOrCreate().ui()
+        if ui.isEmpty():
+            return
+        same = _module(jvm.scala, "$less$colon$less").refl()
+        methods = _module(jvm.scala.collection.immutable, "Set").empty().incl("GET")
+        jetty = _module(jvm.org.apache.spark.ui, "JettyUtils")
+        handler = jetty.createRedirectHandler(PATH, address, same, "", methods, jvm.scala.Option.empty())
+        # A second one would be behind the first, which may lead to a page that was stopped.
+        ui.get().detachHandler(PATH)
+        ui.get().attachHandler(handler)
+    except Exception as error:  # noqa: BLE001 - whatever a new Spark answers
+        logger.warning("Spark's UI has no link to %s: %s", address, error)
+
+
+def _module(package: Any, name: str) -> Any:
+    return getattr(getattr(package, f"{name}$"), "MODULE$")

@@ -1,0 +1,229 @@
+"""``doctor``: looks for what would stop a query on this machine, each finding with its remedy."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TypeAlias
+
+from sparkjet.cli.homes import add_settings, home_at, session
+from sparkjet.errors import SparkjetError
+
+OK, ADVICE, BAD = "ok", "advice", "BAD"
+OLDEST_PYTHON = 3, 10
+JAVAS = 17, 21
+HANDLES = 4096
+"""Files that a driver with a few queries and a local Spark may have open."""
+FREE = 1 << 30
+"""Bytes below which a disk is soon full."""
+SKEW_SECONDS = 10
+"""Between this machine's clock and that of a file server; processing time tolerates as much."""
+EXTRAS = {
+    "arrow": "pyarrow",
+    "grid": "kazoo",
+    "kafka": "confluent_kafka",
+    "postgres": "psycopg",
+    "rabbitmq": "pika",
+    "page": "uvicorn",
+    "metrics": "prometheus_client",
+}
+"""A package of each extra."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What was looked at, whether it is ``ok``, only works so far (``advice``) or is ``BAD``, and the remedy."""
+
+    subject: str
+    verdict: str
+    told: str
+    remedy: str | None = None
+
+
+Check: TypeAlias = Callable[[], Iterable[Finding]]
+
+
+def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command with its options to those of the command line."""
+    doctor = commands.add_parser("doctor", help="look for what would stop a query here, with the remedy")
+    doctor.add_argument("home", nargs="?", help="a place for a query's checkpointLocation: may it hold decisions?")
+    doctor.add_argument("--dsn", help="a PostgreSQL to write to, as libpq's connection string: host=… dbname=… user=…")
+    doctor.add_argument("--json", action="store_true", help="print the findings as JSON")
+    add_settings(doctor)
+    doctor.set_defaults(run=_run)
+
+
+def _run(chosen: argparse.Namespace) -> int:
+    checks: list[tuple[str, Check]] = [
+        ("Python", python),
+        ("packages", packages),
+        ("Java", java),
+        ("file handles", handles),
+        ("temporary directory", partial(disk, Path(tempfile.gettempdir()), "temporary directory")),
+        ("Spark", partial(spark, chosen.conf)),
+    ]
+    if chosen.home is not None:
+        checks.append(("home", partial(home, chosen.home, chosen.conf)))
+    if chosen.dsn is not None:
+        checks.append(("PostgreSQL", partial(postgres, chosen.dsn)))
+    findings = []
+    for subject, check in checks:
+        for finding in _findings(subject, check):
+            findings.append(finding)
+            if not chosen.json:
+                # At once: starting Spark takes seconds.
+                print(_line(finding), flush=True)
+    if chosen.json:
+        print(json.dumps([asdict(each) for each in findings], indent=2))
+    return int(any(each.verdict == BAD for each in findings))
+
+
+def python() -> Iterator[Finding]:
+    """The interpreter."""
+    found = sys.version_info[:2]
+    told = f"Python {found[0]}.{found[1]} at {sys.executable}"
+    good = found >= OLDEST_PYTHON
+    yield Finding("Python", OK if good else BAD, told, None if good else "Install Python 3.10 or newer.")
+
+
+def packages() -> Iterator[Finding]:
+    """PySpark, and which extras are there."""
+    try:
+        yield Finding("packages", OK, f"pyspark {version('pyspark')}, sparkjet {version('sparkjet')}")
+    except PackageNotFoundError as error:
+        yield Finding("packages", ADVICE, f"{error.name} was not installed by pip", "pip install sparkjet")
+    there = [extra for extra, package in EXTRAS.items() if find_spec(package)]
+    absent = [extra for extra in EXTRAS if extra not in there]
+    told = f"extras that are there: {', '.join(there) or 'none'}"
+    remedy = f'If you need others: pip install "sparkjet[{",".join(absent)}]"' if absent else None
+    yield Finding("packages", OK, told, remedy)
+
+
+def java() -> Iterator[Finding]:
+    """The Java that PySpark would start."""
+    remedy = "Install a JRE of version 17 or 21, and set JAVA_HOME if it is not on the PATH."
+    place = os.environ.get("JAVA_HOME")
+    command = str(Path(place) / "bin" / "java") if place else shutil.which("java")
+    if command is None or not Path(command).exists():
+        told = f"JAVA_HOME={place} has no bin/java" if place else "there is no java on the PATH"
+        yield Finding("Java", BAD, told, remedy)
+        return
+    answer = subprocess.run([command, "-version"], capture_output=True, text=True, check=False).stderr  # noqa: S603
+    found = re.search(r'version "(?:1\.)?(\d+)', answer)
+    if found is None:
+        yield Finding("Java", BAD, f"{command} -version says: {answer.strip()[:200] or 'nothing'}", remedy)
+    else:
+        number = int(found[1])
+        known = OK if number in JAVAS else BAD if number < JAVAS[0] else ADVICE
+        yield Finding("Java", known, f"Java {number} at {command}", None if known == OK else remedy)
+
+
+def handles() -> Iterator[Finding]:
+    """How many files a process may have open."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    enough = soft == resource.RLIM_INFINITY or soft >= HANDLES
+    remedy = f"ulimit -n {HANDLES} before the driver starts" + (
+        "" if hard == resource.RLIM_INFINITY or hard >= HANDLES else f"; the administrator's limit is {hard}"
+    )
+    yield Finding("file handles", OK if enough else ADVICE, f"{soft} files may be open", None if enough else remedy)
+
+
+def disk(place: Path, subject: str) -> Iterator[Finding]:
+    """Room on the disk of a directory, and whether this user may write there."""
+    if not os.access(place, os.W_OK):
+        yield Finding(subject, BAD, f"{place} is not writable", "Name another one, or change its owner.")
+        return
+    free = shutil.disk_usage(place).free
+    told = f"{place} has {free / 2**30:.1f} GiB free"
+    yield Finding(subject, OK if free > FREE else ADVICE, told, None if free > FREE else "Make room before it is full.")
+    inodes = os.statvfs(place)
+    if inodes.f_files and inodes.f_favail < inodes.f_files // 100:
+        told = f"{place} has {inodes.f_favail} of {inodes.f_files} inodes left"
+        yield Finding(subject, ADVICE, told, "Remove small files there: a disk without inodes is full.")
+
+
+def spark(settings: Sequence[str]) -> Iterator[Finding]:
+    """A session with one task in a Python worker."""
+    began = time.monotonic()
+    try:
+        context = session(settings).sparkContext
+        # The worker is another process, perhaps another Python: PYSPARK_PYTHON names it.
+        (found,) = context.parallelize([0], 1).map(lambda _: sys.version_info[:2]).collect()
+    except SparkjetError:
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever stops Spark is the finding
+        told = f"Spark does not start, or runs no Python worker: {str(error).strip().splitlines()[0][:300]}"
+        yield Finding("Spark", BAD, told, "Mend Java first; then look at PYSPARK_PYTHON and the log above.")
+        return
+    worker, seconds = f"Python {found[0]}.{found[1]} worker", time.monotonic() - began
+    yield Finding("Spark", OK, f"Spark {context.version} ran a task in a {worker} after {seconds:.0f} s")
+
+
+def home(location: str, settings: Sequence[str]) -> Iterator[Finding]:
+    """Whether a place may hold a query's decisions, its room, and its clock; leaves nothing behind."""
+    place = home_at(location, "home", settings)
+    place.check("home", create=False)
+    yield Finding("home", OK, f"of two writers of one file one wins in {place}")
+    if place.path is not None:
+        there = next(each for each in (place.path, *place.path.parents) if each.exists())
+        yield from disk(there, "home")
+        with tempfile.NamedTemporaryFile(dir=there, prefix=".sparkjet-doctor-") as file:
+            skew = abs(Path(file.name).stat().st_mtime - time.time())
+        told = f"the clock of its file system is {skew:.0f} s from this machine's"
+        remedy = None if skew < SKEW_SECONDS else "Set both clocks, and keep them so with NTP."
+        yield Finding("home", ADVICE if remedy else OK, told, remedy)
+
+
+def postgres(dsn: str) -> Iterator[Finding]:
+    """A server's version, whether it takes rows, and whether it can prepare transactions."""
+    try:
+        import psycopg  # noqa: PLC0415 - an extra
+
+        from sparkjet.sinks.postgres.copying import connect  # noqa: PLC0415 - needs psycopg
+        from sparkjet.sinks.postgres.table import check_server  # noqa: PLC0415 - needs psycopg
+    except ModuleNotFoundError as error:
+        yield Finding("PostgreSQL", BAD, f"there is no {error.name}", 'pip install "sparkjet[postgres]"')
+        return
+    try:
+        with connect(dsn) as connection:
+            check_server(connection)
+            server = connection.info.parameter_status("server_version")
+            (limit,) = connection.execute("SELECT current_setting('max_prepared_transactions')::int").fetchone() or (0,)
+    except psycopg.Error as error:
+        told = str(error).strip() or type(error).__name__
+        yield Finding("PostgreSQL", BAD, told, "Mend what the server names; a password comes from PGPASSWORD.")
+        return
+    if limit:
+        yield Finding("PostgreSQL", OK, f"version {server}, up to {limit} prepared transactions")
+    else:
+        told = f"version {server}, max_prepared_transactions is 0: rows wait in the outbox, which is slower"
+        yield Finding(
+            "PostgreSQL", ADVICE, told, "Set max_prepared_transactions to 20 or more, and restart the server."
+        )
+
+
+def _findings(subject: str, check: Check) -> Iterator[Finding]:
+    """The findings of a check; what it is refused with is one."""
+    try:
+        yield from check()
+    except (SparkjetError, OSError) as error:
+        yield Finding(subject, BAD, str(error))
+
+
+def _line(finding: Finding) -> str:
+    remedy = f"\n        {finding.remedy}" if finding.remedy else ""
+    return f"{finding.verdict:<7} {finding.subject}: {finding.told}{remedy}"

@@ -1,0 +1,175 @@
+"""``page`` and ``top``: see queries run, in a browser or in a terminal, from their records or from a driver's page."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import msgspec
+
+from sparkjet.cli.homes import add_settings, home_at, newest_record
+from sparkjet.errors import AnalysisError
+from sparkjet.monitoring import Runs, open_page
+from sparkjet.monitoring.recorded import RecordedRun
+from sparkjet.monitoring.view import details, shown
+from sparkjet.snapshots import DirectoryStore
+from sparkjet.snapshots.record_log import RecordLog
+
+if TYPE_CHECKING:
+    from rich.console import Group
+
+LOOK_SECONDS = 1.0
+"""How often records, or a page, are looked at."""
+PATIENCE_SECONDS = 10
+"""How long a page may take to answer."""
+
+
+def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add both commands with their options to those of the command line."""
+    home = "a query's checkpointLocation, or its place in a grid: grid://host:port/name"
+    page = commands.add_parser("page", help="serve a page of queries, running or stopped, from their records")
+    page.add_argument("homes", metavar="home", nargs="+", help=home)
+    page.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
+    page.add_argument("--port", type=int, default=0, help="port to listen on (default: one that is free)")
+    page.add_argument("--token", help="what readers must know; beyond loopback one is made up without it")
+    add_settings(page)
+    page.set_defaults(run=_page)
+    top = commands.add_parser("top", help="queries in the terminal, from their records or from a driver's page")
+    top.add_argument("homes", metavar="home", nargs="+", help=f"{home}; or the address of a page: http://…")
+    top.add_argument("--once", action="store_true", help="print it once, without colours in a pipe")
+    top.add_argument("--json", action="store_true", help="print it once, as JSON")
+    add_settings(top)
+    top.set_defaults(run=_top)
+
+
+def _page(chosen: argparse.Namespace) -> int:
+    recorded = [_recorded(home, chosen.conf) for home in chosen.homes]
+    runs = Runs()
+    for each in recorded:
+        runs.add(each.run)
+    page = open_page(chosen.host, chosen.port, chosen.token, runs=runs)
+    print(f"{page}  (Ctrl-C ends it)", flush=True)
+    try:
+        while not page.wait(LOOK_SECONDS):
+            for each in recorded:
+                each.look()
+    except KeyboardInterrupt:
+        page.stop()
+    return 0
+
+
+def _top(chosen: argparse.Namespace) -> int:
+    pages = "http://", "https://"
+    watched = [_of_page(each) if each.startswith(pages) else _of_home(each, chosen.conf) for each in chosen.homes]
+    if chosen.json:
+        print(json.dumps([run for look in watched for run in look()], indent=2))
+        return 0
+    try:
+        from rich.console import Console  # noqa: PLC0415 - an extra
+        from rich.live import Live  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        message = 'top needs rich. Install it with: pip install "sparkjet[page]", or use --json'
+        raise AnalysisError(message) from error
+    console = Console()
+    if chosen.once:
+        console.print(screen([run for look in watched for run in look()]))
+        return 0
+    try:
+        with Live(console=console, screen=sys.stdout.isatty(), auto_refresh=False) as live:
+            while True:
+                live.update(screen([run for look in watched for run in look()]), refresh=True)
+                time.sleep(LOOK_SECONDS)
+    except KeyboardInterrupt:
+        return 0
+
+
+def screen(runs: Sequence[dict[str, Any]]) -> Group:
+    """Runs in full as a terminal shows them: one sentence each, then its substreams and numbers."""
+    from rich.console import Group  # noqa: PLC0415 - an extra
+    from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    parts: list[Table | Text] = []
+    for run in runs:
+        parts.append(Text.assemble((run["name"], "bold"), f"  {run['state']}"))
+        parts.append(Text(run["sentence"], style="red" if run["state"] == "failed" else "cyan"))
+        if run["advice"]:
+            parts.append(Text(run["advice"], style="dim"))
+        parts.append(Text(_numbers(run)))
+        if run.get("substreams"):
+            table = Table("substream", *_COLUMNS, box=None, pad_edge=False)
+            for column in table.columns[1:]:
+                column.justify = "right"
+            for each in run["substreams"]:
+                # As text: a name may look like markup.
+                table.add_row(Text(each["name"]), *_cells(each, run["now"]))
+            parts.append(table)
+        if run.get("otherSubstreams"):
+            parts.append(Text(f"and {run['otherSubstreams']:,} more, idle or less far behind", style="dim"))
+        parts.append(Text())
+    return Group(*parts)
+
+
+_COLUMNS = "behind the clock", "", "late rows", "no event time"
+
+
+def _cells(substream: dict[str, Any], now: int) -> tuple[str, ...]:
+    watermark = substream["watermark"]
+    held = "is waited for" if substream["holdsWatermark"] else "idle" if substream["idle"] else ""
+    behind = "no rows yet" if watermark is None else shown(now - watermark)
+    return behind, held, f"{substream['lateRows']:,}", f"{substream['nullTimestamps']:,}"
+
+
+def _numbers(run: dict[str, Any]) -> str:
+    if run["epoch"] is None:
+        return "no epoch yet"
+    told = [f"epoch {run['epoch']}", f"late rows {run['lateRows']:,}", f"without event time {run['nullTimestamps']:,}"]
+    told.append(f"rows of state {run['snapshot']['entries']:,}")
+    if run["durationMs"]:
+        told.append("  ".join(f"{phase} {duration} ms" for phase, duration in run["durationMs"].items()))
+    if run["unsettled"]:
+        told.append(f"transactions not settled {run['unsettled']}")
+    return " · ".join(told)
+
+
+def _recorded(home: str, settings: Sequence[str]) -> RecordedRun:
+    directory = home_at(home, "home", settings)
+    # Refused now if it is no home.
+    newest_record(directory, "home")
+    recorded = RecordedRun(RecordLog(DirectoryStore(directory.below("snapshots"))), home, time.time_ns() // 1000)
+    recorded.look()
+    return recorded
+
+
+def _of_home(home: str, settings: Sequence[str]) -> Callable[[], list[dict[str, Any]]]:
+    recorded = _recorded(home, settings)
+
+    def look() -> list[dict[str, Any]]:
+        recorded.look()
+        return [details(recorded.run, time.time_ns() // 1000)]
+
+    return look
+
+
+def _of_page(address: str) -> Callable[[], list[dict[str, Any]]]:
+    base, _, query = address.partition("?")
+    token = query.partition("token=")[2].partition("&")[0]
+
+    def get(path: str) -> Any:
+        request = urllib.request.Request(base.rstrip("/") + path)  # noqa: S310 - what the user has given
+        if token:
+            request.add_header("Authorization", f"Bearer {token}")
+        try:
+            with urllib.request.urlopen(request, timeout=PATIENCE_SECONDS) as answer:  # noqa: S310
+                return msgspec.json.decode(answer.read())
+        except (OSError, msgspec.DecodeError) as error:
+            message = f"{base} does not answer as the page of a driver does: {error}. Pass what query.page() prints."
+            raise AnalysisError(message) from error
+
+    return lambda: [get(f"/runs/{quote(run['run'])}") for run in get("/runs")]

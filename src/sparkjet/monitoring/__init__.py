@@ -1,0 +1,38 @@
+"""What a query shows of itself: its history in bounded memory, a page, metrics."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from sparkjet.errors import AnalysisError
+from sparkjet.monitoring.metrics import Collector
+from sparkjet.monitoring.runs import DRIVER, Run, Runs
+
+if TYPE_CHECKING:
+    from sparkjet.monitoring.page import Page
+
+__all__ = ["DRIVER", "Collector", "Run", "Runs", "open_page"]
+
+_opening = threading.Lock()
+_opened: list[Page] = []
+
+
+def open_page(host: str = "127.0.0.1", port: int = 0, token: str | None = None, *, runs: Runs = DRIVER) -> Page:
+    """Serve the page of these runs; the one that is there if it has that address, or no port is named.
+
+    Raises:
+        AnalysisError: The address cannot be used, or starlette and uvicorn are not installed.
+    """
+    try:
+        from sparkjet.monitoring.page import Page  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError as error:
+        message = f'The page needs {error.name}. Install it with: pip install "sparkjet[page]"'
+        raise AnalysisError(message) from error
+    with _opening:
+        _opened[:] = [page for page in _opened if page.is_open]
+        for page in _opened:
+            if page.serves(host, port, token, runs):
+                return page
+        _opened.append(Page(host, port, token, runs=runs))
+        return _opened[-1]

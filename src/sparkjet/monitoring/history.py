@@ -1,0 +1,193 @@
+"""The history of a run: what its epochs reported, in bounded memory; the older it is, the coarser."""
+
+from __future__ import annotations
+
+import heapq
+import threading
+from collections import Counter
+from collections.abc import Iterable
+from functools import reduce
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from sparkjet.engine.progress_report import ProgressReport, SubstreamReport
+
+POINTS = 720
+"""Points that a history keeps: with a day of epochs, one for two minutes."""
+AGE = 24 * 3600 * 1_000_000
+"""Microseconds after which a point is dropped."""
+FURTHEST = 20
+"""Substreams that are shown by name; a query may have thousands."""
+OTHERS = "other substreams"
+"""The least of those that are not."""
+BUCKETS_MS = (5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000, 300_000)
+"""Upper bounds of the histogram of durations."""
+
+
+class Line(msgspec.Struct, frozen=True):
+    """Event time of one substream at one point: microseconds since 1970, None before its first row."""
+
+    watermark: int | None
+    idle: bool
+
+
+class Point(msgspec.Struct, frozen=True, rename="camel"):
+    """One epoch, or several in a row; times are microseconds since 1970.
+
+    What is counted is the sum over the epochs, ``duration_ms`` by phase too; everything else is as after the last one.
+    """
+
+    at: int
+    epoch: int
+    epochs: int
+    watermark: int | None
+    lines: dict[str, Line]
+    rows_in: int
+    rows_out: int
+    late: int
+    null_timestamps: int
+    duration_ms: dict[str, int]
+    entries: int
+
+    def then(self, later: Point) -> Point:
+        """This point and the one after it as one."""
+        return msgspec.structs.replace(
+            later,
+            epochs=self.epochs + later.epochs,
+            rows_in=self.rows_in + later.rows_in,
+            rows_out=self.rows_out + later.rows_out,
+            late=self.late + later.late,
+            null_timestamps=self.null_timestamps + later.null_timestamps,
+            duration_ms=dict(Counter(self.duration_ms) + Counter(later.duration_ms)),
+        )
+
+
+class Totals(msgspec.Struct):
+    """What a run has counted since its start; durations by phase in milliseconds, and how many were in each bucket."""
+
+    epochs: int = 0
+    rows_in: int = 0
+    rows_out: Counter[str] = msgspec.field(default_factory=Counter)
+    duration_ms: Counter[str] = msgspec.field(default_factory=Counter)
+    buckets: dict[str, list[int]] = msgspec.field(default_factory=dict)
+
+
+class History:
+    """Epochs of one run as points, no more than ``points``, and none older than a day; thread-safe.
+
+    When there are too many, neighbours are merged that ended within the same stretch of time, whose length doubles each
+    time: what a chart can show stays, whatever the epochs' number.
+
+    Args:
+        points: How many to keep.
+    """
+
+    def __init__(self, points: int = POINTS) -> None:
+        self._most = points
+        self._stretch = 1_000_000
+        self._points: list[Point] = []
+        self._lock = threading.Lock()
+        self._moved: dict[str, tuple[int | None, int]] = {}
+        self._merges = 0
+        self.totals = Totals()
+        self.newest: ProgressReport | None = None
+        self.ended_at: int | None = None
+
+    @property
+    def points(self) -> list[Point]:
+        """The points, oldest first."""
+        with self._lock:
+            return list(self._points)
+
+    def since(self, merges: int | None = None, at: int = 0) -> tuple[int, list[Point], bool]:
+        """What is new for a reader who has seen the points up to ``at``, when there had been so many merges.
+
+        Returns:
+            The number of merges now, points, and whether these are all: after a merge those seen are no longer there.
+        """
+        with self._lock:
+            if merges != self._merges:
+                return self._merges, list(self._points), True
+            return merges, [each for each in self._points if each.at > at], False
+
+    def add(self, report: ProgressReport, now: int, rows_in: int = 0) -> None:
+        """Take in an epoch that ended at ``now``; called once an epoch, by one thread at a time.
+
+        Args:
+            report: What the epoch reports.
+            now: Microseconds since 1970.
+            rows_in: Rows that batches have read since the epoch before.
+        """
+        # Strictly later than the one before: a reader asks for what came after a point, and clocks are set back.
+        now = max(now, self._points[-1].at + 1) if self._points else now
+        number = report.epoch.number
+        out = {sink.name: sink.rows or 0 for sink in report.sinks if sink.transaction.get("epoch") == number}
+        point = Point(
+            at=now,
+            epoch=number,
+            epochs=1,
+            watermark=report.watermark,
+            lines=_lines(report.substreams),
+            rows_in=rows_in,
+            rows_out=sum(out.values()),
+            late=report.late_rows.epoch,
+            null_timestamps=report.null_timestamps.epoch,
+            duration_ms=dict(report.epoch.duration_ms),
+            entries=report.snapshot.entries,
+        )
+        with self._lock:
+            self._count(point, out)
+            self._moved = {
+                name: self._moved[name] if self._moved.get(name, ((),))[0] == each.watermark else (each.watermark, now)
+                for name, each in report.substreams.items()
+            }
+            self.newest, self.ended_at = report, now
+            self._points = [each for each in self._points if now - each.at <= AGE]
+            self._points.append(point)
+            while len(self._points) > self._most:
+                self._stretch *= 2
+                self._merges += 1
+                self._points = list(_merged(self._points, self._stretch))
+
+    def moved_at(self, substream: str) -> int | None:
+        """When an epoch first reported the substream's present watermark; None for one that none has reported."""
+        with self._lock:
+            return self._moved[substream][1] if substream in self._moved else None
+
+    def _count(self, point: Point, out: dict[str, int]) -> None:
+        totals = self.totals
+        totals.epochs += 1
+        totals.rows_in += point.rows_in
+        totals.rows_out.update(out)
+        totals.duration_ms.update(point.duration_ms)
+        for phase, duration in point.duration_ms.items():
+            counts = totals.buckets.setdefault(phase, [0] * (len(BUCKETS_MS) + 1))
+            counts[next((i for i, bound in enumerate(BUCKETS_MS) if duration <= bound), len(BUCKETS_MS))] += 1
+
+
+def furthest_behind(substreams: dict[str, SubstreamReport], most: int = FURTHEST) -> list[str]:
+    """Names of the substreams that are furthest behind, the last one first; idle ones come after all others."""
+    return heapq.nsmallest(most, substreams, key=lambda name: _order(name, substreams[name]))
+
+
+def _order(name: str, substream: SubstreamReport) -> tuple[bool, bool, int, str]:
+    # One that has no rows yet holds everything.
+    return substream.idle, substream.watermark is not None, substream.watermark or 0, name
+
+
+def _lines(substreams: dict[str, SubstreamReport]) -> dict[str, Line]:
+    shown = furthest_behind(substreams)
+    lines = {name: Line(substreams[name].watermark, substreams[name].idle) for name in shown}
+    others = [each for name, each in substreams.items() if name not in lines and each.watermark is not None]
+    if others:
+        least = min(others, key=lambda each: (each.idle, each.watermark))
+        lines[OTHERS] = Line(least.watermark, least.idle)
+    return lines
+
+
+def _merged(points: Iterable[Point], stretch: int) -> Iterable[Point]:
+    for _, neighbours in groupby(points, key=lambda each: each.at // stretch):
+        yield reduce(Point.then, neighbours)

@@ -1,0 +1,268 @@
+"""Metrics: one typed table of gauges, counters and a histogram, read from runs when they are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from sparkjet.clock import SystemClock
+from sparkjet.errors import AnalysisError
+from sparkjet.monitoring.history import BUCKETS_MS, OTHERS, furthest_behind
+from sparkjet.monitoring.runs import DRIVER, Run, Runs
+from sparkjet.monitoring.view import unsettled
+
+if TYPE_CHECKING:
+    from prometheus_client.metrics_core import Metric as Family
+
+    from sparkjet.clock import Clock
+    from sparkjet.engine.progress_report import ProgressReport, SubstreamReport
+
+Sample: TypeAlias = tuple[tuple[str, ...], float]
+"""Values of the labels that follow ``query``, and the metric's."""
+Read: TypeAlias = Callable[[Run, int], Iterable[Sample]]
+"""Reads the samples of a run at a time in microseconds since 1970."""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One metric of a query that has reported an epoch.
+
+    Attributes:
+        name: As it is scraped; counters end with ``_total``.
+        kind: ``gauge`` or ``counter``.
+        meaning: One line, which is also the line of the guide.
+        labels: Its labels after ``query``.
+        read: Its samples.
+    """
+
+    name: str
+    kind: str
+    meaning: str
+    labels: tuple[str, ...]
+    read: Read
+
+
+def _of_run(read: Callable[[Run, int], float | None]) -> Read:
+    """The sample of a metric that has a single value, or none."""
+
+    def samples(run: Run, now: int) -> list[Sample]:
+        value = read(run, now)
+        return [] if value is None else [((), value)]
+
+    return samples
+
+
+def _of_report(read: Callable[[ProgressReport, int], float | None]) -> Read:
+    """The sample of a metric that only an epoch can give."""
+    return _of_run(lambda run, now: None if run.history.newest is None else read(run.history.newest, now))
+
+
+def _each(read: Callable[[SubstreamReport, int], float | None], merge: Callable[[Iterable[float]], float]) -> Read:
+    """A sample for each of the substreams furthest behind, and one for all others: a query may have thousands."""
+
+    def samples(run: Run, now: int) -> list[Sample]:
+        substreams = {} if run.history.newest is None else run.history.newest.substreams
+        values = {name: read(each, now) for name, each in substreams.items()}
+        named = furthest_behind(substreams)
+        others = [value for name, value in values.items() if name not in named and value is not None]
+        found: list[Sample] = [((name,), value) for name in named if (value := values[name]) is not None]
+        return found + ([((OTHERS,), merge(others))] if others else [])
+
+    return samples
+
+
+def _seconds(microseconds: int) -> float:
+    return microseconds / 1_000_000
+
+
+def _lag(watermark: int | None, now: int) -> float | None:
+    return None if watermark is None else _seconds(now - watermark)
+
+
+METRICS = (
+    Metric(
+        "sparkjet_up",
+        "gauge",
+        "1 while the query is running, 0 once it has ended or failed.",
+        (),
+        _of_run(lambda run, _: float(run.ended_at is None)),
+    ),
+    Metric(
+        "sparkjet_query_watermark_lag_seconds",
+        "gauge",
+        "How far the query's watermark is behind the clock.",
+        (),
+        _of_report(lambda report, now: _lag(report.watermark, now)),
+    ),
+    Metric(
+        "sparkjet_watermark_lag_seconds",
+        "gauge",
+        "How far the watermark of a substream is behind the clock; of the others, that of the last one.",
+        ("substream",),
+        _each(lambda each, now: _lag(each.watermark, now), max),
+    ),
+    Metric(
+        "sparkjet_substream_holds",
+        "gauge",
+        "1 if the query's watermark waits for the substream; of the others, how many it waits for.",
+        ("substream",),
+        _each(lambda each, _: float(each.holds_watermark), sum),
+    ),
+    Metric(
+        "sparkjet_substream_idle",
+        "gauge",
+        "1 if the substream is silent and not waited for; of the others, how many are.",
+        ("substream",),
+        _each(lambda each, _: float(each.idle), sum),
+    ),
+    Metric(
+        "sparkjet_late_rows_total",
+        "counter",
+        "Late rows since the query's first start.",
+        (),
+        _of_report(lambda report, _: report.late_rows.total),
+    ),
+    Metric(
+        "sparkjet_null_timestamp_rows_total",
+        "counter",
+        "Rows without an event time since the query's first start.",
+        (),
+        _of_report(lambda report, _: report.null_timestamps.total),
+    ),
+    Metric(
+        "sparkjet_rows_in_total",
+        "counter",
+        "Rows that were read in this run, but for those of the batch that is running.",
+        (),
+        _of_run(lambda run, _: run.history.totals.rows_in),
+    ),
+    Metric(
+        "sparkjet_rows_out_total",
+        "counter",
+        "Rows that were decided for an output in this run, where its sink counts them.",
+        ("output",),
+        lambda run, _: [((name,), rows) for name, rows in run.history.totals.rows_out.items()],
+    ),
+    Metric(
+        "sparkjet_epochs_total",
+        "counter",
+        "Epochs that have ended in this run.",
+        (),
+        _of_run(lambda run, _: run.history.totals.epochs),
+    ),
+    Metric(
+        "sparkjet_epoch_age_seconds",
+        "gauge",
+        "Time since the last epoch ended, which is also the age of the newest snapshot.",
+        (),
+        _of_run(lambda run, now: None if run.history.ended_at is None else _seconds(now - run.history.ended_at)),
+    ),
+    Metric(
+        "sparkjet_state_entries",
+        "gauge",
+        "Rows of state that a restart would read.",
+        (),
+        _of_report(lambda report, _: report.snapshot.entries),
+    ),
+    Metric(
+        "sparkjet_state_deltas",
+        "gauge",
+        "Deltas that a restart would read.",
+        (),
+        _of_report(lambda report, _: report.snapshot.deltas),
+    ),
+    Metric(
+        "sparkjet_withheld_windows_total",
+        "counter",
+        "Windows without rows because their shape was changed between two runs.",
+        (),
+        _of_report(lambda report, _: report.withheld_windows),
+    ),
+    Metric(
+        "sparkjet_transactions_decided",
+        "gauge",
+        "Transactions that the newest record decides.",
+        (),
+        _of_report(lambda report, _: len(report.sinks)),
+    ),
+    Metric(
+        "sparkjet_transactions_unsettled",
+        "gauge",
+        "Transactions of earlier epochs that no sink has confirmed yet.",
+        (),
+        _of_report(lambda report, _: unsettled(report)),
+    ),
+)
+HISTOGRAM = "sparkjet_epoch_seconds"
+"""Durations of the phases of epochs in this run, by ``phase``."""
+
+
+class Collector:
+    """Collector for a registry of prometheus_client: reads the runs whenever it is scraped; thread-safe.
+
+    Of the runs of one query the newest is shown, under the query's name or, without one, the beginning of its id.
+
+    Args:
+        clock: What gives the time; by default the machine's.
+        runs: What to show; by default the queries of this driver.
+    """
+
+    def __init__(self, clock: Clock | None = None, runs: Runs = DRIVER) -> None:
+        self._clock = clock or SystemClock()
+        self._runs = runs
+
+    def collect(self) -> Iterator[Family]:
+        """Called by the registry: each metric with all its samples."""
+        from prometheus_client.core import (  # noqa: PLC0415 - an extra
+            CounterMetricFamily,
+            GaugeMetricFamily,
+            HistogramMetricFamily,
+        )
+
+        now, newest = self._clock.now(), self._newest()
+        for metric in METRICS:
+            kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
+            family = kind(metric.name, metric.meaning, labels=["query", *metric.labels])
+            for label, run in newest.items():
+                for labels, value in metric.read(run, now):
+                    family.add_metric([label, *labels], value)
+            yield family
+        durations = HistogramMetricFamily(HISTOGRAM, "Durations of epochs by phase.", labels=["query", "phase"])
+        for label, run in newest.items():
+            for phase, counts in list(run.history.totals.buckets.items()):
+                durations.add_metric([label, phase], _cumulated(counts), run.history.totals.duration_ms[phase] / 1000)
+        yield durations
+
+    def describe(self) -> list[Family]:
+        """Called when it is registered: nothing is read then."""
+        return []
+
+    def _newest(self) -> dict[str, Run]:
+        runs = sorted(self._runs.all(), key=lambda run: run.started_at)
+        return {run.label: run for run in runs}
+
+
+def exposition(clock: Clock, runs: Runs = DRIVER) -> bytes:
+    """All metrics as text for Prometheus.
+
+    Raises:
+        AnalysisError: prometheus-client is not installed.
+    """
+    try:
+        from prometheus_client import CollectorRegistry, generate_latest  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError as error:
+        message = 'Metrics need prometheus-client. Install it with: pip install "sparkjet[metrics]"'
+        raise AnalysisError(message) from error
+    registry = CollectorRegistry()
+    registry.register(Collector(clock, runs))
+    return generate_latest(registry)
+
+
+def _cumulated(counts: list[int]) -> list[tuple[str, float]]:
+    bounds = [*(str(bound / 1000) for bound in BUCKETS_MS), "+Inf"]
+    total, found = 0, []
+    for bound, count in zip(bounds, counts, strict=True):
+        total += count
+        found.append((bound, float(total)))
+    return found

@@ -1,0 +1,253 @@
+"""The page: one server in the driver, or in a process that reads records, for whoever looks on; it changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import json
+import re
+import secrets
+import socket
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from html import escape
+from importlib import resources
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import msgspec
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from sparkjet.clock import SystemClock
+from sparkjet.errors import AnalysisError
+from sparkjet.monitoring.metrics import exposition
+from sparkjet.monitoring.runs import DRIVER, Runs
+from sparkjet.monitoring.view import details, summary
+
+if TYPE_CHECKING:
+    from sparkjet.clock import Clock
+
+LOOK_SECONDS = 1.0
+"""How often an open page is told what is new."""
+_TOKEN = re.compile(r"[A-Za-z0-9._~-]+")
+_COOKIE = "sparkjet-token"
+_HEADERS = {
+    # Nothing from anywhere else: the page works without a network, and what a name contains is never run.
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src data:; base-uri 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-cache",
+}
+_LAST_PORT = 65_535
+_KINDS = {
+    "page.html": "text/html",
+    "page.js": "text/javascript",
+    "page.css": "text/css",
+    "alerts.yml": "application/yaml",
+    "dashboard.json": "application/json",
+}
+_Answer: TypeAlias = Callable[[Request], Awaitable[Response]]
+
+
+class Page:
+    """A server of the page in a thread of its own, until :meth:`stop` or the end of the process.
+
+    Beyond loopback a token is asked for, once: the browser keeps it as a cookie.
+
+    Args:
+        host: The address to listen on.
+        port: Its port; 0 for any that is free.
+        token: What a reader must know; made up beyond loopback if it is not given.
+        runs: What to show; by default the queries of this driver.
+        clock: What gives the time.
+
+    Raises:
+        AnalysisError: The address or the token cannot be used.
+    """
+
+    def __init__(
+        self,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        token: str | None = None,
+        *,
+        runs: Runs = DRIVER,
+        clock: Clock | None = None,
+    ) -> None:
+        local = _is_loopback(host)
+        self._asked = host, token, runs
+        if token is not None and not _TOKEN.fullmatch(token):
+            message = (
+                "The page's token is not made of letters, digits, -, _, . and ~, which addresses and cookies carry as "
+                "they are. Without one, a token is made up where it is needed."
+            )
+            raise AnalysisError(message)
+        if token is None and not local:
+            token = secrets.token_urlsafe(24)
+        self._socket = _listening(host, port)
+        shown = f"[{host}]" if ":" in host else host
+        self.port: int = self._socket.getsockname()[1]
+        self.address = f"http://{shown}:{self.port}/"
+        self.url = self.address if token is None else f"{self.address}?token={token}"
+        self._routes = _Routes(runs, clock or SystemClock(), token, only_local=local)
+        app = Starlette(routes=self._routes.all())
+        config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=2)
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(
+            target=self._server.run, kwargs={"sockets": [self._socket]}, name="sparkjet-page", daemon=True
+        )
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the server; a second call does nothing."""
+        self._routes.ended.set()
+        self._server.should_exit = True
+        self._thread.join()
+        self._socket.close()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until the server has ended; False if that takes longer than ``timeout`` seconds."""
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is still served."""
+        return self._thread.is_alive()
+
+    def serves(self, host: str, port: int, token: str | None, runs: Runs) -> bool:
+        """Whether it is what a call with these arguments would open; no port is any port."""
+        return (host, token, runs) == self._asked and port in {0, self.port}
+
+    def __repr__(self) -> str:
+        """The address to open."""
+        return self.url
+
+    def _repr_html_(self) -> str:
+        """A link, for notebooks."""
+        return f'<a href="{escape(self.url)}" target="_blank">{escape(self.url)}</a>'
+
+
+@dataclass
+class _Routes:
+    """What the server answers: the page, ``/runs``, ``/events`` and ``/metrics``, rules and a dashboard for them."""
+
+    runs: Runs
+    clock: Clock
+    token: str | None
+    only_local: bool
+    ended: threading.Event = field(default_factory=threading.Event)
+
+    def all(self) -> list[Route]:
+        return [
+            Route("/", self._allowed(self._page)),
+            *(Route(f"/{name}", self._allowed(_file(name))) for name in _KINDS),
+            Route("/runs", self._allowed(self._list)),
+            Route("/runs/{run:path}", self._allowed(self._one)),
+            Route("/events", self._allowed(self._events)),
+            Route("/metrics", self._allowed(self._metrics)),
+        ]
+
+    def _allowed(self, answer: _Answer) -> _Answer:
+        async def checked(request: Request) -> Response:
+            if self.only_local and not _is_loopback(request.url.hostname or ""):
+                # A site that has given its own name this address could read the page through a browser.
+                return PlainTextResponse("This page is read at the address that it listens on.\n", 421)
+            if self.token is not None and not secrets.compare_digest(_given(request).encode(), self.token.encode()):
+                return PlainTextResponse("This page needs the token that was printed with its address.\n", 401)
+            return await answer(request)
+
+        return checked
+
+    async def _page(self, request: Request) -> Response:
+        if self.token is not None and "token" in request.query_params:
+            # Out of the address, which people pass on.
+            response = RedirectResponse("/", 303)
+            response.set_cookie(_COOKIE, self.token, httponly=True, samesite="strict")
+            return response
+        return await _file("page.html")(request)
+
+    async def _list(self, _: Request) -> Response:
+        return JSONResponse(self._summaries())
+
+    async def _one(self, request: Request) -> Response:
+        run = self.runs.get(request.path_params["run"])
+        if run is None:
+            return PlainTextResponse("There is no such run; /runs lists them.\n", 404)
+        points = msgspec.to_builtins(run.history.points)
+        return JSONResponse({**details(run, self.clock.now()), "points": points})
+
+    async def _events(self, request: Request) -> Response:
+        return StreamingResponse(
+            self._told(request.query_params.get("run")), media_type="text/event-stream", headers=_HEADERS
+        )
+
+    async def _metrics(self, _: Request) -> Response:
+        try:
+            text = exposition(self.clock, self.runs)
+        except AnalysisError as error:
+            return PlainTextResponse(f"{error}\n", 501)
+        return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    async def _told(self, chosen: str | None) -> AsyncIterator[str]:
+        """All runs in short and one in full, each second; the first one until one is chosen.
+
+        Its points once, and after that only new ones: a day of them is some hundred kilobytes.
+        """
+        seen: tuple[str, int | None, int] = "", None, 0
+        while not self.ended.is_set():
+            listed = self._summaries()
+            run = self.runs.get(chosen or (listed[0]["run"] if listed else ""))
+            told: dict[str, Any] = {"runs": listed, "run": None}
+            if run is not None:
+                merges, points, whole = run.history.since(*(seen[1:] if seen[0] == run.run else ()))
+                seen = run.run, merges, points[-1].at if points else seen[2]
+                told["run"] = details(run, self.clock.now())
+                told["points" if whole else "more"] = msgspec.to_builtins(points)
+            yield f"data: {json.dumps(told)}\n\n"
+            await asyncio.sleep(LOOK_SECONDS)
+
+    def _summaries(self) -> list[dict[str, Any]]:
+        return [summary(run, self.clock.now()) for run in self.runs.all()]
+
+
+def _file(name: str) -> _Answer:
+    async def answer(_: Request) -> Response:
+        content = (resources.files("sparkjet.monitoring") / "static" / name).read_bytes()
+        return Response(content, media_type=f"{_KINDS[name]}; charset=utf-8", headers=_HEADERS)
+
+    return answer
+
+
+def _given(request: Request) -> str:
+    """The token that a request brings: in the address, as the page's cookie, or as Prometheus sends it."""
+    scheme, _, credentials = request.headers.get("authorization", "").partition(" ")
+    bearer = credentials if scheme.lower() == "bearer" else ""
+    return request.query_params.get("token") or request.cookies.get(_COOKIE) or bearer
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    if not 0 <= port <= _LAST_PORT:
+        message = f"The page cannot listen on port={port}: ports are 1 to {_LAST_PORT}, and 0 is any that is free."
+        raise AnalysisError(message)
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:
+        message = (
+            f"The page cannot listen on host={host!r}, port={port}: {error.strerror or error}. Give it a port that is "
+            "free (0 for any), and an address of this machine."
+        )
+        raise AnalysisError(message) from error

@@ -1,0 +1,111 @@
+"""A query as its records tell of it: stopped, or running in another process."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from sparkjet.engine.progress_report import (
+    DroppedCount,
+    EpochReport,
+    ProgressReport,
+    SinkReport,
+    SnapshotReport,
+    SubstreamReport,
+)
+from sparkjet.monitoring.runs import Run
+from sparkjet.time import MIN
+
+if TYPE_CHECKING:
+    from sparkjet.snapshots.record import Record
+    from sparkjet.snapshots.record_log import RecordLog
+
+logger = logging.getLogger("sparkjet")
+
+
+def report_of(record: Record, before: Record | None = None) -> ProgressReport:
+    """What the epoch of a record would have reported, but for what records do not hold.
+
+    Args:
+        record: The record.
+        before: The one before it, without which no rows are new.
+    """
+    late, null_timestamps = _dropped(record, "late"), _dropped(record, "null_timestamps")
+    inputs = record.watermarks.inputs.items()
+    members = {prefix + name: each for prefix, state in inputs for name, each in state.frontier.members.items()}
+    least = min((each.watermark for each in members.values() if not each.idle), default=None)
+    substreams = {
+        prefix + name: SubstreamReport(
+            watermark=_known(members[prefix + name].watermark),
+            idle=members[prefix + name].idle,
+            holds_watermark=not members[prefix + name].idle and members[prefix + name].watermark == least,
+            caught_up=each.caught_up,
+            late_rows=late.get(prefix + name, 0),
+            null_timestamps=null_timestamps.get(prefix + name, 0),
+        )
+        for prefix, state in inputs
+        for name, each in state.substreams.items()
+    }
+    deltas = [delta for stage in record.stages.values() for delta in stage.deltas]
+    earlier = record if before is None else before
+    return ProgressReport(
+        batch_id=None if record.spark is None else record.spark.batch,
+        watermark=_known(record.watermarks.coalescer.emitted),
+        substreams=substreams,
+        accepted_rows=0,
+        late_rows=_count(late, _dropped(earlier, "late")),
+        null_timestamps=_count(null_timestamps, _dropped(earlier, "null_timestamps")),
+        withheld_windows=sum(stage.withheld for stage in record.stages.values()),
+        epoch=EpochReport(record.epoch, {}),
+        snapshot=SnapshotReport(len(deltas), sum(delta.rows for delta in deltas), 0),
+        sinks=[SinkReport(each.sink, each.handle.get("rows"), each.handle) for each in record.transactions],
+    )
+
+
+class RecordedRun:
+    """Follows the record log of a home, whoever writes it.
+
+    Args:
+        log: The record log.
+        label: What the run is called, usually the place of its home.
+        now: Microseconds since 1970.
+
+    Raises:
+        RecoveryError: The home has no record, or one that this version cannot read.
+        OSError: It cannot be read.
+    """
+
+    def __init__(self, log: RecordLog, label: str, now: int) -> None:
+        self._log = log
+        self._last: tuple[int, Record] | None = None
+        self.run = Run(query="", run=label, name=label, started_at=now, recorded=True)
+
+    def look(self) -> bool:
+        """Take in the newest record; whether there was one that is new."""
+        newest = self._log.newest()
+        if newest is None or (self._last is not None and newest[0] == self._last[0]):
+            return False
+        before = None if self._last is None else self._last[1]
+        slot, record = newest
+        self._last = newest
+        self.run.query = record.query
+        self.run.history.add(report_of(record, before), record.clock)
+        logger.debug("%s: record %d is new", self.run.label, slot)
+        return True
+
+
+def _dropped(record: Record, kind: str) -> dict[str, int]:
+    dropped: dict[str, int] = {}
+    for stage in record.stages.values():
+        for name, rows in getattr(stage, kind).items():
+            dropped[name] = dropped.get(name, 0) + rows
+    return dropped
+
+
+def _count(now: dict[str, int], before: dict[str, int]) -> DroppedCount:
+    total = sum(now.values())
+    return DroppedCount(total - sum(before.values()), total)
+
+
+def _known(time_or_min: int) -> int | None:
+    return None if time_or_min == MIN else time_or_min

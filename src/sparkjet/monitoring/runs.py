@@ -1,0 +1,88 @@
+"""Runs: one of a query each, as its driver or its records tell of it."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+
+from sparkjet.monitoring.history import History
+
+ENDED = 20
+"""Runs that have ended which are still shown."""
+
+
+@dataclass
+class Run:
+    """One run of a query, or what its home says of it; written by one thread, read by any.
+
+    Attributes:
+        query: The query's identity, the same in every run.
+        run: Of this run.
+        name: What the user called the query.
+        started_at: Microseconds since 1970.
+        recorded: Whether its records alone tell of it: they do not say whether it is running, nor how long phases take.
+        history: What its epochs have reported.
+        ended_at: When it ended; None as long as it is running or nobody knows.
+        failure: What it failed with, in one line.
+    """
+
+    query: str
+    run: str
+    name: str | None
+    started_at: int
+    recorded: bool = False
+    history: History = field(default_factory=History)
+    ended_at: int | None = None
+    failure: str | None = None
+
+    @property
+    def label(self) -> str:
+        """What people call it: its name, or the beginning of its id."""
+        return self.name or self.query[:8]
+
+    @property
+    def state(self) -> str:
+        """``running``, ``ended``, ``failed`` or ``recorded``."""
+        if self.recorded:
+            return "recorded"
+        if self.ended_at is None:
+            return "running"
+        return "ended" if self.failure is None else "failed"
+
+    def end(self, now: int, failure: BaseException | None) -> None:
+        """Note the end; only the failure's first line is kept, as the error would keep the query's state alive."""
+        if failure is not None:
+            lines = str(failure).strip().splitlines()
+            self.failure = f"{type(failure).__name__}: {lines[0] if lines else 'no message'}"
+        self.ended_at = now
+
+
+class Runs:
+    """Runs that can be watched: all that are running, and the last ones that have ended; thread-safe."""
+
+    def __init__(self) -> None:
+        self._runs: dict[str, Run] = {}
+        self._lock = threading.Lock()
+
+    def add(self, run: Run) -> None:
+        """Add a run; one with the same identity is replaced."""
+        with self._lock:
+            self._runs[run.run] = run
+            ended = [each.run for each in self._runs.values() if each.ended_at is not None]
+            for each in ended[:-ENDED]:
+                del self._runs[each]
+
+    def all(self) -> list[Run]:
+        """Running ones first, then those that have ended, the newest first."""
+        with self._lock:
+            known = list(self._runs.values())
+        return sorted(known, key=lambda each: (each.ended_at is not None, -each.started_at))
+
+    def get(self, run: str) -> Run | None:
+        """The run with this identity."""
+        with self._lock:
+            return self._runs.get(run)
+
+
+DRIVER = Runs()
+"""Those of this driver: each query that starts adds its run."""

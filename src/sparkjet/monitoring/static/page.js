@@ -1,0 +1,210 @@
+"use strict";
+// The page: server-sent events in, tables and SVG out. Text is only ever set as text, never as markup.
+
+const SVG = "http://www.w3.org/2000/svg";
+const COLOURS = 8;
+const HEIGHT = 200;
+const MARGIN = { top: 8, right: 8, bottom: 22, left: 76 };
+const DAY = 864e8;
+const byId = (id) => document.getElementById(id);
+let chosen = null;
+let source = null;
+let points = [];
+
+function element(name, attributes = {}, ...children) {
+  const made = attributes.xmlns === undefined ? document.createElement(name) : document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (key !== "xmlns") made.setAttribute(key, value);
+  }
+  made.append(...children);
+  return made;
+}
+const drawn = (name, attributes, ...children) => element(name, { xmlns: SVG, ...attributes }, ...children);
+const colour = (index) => `var(--c${index % COLOURS})`;
+
+function duration(microseconds) {
+  const sign = microseconds < 0 ? "-" : "";
+  let seconds = Math.abs(microseconds) / 1e6;
+  if (seconds < 10) return `${sign}${seconds.toFixed(1)} s`;
+  const parts = [];
+  for (const [unit, size] of [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]]) {
+    const amount = Math.floor(seconds / size);
+    seconds -= amount * size;
+    if (amount) parts.push(`${amount} ${unit}`);
+    else if (parts.length) break;
+  }
+  return sign + parts.slice(0, 2).join(" ");
+}
+const count = (number) => (number ?? 0).toLocaleString("en");
+function time(microseconds) {
+  if (microseconds === null || microseconds === undefined) return "–";
+  const date = new Date(microseconds / 1000);
+  return Number.isNaN(date.getTime()) ? String(microseconds) : date.toISOString().replace("T", " ").slice(0, 19);
+}
+const clockTime = (microseconds) => new Date(microseconds / 1000).toLocaleTimeString("en-GB");
+
+// A chart of lines over the clock; each line is {name, colour, dashed, points: [[x, y, idle], …]}. Numbers begin at 0,
+// and stacked ones are areas on top of each other; times do not.
+function chart(figure, lines, { label, format, fromZero = true, stacked = false }) {
+  const all = lines.flatMap((line) => line.points);
+  if (!all.length) return figure.replaceChildren(element("p", { class: "quiet" }, "Nothing yet."));
+  if (stacked) stack(lines);
+  const width = Math.max(figure.clientWidth, 240);
+  let [x0, x1] = bounds(all.map((point) => point[0]));
+  let [y0, y1] = bounds(all.map((point) => point[1]));
+  if (fromZero) y0 = 0;
+  if (x0 === x1) x1 += 1;
+  if (y0 === y1) y1 += 1;
+  const x = (value) => MARGIN.left + ((value - x0) / (x1 - x0)) * (width - MARGIN.left - MARGIN.right);
+  const y = (value) => HEIGHT - MARGIN.bottom - ((value - y0) / (y1 - y0)) * (HEIGHT - MARGIN.top - MARGIN.bottom);
+  const svg = drawn("svg", { viewBox: `0 0 ${width} ${HEIGHT}`, role: "img", "aria-label": label });
+  for (let i = 0; i <= 4; i += 1) {
+    const value = y0 + ((y1 - y0) * i) / 4;
+    svg.append(drawn("line", { class: "rule", x1: MARGIN.left, x2: width - MARGIN.right, y1: y(value), y2: y(value) }));
+    svg.append(drawn("text", { x: MARGIN.left - 6, y: y(value) + 4, "text-anchor": "end" }, format(value, y1 - y0)));
+  }
+  for (const [value, anchor] of [[x0, "start"], [(x0 + x1) / 2, "middle"], [x1, "end"]]) {
+    svg.append(drawn("text", { x: x(value), y: HEIGHT - 6, "text-anchor": anchor }, clockTime(value)));
+  }
+  // The highest area first: the lower ones cover it.
+  for (const line of stacked ? [...lines].reverse() : []) {
+    const edge = line.points.map((point) => `${x(point[0]).toFixed(1)},${y(point[1]).toFixed(1)}`);
+    const points = [`${x(x0)},${y(0)}`, ...edge, `${x(x1)},${y(0)}`].join(" ");
+    svg.append(drawn("polygon", { points, fill: line.colour }, drawn("title", {}, line.name)));
+  }
+  for (const line of stacked ? [] : lines) {
+    for (const part of runsOf(line.points)) {
+      const points = part.points.map((point) => `${x(point[0]).toFixed(1)},${y(point[1]).toFixed(1)}`).join(" ");
+      const kind = line.dashed ? "clock" : `line${part.idle ? " idle" : ""}`;
+      svg.append(drawn("polyline", { class: kind, points, ...(line.dashed ? {} : { stroke: line.colour }) }, drawn("title", {}, line.name)));
+    }
+  }
+  figure.replaceChildren(svg, legend(lines));
+}
+function stack(lines) {
+  for (let i = 1; i < lines.length; i += 1) {
+    lines[i].points.forEach((point, at) => { point[1] += lines[i - 1].points[at][1]; });
+  }
+}
+// Stretches in which a substream was waited for, and in which it was idle.
+function runsOf(points) {
+  const found = [];
+  for (const point of points) {
+    const last = found[found.length - 1];
+    if (last && last.idle === Boolean(point[2])) last.points.push(point);
+    else found.push({ idle: Boolean(point[2]), points: last ? [last.points[last.points.length - 1], point] : [point] });
+  }
+  return found;
+}
+function bounds(values) {
+  let [least, most] = [Infinity, -Infinity];
+  for (const value of values) {
+    least = Math.min(least, value);
+    most = Math.max(most, value);
+  }
+  return [least, most];
+}
+function legend(lines) {
+  const items = lines.filter((line) => !line.dashed).map((line) => {
+    const key = element("i");
+    key.style.background = line.colour;
+    return element("li", {}, key, line.name);
+  });
+  return element("ul", { class: "legend" }, ...items);
+}
+function table(target, heads, rows) {
+  const head = element("tr", {}, ...heads.map((each) => element("th", { scope: "col" }, each)));
+  const body = rows.map(([kind, cells]) => element("tr", kind ? { class: kind } : {}, ...cells.map((each) => element("td", {}, each))));
+  target.replaceChildren(element("thead", {}, head), element("tbody", {}, ...body));
+}
+
+function show({ runs, run, points: all, more }) {
+  points = all ?? points.concat(more ?? []);
+  if (run !== null) run.points = points;
+  byId("runs").replaceChildren(...runs.map((each) => {
+    const pressed = run !== null && each.run === run.run;
+    const button = element("button", { type: "button", "aria-pressed": pressed, "data-state": each.state, title: each.sentence }, each.name);
+    if (each.state !== "running") button.append(` (${each.state})`);
+    button.addEventListener("click", () => listen(each.run));
+    return button;
+  }));
+  if (run === null) return;
+  document.title = `${run.name} – sparkjet`;
+  byId("told").dataset.state = run.state;
+  byId("sentence").textContent = run.sentence;
+  byId("advice").textContent = run.advice ?? "";
+  watermarks(run);
+  const phases = [...new Set(run.points.flatMap((point) => Object.keys(point.durationMs)))];
+  const series = (name, i, value) => ({ name, colour: colour(i), points: run.points.map((point) => [point.at, value(point)]) });
+  chart(byId("durations"), phases.map((phase, i) => series(phase, i, (point) => (point.durationMs[phase] ?? 0) / point.epochs)),
+    { label: "Milliseconds of each phase of an epoch", format: (value) => `${Math.round(value)} ms`, stacked: true });
+  const whole = (value) => count(Math.round(value));
+  chart(byId("rows"), [
+    series("in", 0, (point) => point.rowsIn / point.epochs),
+    series("out", 1, (point) => point.rowsOut / point.epochs),
+  ], { label: "Rows an epoch", format: whole });
+  chart(byId("late"), [
+    series("late", 1, (point) => point.late),
+    series("without event time", 2, (point) => point.nullTimestamps),
+  ], { label: "Late rows and rows without event time", format: whole });
+  numbers(run);
+}
+
+function watermarks(run) {
+  const names = [...new Set(run.points.flatMap((point) => Object.keys(point.lines)))].sort();
+  const lines = names.map((name, i) => ({
+    name,
+    colour: colour(i),
+    points: run.points
+      .filter((point) => point.lines[name] && point.lines[name].watermark !== null)
+      .map((point) => [point.at, point.lines[name].watermark, point.lines[name].idle]),
+  }));
+  const times = lines.flatMap((line) => line.points.map((point) => point[1]));
+  const [least, most] = bounds(times);
+  // The clock belongs into the picture only where event time is near it: not with a replay of last year.
+  if (run.points.length > 1 && run.now - most < 20 * Math.max(most - least, 6e7)) {
+    lines.push({ name: "clock", dashed: true, points: run.points.map((point) => [point.at, point.at]) });
+  }
+  // The day where the picture is longer than one.
+  const format = (value, range) => (range > DAY ? time(value).slice(0, 10) : time(value).slice(11, 19));
+  chart(byId("watermarks"), lines, { label: "Watermark of each substream over time, UTC", format, fromZero: false });
+  table(byId("substreams"), ["substream", "behind the clock", "", "complete up to (UTC)", "late rows", "no event time"],
+    (run.substreams ?? []).map((each) => [each.holdsWatermark ? "holds" : "", [
+      each.name,
+      each.watermark === null ? "–" : duration(run.now - each.watermark),
+      each.holdsWatermark ? "is waited for" : each.idle ? "idle" : each.caughtUp ? "caught up" : "",
+      time(each.watermark),
+      count(each.lateRows),
+      count(each.nullTimestamps),
+    ]]));
+  byId("others").textContent = run.otherSubstreams ? `${count(run.otherSubstreams)} more substreams, idle or less far behind, are not listed.` : "";
+}
+
+function numbers(run) {
+  const told = [
+    ["epoch", run.epoch === null ? "–" : count(run.epoch)],
+    ["watermark (UTC)", time(run.watermark)],
+    ["since the last epoch", run.epochEndedAt ? duration(run.now - run.epochEndedAt) : "–"],
+    ["rows in, this run", count(run.rowsIn)],
+    ["late rows", count(run.lateRows)],
+    ["rows without event time", count(run.nullTimestamps)],
+    ["rows of state", count(run.snapshot?.entries)],
+    ["deltas a restart reads", count(run.snapshot?.deltas)],
+    ["withheld windows", count(run.withheldWindows)],
+    ["transactions not settled", count(run.unsettled)],
+  ];
+  byId("numbers").replaceChildren(...told.map(([name, value]) => element("div", {}, element("dt", {}, name), element("dd", {}, value))));
+  const outputs = Object.entries(run.rowsOut ?? {}).map(([name, rows]) => ["", [name, count(rows), "–"]]);
+  const open = (run.transactions ?? []).map((each) => ["", [each.output, each.rows === null ? "–" : count(each.rows), count(each.epoch)]]);
+  table(byId("transactions"), ["output", "rows", "decided in epoch"], [...open, ...outputs.map(([kind, [name, rows]]) => [kind, [name, rows, "all of this run"]])]);
+}
+
+function listen(run) {
+  chosen = run;
+  if (source) source.close();
+  source = new EventSource(chosen === null ? "events" : `events?run=${encodeURIComponent(chosen)}`);
+  source.onopen = () => { byId("connection").textContent = "live"; };
+  source.onerror = () => { byId("connection").textContent = "no answer; trying again"; };
+  source.onmessage = (message) => show(JSON.parse(message.data));
+}
+listen(null);

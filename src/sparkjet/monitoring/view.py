@@ -1,0 +1,162 @@
+"""What is shown of a run: who holds the stream back and by how much, in words and as numbers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from sparkjet.monitoring.history import FURTHEST, furthest_behind
+
+if TYPE_CHECKING:
+    from sparkjet.engine.progress_report import ProgressReport, SubstreamReport
+    from sparkjet.monitoring.runs import Run
+
+SECOND = 1_000_000
+STANDS = 60 * SECOND
+"""Microseconds without progress after which the page says what can be done about a substream."""
+_UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
+
+
+def shown(microseconds: int) -> str:
+    """A duration for people: its two largest units, tenths below ten seconds.
+
+    >>> shown(252_000_000), shown(90_061_000_000), shown(1_240_000), shown(-5_000_000)
+    ('4 min 12 s', '1 d 1 h', '1.2 s', '-5.0 s')
+    """
+    if microseconds < 0:
+        return f"-{shown(-microseconds)}"
+    if microseconds < 10 * SECOND:
+        return f"{microseconds / SECOND:.1f} s"
+    rest, parts = microseconds // SECOND, []
+    for unit, seconds in _UNITS:
+        amount, rest = divmod(rest, seconds)
+        if amount:
+            parts.append(f"{amount} {unit}")
+        elif parts:
+            break
+    return " ".join(parts[:2])
+
+
+def sentence(run: Run, now: int) -> tuple[str, str | None]:
+    """How the run is, in one sentence, and what can be done about it, if anything.
+
+    Args:
+        run: The run.
+        now: Microseconds since 1970.
+    """
+    if run.state == "failed":
+        return f"The query has failed. {run.failure}", "Mend what the error names, and start it with the same home."
+    if run.ended_at is not None:
+        return f"The query ended {shown(now - run.ended_at)} ago.", None
+    report = run.history.newest
+    if report is None:
+        return f"No epoch has ended since the start {shown(now - run.started_at)} ago.", None
+    late = unsettled(report)
+    if late:
+        told = f"{_count(late, 'transaction')} decided before epoch {report.epoch.number} cannot be committed."
+        return told, "The driver's log says why. They are tried again until their sink takes them."
+    held = _holder(report, run, now)
+    return (_level(report, run, now), None) if held is None else held
+
+
+def unsettled(report: ProgressReport) -> int:
+    """Transactions that an earlier epoch decided and no sink has confirmed yet."""
+    return sum(sink.transaction.get("epoch", report.epoch.number) < report.epoch.number for sink in report.sinks)
+
+
+def summary(run: Run, now: int) -> dict[str, Any]:
+    """A run in the list of all; JSON, times in microseconds since 1970."""
+    told, advice = sentence(run, now)
+    report = run.history.newest
+    return {
+        "run": run.run,
+        "query": run.query,
+        "name": run.label,
+        "state": run.state,
+        "sentence": told,
+        "advice": advice,
+        "startedAt": run.started_at,
+        "endedAt": run.ended_at,
+        "epoch": None if report is None else report.epoch.number,
+        "watermark": None if report is None else report.watermark,
+        "lateRows": 0 if report is None else report.late_rows.total,
+        "nullTimestamps": 0 if report is None else report.null_timestamps.total,
+    }
+
+
+def details(run: Run, now: int) -> dict[str, Any]:
+    """Everything that is shown of one run but its points; JSON, times in microseconds since 1970."""
+    report, history = run.history.newest, run.history
+    described = {**summary(run, now), "now": now}
+    if report is None:
+        return described
+    names = furthest_behind(report.substreams)
+    return described | {
+        "epochEndedAt": history.ended_at,
+        "durationMs": report.epoch.duration_ms,
+        "rowsIn": history.totals.rows_in,
+        "rowsOut": dict(history.totals.rows_out),
+        "epochs": history.totals.epochs,
+        "substreams": [
+            {"name": name, "movedAt": history.moved_at(name), **msgspec.to_builtins(report.substreams[name])}
+            for name in names
+        ],
+        "otherSubstreams": len(report.substreams) - len(names),
+        "snapshot": msgspec.to_builtins(report.snapshot),
+        "withheldWindows": report.withheld_windows,
+        # Not what their sinks keep of them, which is long, and of no use to a reader.
+        "transactions": [
+            {"output": sink.name, "rows": sink.rows, "epoch": sink.transaction.get("epoch")} for sink in report.sinks
+        ],
+        "unsettled": unsettled(report),
+        "backup": msgspec.to_builtins(report.backup),
+    }
+
+
+def _level(report: ProgressReport, run: Run, now: int) -> str:
+    """A run in which nobody is behind the others."""
+    ended = f"Epoch {report.epoch.number} ended {shown(now - (run.history.ended_at or now))} ago"
+    if not report.substreams:
+        return f"{ended}; the query has no watermark."
+    if report.watermark is None:
+        return f"{ended}; no row with an event time has come yet."
+    idle = sum(each.idle for each in report.substreams.values())
+    waited = _count(len(report.substreams) - idle, "substream")
+    return f"Nothing holds the stream back: {waited} level{f', {idle} idle' if idle else ''}. {ended}."
+
+
+def _holder(report: ProgressReport, run: Run, now: int) -> tuple[str, str | None] | None:
+    """Which substream the others wait for; None if none is behind the others."""
+    waited = {name: each for name, each in report.substreams.items() if not each.idle}
+    empty = [name for name, each in waited.items() if each.watermark is None]
+    if empty and len(waited) > len(empty):
+        return (
+            f"“{empty[0]}” holds the stream back: no row of it has come yet"
+            + (f", nor of {_count(len(empty) - 1, 'other')}." if len(empty) > 1 else "."),
+            _advice(empty[0], waited[empty[0]]),
+        )
+    times = sorted({each.watermark for each in waited.values() if each.watermark is not None})
+    if len(times) < 2:  # noqa: PLR2004 - one time is nobody behind
+        return None
+    holders = [name for name in furthest_behind(waited, FURTHEST) if waited[name].watermark == times[0]]
+    others = _count(len(holders) - 1, "other") if len(holders) > 1 else ""
+    first, behind = holders[0], shown(times[1] - times[0])
+    told = f"“{first}”" + (f" and {others} hold" if others else " holds") + f" the stream back by {behind}."
+    stands = now - (run.history.moved_at(first) or now)
+    if stands < STANDS:
+        return told, None
+    return f"{told} It has not moved for {shown(stands)}.", _advice(first, waited[first])
+
+
+def _advice(name: str, substream: SubstreamReport) -> str:
+    if substream.caught_up is False:
+        return "It has rows that are not read yet: nothing is lost by waiting."
+    return (
+        f'If nothing more comes of it: query.retireSubstream("{name}"), or idleTimeout in withWatermark for all that '
+        "are silent."
+    )
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"

@@ -1,0 +1,91 @@
+"""``python -m sparkjet doctor``: what it finds, and that it leaves nothing behind."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from sparkjet.cli import doctor, main
+from sparkjet.cli.doctor import ADVICE, BAD, OK, Finding, disk, handles, home, java, packages, postgres, python
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def script(directory: Path, text: str) -> None:
+    (directory / "bin").mkdir()
+    program = directory / "bin" / "java"
+    program.write_text(f"#!/bin/sh\n{text}\n")
+    program.chmod(0o755)
+
+
+@pytest.mark.parametrize(
+    ("answer", "verdict", "told"),
+    [
+        ("echo 'openjdk version \"17.0.9\" 2023' >&2", OK, "Java 17 at"),
+        ("echo 'openjdk version \"11.0.2\" 2019' >&2", BAD, "Java 11 at"),
+        ("echo 'java version \"1.8.0_401\"' >&2", BAD, "Java 8 at"),
+        ("echo 'openjdk version \"25\" 2025' >&2", ADVICE, "Java 25 at"),
+        ("exit 3", BAD, "-version says: nothing"),
+    ],
+)
+def test_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str, verdict: str, told: str) -> None:
+    script(tmp_path, answer)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    (found,) = java()
+    assert (found.verdict, told in found.told, found.remedy is None) == (verdict, True, verdict == OK)
+
+
+def test_no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert [(each.verdict, "has no bin/java" in each.told) for each in java()] == [(BAD, True)]
+    monkeypatch.delenv("JAVA_HOME")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert [(each.verdict, each.told) for each in java()] == [(BAD, "there is no java on the PATH")]
+
+
+def test_this_machine() -> None:
+    assert [each.verdict for each in (*python(), *packages())] == [OK, OK, OK]
+    assert all(each.verdict in {OK, ADVICE} for each in handles())
+
+
+def test_a_directory_that_is_not_writable(tmp_path: Path) -> None:
+    assert [each.verdict for each in disk(tmp_path / "missing", "home")] == [BAD]
+
+
+def test_spark_runs_a_python_worker(spark: SparkSession) -> None:
+    del spark
+    (found,) = doctor.spark([])
+    assert (found.verdict, f"Python {sys.version_info[0]}.{sys.version_info[1]} worker" in found.told) == (OK, True)
+
+
+def test_a_home_is_tried_and_nothing_stays(tmp_path: Path) -> None:
+    place = tmp_path / "not yet" / "there"
+    found = list(home(str(place), []))
+    assert found[0] == Finding("home", OK, f"of two writers of one file one wins in {place}")
+    assert {each.verdict for each in found} <= {OK, ADVICE}
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_server_and_one_that_is_not_there(postgres_dsn: str) -> None:
+    (found,) = postgres(postgres_dsn)
+    assert (found.verdict, "prepared transactions" in found.told) == (OK, True)
+    (found,) = postgres("host=127.0.0.1 port=1 password=secret")
+    assert (found.verdict, "secret" in str(found)) == (BAD, False)
+
+
+def test_the_exit_status_says_whether_something_is_bad(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    del spark
+    assert main(["doctor", str(tmp_path)]) == 0
+    assert "ok      Spark: Spark 4" in capsys.readouterr().out
+    file = tmp_path / "file"
+    file.touch()
+    assert main(["doctor", str(file), "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert [each["subject"] for each in found if each["verdict"] == BAD] == ["home"]

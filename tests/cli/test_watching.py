@@ -1,0 +1,121 @@
+"""``python -m sparkjet top`` and ``page``: from records, and from the page of a driver."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import msgspec
+import pytest
+from rich.console import Console
+
+from sparkjet.cli import main
+from sparkjet.cli.watching import screen
+from sparkjet.clock import ManualClock
+from sparkjet.engine.progress_report import SinkReport
+from sparkjet.monitoring import Run, Runs
+from sparkjet.monitoring.page import Page
+from sparkjet.monitoring.view import details
+from sparkjet.snapshots import DirectoryStore
+from sparkjet.snapshots.record import EpochKind, Record
+from sparkjet.snapshots.record_log import RecordLog
+from sparkjet.storage.posix_directory import PosixDirectory
+from sparkjet.time import InputTracker, SubstreamTracker, limiting_lag
+from tests.monitoring.reports import NOW, SECOND, report, substream
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    tracker = InputTracker({"": SubstreamTracker(limiting_lag(0))})
+    for name, behind in (("a", 90), ("b", 30)):
+        tracker.report(name, NOW - behind * SECOND, NOW)
+    tracker.advance(NOW)
+    record = Record(
+        kind=EpochKind.BATCH,
+        query="q",
+        takeover=0,
+        run="r",
+        epoch=7,
+        fingerprint={},
+        clock=NOW,
+        watermarks=tracker.snapshot(),
+        stages={},
+        early_at={},
+        spark=None,
+        transactions=[],
+    )
+    store = DirectoryStore(PosixDirectory(tmp_path / "snapshots"))
+    store.open("checkpointLocation")
+    RecordLog(store).append(0, record)
+    RecordLog(store).append(1, msgspec.structs.replace(record, epoch=8))
+    return tmp_path
+
+
+def shown(*runs: Run) -> str:
+    console = Console(width=120, record=True, file=open(os.devnull, "w"))  # noqa: SIM115, PTH123 - recorded instead
+    with console.file:
+        console.print(screen([details(run, NOW) for run in runs]))
+        return console.export_text()
+
+
+def test_a_screen_has_a_sentence_and_a_line_for_each_substream() -> None:
+    run = Run("query", "run", "flights", NOW)
+    known = {"[red]a": substream(NOW - 252 * SECOND, holds=True), "b": substream(NOW), "c": substream(None, idle=True)}
+    known |= {f"p{i}": substream(NOW) for i in range(50)}
+    run.history.add(report(3, known, late=1234, sinks=[SinkReport("results", 7, {"epoch": 3})]), NOW)
+    text = shown(run, Run("query", "other", "new", NOW))
+    assert "“[red]a” holds the stream back by 4 min 12 s." in text
+    assert "epoch 3 · late rows 1,234 · without event time 0 · rows of state 5 · aggregate 40 ms  commit 7 ms" in text
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    assert "[red]a 4 min 12 s is waited for 0 0" in lines
+    assert "and 33 more, idle or less far behind" in lines
+    assert "no epoch yet" in lines
+
+
+def test_top_of_a_home(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["top", str(home), "--json"]) == 0
+    (run,) = json.loads(capsys.readouterr().out)
+    assert (run["epoch"], run["state"]) == (8, "recorded")
+    assert run["sentence"].startswith("“a” holds the stream back by 1 min.")
+    assert main(["top", str(home), "--once"]) == 0
+    assert "“a” holds the stream back by 1 min." in capsys.readouterr().out
+
+
+def test_top_of_a_page(capsys: pytest.CaptureFixture[str]) -> None:
+    runs, run = Runs(), Run("query", "a run/1", "flights", NOW)
+    run.history.add(report(3, {"a": substream(NOW)}), NOW)
+    runs.add(run)
+    page = Page(token="known", runs=runs, clock=ManualClock(NOW))
+    try:
+        assert main(["top", page.url, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)[0]["name"] == "flights"
+        assert main(["top", page.address, "--json"]) == 1
+        assert "401" in capsys.readouterr().err
+    finally:
+        page.stop()
+    assert main(["top", page.url, "--json"]) == 1
+    assert "Pass what query.page() prints" in capsys.readouterr().err
+
+
+def test_what_is_no_home_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for command in ("top", "page"):
+        assert main([command, str(tmp_path)]) == 1
+        assert "contains no record of a query" in capsys.readouterr().err
+
+
+def test_a_page_of_a_home_until_ctrl_c(home: Path) -> None:
+    command = [sys.executable, "-m", "sparkjet", "page", str(home)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        address = process.stdout.readline().split()[0]
+        with urllib.request.urlopen(f"{address}runs", timeout=60) as answer:  # noqa: S310 - loopback
+            (run,) = json.loads(answer.read())
+        assert run["name"] == str(home)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors) == (0, "")

@@ -1,0 +1,47 @@
+"""Reports of epochs as a query would give them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from sparkjet.engine.progress_report import (
+    DroppedCount,
+    EpochReport,
+    ProgressReport,
+    SinkReport,
+    SnapshotReport,
+    SubstreamReport,
+)
+
+SECOND = 1_000_000
+NOW = 1_700_000_000 * SECOND
+
+
+def substream(
+    watermark: int | None, *, idle: bool = False, holds: bool = False, caught_up: bool | None = None
+) -> SubstreamReport:
+    return SubstreamReport(watermark, idle, holds, caught_up, late_rows=0, null_timestamps=0)
+
+
+def report(
+    epoch: int = 1,
+    substreams: Mapping[str, SubstreamReport] | None = None,
+    *,
+    late: int = 0,
+    duration_ms: Mapping[str, int] | None = None,
+    sinks: Sequence[SinkReport] = (),
+) -> ProgressReport:
+    known = dict(substreams or {})
+    times = [each.watermark for each in known.values() if each.watermark is not None and not each.idle]
+    return ProgressReport(
+        batch_id=epoch,
+        watermark=min(times, default=None),
+        substreams=known,
+        accepted_rows=0,
+        late_rows=DroppedCount(late, late),
+        null_timestamps=DroppedCount(0, 0),
+        withheld_windows=0,
+        epoch=EpochReport(epoch, dict(duration_ms or {"aggregate": 40, "commit": 7})),
+        snapshot=SnapshotReport(1, 5, 2),
+        sinks=list(sinks),
+    )

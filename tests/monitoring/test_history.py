@@ -1,0 +1,86 @@
+"""The history: nothing that is counted is lost by merging, and a reader who comes back sees what everybody sees."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparkjet.engine.progress_report import SinkReport
+from sparkjet.monitoring.history import AGE, FURTHEST, OTHERS, History, Point, furthest_behind
+from tests.monitoring.reports import NOW, SECOND, report, substream
+
+gaps = st.integers(-5 * SECOND, 5 * 60 * SECOND)
+epochs = st.lists(st.tuples(gaps, st.integers(0, 9), st.booleans()), max_size=60)
+
+
+@given(epochs, st.integers(2, 9))
+def test_sums_stay_and_points_are_bounded(steps: list[tuple[int, int, bool]], most: int) -> None:
+    history, now = History(most), NOW
+    for number, (gap, rows, _) in enumerate(steps):
+        now += gap
+        history.add(report(number, {"a": substream(now)}, late=rows, duration_ms={"save": rows}), now, rows)
+        points = history.points
+        assert len(points) <= most
+        assert all(before.at < after.at for before, after in pairwise(points))
+        assert points[-1].epoch == number
+        assert points[-1].lines["a"].watermark == now
+    points, total = history.points, sum(rows for _, rows, _ in steps)
+    assert sum(point.epochs for point in points) == len(steps)
+    assert sum(point.rows_in for point in points) == sum(point.late for point in points) == total
+    assert sum(point.duration_ms.get("save", 0) for point in points) == total == history.totals.rows_in
+
+
+@given(epochs, st.integers(2, 9))
+def test_a_reader_who_comes_back_has_all_points(steps: list[tuple[int, int, bool]], most: int) -> None:
+    history, now = History(most), NOW
+    merges: int | None = None
+    read: list[Point] = []
+    for number, (gap, rows, comes_back) in enumerate(steps):
+        now += gap
+        history.add(report(number, late=rows), now, rows)
+        if comes_back:
+            merges, points, whole = history.since(merges, read[-1].at if read else 0)
+            read = points if whole else [*read, *points]
+            assert read == history.points
+
+
+def test_after_a_day_a_point_goes() -> None:
+    history = History()
+    for day in (0, 1, 2):
+        history.add(report(day), NOW + day * (AGE + 1))
+    assert [point.epoch for point in history.points] == [2]
+    assert history.totals.epochs == 3
+
+
+def test_of_many_substreams_those_furthest_behind_have_names() -> None:
+    known = {f"p{i}": substream(NOW - i * SECOND) for i in range(1000)}
+    known |= {"silent": substream(NOW - 10_000 * SECOND, idle=True), "new": substream(None)}
+    history = History()
+    history.add(report(1, known), NOW)
+    lines = history.points[-1].lines
+    assert list(lines) == [*furthest_behind(known), OTHERS]
+    assert furthest_behind(known)[:3] == ["new", "p999", "p998"]
+    assert len(lines) == FURTHEST + 1
+    assert lines[OTHERS].watermark == known["p980"].watermark
+
+
+def test_when_a_substream_last_moved() -> None:
+    history = History()
+    assert history.moved_at("a") is None
+    for second, watermark in enumerate([5, 5, 6, 6, 6]):
+        history.add(report(second, {"a": substream(watermark)}), NOW + second * SECOND)
+    assert history.moved_at("a") == NOW + 2 * SECOND
+    history.add(report(9), NOW + 9 * SECOND)
+    assert history.moved_at("a") is None
+
+
+def test_rows_of_an_epoch_are_counted_once_while_its_transaction_waits() -> None:
+    history = History()
+    waits = SinkReport("results", 7, {"epoch": 1})
+    history.add(report(1, sinks=[waits]), NOW)
+    history.add(report(2, sinks=[waits]), NOW + SECOND)
+    history.add(report(3, sinks=[SinkReport("results", None, {"epoch": 3})]), NOW + 2 * SECOND)
+    assert history.totals.rows_out == {"results": 7}
+    assert [point.rows_out for point in history.points] == [7, 0, 0]

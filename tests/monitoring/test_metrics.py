@@ -1,0 +1,78 @@
+"""Metrics as Prometheus reads them."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.parser import text_string_to_metric_families
+
+from sparkjet.clock import ManualClock
+from sparkjet.engine.progress_report import SinkReport
+from sparkjet.monitoring import Collector, Run, Runs
+from sparkjet.monitoring.metrics import HISTOGRAM, METRICS, exposition
+from tests.monitoring.reports import NOW, SECOND, report, substream
+
+
+def scraped(runs: Runs) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
+    found: dict[str, dict[tuple[tuple[str, str], ...], float]] = {}
+    for family in text_string_to_metric_families(exposition(ManualClock(NOW), runs).decode()):
+        for sample in family.samples:
+            found.setdefault(sample.name, {})[tuple(sorted(sample.labels.items()))] = sample.value
+    return found
+
+
+def one(name: str, started: int = 0) -> Run:
+    return Run("query", f"{name}-{started}", name, started)
+
+
+def test_every_metric_has_a_value_and_the_table_is_what_is_scraped() -> None:
+    runs, run = Runs(), one("q")
+    known = {"a": substream(NOW - 9 * SECOND, holds=True), "b": substream(NOW, idle=True)}
+    run.history.add(report(1, known, late=3, sinks=[SinkReport("results", 5, {"epoch": 1})]), NOW - 2 * SECOND, 11)
+    runs.add(run)
+    found = scraped(runs)
+    query = ("query", "q")
+    assert {metric.name for metric in METRICS} < found.keys()
+    assert found["sparkjet_watermark_lag_seconds"] == {(query, ("substream", "a")): 9, (query, ("substream", "b")): 0}
+    assert found["sparkjet_substream_holds"][query, ("substream", "a")] == 1
+    assert found["sparkjet_substream_idle"][query, ("substream", "b")] == 1
+    assert found["sparkjet_late_rows_total"] == {(query,): 3}
+    assert found["sparkjet_rows_in_total"] == {(query,): 11}
+    assert found["sparkjet_rows_out_total"] == {(("output", "results"), query): 5}
+    assert found["sparkjet_epoch_age_seconds"] == {(query,): 2}
+    buckets = found[f"{HISTOGRAM}_bucket"]
+    assert buckets[("le", "0.025"), ("phase", "aggregate"), query] == 0
+    assert buckets[("le", "0.05"), ("phase", "aggregate"), query] == 1
+    assert buckets[("le", "+Inf"), ("phase", "aggregate"), query] == 1
+    assert found[f"{HISTOGRAM}_sum"][("phase", "aggregate"), query] == 0.04
+
+
+def test_labels_are_capped() -> None:
+    runs, run = Runs(), one("q")
+    run.history.add(report(1, {f"p{i}": substream(NOW - i * SECOND, holds=i > 500) for i in range(1000)}), NOW)
+    runs.add(run)
+    lags = scraped(runs)["sparkjet_watermark_lag_seconds"]
+    assert len(lags) == 21
+    assert lags[("query", "q"), ("substream", "other substreams")] == 979
+    assert sum(scraped(runs)["sparkjet_substream_holds"].values()) == 499
+
+
+def test_of_the_runs_of_a_query_the_newest_is_shown() -> None:
+    runs = Runs()
+    for started, late in ((2, 20), (1, 10)):
+        run = one("q", started)
+        run.history.add(report(1, late=late), NOW)
+        runs.add(run)
+    assert scraped(runs)["sparkjet_late_rows_total"] == {(("query", "q"),): 20}
+
+
+def test_a_registry_of_the_users_takes_the_collector() -> None:
+    registry = CollectorRegistry()
+    registry.register(Collector(ManualClock(NOW), Runs()))
+    assert registry.get_sample_value("sparkjet_up", {"query": "q"}) is None
+
+
+def test_names_may_hold_anything() -> None:
+    runs, run = Runs(), one('q"\n\\')
+    run.history.add(report(1, {'a"\n\\': substream(0)}), NOW)
+    runs.add(run)
+    assert scraped(runs)["sparkjet_up"] == {(("query", 'q"\n\\'),): 1}

@@ -1,0 +1,150 @@
+"""The page: what it answers, to whom, and how it ends."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from sparkjet.clock import ManualClock
+from sparkjet.errors import AnalysisError
+from sparkjet.monitoring import Run, Runs, open_page
+from sparkjet.monitoring.page import Page
+from tests.monitoring.reports import NOW, SECOND, report, substream
+
+
+def running(name: str = "flights") -> Run:
+    run = Run("query", f"run of {name}/1", name, NOW - 60 * SECOND)
+    run.history.add(report(1, {"<b>a</b>": substream(NOW - SECOND), "b": substream(NOW)}), NOW)
+    return run
+
+
+@pytest.fixture
+def runs() -> Runs:
+    runs = Runs()
+    runs.add(running())
+    return runs
+
+
+@pytest.fixture
+def page(runs: Runs) -> Iterator[Page]:
+    page = Page(runs=runs, clock=ManualClock(NOW))
+    yield page
+    page.stop()
+
+
+def asked(page: Page, path: str, **headers: str) -> tuple[http.client.HTTPResponse, str]:
+    with closing(http.client.HTTPConnection("127.0.0.1", page.port, timeout=60)) as connection:
+        connection.request("GET", path, headers={"Connection": "close", **headers})
+        answer = connection.getresponse()
+        return answer, answer.read().decode()
+
+
+def test_it_answers_with_the_page_and_what_the_page_asks_for(page: Page) -> None:
+    for path, kind, content in (
+        ("/", "text/html", "<!doctype html>"),
+        ("/page.js", "text/javascript", "EventSource"),
+        ("/page.css", "text/css", "prefers-color-scheme"),
+        ("/metrics", "text/plain", 'sparkjet_up{query="flights"} 1.0'),
+    ):
+        answer, text = asked(page, path)
+        assert (answer.status, kind in answer.headers["Content-Type"], content in text) == (200, True, True), path
+    assert "script-src 'self'" in asked(page, "/")[0].headers["Content-Security-Policy"]
+    (run,) = json.loads(asked(page, "/runs")[1])
+    assert run["sentence"] == "“<b>a</b>” holds the stream back by 1.0 s."
+    found = json.loads(asked(page, "/runs/run%20of%20flights/1")[1])
+    assert [point["epoch"] for point in found["points"]] == [1]
+    assert asked(page, "/runs/nobody")[0].status == 404
+    assert asked(page, "/../page.py")[0].status == 404
+
+
+def test_events_send_points_once_and_then_what_is_new(page: Page, runs: Runs) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", page.port, timeout=60)
+    connection.request("GET", "/events")
+    answer = connection.getresponse()
+
+    def told() -> dict[str, object]:
+        line = answer.readline().decode()
+        assert answer.readline() == b"\n"
+        found: dict[str, object] = json.loads(line.removeprefix("data: "))
+        return found
+
+    def epochs(points: object) -> list[int]:
+        assert isinstance(points, list)
+        return [point["epoch"] for point in points]
+
+    assert epochs(told()["points"]) == [1]
+    runs.all()[0].history.add(report(2), NOW + SECOND)
+    seen: list[int] = []
+    while not seen:
+        seen = epochs(told()["more"])
+    assert seen == [2]
+    # With a reader who stays.
+    page.stop()
+    assert not page.is_open
+    connection.close()
+
+
+def test_another_sites_name_for_this_address_is_refused(page: Page) -> None:
+    assert asked(page, "/runs", Host="evil.example")[0].status == 421
+    assert asked(page, "/runs", Host=f"localhost:{page.port}")[0].status == 200
+    assert asked(page, "/runs", Host=f"[::1]:{page.port}")[0].status == 200
+
+
+def test_with_a_token_only_who_knows_it_reads(runs: Runs) -> None:
+    page = Page(token="open-it", runs=runs, clock=ManualClock(NOW))
+    try:
+        assert page.url == f"http://127.0.0.1:{page.port}/?token=open-it"
+        for path in ("/", "/runs", "/events", "/metrics", "/page.js", "/?token=wrong"):
+            assert asked(page, path)[0].status == 401, path
+        answer, _ = asked(page, page.url.removeprefix(page.address.rstrip("/")))
+        assert (answer.status, answer.headers["Location"]) == (303, "/")
+        cookie = answer.headers["Set-Cookie"]
+        assert "HttpOnly" in cookie
+        assert "SameSite=strict" in cookie
+        assert asked(page, "/runs", Cookie=cookie.partition(";")[0])[0].status == 200
+        assert asked(page, "/metrics", Authorization="Bearer open-it")[0].status == 200
+    finally:
+        page.stop()
+
+
+def test_beyond_loopback_there_is_always_a_token(runs: Runs) -> None:
+    page = Page("0.0.0.0", runs=runs, clock=ManualClock(NOW))  # noqa: S104 - what is tested
+    try:
+        assert "?token=" in page.url
+        assert asked(page, "/runs")[0].status == 401
+        token = page.url.partition("token=")[2]
+        assert asked(page, "/runs", Authorization=f"Bearer {token}", Host="driver.example")[0].status == 200
+    finally:
+        page.stop()
+
+
+def test_an_address_that_cannot_be_used_is_named(page: Page) -> None:
+    with pytest.raises(AnalysisError, match=f"host='127.0.0.1', port={page.port}: Address already in use"):
+        Page(port=page.port)
+    for host, port in (("192.0.2.1", 0), ("127.0.0.1", 70_000), ("nowhere.invalid", 0)):
+        with pytest.raises(AnalysisError, match="The page cannot listen"):
+            Page(host, port)
+    for token in ("", "öffne", "a b", "a;b"):
+        with pytest.raises(AnalysisError, match="token is not made of"):
+            Page(token=token)
+
+
+def test_a_second_call_returns_the_page_that_is_there(runs: Runs) -> None:
+    first = open_page(runs=runs)
+    try:
+        assert open_page(runs=runs) is first
+        assert open_page(port=first.port, runs=runs) is first
+        assert first._repr_html_().startswith(f'<a href="{first.url}"')
+    finally:
+        first.stop()
+        first.stop()
+    with socket.create_server(("127.0.0.1", first.port)):
+        pass
+    second = open_page(runs=runs)
+    assert second is not first
+    second.stop()

@@ -1,0 +1,201 @@
+"""Alert rules and the dashboard in a real Prometheus: each alert fires and stays silent, each query gives data."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import socket
+import subprocess
+import threading
+import time
+import urllib.parse
+import urllib.request
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparkjet.engine.progress_report import SinkReport
+from sparkjet.monitoring import Run, Runs
+from sparkjet.monitoring.metrics import HISTOGRAM, METRICS
+from sparkjet.monitoring.page import Page
+from tests.monitoring.reports import SECOND, report, substream
+
+pytestmark = pytest.mark.crash
+STATIC = resources.files("sparkjet.monitoring") / "static"
+PATIENCE = 120
+Q = {"query": "flights"}
+
+CASES: list[tuple[str, dict[str, str], str, dict[str, str]]] = [
+    # Series over minutes as promtool writes them ("0x9" is ten samples of 0), and the labels of the alert.
+    (
+        "SparkjetSubstreamHoldsBack",
+        {
+            'sparkjet_watermark_lag_seconds{query="flights",substream="3"}': "60x10 1000x20",
+            'sparkjet_substream_holds{query="flights",substream="3"}': "1x30",
+        },
+        "20m",
+        {**Q, "substream": "3", "severity": "warning"},
+    ),
+    (
+        "SparkjetLateRows",
+        {"sparkjet_late_rows_total{query='flights'}": "7x10 9x20"},
+        "15m",
+        {**Q, "severity": "warning"},
+    ),
+    (
+        "SparkjetRowsWithoutEventTime",
+        {"sparkjet_null_timestamp_rows_total{query='flights'}": "7x10 9x20"},
+        "15m",
+        {**Q, "severity": "warning"},
+    ),
+    (
+        "SparkjetNoEpoch",
+        {"sparkjet_epoch_age_seconds{query='flights'}": "1x10 700x20", "sparkjet_up{query='flights'}": "1x30"},
+        "15m",
+        {**Q, "severity": "warning"},
+    ),
+    (
+        "SparkjetTransactionsUnsettled",
+        {"sparkjet_transactions_unsettled{query='flights'}": "0x10 2x20"},
+        "15m",
+        {**Q, "severity": "critical"},
+    ),
+    ("SparkjetQueryEnded", {"sparkjet_up{query='flights'}": "1x10 0x20"}, "15m", {**Q, "severity": "critical"}),
+    (
+        "SparkjetDriverGone",
+        {'up{job="sparkjet",instance="driver:1"}': "1x10 0x20"},
+        "15m",
+        {"job": "sparkjet", "instance": "driver:1", "severity": "critical"},
+    ),
+]
+
+
+def test_each_alert_fires_and_before_that_it_does_not(tmp_path: Path) -> None:
+    """By promtool, which lets time pass for rules without waiting; annotations are compared too, so they render."""
+    rules = STATIC.joinpath("alerts.yml").read_text(encoding="utf-8")
+    names = re.findall(r"alert: (\w+)", rules)
+    assert sorted(names) == sorted(name for name, *_ in CASES)
+    (tmp_path / "alerts.yml").write_text(rules)
+    for name, series, at, labels in CASES:
+        inputs = [{"series": key, "values": value} for key, value in series.items()]
+        silent = {"eval_time": "9m", "alertname": name, "exp_alerts": []}
+        tests = [{"interval": "1m", "input_series": inputs, "alert_rule_test": [silent]}]
+        (tmp_path / "test.yml").write_text(json.dumps({"rule_files": ["alerts.yml"], "tests": tests}))
+        ended = _promtool(tmp_path)
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+        fires = {"eval_time": at, "alertname": name, "exp_alerts": []}
+        tests[0]["alert_rule_test"] = [fires]
+        (tmp_path / "test.yml").write_text(json.dumps({"rule_files": ["alerts.yml"], "tests": tests}))
+        ended = _promtool(tmp_path)
+        # It compares with no alert, and prints the one that it got.
+        got = ended.stdout + ended.stderr
+        assert ended.returncode == 1, name
+        for key, value in labels.items():
+            assert f'{key}="{value}"' in got, got
+        assert "summary=" in got, got
+        assert "<error" not in got, got
+
+
+def test_every_query_of_dashboard_and_alerts_gives_data(tmp_path: Path) -> None:
+    runs, run = Runs(), Run("query", "run", "flights", 0)
+    runs.add(run)
+    ended = threading.Event()
+
+    def feed() -> None:
+        """As a query with a lagging substream does, while the server scrapes."""
+        epoch = 0
+        while not ended.wait(0.2):
+            epoch += 1
+            now = time.time_ns() // 1000
+            known = {"a": substream(now - 1000 * SECOND, holds=True), "b": substream(now)}
+            waits = SinkReport("results", 5, {"epoch": epoch})
+            run.history.add(report(epoch, known, late=epoch, sinks=[waits]), now, 11)
+
+    server = page = None
+    feeding = threading.Thread(target=feed)
+    feeding.start()
+    try:
+        page = Page(token="known", runs=runs)
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        (tmp_path / "alerts.yml").write_text(STATIC.joinpath("alerts.yml").read_text(encoding="utf-8"))
+        (tmp_path / "prometheus.yml").write_text(json.dumps(_config(page)))
+        server = subprocess.Popen(
+            [
+                _found("prometheus"),
+                f"--config.file={tmp_path}/prometheus.yml",
+                f"--storage.tsdb.path={tmp_path}/data",
+                f"--web.listen-address=127.0.0.1:{port}",
+            ],
+            stderr=subprocess.DEVNULL,
+        )
+        missing, limit = _expressions(), time.monotonic() + PATIENCE
+        while missing:
+            missing = [each for each in missing if not _asked(port, each)]
+            assert time.monotonic() < limit, missing
+    finally:
+        ended.set()
+        feeding.join()
+        if page is not None:
+            page.stop()
+        if server is not None:
+            server.kill()
+            server.wait()
+
+
+def test_the_dashboard_names_only_metrics_that_there_are() -> None:
+    names = {metric.name for metric in METRICS} | {f"{HISTOGRAM}{each}" for each in ("_sum", "_count", "_bucket")}
+    used = set(re.findall(r"sparkjet_\w+", " ".join(_expressions())))
+    assert used <= names
+    # What nothing shows may as well not be there.
+    assert names - used <= {
+        "sparkjet_query_watermark_lag_seconds",
+        "sparkjet_substream_idle",
+        "sparkjet_epochs_total",
+        "sparkjet_state_deltas",
+        "sparkjet_withheld_windows_total",
+    }
+
+
+def _expressions() -> list[str]:
+    dashboard = json.loads(STATIC.joinpath("dashboard.json").read_text(encoding="utf-8"))
+    panels = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    rules = re.findall(r"expr: (.+)", STATIC.joinpath("alerts.yml").read_text(encoding="utf-8"))
+    # Without its limit a rule has data as long as all is well.
+    return [each.replace("$query", ".*") for each in panels] + [re.sub(r" (>|==) \d+", "", each) for each in rules]
+
+
+def _config(page: Page) -> dict[str, Any]:
+    job = {
+        "job_name": "sparkjet",
+        "scrape_interval": "1s",
+        "scrape_timeout": "1s",
+        "authorization": {"credentials": "known"},
+        "static_configs": [{"targets": [f"127.0.0.1:{page.port}"]}],
+    }
+    return {"scrape_configs": [job], "rule_files": ["alerts.yml"]}
+
+
+def _asked(port: int, expression: str) -> list[object]:
+    """The samples of an expression; none while the server starts."""
+    query = urllib.parse.urlencode({"query": expression})
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v1/query?{query}", timeout=10) as answer:
+            found: list[object] = json.loads(answer.read())["data"]["result"]
+            return found
+    except OSError:
+        return []
+
+
+def _promtool(directory: Path) -> subprocess.CompletedProcess[str]:
+    command = [_found("promtool"), "test", "rules", str(directory / "test.yml")]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def _found(program: str) -> str:
+    path = shutil.which(program)
+    assert path is not None, f"{program} is missing: install Debian's package prometheus"
+    return path

@@ -1,0 +1,58 @@
+"""Each line of a file is counted once, as what it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import grimp
+
+from scripts.house_counts import Lines, circles, lines_of
+
+SOURCE = Path(__file__).resolve().parents[2] / "src" / "sparkjet"
+
+TEXT = '''"""Module.
+
+More.
+"""
+
+import os
+from a import (
+    b,
+)
+
+# why
+LIMIT = 3
+"""What it is for."""
+
+
+class C:
+    """One line."""
+
+    def f(self) -> str:
+        # why
+        return """
+text that is code
+
+"""  # because
+'''
+
+
+def test_lines_are_what_they_are() -> None:
+    assert lines_of(TEXT) == Lines(code=7, docstrings=6, imports=4, comments=2, blank=5)
+
+
+def test_every_line_is_counted_once() -> None:
+    for file in SOURCE.rglob("*.py"):
+        text = file.read_text(encoding="utf-8")
+        found = lines_of(text)
+        assert found.code + found.docstrings + found.imports + found.comments + found.blank == len(text.splitlines())
+
+
+def test_circles() -> None:
+    graph = grimp.ImportGraph()
+    for importer, imported in (("a", "b"), ("b", "c"), ("c", "a"), ("d", "a"), ("e", "f"), ("f", "e")):
+        for module in (importer, imported):
+            if module not in graph.modules:
+                graph.add_module(module)
+        graph.add_import(importer=importer, imported=imported)
+    assert circles(graph) == [["a", "b", "c"], ["e", "f"]]
