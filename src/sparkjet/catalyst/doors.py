@@ -90,6 +90,7 @@ DOORS = (
             "catalyst/logical_plans",
             "catalyst/markers",
             "catalyst/stars",
+            "catalyst/window_calls",
             "java",
         ),
         (
@@ -225,6 +226,19 @@ DOORS = (
             f"{_SQL}.internal.SessionState.newHadoopConf(0)",
             f"{_SQL}.classic.SparkSession.createDataFrame(2)",
         ),
+    ),
+    Door(
+        "Spark's UI and its metrics system, which show a query",
+        ("catalyst/spark_ui", "monitoring/spark_metrics"),
+        (
+            "org.apache.spark.SparkContext.ui(0)",
+            "org.apache.spark.SparkContext.longAccumulator(1)",
+            f"org.apache.spark.ui.JettyUtils$.createRedirectHandler({6 if LINE >= (4, 2) else 5})",
+            "org.apache.spark.ui.WebUI.attachHandler(1)",
+            "org.apache.spark.ui.WebUI.detachHandler(1)",
+            "org.apache.spark.metrics.source.LongAccumulatorSource$.register(2)",
+        ),
+        "the page has no link there, and Spark's metrics lack ours: the log says so",
     ),
     Door(
         "what rows of several schemas have in common, tables of a catalog, and rows as text",

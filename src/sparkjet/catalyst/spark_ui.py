@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
+from sparkjet.spark_line import LINE
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -26,7 +28,8 @@ def link(session: SparkSession, address: str) -> None:
         same = _module(jvm.scala, "$less$colon$less").refl()
         methods = _module(jvm.scala.collection.immutable, "Set").empty().incl("GET")
         jetty = _module(jvm.org.apache.spark.ui, "JettyUtils")
-        handler = jetty.createRedirectHandler(PATH, address, same, "", methods, jvm.scala.Option.empty())
+        further = (jvm.scala.Option.empty(),) if LINE >= (4, 2) else ()
+        handler = jetty.createRedirectHandler(PATH, address, same, "", methods, *further)
         # A second one would be behind the first, which may lead to a page that was stopped.
         ui.get().detachHandler(PATH)
         ui.get().attachHandler(handler)
