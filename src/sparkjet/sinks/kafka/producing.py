@@ -36,6 +36,7 @@ _REMEDIES = {
     "TOPIC_AUTHORIZATION_FAILED": "Allow the user to write to the topic.",
     "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": "Allow the user transactional ids that begin with sparkjet/.",
     "INVALID_TRANSACTION_TIMEOUT": "Lower the option kafka.transaction.timeout.ms, or raise the brokers' limit.",
+    "OFFSET_NOT_AVAILABLE": "Too few replicas of the topic are in sync (min.insync.replicas).",
     "NOT_ENOUGH_REPLICAS": "Too few replicas of the topic are in sync (min.insync.replicas).",
     "_MSG_TIMED_OUT": "The brokers did not take the rows in kafka.message.timeout.ms: they are away, or too few "
     "replicas of the topic are in sync (min.insync.replicas).",
