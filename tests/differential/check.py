@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from sparkjet.errors import AnalysisError
@@ -55,6 +56,9 @@ def _difference(spark: SparkSession, case: Case) -> Difference | None:
         wanted = oracle.expected()
     except PySparkException as error:
         raise Skipped(_first_line(error)) from error
+    except Py4JJavaError as error:
+        # A bug of Spark's, which its planner does not report as an error.
+        raise Skipped(str(error.java_exception)) from error
     try:
         outcome = RUNS[case.through](spark, case, made["query"], oracle)
     except AnalysisError as error:

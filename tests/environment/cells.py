@@ -60,7 +60,16 @@ AXES: Mapping[str, Sequence[str]] = {
     "path": tuple(PATHS),
     "fault": (USUAL, "home fills", "output fills", "no token", "no handles", "full home", "late rows fill", "full tmp"),
     "clock": (USUAL, "day ahead", "hour ahead", "hour back"),
-    "server": (USUAL, "sessions", "read only", "small records", "other topic", "impatient", "more partitions"),
+    "server": (
+        USUAL,
+        "sessions",
+        "read only",
+        "small records",
+        "other topic",
+        "impatient",
+        "more partitions",
+        "few replicas",
+    ),
     "query": tuple(QUERIES),
     "sink": tuple(DESTINATIONS),
     "home": ("path", "grid"),
@@ -79,6 +88,7 @@ ONLY: Mapping[Value, Mapping[str, Sequence[str]]] = {
     ("server", "small records"): {"sink": ["kafka"]},
     ("server", "other topic"): {"sink": ["kafka"]},
     ("server", "more partitions"): {"sink": ["kafka"]},
+    ("server", "few replicas"): {"sink": ["kafka"]},
     # Refused at once, as in Spark: api/test_output_modes.
     ("query", "rolling"): {"sink": [sink for sink in DESTINATIONS if sink != "files"]},
 }
