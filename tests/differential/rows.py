@@ -22,7 +22,7 @@ BASES = {
 YEAR_1, YEAR_9999 = -62_135_596_800 * SECOND, 253_402_300_799_999_999
 THEN = ("restart", "stop", "PREPARE", "DECIDE", "COMMIT", "SAVE", "BEGIN")
 # Each of them costs as much as two epochs.
-QUIET = 0.7
+QUIET = 0.8
 PAUSE = 15
 """Units of processing time that pass at once, or a multiple of it; event times go on as fast."""
 
@@ -36,7 +36,7 @@ def arrivals(rng: Random, case: Case, unit: int) -> Case:
     nulls = rng.random() < 0.25
     # Many epochs now and then: what is stored is merged only then.
     number = rng.choice([1, 2, 2, 3]) if rng.random() < 0.95 else 10
-    number += 2 if case.clocked else 0
+    number += 1 if case.clocked else 0
     cut = [
         [_events(rng, each, rng.randint(0, 8), base + epoch * PAUSE * unit, unit, nulls=nulls) for each in case.inputs]
         for epoch in range(number)
@@ -68,7 +68,7 @@ def _with_lags(case: Case, lags: Sequence[int]) -> Case:
 
 
 def _paused(rng: Random, case: Case, epochs: Sequence[Epoch], unit: int) -> tuple[Epoch, ...]:
-    """Time passes before some epochs, and after the last one more than any state is kept."""
+    """Time passes before some epochs, and after the last one more than any state is kept, where rows know of it."""
     now, found = case.start, []
     for epoch in epochs:
         pause = rng.choice([0, 0, 1, 1, 2, 4]) * PAUSE * unit
@@ -78,7 +78,8 @@ def _paused(rng: Random, case: Case, epochs: Sequence[Epoch], unit: int) -> tupl
             for each, events in zip(case.inputs, epoch.rows, strict=True)
         )
         found.append(replace(epoch, rows=rows, pause=pause))
-    found.append(Epoch(tuple(() for _ in case.inputs), pause=100 * PAUSE * unit))
+    if any(each.timed for each in case.inputs):
+        found.append(Epoch(tuple(() for _ in case.inputs), pause=100 * PAUSE * unit))
     return tuple(found)
 
 
