@@ -143,7 +143,14 @@ class Files(Collected):
 
     def found(self) -> Found | None:
         """See :class:`Collected`."""
-        return Found(None, [texts(sj.read_files(self._place)).collect()])
+        try:
+            rows = sj.read_files(self._place)
+        except sj.AnalysisError as error:
+            # A query that has had no rows has published none.
+            if "has no manifest" not in str(error):
+                raise
+            return Found(None, [])
+        return Found(None, [texts(rows).collect()])
 
 
 class OrcFiles(Files):
