@@ -183,7 +183,8 @@ def forgetting_case(make: Maker) -> Case:
         step = Step("ProcessingTimeTimeout", stream, f'{sessions}.select("c0", "n_rows")', ("c0",), (ROWS,))
         return Case(make.seed, "append", "UTC", (each,), ((step,),), ())
     kind, method = make.rng.choice(["value", "list", "map"]), make.rng.choice(METHODS)
-    stream = f'.select("c0", "sub").groupBy("c0").{method}({method}Fresh("{kind}", {ttl // 1000}), "c0 {ddl}, sub string, n_rows long", '
+    output = f'"c0 {ddl}, sub string, n_rows long"'
+    stream = f'.select("c0", "sub").groupBy("c0").{method}({method}Fresh("{kind}", {ttl // 1000}), {output}, '
     newest = f'{sessions}.groupBy({{keys}}).agg(F.max_by("n_rows", "session_window").alias("n_rows"))'
     if kind == "list":
         now = 'rows.crossJoin(rows.agg(F.max("arrived").alias("now")))'
