@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -61,6 +62,16 @@ def called(query: sj.StreamingQuery, method: str) -> str:
     return "done"
 
 
+def ends(query: sj.StreamingQuery, method: str) -> str:
+    """How calls end: two, one after the other, and two at once in threads that are waited for."""
+    found = {called(query, method) for _ in range(2)}
+    if method not in {*REFUSED, "stop"}:
+        # From such a thread the others wait for the epoch, and with it for the caller.
+        with ThreadPoolExecutor(2) as threads:
+            found |= set(threads.map(lambda _: called(query, method), range(2)))
+    return ", ".join(sorted(found))
+
+
 @dataclass
 class Caller:
     """Calls methods of a query wherever the query calls something of the user's."""
@@ -83,7 +94,7 @@ class Caller:
             for method in self.methods:
                 if (place, method) not in self.found:
                     self.found[place, method] = "hangs"
-                    self.found[place, method] = called(query, method)
+                    self.found[place, method] = ends(query, method)
 
 
 @dataclass

@@ -9,6 +9,7 @@ import random
 import sys
 import time
 import warnings
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from conftest import INTERPRETED, SMALL
@@ -39,8 +40,17 @@ def main() -> int:
             sys.stdout.flush()
         seed += 1
     sys.stderr.write("\r\033[K")
+    minutes = _cpu(trials.spark) / 60
     sys.stdout.write(f"{trials.coverage.report()}\nseeds {first} to {seed - 1}; {trials.failed} differ\n")
+    sys.stdout.write(f"{minutes:.1f} minutes of CPU, {trials.coverage.queries / minutes:.1f} queries in each\n")
     return 1 if trials.failed else 0
+
+
+def _cpu(session: SparkSession) -> float:
+    """Seconds of CPU that this process and its JVM have taken: what a minute is worth depends on who else runs."""
+    pids = os.getpid(), session.sparkContext._gateway.proc.pid
+    fields = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in pids]
+    return sum(int(each[11]) + int(each[12]) for each in fields) / os.sysconf("SC_CLK_TCK")
 
 
 def _bar(share: float, text: str) -> None:

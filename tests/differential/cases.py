@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from tests.differential.marks import Mark
 from tests.differential.values import TYPE
 
 
@@ -36,7 +37,7 @@ class Step:
     """A call on rows.
 
     ``{keys}`` stands for its keys as columns, behind a comma; ``{names}`` and ``{more}`` for their names, without and
-    behind a comma; ``{parts}`` for its parts.
+    behind a comma; ``{columns}`` for Columns, behind a comma; ``{parts}`` for its parts.
     """
 
     operator: str
@@ -56,6 +57,7 @@ class Step:
             text.replace("{names}", names[2:])
             .replace("{more}", names)
             .replace("({keys}", f"({keys[2:]}")
+            .replace("{columns}", "".join(f", F.col({_quoted(quoted(key))})" for key in self.keys))
             .replace("{keys}", keys)
             .replace("{parts}", ", ".join(parts))
         )
@@ -68,24 +70,37 @@ class Input:
     columns: tuple[tuple[str, str], ...]
     """Names and types of the columns beside event time, substream and a small number."""
     suffix: str = ""
-    lag: int | None = None
-    """Microseconds; None without a watermark."""
-    by: bool = False
+    mark: Mark | None = None
+    """None without a watermark."""
     before: tuple[Step, ...] = ()
+    known: tuple[int, ...] = ()
+    """Places of the columns that are NOT NULL."""
+    timed: bool = False
+    """Whether a row says when it has arrived, in a column of its own."""
+
+    @property
+    def by(self) -> bool:
+        """Whether the watermark is by substream."""
+        return self.mark is not None and self.mark.by
 
     def reading(self) -> str:
         """Texts become values."""
         end = self.suffix
         head = [f"timestamp_micros(t) AS ts{end}", f"sub AS sub{end}", f"n AS n{end}"]
-        values = [
-            f"{TYPE[ddl].of(f'v{place}')} AS {quoted(name + end)}" for place, (name, ddl) in enumerate(self.columns)
-        ]
+        head += [f"timestamp_micros(p) AS arrived{end}"] if self.timed else []
+        values = [f"{self._value(place)} AS {quoted(name + end)}" for place, (name, _) in enumerate(self.columns)]
         return f".selectExpr({', '.join(map(_quoted, [*head, *values]))})"
+
+    def _value(self, place: int) -> str:
+        kind = TYPE[self.columns[place][1]]
+        value = kind.of(f"v{place}")
+        return f"coalesce({value}, {kind.of(repr(kind.texts[0]))})" if place in self.known else value
 
     @property
     def schema(self) -> str:
         """Columns of the source."""
-        return ", ".join(["t long, sub string, n long", *(f"v{place} string" for place in range(len(self.columns)))])
+        names = ["t long, sub string, n long", *(["p long"] if self.timed else [])]
+        return ", ".join([*names, *(f"v{place} string" for place in range(len(self.columns)))])
 
 
 @dataclass(frozen=True)
@@ -96,10 +111,13 @@ class Event:
     substream: str
     number: int | None
     values: tuple[str | None, ...]
+    arrived: int | None = None
+    """Processing time of its epoch, where the input is timed."""
 
     def record(self) -> tuple[int | str | None, ...]:
         """The row of the source."""
-        return (self.time, self.substream, self.number, *self.values)
+        arrived = () if self.arrived is None else (self.arrived,)
+        return (self.time, self.substream, self.number, *arrived, *self.values)
 
 
 @dataclass(frozen=True)
@@ -109,6 +127,8 @@ class Epoch:
     rows: tuple[tuple[Event, ...], ...]
     then: str = ""
     """``restart``, ``stop``, or the phase at whose end the query crashes."""
+    pause: int = 0
+    """Microseconds of processing time that pass before the rows arrive."""
 
 
 @dataclass(frozen=True)
@@ -128,6 +148,12 @@ class Case:
     options: tuple[tuple[str, object], ...] = ()
     through: str = "driver"
     """How the query runs: in a ``driver``, as a real ``stream`` of files, or in one ``batch``."""
+    sink: str = "collected"
+    """Where the results of a real stream go."""
+    start: int = 0
+    """What the clock says at first, in microseconds."""
+    early: bool = False
+    """Whether windows are emitted before they are final."""
 
     def operators(self) -> list[str]:
         """What the query has, for the coverage."""
@@ -138,9 +164,18 @@ class Case:
         found += ["late rows"] if self.late else []
         found += ["by substream"] if any(each.by for each in self.inputs) else []
         found += ["null event time"] if any(e.time is None for e in self.events()) else []
-        found += {"batch": ["in one batch"], "stream": ["real stream"]}.get(self.through, [])
+        found += {"batch": ["in one batch"], "stream": ["real stream", f"sink {self.sink}"]}.get(self.through, [])
+        found += [f"early results{', marked' if dict(self.options).get('isEarly') else ''}"] if self.early else []
+        found += ["NOT NULL column"] if any(each.known for each in self.inputs) else []
+        found += [name for each in self.inputs if each.mark for name in each.mark.operators()]
+        found += ["clock"] if any(epoch.pause for epoch in self.epochs) else []
         found += [f"then {epoch.then}" for epoch in self.epochs if epoch.then and self.through == "driver"]
         return [*found, f"mode {self.mode}"]
+
+    @property
+    def clocked(self) -> bool:
+        """Whether processing time matters."""
+        return any(each.timed or (each.mark is not None and each.mark.clocked) for each in self.inputs)
 
     @property
     def has_an_end(self) -> bool:
@@ -148,10 +183,10 @@ class Case:
         steps = [step.operator for branch in self.branches for step in branch] + [
             self.meet.operator if self.meet else ""
         ]
-        waiting = {"tumbling", "sliding", "session", "session, dynamic gap"}
+        waiting = {"tumbling", "sliding", "session", "session, dynamic gap", "session, maxDuration"}
         outer = {f"join {how}" for how in ("left", "right", "full", "left_anti")}
-        timers = any(step.startswith(("transformWithState", "window join")) for step in steps)
-        return self.mode == "append" and (timers or not (waiting | outer).isdisjoint(steps))
+        timers = any(step.startswith(("transformWithState", "window join", "EventTimeTimeout")) for step in steps)
+        return (self.mode == "append" or self.early) and (timers or not (waiting | outer).isdisjoint(steps))
 
     def aggregates(self) -> list[str]:
         """The aggregate functions of the query."""
@@ -177,8 +212,8 @@ class Case:
             lines.append(f"def {'batch' if batch else 'query'}({', '.join(names)}):")
             for number, (name, each) in enumerate(zip(names, self.inputs, strict=True)):
                 lines.append(f"    {name} = {name}{each.reading()}{_calls(each.before, batch=batch)}")
-                if each.lag is not None and not batch:
-                    lines.append(f"    {name} = {name}{self._watermark(number)}")
+                if each.mark is not None and not batch:
+                    lines.append(f"    {name} = {name}{each.mark.call(each.suffix, self.substreams(number))}")
             met = self.meet.text(batch=batch) if self.meet else ""
             lines.append(f"    rows = a{met}")
             found = []
@@ -195,16 +230,14 @@ class Case:
             lines += [f"    return [{', '.join(found)}]", ""]
         return "\n".join(lines)
 
-    def _watermark(self, number: int) -> str:
-        each = self.inputs[number]
-        by = f', by="sub{each.suffix}", substreams={self.substreams(number)!r}' if each.by else ""
-        throttle = ", throttle=sj.no_throttling()" if self.late else ""
-        return f'.withWatermark("ts{each.suffix}", "{each.lag} microseconds"{by}{throttle})'
-
     def script(self) -> str:
         """A program that shows both results."""
-        shown = [([[event.record() for event in rows] for rows in epoch.rows], epoch.then) for epoch in self.epochs]
+        shown = [
+            ([[event.record() for event in rows] for rows in epoch.rows], epoch.pause, epoch.then)
+            for epoch in self.epochs
+        ]
         options = "".join(f", {name}={value!r}" for name, value in (*self.options, ("outputMode", self.mode)))
+        options += f", clock=ManualClock({self.start})" if self.start else ""
         data = [f"    {each!r}," for each in shown]
         return "\n".join(
             [
@@ -240,13 +273,16 @@ def _quoted(text: str) -> str:
 _HEAD = (
     "import sparkjet as sj",
     "from pyspark.sql import SparkSession, functions as F",
-    "from sparkjet import EpochPhase, functions as J",
+    "from sparkjet import EpochPhase, ManualClock, functions as J",
     "from sparkjet.testing import StreamDriver",
     "from tests.differential.functions import *",
 )
 _MAIN = """spark = SparkSession.builder.master("local[2]").config("spark.sql.session.timeZone", "{zone}").getOrCreate()
 driver = StreamDriver(spark, query, SCHEMAS{options})
-for rows, then in EPOCHS:
+for rows, pause, then in EPOCHS:
+    if pause:
+        driver.engine.join()
+        driver.advance(pause)
     if then.isupper():
         with driver.crash(at=EpochPhase[then]):
             driver.process(*rows)
@@ -259,7 +295,7 @@ for rows, then in EPOCHS:
     if then:
         driver.restart()
 driver.close_windows()
-united = [sum((rows[i] for rows, _ in EPOCHS), []) for i in range(len(SCHEMAS))]
+united = [sum((rows[i] for rows, _, _ in EPOCHS), []) for i in range(len(SCHEMAS))]
 frames = [spark.createDataFrame(rows, schema) for rows, schema in zip(united, SCHEMAS)]
 for number, (_, expected, after) in enumerate(batch(*frames)):
     print(number, "found", *driver.results(number), sep="\\n  ")

@@ -107,10 +107,10 @@ def traits(column: str, ddl: str | None) -> frozenset[str]:
 
 
 def aggregates(rng: Random, columns: Columns, time: str | None) -> tuple[Part, ...]:
-    """One to three aggregates."""
+    """One to five aggregates."""
     found: list[Part] = []
     number = next((name for name in columns if name.startswith("n")), None)
-    wanted = rng.randint(1, 3)
+    wanted = rng.choice([1, 1, 2, 3, 5])
     while len(found) < wanted:
         name = rng.choice(FUNCTIONS)
         sql, needed, result = _OF[name]
@@ -133,11 +133,19 @@ def keys(rng: Random, columns: Columns, most: int = 2) -> tuple[str, ...]:
     return tuple(rng.sample(fitting, min(len(fitting), rng.randint(0, most))))
 
 
-def plain_step(rng: Random, columns: dict[str, str | None]) -> Step | None:
-    """A filter, a projection or a function in Python; the columns follow it. None where it does not fit them."""
+def plain_step(rng: Random, columns: dict[str, str | None], *, before: bool = False) -> Step | None:
+    """A filter, a projection or a function in Python; the columns follow it. None where it does not fit them.
+
+    Args:
+        rng: What is random.
+        columns: The columns, which are changed.
+        before: Whether it stands before the watermark, where only Spark knows when a table is read.
+    """
+    if "n" in columns and "label" not in columns and rng.random() < 0.2:
+        return _table(rng, columns, before=before)
     number = next((name for name in columns if name.startswith("n")), None)
     values = [name for name, ddl in columns.items() if ddl and not name.startswith(("ts", "sub", "n", "label"))]
-    on_numbers = [_remainder, _more, _function, _function, _explode, _table]
+    on_numbers = [_remainder, _more, _function, _function, _explode]
     on_values = [_where, _dropna, _drop, _rename]
     made = rng.choice(on_numbers + on_values)
     name = number if made in on_numbers else rng.choice(values) if values else None
@@ -175,12 +183,17 @@ def _explode(rng: Random, columns: dict[str, str | None], number: str) -> Step |
     return Step("explode", f'.select("*", F.explode({series}).alias("n_each"))')
 
 
-def _table(rng: Random, columns: dict[str, str | None], number: str) -> Step | None:
-    if number != "n" or "label" in columns:
-        return None
+def _table(rng: Random, columns: dict[str, str | None], *, before: bool) -> Step:
     how = rng.choice(["inner", "left", "left_semi", "left_anti"])
+    if rng.random() < 0.3:
+        columns |= {"label": "string"} if how in ("inner", "left") else {}
+        text = f""".join(names(), F.expr("n = m AND name <> 'ZERO'"), "{how}")"""
+        after = '.withColumnRenamed("name", "label").drop("m")' if how in ("inner", "left") else ""
+        return Step(f"table {how}", text + after)
     columns |= {"label": "string"} if how in ("inner", "left") else {}
-    return Step(f"table {how}", f'.join(labels(), "n", "{how}")')
+    text = f'.join({{}}, "n", "{how}")'
+    read = "labels()" if before else rng.choice(["labels()", "sj.read_once(labels())", "sj.read_every_epoch(labels)"])
+    return Step(f"table {how}", text.format(read), text.format("labels()"))
 
 
 def _dropna(rng: Random, columns: dict[str, str | None], value: str) -> Step:

@@ -10,7 +10,9 @@ KNOWN = {
     "0.0 and -0.0 are one value, and fractions are compared to nine digits": "Spark's own depend on the order of rows",
     "of texts that a collation calls equal, any may be shown": "Spark shows any",
     "a column may be nullable that never is in Spark": "what is put together from stored rows may be null to Spark",
-    "functions with pandas get no times": "those of pandas end in 1677 and 2262, in Spark's own functions too",
+    "functions with pandas get dates but no times": "Arrow's end in 1677 and 2262 there, in Spark's own ones too",
+    "sessions with maxDuration are compared with window functions": "Spark has none",
+    "of early rows, those that repeat what was sent are not counted": "after a restart open windows come once more",
     "rows of a joined stream, or of two windows that are joined, are not counted as late": "each is judged twice",
     "keys of dropDuplicatesWithinWatermark are not forgotten": "in a batch none is; tests/stateful has the rule",
 }

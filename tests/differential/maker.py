@@ -7,11 +7,17 @@ from random import Random
 
 from tests.differential.cases import Input, Judge, Step
 from tests.differential.columns import aggregates, keys, plain_step, some_type
+from tests.differential.marks import Mark
 from tests.differential.rows import UNITS
+from tests.differential.values import TYPE
 
 SECOND = 1_000_000
 OWN_NAMES = (("start", "row_count", "key0"), ("end", "frame", "acc0_count"), ("acc0_value", "list", "best"))
 """Names of what operators keep beside the user's columns, by place."""
+
+
+def _micros(microseconds: int) -> str:
+    return f'"{microseconds} microseconds"'
 
 
 class Maker:
@@ -35,7 +41,9 @@ class Maker:
         if columns is None:
             numbers = range(self.rng.randint(1, 3))
             columns = tuple((self.name(number), some_type(self.rng)) for number in numbers)
-        return Input(columns, suffix, lag=0, by=self.chance(0.3))
+        kinds = enumerate(ddl for _, ddl in columns)
+        known = tuple(place for place, ddl in kinds if TYPE[ddl].read.startswith("CAST") and self.chance(0.1))
+        return Input(columns, suffix, Mark(by=self.chance(0.3)), known=known)
 
     def name(self, number: int) -> str:
         """The name of a column; some need quotes, some are what sparkjet calls its own."""
@@ -49,13 +57,14 @@ class Maker:
         end = each.suffix
         self.columns = {f"ts{end}": "timestamp", f"sub{end}": "string", f"n{end}": "bigint"}
         self.columns |= {name + end: ddl for name, ddl in each.columns}
-        return replace(each, before=self.plain(share))
+        # Rows that are dropped before the watermark do not move it.
+        return replace(each, before=self.plain(0 if self.late else share, before=True))
 
-    def plain(self, share: float = 0.5) -> tuple[Step, ...]:
-        """Up to two steps without state."""
+    def plain(self, share: float = 0.5, *, before: bool = False) -> tuple[Step, ...]:
+        """Up to two steps without state, before or behind the watermark."""
         found = []
         for _ in range(2):
-            step = plain_step(self.rng, self.columns) if self.chance(share) else None
+            step = plain_step(self.rng, self.columns, before=before) if self.chance(share) else None
             found += [step] if step else []
         return tuple(found)
 
@@ -78,22 +87,33 @@ class Maker:
         self.window_name, by, operator = "window", "", ""
         if self.chance(0.35):
             self.window_name = "session_window"
-            by, operator = self.session()
+            by, operator, gap = self.session()
             judge = Judge()
+            if self.chance(0.25):
+                return self._cut(by, gap)
         else:
             by, judge = self.window()
             operator = "sliding" if by.count(",") > 1 else "tumbling"
         return self._aggregated(operator, by, "ts", judge)
 
-    def session(self) -> tuple[str, str]:
-        """A session window, whose gap no two events are apart exactly: Spark would merge them."""
+    def _cut(self, by: str, gap: str) -> Step:
+        """Sessions that are cut into pieces, which Spark has not."""
+        longest = self.rng.choice([2, 7, 30]) * self.unit
+        step = self._aggregated("session, maxDuration", f"sj.{by[2:-1]}, {_micros(longest)})", "ts", Judge())
+        columns = f'{{"gap": F.expr("{gap}"), "key": F.struct(F.lit(0){{columns}})}}'
+        rows = f".withColumns({columns}).transform(longest, {longest})"
+        return replace(step, batch=f'{rows}.groupBy("session_window"{{keys}}).agg({{parts}})')
+
+    def session(self) -> tuple[str, str, str]:
+        """A session window, whose gap no two events are apart exactly: Spark would merge them; and the gap in SQL."""
         half = max(1, self.unit // 2)
         gap = f"{self.rng.choice([3, 8, 20]) * self.unit + half} microseconds"
         if self.chance(0.4):
             other = f"{2 * self.unit + half} microseconds"
+            sql = f"CASE WHEN n > 2 THEN INTERVAL {gap} ELSE INTERVAL {other} END"
             by = f"""F.session_window("ts", F.expr("CASE WHEN n > 2 THEN '{gap}' ELSE '{other}' END"))"""
-            return by, "session, dynamic gap"
-        return f'F.session_window("ts", "{gap}")', "session"
+            return by, "session, dynamic gap", sql
+        return f'F.session_window("ts", "{gap}")', "session", f"INTERVAL {gap}"
 
     def _aggregated(self, operator: str, by: str, time: str | None, judge: Judge | None) -> Step:
         grouped = keys(self.rng, {name: ddl for name, ddl in self.columns.items() if not name.startswith("ts")})

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from tests.differential.cases import Case, stateful
+from tests.differential.cases import Case, quoted, stateful
 from tests.differential.texts import Row, plain, texts
-from tests.differential.watermarks import judged
+from tests.differential.watermarks import Rows, judged
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -23,31 +23,48 @@ Records = Sequence[Sequence[Any]]
 """Rows of the sources, by input."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Expected:
     """What one result must be."""
 
     schema: StructType
-    rows: list[Counter[Row]]
-    """By epoch that has any; where results are final all rows are in one."""
-    late: int | None
+    epochs: list[Counter[Row]] = field(default_factory=list)
+    """By epoch; where results are final all rows are in one."""
+    late: int | None = 0
     """None where a row is judged more than once."""
+    keys: int | None = None
+    """Where rows may come before they are final: how many columns name one, of which each epoch has all that are."""
+
+    @property
+    def rows(self) -> list[Counter[Row]]:
+        """By epoch that has any."""
+        return [rows for rows in self.epochs if rows]
 
 
 class Oracle:
-    """Spark's batch query of a case."""
+    """Spark's batch query of a case: the results of all epochs come of one job."""
 
     def __init__(self, spark: SparkSession, case: Case, batch: Batch) -> None:
         """The query is what the case rendered."""
         self._spark = spark
         self._case = case
         self._batch = batch
+        self._asked: list[DataFrame] = []
+        self._answer: list[Callable[[list[Row]], None]] = []
 
-    def expected(self, number: int) -> Expected:
-        """What a result must be."""
-        if self._case.mode == "append":
-            return self._final(number)
-        return self._whole(number) if self._case.through == "batch" else self._rolling(number)
+    def expected(self) -> list[Expected]:
+        """What the results must be."""
+        found = [self._expected(number) for number in range(len(self._case.branches))]
+        answers: list[list[Row]] = [[] for _ in self._asked]
+        if self._asked:
+            whole = self._asked[0]
+            for each in self._asked[1:]:
+                whole = whole.unionAll(each)
+            for place, values in whole.collect():
+                answers[place].append(tuple(values))
+        for take, rows in zip(self._answer, answers, strict=True):
+            take(rows)
+        return found
 
     def frames(self, rows: Records) -> list[DataFrame]:
         """Rows of the sources as DataFrames."""
@@ -56,62 +73,107 @@ class Oracle:
 
     def all_rows(self) -> Records:
         """The rows of all epochs."""
-        return self._united(0, len(self._case.epochs))
+        return _united([_records(epoch.rows) for epoch in self._case.epochs], len(self._case.inputs))
+
+    def _expected(self, number: int) -> Expected:
+        if self._case.mode == "append":
+            return self._final(number)
+        if self._case.early:
+            return self._early(number)
+        return self._whole(number) if self._case.through == "batch" else self._rolling(number)
+
+    def _ask(self, frame: DataFrame, take: Callable[[list[Row]], None]) -> None:
+        values = texts(frame)
+        row = F.array(*values.columns) if values.columns else F.expr("CAST(array() AS ARRAY<STRING>)")
+        self._asked.append(values.select(F.lit(len(self._asked)).alias("place"), row.alias("row")))
+        self._answer.append(take)
+
+    def _count(self, expected: Expected, frame: DataFrame) -> None:
+        """The rows of an epoch."""
+        place, schema = len(expected.epochs), frame.schema
+        expected.epochs.append(Counter())
+        self._ask(frame, lambda rows: expected.epochs[place].update(plain(row, schema) for row in rows))
 
     def _whole(self, number: int) -> Expected:
-        _, found, after = self._of(number, self.all_rows())
+        return self._all_of(number, self.all_rows())
+
+    def _all_of(self, number: int, rows: Records) -> Expected:
+        _, found, after = self._of(number, rows)
         frame = after(found)
-        return Expected(frame.schema, [rows] if (rows := counted(frame)) else [], 0)
+        expected = Expected(frame.schema)
+        self._count(expected, frame)
+        return expected
+
+    def _judged(self, number: int) -> tuple[list[Rows], Rows]:
+        branch, meet = self._case.branches[number], self._case.meet
+        judging = branch[stateful(branch)].judge if stateful(branch) < len(branch) else None
+        return judged(self._case, meet.judge if meet and meet.judge else judging)
 
     def _final(self, number: int) -> Expected:
-        branch = self._case.branches[number]
-        judging = branch[stateful(branch)].judge if stateful(branch) < len(branch) else None
-        meet = self._case.meet
-        judging = meet.judge if meet and meet.judge else judging
-        kept, dropped = judged(self._case, judging)
-        _, found, after = self._of(number, kept)
-        frame = after(found)
-        late: int | None = 0
+        branch, meet = self._case.branches[number], self._case.meet
+        kept, dropped = self._judged(number)
+        expected = self._all_of(number, _united(kept, len(self._case.inputs)))
         if (meet and meet.judge) or any("window join" in step.operator for step in branch):
-            late = None
+            expected.late = None
         elif any(dropped):
-            late = self._of(number, dropped)[0].count()
-        return Expected(frame.schema, [rows] if (rows := counted(frame)) else [], late)
+            self._late(expected, self._of(number, dropped)[0])
+        return expected
+
+    def _late(self, expected: Expected, rows: DataFrame) -> None:
+        def take(found: list[Row]) -> None:
+            expected.late = len(found)
+
+        self._ask(rows.select(), take)
+
+    def _early(self, number: int) -> Expected:
+        """Windows as they are after each epoch."""
+        kept, dropped = self._judged(number)
+        branch = self._case.branches[number]
+        expected = None
+        for upto in range(1, len(kept) + 1):
+            _, found, after = self._of(number, _united(kept[:upto], len(self._case.inputs)))
+            frame = after(found)
+            expected = expected or Expected(frame.schema, keys=1 + len(branch[stateful(branch)].keys))
+            self._count(expected, frame)
+        assert expected is not None
+        if any(dropped):
+            self._late(expected, self._of(number, dropped)[0])
+        return expected
 
     def _rolling(self, number: int) -> Expected:
-        branch = self._case.branches[number]
-        step = branch[stateful(branch)]
-        keys = [*(["window"] if "window" in step.stream else []), *step.keys]
-        rows: list[Counter[Row]] = []
-        epochs = self._case.epochs
-        frame = None
-        for upto in range(1, len(epochs) + 1):
-            _, found, after = self._of(number, self._united(0, upto))
-            before, changed, _ = self._of(number, self._united(upto - 1, upto))
-            frame = after(found)
-            if (changed if keys else before).isEmpty():
-                continue
+        step = self._case.branches[number][stateful(self._case.branches[number])]
+        keys = [*(["window"] if "window(" in step.stream else []), *step.keys]
+        arrived = [_records(epoch.rows) for epoch in self._case.epochs]
+        expected = None
+        for upto in range(1, len(arrived) + 1):
+            _, found, after = self._of(number, _united(arrived[:upto], len(self._case.inputs)))
+            before, changed, _ = self._of(number, arrived[upto - 1])
             if self._case.mode == "update" and keys:
-                new = changed.select(*(F.col(key).alias(f"_{key}") for key in keys))
-                same = [F.col(key).eqNullSafe(F.col(f"_{key}")) for key in keys]
-                frame = after(found.join(new, same, "left_semi"))
-            if found_rows := counted(frame):
-                rows.append(found_rows)
-        assert frame is not None
-        # Windows count rows without an event time, and drop no others.
-        return Expected(frame.schema, rows, None if "window" in keys else 0)
+                new = changed.select(*(F.col(quoted(key)).alias(f"_{place}") for place, key in enumerate(keys)))
+                same = [F.col(quoted(key)).eqNullSafe(F.col(f"_{place}")) for place, key in enumerate(keys)]
+                found = found.join(new, same, "left_semi")
+            frame = after(found)
+            # Windows count rows without an event time, and drop no others.
+            expected = expected or Expected(frame.schema, late=None if "window" in keys else 0)
+            self._count(expected, frame)
+            self._unless_empty(expected, upto - 1, changed if keys else before)
+        assert expected is not None
+        return expected
+
+    def _unless_empty(self, expected: Expected, place: int, changed: DataFrame) -> None:
+        def take(found: list[Row]) -> None:
+            if not found:
+                expected.epochs[place].clear()
+
+        self._ask(changed.limit(1).select(), take)
 
     def _of(self, number: int, rows: Records) -> tuple[DataFrame, DataFrame, Callable[[DataFrame], DataFrame]]:
         return self._batch(*self.frames(rows))[number]
 
-    def _united(self, first: int, upto: int) -> Records:
-        epochs = self._case.epochs[first:upto]
-        return [
-            [event.record() for epoch in epochs for event in epoch.rows[number]]
-            for number in range(len(self._case.inputs))
-        ]
+
+def _records(rows: Sequence[Sequence[Any]]) -> Records:
+    return [[event.record() for event in each] for each in rows]
 
 
-def counted(frame: DataFrame) -> Counter[Row]:
-    """The rows as they are compared."""
-    return Counter(plain(row, frame.schema) for row in texts(frame).collect())
+def _united(epochs: Sequence[Records], inputs: int) -> Records:
+    return [[row for rows in epochs for row in rows[number]] for number in range(inputs)]

@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from tests.differential.cases import Case, Judge, Part, Step, quoted
+from tests.differential.cases import Case, Input, Judge, Part, Step, quoted
 from tests.differential.columns import keys, traits
 from tests.differential.maker import Maker
-from tests.differential.rows import WITHIN, arrivals
+from tests.differential.marks import POLICIES, THROTTLES, Mark
+from tests.differential.outlets import ANY_MODE, OUTLETS
+from tests.differential.rows import BASES, PAUSE, SECOND, WITHIN, arrivals
+from tests.differential.values import TYPE
 
 ZONES = ("UTC", "Europe/Berlin", "America/St_Johns", "Asia/Kathmandu")
 HOWS = ("inner", "left", "right", "full", "left_semi", "left_anti")
+METHODS = ("transformWithState", "transformWithStateInPandas")
+ROWS = Part("n_rows", "", 'F.count("*")', "bigint")
 
 
 def windows_case(make: Maker) -> Case:
@@ -21,8 +26,8 @@ def windows_case(make: Maker) -> Case:
     inputs, meet = [each], None
     if make.chance(0.25):
         plain = make.start(replace(each, before=()), share=0)
-        inputs, meet = [plain, replace(plain, by=make.chance(0.3))], Step("union", ".union(b)")
-    branches = _branches(make, make.windows, (1, 1, 1, 2))
+        inputs, meet = [plain, replace(plain, mark=Mark(by=make.chance(0.3)))], Step("union", ".union(b)")
+    branches = _branches(make, make.windows, (1, 2, 2, 3))
     return Case(make.seed, "append", "UTC", tuple(inputs), branches, (), meet, late=make.late)
 
 
@@ -44,8 +49,8 @@ def rolling_case(make: Maker) -> Case:
     make.windows_roll = not make.marked or mode == "complete"
     each = make.start(make.input())
     if not make.marked:
-        each = replace(each, lag=None, by=False)
-    return Case(make.seed, mode, "UTC", (each,), _branches(make, make.rolling, (1, 1, 1, 2)), ())
+        each = replace(each, mark=None)
+    return Case(make.seed, mode, "UTC", (each,), _branches(make, make.rolling, (1, 2, 2, 3)), ())
 
 
 def duplicates_case(make: Maker) -> Case:
@@ -62,7 +67,7 @@ def duplicates_case(make: Maker) -> Case:
         if make.chance(0.3):
             step = Step("distinct", ".select({keys}).distinct()", keys=grouped)
         if make.chance(0.5):
-            each = replace(each, lag=None, by=False)
+            each = replace(each, mark=None)
         return Case(make.seed, "append", "UTC", (each,), ((*before, step),), ())
     if make.chance(0.3):
         make.late, grouped = False, grouped or ("sub",)
@@ -111,32 +116,89 @@ def windowless_case(make: Maker) -> Case:
     """Rows of a stream as they are."""
     each = make.start(make.input())
     if make.chance(0.6):
-        each = replace(each, lag=None, by=False)
+        each = replace(each, mark=None)
     return Case(make.seed, "append", "UTC", (each,), _branches(make, lambda: make.plain(0.7), (1, 1, 2)), ())
 
 
+def early_case(make: Maker) -> Case:
+    """Windows that are emitted whenever they change."""
+    make.late = make.chance(0.3)
+    each = make.start(make.input())
+    steps = (*make.plain(0.3), make.windowed())
+    options = (("isEarly", True),) if make.chance(0.5) else ()
+    return Case(make.seed, "update", "UTC", (each,), (steps,), (), late=make.late, early=True, options=options)
+
+
 def timers_case(make: Maker) -> Case:
-    """A state function that counts by windows of its own, which timers close; or that counts all rows so far."""
-    each = make.start(replace(make.input(columns=(("c0", make.rng.choice(["string", "int", "date"])),))))
+    """A state function that counts by windows of its own, which timers close."""
+    each = _one_key(make)
+    ddl, size = each.columns[0][1], make.rng.choice([1, 10, 60]) * make.unit
+    # Not the time itself: those of pandas end in 1677 and 2262, in Spark's own functions too.
+    output = f'"c0 {ddl}, end long, n_rows long"'
+    window = f'F.window("ts", "{size} microseconds")'
+    counts = f'.groupBy({window}{{keys}}).agg({{parts}}).selectExpr("c0", "unix_micros(window.end) AS end", "n_rows")'
+    late = make.chance(0.3)
+    if make.chance(0.25):
+        end = f"unix_micros(ts) - pmod(unix_micros(ts), {size}) + {size} AS end"
+        stream = f'.selectExpr("c0", "{end}").groupBy("c0", "end").applyInPandasWithState(due, {output}, "n long", '
+        step = Step("EventTimeTimeout", f'{stream}"append", "EventTimeTimeout")', counts, ("c0",), (ROWS,), Judge())
+        return Case(make.seed, "append", "UTC", (each,), ((step,),), (), late=late)
+    method = make.rng.choice(METHODS)
+    more = f'{method}Counts({size}), {output}, "append", "EventTime"'
+    name = method
+    if make.chance(0.4):
+        name = f"{method}, initial state"
+        texts = [None, *TYPE[ddl].texts[:2]]
+        times = [base + make.rng.randint(-8, 20) * make.unit for base in BASES.values()]
+        rows = ", ".join(repr((make.rng.choice(texts), make.rng.choice(times))) for _ in range(3))
+        more += f', initialState=earlier("{ddl}", {rows}).groupBy("c0")'
+        before = f'earlier("{ddl}", {rows}).selectExpr("c0", "timestamp_micros(at) AS ts")'
+        counts = f'.select("c0", "ts").unionAll({before}){counts}'
+    stream = f'.selectExpr("c0", "unix_micros(ts) AS at").groupBy("c0").{method}({more})'
+    step = Step(name, stream, counts, ("c0",), (ROWS,), Judge())
+    return Case(make.seed, "append", "UTC", (each,), ((step,),), (), late=late)
+
+
+def _one_key(make: Maker) -> Input:
+    return replace(make.start(make.input(columns=(("c0", make.rng.choice(["string", "int", "date"])),))), before=())
+
+
+def forgetting_case(make: Maker) -> Case:
+    """A state function that counts all rows so far, or those that have come in some processing time."""
+    each = _one_key(make)
     ddl = each.columns[0][1]
-    part = Part("n_rows", "", 'F.count("*")', "bigint")
-    if make.chance(0.3):
+    if make.chance(0.2):
         arguments = f'counted, "c0 {ddl}, n_rows long", "n long", "update", "NoTimeout"'
         stream = f'.select("c0").groupBy("c0").applyInPandasWithState({arguments})'
-        step = Step("applyInPandasWithState", stream, ".groupBy({keys}).agg({parts})", ("c0",), (part,))
-        return Case(make.seed, "update", "UTC", (replace(each, before=()),), ((step,),), ())
-    size = make.rng.choice([1, 10, 60]) * make.unit
-    method = make.rng.choice(["transformWithState", "transformWithStateInPandas"])
-    # Not the time itself: those of pandas end in 1677 and 2262, in Spark's own functions too.
-    at = '.selectExpr("c0", "unix_micros(ts) AS at")'
-    stream = (
-        f'{at}.groupBy("c0").{method}({method}Counts({size}), "c0 {ddl}, end long, n_rows long", "append", "EventTime")'
+        step = Step("applyInPandasWithState", stream, ".groupBy({keys}).agg({parts})", ("c0",), (ROWS,))
+        return Case(make.seed, "update", "UTC", (each,), ((step,),), ())
+    make.unit = max(make.unit, SECOND)
+    # No two epochs are that far apart exactly.
+    ttl = make.rng.choice([10, 20, 50]) * make.unit + make.unit // 2
+    each = replace(each, mark=None, timed=True)
+    sessions = f'.groupBy(F.session_window("arrived", "{ttl} microseconds"){{keys}}).agg({{parts}})'
+    if make.chance(0.25):
+        stream = f'.selectExpr("c0", "{ttl // 1000} AS patience").groupBy("c0").applyInPandasWithState(silent, '
+        stream += f'"c0 {ddl}, n_rows long", "n long", "append", "ProcessingTimeTimeout")'
+        step = Step("ProcessingTimeTimeout", stream, f'{sessions}.select("c0", "n_rows")', ("c0",), (ROWS,))
+        return Case(make.seed, "append", "UTC", (each,), ((step,),), ())
+    kind, method = make.rng.choice(["value", "list", "map"]), make.rng.choice(METHODS)
+    output = f'"c0 {ddl}, sub string, n_rows long"'
+    stream = f'.select("c0", "sub").groupBy("c0").{method}({method}Fresh("{kind}", {ttl // 1000}), {output}, '
+    newest = f'{sessions}.groupBy({{keys}}).agg(F.max_by("n_rows", "session_window").alias("n_rows"))'
+    if kind == "list":
+        now = 'rows.crossJoin(rows.agg(F.max("arrived").alias("now")))'
+        fresh = f'.where("unix_micros(now) - unix_micros(arrived) < {ttl}")'
+        newest = f".transform(lambda rows: {now}){fresh}.groupBy({{keys}}).agg({{parts}})"
+    sub = "sub" if kind == "map" else "CAST(NULL AS STRING) AS sub"
+    step = Step(
+        f"TTL of a {kind}",
+        f'{stream}"update", "ProcessingTime")',
+        f'{newest}.selectExpr("c0", "{sub}", "n_rows")',
+        ("c0", "sub") if kind == "map" else ("c0",),
+        (ROWS,),
     )
-    window = f'F.window("ts", "{size} microseconds")'
-    batch = f'.groupBy({window}{{keys}}).agg({{parts}}).selectExpr("c0", "unix_micros(window.end) AS end", "n_rows")'
-    step = Step(method, stream, batch, ("c0",), (part,), Judge())
-    late = make.chance(0.3)
-    return Case(make.seed, "append", "UTC", (replace(each, before=()),), ((step,),), (), late=late)
+    return Case(make.seed, "update", "UTC", (each,), ((step,),), ())
 
 
 def window_join_case(make: Maker) -> Case:
@@ -160,12 +222,14 @@ def window_join_case(make: Maker) -> Case:
 
 SHAPES: tuple[tuple[Callable[[Maker], Case], int], ...] = (
     (windows_case, 7),
-    (rolling_case, 5),
+    (early_case, 2),
+    (rolling_case, 4),
     (duplicates_case, 2),
     (join_case, 4),
-    (window_join_case, 2),
+    (window_join_case, 3),
     (windowless_case, 1),
     (timers_case, 2),
+    (forgetting_case, 2),
 )
 
 
@@ -174,13 +238,32 @@ def random_case(seed: int) -> Case:
     make = Maker(seed)
     shapes = [shape for shape, weight in SHAPES for _ in range(weight)]
     case = make.rng.choice(shapes)(make)
+    case = replace(case, inputs=tuple(_with_policy(make, case, each) for each in case.inputs))
     zone = make.rng.choice(ZONES) if make.chance(0.3) else "UTC"
-    options: list[tuple[str, object]] = [("statePartitions", make.rng.choice([1, 2, 3]))]
+    options = [*case.options, ("statePartitions", make.rng.choice([1, 2, 3]))]
     if make.chance(0.2):
         options.append(("overlapEpochs", True))
     case = arrivals(make.rng, replace(case, zone=zone, options=tuple(options)), make.unit)
-    # In one batch no row is late, and no timer fires.
-    other = (
-        "stream" if case.late or "transformWithState" in case.definitions() else make.rng.choice(["stream", "batch"])
-    )
-    return replace(case, through=other) if make.chance(0.25) else case
+    if case.clocked or not make.chance(0.25):
+        return case
+    # In one batch no row is late or early, and no timer fires.
+    timers = any(step.operator.startswith(("transform", "Event")) for branch in case.branches for step in branch)
+    through = "stream" if case.late or case.early or timers else make.rng.choice(["stream", "batch"])
+    sinks = list(OUTLETS) if case.mode == "append" else ANY_MODE
+    return replace(case, through=through, sink=make.rng.choice(sinks) if through == "stream" else case.sink)
+
+
+def _with_policy(make: Maker, case: Case, each: Input) -> Input:
+    """An input whose watermark follows the clock, or is throttled: where rows may be late."""
+    if each.mark is None:
+        return each
+    throttle = make.rng.choice(["none", "none", "frame", "step"] if case.late else ["usual"] * 4 + list(THROTTLES))
+    mark = replace(each.mark, throttle=throttle, step=make.rng.choice([3, 10]) * make.unit)
+    if not case.late or len(case.inputs) > 1 or make.chance(0.5):
+        return replace(each, mark=mark)
+    policy = make.rng.choice(["lag", *POLICIES])
+    # The delay is over whenever the clock goes on.
+    mark = replace(mark, policy=policy, other=make.rng.choice([5, 7, PAUSE // 2]) * make.unit)
+    timeouts = {"idle": [10, 20, 40], "gone": [25, 50], "discover": [10, 40]}
+    chosen = {name: make.rng.choice(times) * make.unit for name, times in timeouts.items() if make.chance(0.35)}
+    return replace(each, mark=replace(mark, **chosen))

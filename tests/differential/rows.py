@@ -20,7 +20,11 @@ BASES = {
     "1582": -12_219_310_000 * SECOND,
 }
 YEAR_1, YEAR_9999 = -62_135_596_800 * SECOND, 253_402_300_799_999_999
-THEN = ("", "", "", "restart", "stop", "PREPARE", "DECIDE", "COMMIT", "SAVE", "BEGIN")
+THEN = ("restart", "stop", "PREPARE", "DECIDE", "COMMIT", "SAVE", "BEGIN")
+# Each of them costs as much as two epochs.
+QUIET = 0.8
+PAUSE = 15
+"""Units of processing time that pass at once, or a multiple of it; event times go on as fast."""
 
 
 WITHIN = "dropDuplicatesWithinWatermark"
@@ -28,29 +32,55 @@ WITHIN = "dropDuplicatesWithinWatermark"
 
 def arrivals(rng: Random, case: Case, unit: int) -> Case:
     """The case with rows, mostly in the order of their times, and lags for which no row is late, or some are."""
-    base = rng.choice(list(BASES.values()))
+    base = BASES["2026"] if case.clocked else rng.choice(list(BASES.values()))
     nulls = rng.random() < 0.25
     # Many epochs now and then: what is stored is merged only then.
     number = rng.choice([1, 2, 2, 3]) if rng.random() < 0.95 else 10
+    number += 1 if case.clocked else 0
     cut = [
-        [_events(rng, each, rng.randint(0, 8), base + epoch * 15 * unit, unit, nulls=nulls) for each in case.inputs]
+        [_events(rng, each, rng.randint(0, 8), base + epoch * PAUSE * unit, unit, nulls=nulls) for each in case.inputs]
         for epoch in range(number)
     ]
     if rng.random() < 0.1:
         _put(rng, cut[0][0], YEAR_1)
     if rng.random() < 0.1:
         _put(rng, cut[-1][0], YEAR_9999)
-    epochs = tuple(Epoch(tuple(map(tuple, rows)), rng.choice(THEN)) for rows in cut)
+    then = ["" if rng.random() < QUIET else rng.choice(THEN) for _ in cut]
+    epochs = tuple(Epoch(tuple(map(tuple, rows)), after) for rows, after in zip(cut, then, strict=True))
+    if case.clocked:
+        case = replace(case, start=base)
+        epochs = _paused(rng, case, epochs, unit)
     if any(step.operator == WITHIN for branch in case.branches for step in branch):
         # Otherwise some keys are forgotten, and in a batch none is.
         times = [event.time for rows in cut for event in rows[0] if event.time is not None]
         span = max(times, default=0) - min(times, default=0)
-        return replace(case, epochs=epochs, inputs=(replace(case.inputs[0], lag=span),))
+        return _with_lags(replace(case, epochs=epochs), [span])
+    lags = [_lag(rng, [rows[i] for rows in cut], unit, late=case.late) for i in range(len(case.inputs))]
+    return _with_lags(replace(case, epochs=epochs), lags)
+
+
+def _with_lags(case: Case, lags: Sequence[int]) -> Case:
     inputs = tuple(
-        each if each.lag is None else replace(each, lag=_lag(rng, [rows[i] for rows in cut], unit, late=case.late))
-        for i, each in enumerate(case.inputs)
+        each if each.mark is None else replace(each, mark=replace(each.mark, lag=lag))
+        for each, lag in zip(case.inputs, lags, strict=True)
     )
-    return replace(case, epochs=epochs, inputs=inputs)
+    return replace(case, inputs=inputs)
+
+
+def _paused(rng: Random, case: Case, epochs: Sequence[Epoch], unit: int) -> tuple[Epoch, ...]:
+    """Time passes before some epochs, and after the last one more than any state is kept, where rows know of it."""
+    now, found = case.start, []
+    for epoch in epochs:
+        pause = rng.choice([0, 0, 1, 1, 2, 4]) * PAUSE * unit
+        now += pause
+        rows = tuple(
+            tuple(replace(event, arrived=now) for event in events) if each.timed else events
+            for each, events in zip(case.inputs, epoch.rows, strict=True)
+        )
+        found.append(replace(epoch, rows=rows, pause=pause))
+    if any(each.timed for each in case.inputs):
+        found.append(Epoch(tuple(() for _ in case.inputs), pause=100 * PAUSE * unit))
+    return tuple(found)
 
 
 def _events(rng: Random, each: Input, most: int, base: int, unit: int, *, nulls: bool) -> list[Event]:

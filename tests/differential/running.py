@@ -5,55 +5,29 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import sparkjet as sj
-from sparkjet import EpochPhase
-from sparkjet.testing import CollectingSink, StreamDriver
+from sparkjet import EpochPhase, ManualClock
+from sparkjet.testing import StreamDriver
 from tests.differential.cases import Case
 from tests.differential.oracle import Oracle
+from tests.differential.outlets import OUTLETS, Collected, Found, TextSink
 from tests.differential.texts import texts
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
-
-    from sparkjet.sinks.protocol import Handle, TransactionId
-
-
-@dataclass(frozen=True)
-class Found:
-    """What came of one result."""
-
-    schema: StructType | None
-    epochs: Sequence[Sequence[Any]]
+    from pyspark.sql import SparkSession
 
 
 @dataclass(frozen=True)
 class Outcome:
     """What came of a query."""
 
-    results: list[Found]
+    results: list[Found | None]
     late: int | None = None
-
-
-@dataclass
-class TextSink(CollectingSink):
-    """Collects rows as texts."""
-
-    schema: StructType | None = field(default=None)
-
-    def prepare(self, rows: DataFrame, transaction: TransactionId) -> Handle | None:
-        """Remembers the schema too."""
-        self.schema = rows.schema
-        return super().prepare(texts(rows), transaction)
-
-    def found(self) -> Found:
-        """What it has, epoch by epoch."""
-        return Found(self.schema, [rows for _, rows in sorted(self.committed.items())])
 
 
 def driven(spark: SparkSession, case: Case, query: Any, oracle: Oracle) -> Outcome:
@@ -61,9 +35,14 @@ def driven(spark: SparkSession, case: Case, query: Any, oracle: Oracle) -> Outco
     del oracle
     sinks = [TextSink() for _ in case.branches]
     schemas = [each.schema for each in case.inputs]
-    driver = StreamDriver(spark, query, schemas, sinks=sinks, outputMode=case.mode, **dict(case.options))
+    options = {**dict(case.options), "outputMode": case.mode}
+    driver = StreamDriver(spark, query, schemas, sinks=sinks, clock=ManualClock(case.start), **options)
     for epoch in case.epochs:
         rows = [[event.record() for event in each] for each in epoch.rows]
+        if epoch.pause:
+            # Nothing is polled beside the end of an epoch.
+            driver.engine.join()
+            driver.advance(epoch.pause)
         if epoch.then.isupper():
             with driver.crash(at=EpochPhase[epoch.then]):
                 driver.process(*rows)
@@ -84,7 +63,7 @@ def driven(spark: SparkSession, case: Case, query: Any, oracle: Oracle) -> Outco
 def in_one_batch(spark: SparkSession, case: Case, query: Any, oracle: Oracle) -> Outcome:
     """All rows at once, as for a test of a query."""
     del spark, case
-    found = []
+    found: list[Found | None] = []
     for result in query(*map(sj.stream, oracle.frames(oracle.all_rows()))):
         frame = result.toDF()
         found.append(Found(frame.schema, [texts(frame).collect()]))
@@ -94,8 +73,8 @@ def in_one_batch(spark: SparkSession, case: Case, query: Any, oracle: Oracle) ->
 def streamed(spark: SparkSession, case: Case, query: Any, oracle: Oracle) -> Outcome:
     """As a real stream: a file is an epoch, and the query ends after those that are followed by something."""
     del oracle
-    sinks = [TextSink() for _ in case.branches]
     with tempfile.TemporaryDirectory(prefix="sparkjet-differential-") as home:
+        outlets = [OUTLETS[case.sink](Path(home)) for _ in case.branches]
         for number, epoch in enumerate(case.epochs):
             for side, (events, each) in enumerate(zip(epoch.rows, case.inputs, strict=True)):
                 names = ["t", "sub", "n", *(f"v{place}" for place in range(len(each.columns)))]
@@ -106,23 +85,26 @@ def streamed(spark: SparkSession, case: Case, query: Any, oracle: Oracle) -> Out
                 os.utime(file, (number + 1, number + 1))
             last = number == len(case.epochs) - 1
             if epoch.then or last:
-                _run(spark, case, query, sinks, Path(home), last=last)
-    return Outcome([sink.found() for sink in sinks])
+                _run(spark, case, query, outlets, Path(home), last=last)
+        return Outcome([outlet.found() for outlet in outlets])
 
 
-def _run(spark: SparkSession, case: Case, query: Any, sinks: list[TextSink], home: Path, *, last: bool) -> None:
+def _run(spark: SparkSession, case: Case, query: Any, outlets: list[Collected], home: Path, *, last: bool) -> None:
     inputs = []
     for side, each in enumerate(case.inputs):
         reader = spark.readStream.schema(each.schema).option("maxFilesPerTrigger", 1)
         inputs.append(sj.stream(reader.json(str(home / f"{side}"))))
-    options: dict[str, Any] = {"closeWindowsAtEnd": True} if last and case.has_an_end else {}
     writers = [
-        result.writeStream.format(sink).outputMode(case.mode).trigger(availableNow=True)
-        for result, sink in zip(query(*inputs), sinks, strict=True)
+        outlet.writer(result).outputMode(case.mode).trigger(availableNow=True)
+        for result, outlet in zip(query(*inputs), outlets, strict=True)
     ]
-    for name, value in options.items():
-        writers[0] = writers[0].option(name, value)
+    if last and case.has_an_end:
+        writers[0] = writers[0].option("closeWindowsAtEnd", True)
+    if "isEarly" in dict(case.options):
+        writers = [writer.option("isEarly", True) for writer in writers]
     sj.start(*writers, checkpointLocation=str(home / "query")).awaitTermination()
+    for outlet in outlets:
+        outlet.ended(spark)
 
 
 RUNS: dict[str, Callable[[SparkSession, Case, Any, Oracle], Outcome]] = {

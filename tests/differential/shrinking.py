@@ -44,13 +44,26 @@ def _smaller(case: Case) -> Iterator[Case]:
     for number, each in enumerate(case.inputs):
         for place in range(len(each.before)):
             yield _with_input(case, number, replace(each, before=_without(each.before, place)))
-        if each.by:
-            yield _with_input(case, number, replace(each, by=False))
+        for plainer in _fewer_marks(each):
+            yield _with_input(case, number, plainer)
     for plainer in (replace(case, options=()), replace(case, zone="UTC"), replace(case, through="driver")):
         if plainer != case:
             yield plainer
     yield from _fewer_rows(case)
     yield from _fewer_columns(case)
+
+
+def _fewer_marks(each: Input) -> Iterator[Input]:
+    if each.known:
+        yield replace(each, known=())
+    if each.mark is None:
+        return
+    for name in ("by", "idle", "gone", "discover"):
+        if getattr(each.mark, name):
+            yield replace(each, mark=replace(each.mark, **{name: False if name == "by" else None}))
+    for name, plainest in (("policy", "lag"), ("throttle", "none")):
+        if getattr(each.mark, name) != plainest:
+            yield replace(each, mark=replace(each.mark, **{name: plainest}))
 
 
 def _fewer_branches(case: Case) -> Iterator[Case]:
@@ -65,6 +78,8 @@ def _fewer_epochs(case: Case) -> Iterator[Case]:
             yield replace(case, epochs=_without(case.epochs, number))
         if epoch.then:
             yield _with_epoch(case, number, replace(epoch, then=""))
+        if epoch.pause and not any(each.timed for each in case.inputs):
+            yield _with_epoch(case, number, replace(epoch, pause=0))
 
 
 def _with_input(case: Case, number: int, each: Input) -> Case:
@@ -109,12 +124,17 @@ def _emptied(row: Event) -> Event:
     return replace(row, values=(None,) * len(row.values))
 
 
+def _without_last(each: Input) -> Input:
+    columns = each.columns[:-1]
+    return replace(each, columns=columns, known=tuple(place for place in each.known if place < len(columns)))
+
+
 def _fewer_columns(case: Case) -> Iterator[Case]:
     """Without the last column of an input, which keeps the places of the others."""
     for side, each in enumerate(case.inputs):
         if not each.columns:
             continue
-        inputs = (*case.inputs[:side], replace(each, columns=each.columns[:-1]), *case.inputs[side + 1 :])
+        inputs = (*case.inputs[:side], _without_last(each), *case.inputs[side + 1 :])
         epochs = tuple(
             replace(
                 epoch,

@@ -19,7 +19,7 @@ class Trials:
 
     def __init__(self, spark: SparkSession) -> None:
         """Nothing has run yet."""
-        self._spark = spark
+        self.spark = spark
         self.coverage = Coverage()
         self.failed = 0
 
@@ -27,7 +27,7 @@ class Trials:
         """What differs for a seed and the script that shows it; None where nothing does."""
         case = random_case(seed)
         try:
-            found = difference(self._spark, case)
+            found = difference(self.spark, case)
         except Skipped as skipped:
             self.coverage.refused[str(skipped)[:100]] += 1
             return None
@@ -45,6 +45,6 @@ class Trials:
 
     def _found(self, case: Case) -> Difference | None:
         try:
-            return difference(self._spark, case)
+            return difference(self.spark, case)
         except Exception:  # noqa: BLE001 - a query that lost a part it needs is no smaller case
             return None

@@ -128,8 +128,14 @@ class Topic:
 
     def set(self, settings: Mapping[str, str]) -> None:
         """Change settings of the topic."""
+        self._alter(AlterConfigOpType.SET, settings)
+
+    def reset(self, settings: Mapping[str, str]) -> None:
+        """Take them back."""
+        self._alter(AlterConfigOpType.DELETE, settings)
+
+    def _alter(self, change: AlterConfigOpType, settings: Mapping[str, str]) -> None:
         if settings:
-            change = AlterConfigOpType.SET
             entries = [ConfigEntry(name, value, incremental_operation=change) for name, value in settings.items()]
             topic = ConfigResource(ResourceType.TOPIC, self.name, incremental_configs=entries)
             # In a variable: a client that is collected takes its requests with it.

@@ -12,14 +12,14 @@ def aged(name: str, seconds: int) -> str:
     return name.replace(f"{int(name[7:15], 16):08x}", f"{int(time.time()) - seconds:08x}", 1)
 
 
-def test_a_probe_is_left_behind_after_an_hour_and_so_are_its_parts() -> None:
+def test_a_probe_is_left_behind_after_two_days_and_so_are_its_parts() -> None:
     name = probe_name()
     parts = f".{name}.4711-0a1b2c3d", f".{name}.{'0' * 32}"
     for each in (name, *parts):
         assert not is_left_behind(each)
-        assert not is_left_behind(aged(each, 3000))
-        assert is_left_behind(aged(name, 4000))
-    assert is_left_behind(f".{aged(name, 4000)}.4711-0a1b2c3d")
+        assert not is_left_behind(aged(each, 100_000))
+        assert is_left_behind(aged(name, 200_000))
+    assert is_left_behind(f".{aged(name, 200_000)}.4711-0a1b2c3d")
 
 
 def test_no_two_are_the_same_and_other_files_are_none() -> None:

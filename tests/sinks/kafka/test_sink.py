@@ -139,6 +139,19 @@ def test_the_age_of_a_transaction_at_its_decision_is_measured_by_the_clock(broke
         sink_of(broker).check_alive(handle)
 
 
+@pytest.mark.parametrize("hours", [1, -1])
+def test_a_clock_that_is_set_during_an_epoch_makes_no_transaction_older_or_younger(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, hours: int
+) -> None:
+    kafka, now = sink_of(broker), time.time()
+    slot = {"id": f"{PREFIX}0-1", "rows": 5, "producer": 1, "epoch": 0, "timeout": 60_000, "began": int(1000 * now)}
+    handle = {"epoch": 7, "transactions": [slot], "prepared": int(1000 * now)}
+    monkeypatch.setattr(time, "time", lambda: now + 3600 * hours)
+    kafka.check_alive(handle)
+    with pytest.raises(SinkError, match="is not published"):
+        kafka.check_alive({**handle, "prepared": handle["prepared"] - 59_000})
+
+
 def test_a_compacted_topic_takes_no_rows_without_a_column_of_keys(broker: Broker) -> None:
     keyed = schema().add("key", "string")
     sink = sink_of(broker, processingGuarantee="at-least-once")

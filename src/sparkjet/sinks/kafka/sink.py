@@ -59,6 +59,8 @@ class KafkaSink:
         self._transactions = KafkaTransactions(settings.access, settings.continues)
         self._pool = TransactionPool(self._transactions)
         self._looked = "", 0.0
+        # A clock that is set during an epoch would make its transactions hours older or younger than they are.
+        self._since = time.time() - time.monotonic()
         self.guarantee = settings.guarantee
         self.packages = PACKAGES
 
@@ -85,7 +87,7 @@ class KafkaSink:
         if self.guarantee is not Guarantee.EXACTLY_ONCE:
             self._written(rows, None)
             return None
-        began, prepared = time.monotonic(), int(1000 * time.time())
+        began, prepared = time.monotonic(), int(1000 * self._now())
         prefix = self._pool.begin(transaction)
         try:
             handle = self._pool.fix(self._written(rows, prefix), speculates=_speculates(rows))
@@ -118,7 +120,10 @@ class KafkaSink:
         Raises:
             SinkError: A transaction is so old that brokers may abort it before its commit; the epoch must be rerun.
         """
-        check_alive(handle, time.time())
+        check_alive(handle, self._now())
+
+    def _now(self) -> float:
+        return self._since + time.monotonic()
 
     def commit(self, handle: Handle, between: Callable[[], None]) -> None:
         """See :meth:`Sink.commit`; other copies of the home are looked for once a minute, which asks every broker."""
