@@ -154,7 +154,9 @@ class Launch:
             listener=self.listener,
             on_progress=on_progress,
             home=self.home,
+            name=self.name,
         )
+        events.logger = context.logger
         context.configure(session)
         engine, checkpoint = recover(context, self._spark_directory)
         return self._run(context.receivers, engine, checkpoint, reports, events)
