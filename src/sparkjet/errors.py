@@ -49,6 +49,26 @@ class LostTransactionError(SparkjetError):
     """A decided transaction is gone from the external system: its rows are lost."""
 
 
+def refuse_connect(entry: str, *given: object) -> None:
+    """Refuse what belongs to a session of Spark Connect.
+
+    Args:
+        entry: What it was given to.
+        given: DataFrames, Columns and sessions; anything else passes.
+
+    Raises:
+        AnalysisError: One of them does.
+    """
+    for each in given:
+        if type(each).__module__.startswith("pyspark.sql.connect"):
+            message = (
+                f"{entry}: this {type(each).__name__} belongs to Spark Connect, which has no access to the driver that "
+                "sparkjet runs in. Use a classic session: SparkSession.builder.master(…), without remote(…), "
+                'spark.api.mode "classic".'
+            )
+            raise AnalysisError(message)
+
+
 def lacking(python: str, missing: Iterable[str], packages: Mapping[str, str]) -> str:
     """What to do where a Python lacks packages that no archive of Python code can bring, as they contain C libraries.
 
@@ -84,7 +104,7 @@ def missing(owner: str, name: str, known: Iterable[str], way_out: str | None = N
     >>> print(missing("Stream", "sort", ["select", "where"], "The rows of a stream have no order."))
     Stream has no 'sort'. The rows of a stream have no order.
     """
-    if name.startswith("_"):
+    if name.startswith("_") and way_out is None:
         # Asked for by Python and its tools, hundreds of times, and never shown.
         return AttributeError(f"{owner} has no {name!r}")
     return AttributeError(f"{owner} has no {name!r}" + (f". {way_out}" if way_out else f"; {nearest(name, known)}."))

@@ -18,7 +18,7 @@ from sparkjet.aggregates.collected import array_agg, bottom_n, collect_list, col
 from sparkjet.aggregates.conditions import bool_and, bool_or, count_if, every, some
 from sparkjet.aggregates.correlations import corr, covar_pop, covar_samp
 from sparkjet.aggregates.distinct import approx_count_distinct
-from sparkjet.aggregates.distinct_values import count_distinct, sum_distinct
+from sparkjet.aggregates.distinct_values import avg_distinct, count_distinct, sum_distinct
 from sparkjet.aggregates.extremes import any_value, first, first_value, last, last_value, max, max_by, min, min_by
 from sparkjet.aggregates.histograms import histogram_numeric
 from sparkjet.aggregates.listings import listagg, listagg_distinct, string_agg, string_agg_distinct
@@ -57,6 +57,7 @@ __all__ = [
     "approx_percentile",
     "array_agg",
     "avg",
+    "avg_distinct",
     "bit_and",
     "bit_or",
     "bit_xor",

@@ -32,7 +32,7 @@ def inputs(spark: SparkSession) -> Inputs:
     [
         (J.sum("name"), r'sum\(name\): name is string, not a number. Cast it first, e.g. F.col\("name"\)'),
         (J.avg("seen"), r"avg\(seen\): seen is boolean, not a number"),
-        (J.sum("iv"), r"sum\(iv\): iv is interval day to second, not a number"),
+        (J.product("iv"), r"product\(iv\): iv is interval day to second, not a number"),
         (J.stddev("day"), r"stddev\(day\): day is date, not a number"),
         (J.linear_trend("px", "ntz"), r"linear_trend\(px, ntz\): ntz is timestamp_ntz, not a number"),
         (J.linear_trend("day", "px"), r"linear_trend\(day, px\): day is date, not a number"),
@@ -79,6 +79,23 @@ def inputs(spark: SparkSession) -> Inputs:
 def test_a_column_that_does_not_fit_is_refused(inputs: Inputs, aggregate: Aggregate, message: str) -> None:
     with pytest.raises(AnalysisError, match=message):
         aggregate.resolve(inputs)
+
+
+@pytest.mark.parametrize("make", [J.stddev, J.sum, J.bit_or], ids=lambda make: make.__name__)
+def test_what_a_refusal_says_to_convert_a_column_with_works(
+    spark: SparkSession, make: Callable[..., Aggregate]
+) -> None:
+    rows = spark.sql(
+        "SELECT '7' AS st, true AS bo, date'1970-01-08' AS da, INTERVAL '7' DAY AS dy, INTERVAL '0 00:00:07' DAY TO "
+        "SECOND AS iv, INTERVAL '0-7' YEAR TO MONTH AS ym, timestamp_ntz'1970-01-08' AS ntz, x'07' AS bin, "
+        "timestamp'1970-01-08' AS ts"
+    )
+    for name in rows.columns:
+        try:
+            make(name).resolve(Inputs(rows, F.lit(0)))
+        except AnalysisError as error:
+            advice = str(error).rpartition("e.g. ")[2].removesuffix(".")
+            make(eval(advice, {"F": F})).evaluate(rows)  # noqa: S307 - the text of our own error
 
 
 def test_an_expression_of_a_missing_column_is_refused(inputs: Inputs) -> None:

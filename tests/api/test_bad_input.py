@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 import sparkjet as sj
@@ -52,10 +54,52 @@ def test_something_else_than_a_dataframe_is_refused() -> None:
         sj.stream([1, 2])  # type: ignore[arg-type]
 
 
-def test_a_spark_connect_dataframe_is_refused() -> None:
-    connect = type("DataFrame", (), {"__module__": "pyspark.sql.connect.dataframe"})
-    with pytest.raises(sj.AnalysisError, match=r"Spark Connect.*classic session"):
-        sj.stream(connect())
+def test_spark_connect_is_refused_at_every_entry(spark: SparkSession) -> None:
+    def of_connect(kind: type) -> Any:
+        return type(kind.__name__, (kind,), {"__module__": "pyspark.sql.connect.column", "__new__": object.__new__})()
+
+    rows, column, session = of_connect(object), of_connect(Column), of_connect(object)
+    stream = sj.stream(spark.range(1))
+    entries: list[Callable[[], Any]] = [
+        lambda: sj.stream(rows),
+        lambda: sj.read_once(rows),
+        lambda: stream.join(rows, "id"),
+        lambda: sj.register_sources(session),
+        lambda: sj.window(column, "1 minute"),
+        lambda: sj.session_window("ts", column),
+        lambda: J.sum(column),
+        lambda: stream.select(column),
+        lambda: stream.where(column),
+        lambda: stream.withColumn("x", column),
+        lambda: stream.groupBy(column),
+        lambda: stream.groupBy("id").agg(column),
+    ]
+    for entry in entries:
+        with pytest.raises(sj.AnalysisError, match=r"belongs to Spark Connect.*classic session"):
+            entry()
+
+
+@pytest.mark.parametrize(
+    ("made", "advice"),
+    [
+        ("timestamp_ntz'2026-01-01 00:00:00'", 'F.col("ts").cast("timestamp")'),
+        ("date'2026-01-01'", 'F.col("ts").cast("timestamp")'),
+        ("'2026-01-01 00:00:00'", 'F.col("ts").cast("timestamp")'),
+        ("1767225600000L", 'F.timestamp_millis("ts")'),
+        ("named_struct('at', timestamp'2026-01-01 00:00:00')", 'F.col("ts.at")'),
+    ],
+)
+def test_what_makes_a_timestamp_of_another_type_is_said_and_works(spark: SparkSession, made: str, advice: str) -> None:
+    rows = sj.stream(spark.sql(f"SELECT {made} AS ts"))
+    for refused in (
+        lambda: rows.withWatermark("ts", "1 minute"),
+        lambda: rows.groupBy(F.window("ts", "1 minute")),
+    ):
+        with pytest.raises(sj.AnalysisError, match=re.escape(advice)):
+            refused()
+    timed = rows.withColumn("ts", eval(advice, {"F": F})).withWatermark("ts", "1 minute")  # noqa: S307 - our own text
+    found = timed.groupBy(F.window("ts", "1 minute")).count().select(F.unix_seconds("window.start")).toDF()
+    assert found.collect()[0][0] == 1767225600
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,10 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQueryListener
+from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 import sparkjet as sj
 
@@ -73,14 +75,29 @@ def test_a_listener_hears_the_watermark_and_the_late_rows(spark: SparkSession, t
     assert {progress.name for progress in ours} == {"heard"}
     assert {str(progress.id) for progress in ours} == {str(query.id)}
     assert [progress.numInputRows for progress in ours] == [3, 3]
-    assert [progress.eventTime["watermark"] for progress in ours] == [
-        "2026-03-01T10:00:30.000Z",
-        "2026-03-01T10:00:40.000Z",
+    assert [progress.stateOperators[0].customMetrics["watermark"] for progress in ours] == [
+        1_772_359_230 * MICROS,
+        1_772_359_240 * MICROS,
     ]
     assert [progress.stateOperators[0].numRowsDroppedByWatermark for progress in ours] == [0, 1]
     report = json.loads(ours[1].sink.metrics["sparkjet"])
     assert report["lateRows"] == {"epoch": 1, "total": 1}
-    assert report == {key: query.lastProgress[key] for key in report}
+    last = query.lastProgress
+    assert isinstance(last, StreamingQueryProgress)
+    assert report == {key: last[key] for key in report}
+    # As the events of Spark's own windows are, beside our keys.
+    assert (last.batchId, last.name, last.numInputRows) == (1, "heard", 3)
+    assert (str(last.id), str(last.runId)) == (query.id, query.runId)
+    assert query.runId == str(ours[1].runId)
+    assert last.eventTime == {"watermark": "2026-03-01T10:00:40.000Z"}
+    assert last.stateOperators[0].numRowsDroppedByWatermark == 1
+    assert [each.sink.numOutputRows for each in query.recentProgress] == [1, 0]
+    assert last.sources[0].numInputRows == 3
+    shown = json.loads(last.json)
+    assert (shown["watermark"], shown["sources"][0]["numInputRows"]) == (last["watermark"], 3)
+    assert json.loads(last.prettyJson) == shown
+    took = max(last.durationMs["triggerExecution"], sum(last["epoch"]["durationMs"].values()))
+    assert last.processedRowsPerSecond == pytest.approx(3000 / took)
 
 
 def test_times_that_python_does_not_know_and_listeners_that_fail_end_no_query(
@@ -106,7 +123,8 @@ def test_times_that_python_does_not_know_and_listeners_that_fail_end_no_query(
         spark.streams.removeListener(heard)
     assert spark.table("far").count() == 3
     ours = [progress for progress in heard.progress if progress.sink.description == "sparkjet"]
-    assert [progress.eventTime["watermark"] for progress in ours] == [
+    assert [progress.batchId for progress in ours] == [0, 1, 2, 3]
+    assert [progress.eventTime["watermark"] for progress in query.recentProgress] == [
         "-0249-10-15T19:33:20.000Z",
         "-0001-01-01T00:00:00.000Z",
         "+10000-01-01T00:00:00.000Z",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from py4j.protocol import Py4JJavaError
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F
 
 import sparkjet as sj
@@ -195,8 +196,10 @@ def test_the_users_local_files_are_still_checked_by_their_checksums(spark: Spark
     written.write_text(written.read_text().replace("x", "y"))
     result = watermarked(spark, feed).groupBy(sj.window("ts", "20 seconds"), "k").count()
     query = result.writeStream.format("console").trigger(availableNow=True).start()
-    with pytest.raises(Py4JJavaError, match="ChecksumException"):
+    with pytest.raises(StreamingQueryException, match="ChecksumException") as caught:
         query.awaitTermination()
+    assert isinstance(caught.value.__cause__, Py4JJavaError)
+    assert query.exception() is caught.value
 
 
 @pytest.mark.crash

@@ -50,7 +50,7 @@ def misspelt(stream: sj.Stream) -> None:
     stream.withWatermrk("ts", "1 minute")
     after: int = "a string"
     grouped = stream.groupBy(sj.window("ts", "1 minute"))
-    grouped.pivot("v")
+    grouped.pivott("v")
     result = grouped.agg(J.mediann("v"))
     result.show()
     result.writeStream.toTabel("t")
@@ -117,7 +117,7 @@ def test_misspelt_names_are_reported_with_the_code_after_them(found: dict[str, l
     expected = [
         r'5: error: "Column" not callable',
         "6: error: Incompatible types in assignment",
-        '8: error: "GroupedStream" has no attribute "pivot"',
+        '8: error: "GroupedStream" has no attribute "pivott"',
         '9: error: Module has no attribute "mediann"',
         r'10: error: "Column" not callable',
         '11: error: "StreamWriter" has no attribute "toTabel"',

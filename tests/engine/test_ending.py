@@ -4,7 +4,8 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from pyspark.errors import StreamingQueryException
+from py4j.protocol import Py4JError
+from pyspark.errors import PythonException, StreamingQueryException
 
 from sparkjet.engine.ending import Ending
 from sparkjet.errors import FencedError, RecoveryError, UnsettledError
@@ -35,6 +36,20 @@ def test_of_two_failures_ours_comes_first_and_none_is_lost(order: tuple[int, int
     assert [type(each) for each in chain(ending.failure)] == [UnsettledError, OSError, StreamingQueryException]
     with pytest.raises(UnsettledError, match="no room"):
         ending.raise_failure()
+
+
+def test_errors_of_sparks_are_shown_as_spark_does_and_others_as_they_are() -> None:
+    for error in (PythonException("division by zero"), Py4JError("the disk is full")):
+        ending = Ending(lambda: None)
+        ending.fail(error)
+        with pytest.raises(StreamingQueryException, match=r"STREAM_FAILED.*(division by zero|disk is full)") as caught:
+            ending.raise_failure()
+        assert (caught.value.__cause__, ending.exception) == (error, caught.value)
+        assert ending.failure is error
+    for error in (RecoveryError("ours"), KeyError("the user's"), StreamingQueryException("Spark's")):
+        ending = Ending(lambda: None)
+        ending.fail(error)
+        assert ending.exception is error
 
 
 def test_of_two_failures_of_ours_the_first_comes_first() -> None:

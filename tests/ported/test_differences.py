@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F
 
 import sparkjet as sj
@@ -185,3 +187,27 @@ def test_the_page_counts_the_ports(request: pytest.FixtureRequest) -> None:
     page = (request.config.rootpath / "docs" / "guide" / "porting.md").read_text()
     with_state = sum(len(module.PORTS) for module in (boats, freight_queries, installed_state, invitations))
     assert f"{len(test_ported.PORTS)} queries with windows or without any, and {with_state} with state" in page
+
+
+@pytest.mark.long
+@pytest.mark.logs_errors
+def test_a_function_of_foreach_batch_that_raises_is_called_again(both: Both, tmp_path: Path) -> None:
+    both.arrive([at(1)])
+
+    def calls(df: Any, home: str) -> list[int]:
+        called: list[int] = []
+
+        def write(_rows: object, number: int) -> None:
+            called.append(number)
+            if len(called) < 3:
+                message = "the table is away"
+                raise ConnectionError(message)
+
+        writer = df.writeStream.foreachBatch(write).option("checkpointLocation", str(tmp_path / home))
+        query = writer.trigger(availableNow=True).start()
+        with contextlib.suppress(StreamingQueryException):
+            query.awaitTermination()
+        return called
+
+    assert calls(both.source(), "spark") == [0]
+    assert calls(sj.stream(both.source()), "sparkjet") == [1, 1, 1]

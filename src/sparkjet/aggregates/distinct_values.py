@@ -1,19 +1,21 @@
-"""count_distinct and sum_distinct: exact aggregates of the distinct values, which they hold."""
+"""count_distinct, sum_distinct and avg_distinct: exact aggregates of the distinct values, which they hold."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
-from pyspark.sql.types import DecimalType, IntegralType, StructField, StructType
+from pyspark.sql.types import DecimalType, IntegralType, NumericType, StructField, StructType
 
 from sparkjet.aggregates.operation import Aggregate
-from sparkjet.aggregates.totals import failing
+from sparkjet.aggregates.totals import decimal_mean, failing, no_time
 from sparkjet.aggregates.value_sets import value_set
-from sparkjet.aggregates.values import column_of, none_null, number, orderable_type
+from sparkjet.aggregates.values import column_of, none_null, orderable_type, summable
 from sparkjet.catalyst.expressions import label
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import Column
     from pyspark.sql.types import DataType
 
@@ -59,37 +61,76 @@ def sum_distinct(col: ColumnOrName) -> Aggregate:
     distinct values, so it grows with their number.
 
     Raises:
-        AnalysisError: When resolved: the column is not a number.
+        AnalysisError: When resolved: the column is neither a number nor an interval.
 
     >>> from sparkjet import functions as J
     >>> J.sum_distinct("x").evaluate(spark.createDataFrame([(1,), (2,), (2,), (None,)], "x int"))
     3
     """
-    name = f"sum(DISTINCT {label(col)})"
+    return _distinct(f"sum(DISTINCT {label(col)})", col, _sum)
 
+
+def avg_distinct(col: ColumnOrName) -> Aggregate:
+    """Mean of the distinct non-null values; null if there are none.
+
+    The result has the type of :func:`avg`. The state holds the distinct values, so it grows with their number.
+
+    Raises:
+        AnalysisError: When resolved: the column is neither a number nor an interval.
+
+    >>> from sparkjet import functions as J
+    >>> J.avg_distinct("x").evaluate(spark.createDataFrame([(1,), (2,), (2,), (None,)], "x int"))
+    1.5
+    """
+    return _distinct(f"avg(DISTINCT {label(col)})", col, _mean)
+
+
+def _distinct(name: str, col: ColumnOrName, read: Callable[[str, Column, DataType], Column]) -> Aggregate:
     def resolve(inputs: Inputs) -> AggregateOperation:
-        data_type = number(inputs, name, col)
-        return value_set(column_of(col), data_type, lambda values: _sum(name, F.sort_array(values), data_type))
+        data_type = summable(inputs, name, col)
+
+        def finish(values: Column) -> Column:
+            return F.when(F.size(values) > 0, read(name, F.sort_array(values), data_type))
+
+        return value_set(column_of(col), data_type, finish)
 
     return Aggregate(name, resolve)
 
 
 def _sum(name: str, values: Column, data_type: DataType) -> Column:
-    added = result = "double"
+    result = _sum_type(data_type)
+    overflow = failing(f"{name}: the sum exceeds {result}. Cast the column to a decimal with room for it.", result)
+    return F.coalesce(_added(values, data_type).try_cast(result), overflow)
+
+
+def _mean(name: str, values: Column, data_type: DataType) -> Column:
+    count = F.size(values).cast("bigint")
     if isinstance(data_type, DecimalType):
-        digits = min(_MOST_DIGITS, data_type.precision + _SPARE_DIGITS)
-        added = result = f"decimal({digits},{data_type.scale})"
-        if digits == _MOST_DIGITS and data_type.scale > _KEPT_SCALE:
-            # Spark drops a digit of scale when adding two 38-digit decimals.
-            added = f"decimal({_MOST_DIGITS - 1},{data_type.scale})"
-    elif isinstance(data_type, IntegralType):
-        # Not bigint: a partial sum may exceed 64 bits where the whole does not.
-        added, result = _WIDEST, "bigint"
+        return decimal_mean(name, _sum(name, values, data_type), count, data_type, failing)
+    total = _added(values, data_type) if isinstance(data_type, IntegralType) else _sum(name, values, data_type)
+    return (total.cast("double") if isinstance(data_type, IntegralType) else total) / count
+
+
+def _sum_type(data_type: DataType) -> str:
+    """The type that Spark's sum has."""
+    if isinstance(data_type, DecimalType):
+        return f"decimal({min(_MOST_DIGITS, data_type.precision + _SPARE_DIGITS)},{data_type.scale})"
+    if isinstance(data_type, IntegralType):
+        return "bigint"
+    return "double" if isinstance(data_type, NumericType) else data_type.simpleString()
+
+
+def _added(values: Column, data_type: DataType) -> Column:
+    """The sum, null where it overflows; of whole numbers with more digits than that type has."""
+    # Not bigint: a partial sum may exceed 64 bits where the whole does not.
+    total = _WIDEST if isinstance(data_type, IntegralType) else _sum_type(data_type)
+    added = total
+    if isinstance(data_type, DecimalType) and data_type.precision + _SPARE_DIGITS >= _MOST_DIGITS:
+        # Spark drops a digit of scale when adding two 38-digit decimals.
+        added = total if data_type.scale <= _KEPT_SCALE else f"decimal({_MOST_DIGITS - 1},{data_type.scale})"
+    zero = F.lit(0).cast(total) if isinstance(data_type, NumericType) else no_time(data_type)
 
     def add(done: Column, value: Column) -> Column:
         return F.try_add(done.try_cast(added), value.try_cast(added)).try_cast(total)
 
-    total = _WIDEST if result == "bigint" else result
-    sums = F.aggregate(values, F.lit(0).cast(total), add).try_cast(result)
-    overflow = failing(f"{name}: the sum exceeds {result}. Cast the column to a decimal with room for it.", result)
-    return F.when(F.size(values) > 0, F.coalesce(sums, overflow))
+    return F.aggregate(values, zero, add)

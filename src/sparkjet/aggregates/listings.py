@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
-from pyspark.sql.types import AtomicType, BinaryType, StringType
+from pyspark.sql.types import AtomicType, BinaryType, StringType, StructField, StructType
 
 from sparkjet.aggregates.collected import in_time_order
 from sparkjet.aggregates.operation import Aggregate
 from sparkjet.aggregates.value_sets import value_set
-from sparkjet.aggregates.values import column_of
+from sparkjet.aggregates.values import column_of, orderable_type
 from sparkjet.catalyst.expressions import label
 from sparkjet.errors import AnalysisError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from pyspark.sql import Column
     from pyspark.sql.types import DataType
 
@@ -72,6 +75,69 @@ def string_agg_distinct(col: ColumnOrName, delimiter: str | bytes | None = None)
     'a,b'
     """
     return _joined("string_agg", col, delimiter, distinct=True)
+
+
+@dataclass(frozen=True)
+class SortKey:
+    """A key of ``WITHIN GROUP (ORDER BY …)``."""
+
+    column: Column
+    descending: bool
+    nulls_last: bool
+
+
+def listed_by(
+    name: str, col: ColumnOrName, delimiter: str | bytes | None, keys: Sequence[SortKey], *, distinct: bool
+) -> Aggregate:
+    """The non-null values joined in the order of keys, of equal ones in that of event time; null if there are none.
+
+    Args:
+        name: Of the aggregate, for messages.
+        col: As for :func:`listagg`.
+        delimiter: As for :func:`listagg`.
+        keys: What they are ordered by; of distinct values their own order, as Spark sees to.
+        distinct: Whether each value is listed once.
+    """
+
+    def resolve(inputs: Inputs) -> AggregateOperation:
+        data_type = _text_type(name, inputs.type_of(col), delimiter)
+        names = [f"key{number}" for number in range(len(keys))]
+        types = [orderable_type(inputs, name, key.column, "only ordered values can be sorted") for key in keys]
+        fields = dict(zip(names, (key.column for key in keys), strict=True))
+        row = F.struct(
+            *(column.alias(each) for each, column in fields.items()), column_of(col).cast(data_type).alias("value")
+        )
+        shape = StructType([*map(StructField, names, types), StructField("value", data_type)])
+
+        def finish(rows: Column) -> Column:
+            ordered = F.array_sort(rows, lambda one, other: _compared(one, other, dict(zip(names, keys, strict=True))))
+            return F.when(
+                F.size(rows) > 0, _join(F.transform(ordered, lambda each: each["value"]), data_type, delimiter)
+            )
+
+        listed = F.when(column_of(col).isNotNull(), row)
+        if distinct:
+            return value_set(listed, shape, finish)
+        return in_time_order(inputs, listed, shape, finish)
+
+    return Aggregate(name, resolve)
+
+
+def _compared(one: Column, other: Column, keys: Mapping[str, SortKey]) -> Column:
+    """Below, at or above zero, as ``array_sort`` takes it, which leaves equal ones in their order."""
+    result = F.lit(0)
+    for name, key in reversed([*keys.items()]):
+        left, right = one[name], other[name]
+        below, above = (1, -1) if key.descending else (-1, 1)
+        null, value = (1, -1) if key.nulls_last else (-1, 1)
+        result = (
+            F.when(left.eqNullSafe(right), result)
+            .when(left.isNull(), null)
+            .when(right.isNull(), value)
+            .when(left < right, below)
+            .otherwise(above)
+        )
+    return result
 
 
 def _joined(function: str, col: ColumnOrName, delimiter: str | bytes | None, *, distinct: bool = False) -> Aggregate:

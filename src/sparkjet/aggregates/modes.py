@@ -33,7 +33,13 @@ def mode(col: ColumnOrName, deterministic: bool = False) -> Aggregate:
     >>> J.mode("v").evaluate(spark.createDataFrame([("b",), ("a",), ("b",), ("c",), (None,)], "v string"))
     'b'
     """
-    name = f"mode() WITHIN GROUP (ORDER BY {label(col)} DESC)" if deterministic else f"mode({label(col)})"
+    return most_frequent(
+        f"mode() WITHIN GROUP (ORDER BY {label(col)} DESC)" if deterministic else f"mode({label(col)})", col
+    )
+
+
+def most_frequent(name: str, col: ColumnOrName, *, greatest: bool = False) -> Aggregate:
+    """The most frequent non-null value, of equally frequent ones the least or the greatest."""
 
     def resolve(inputs: Inputs) -> AggregateOperation:
         data_type = orderable_type(inputs, name, col, "the least of equally frequent values is taken")
@@ -42,10 +48,11 @@ def mode(col: ColumnOrName, deterministic: bool = False) -> Aggregate:
             none = F.struct(F.lit(None).cast(data_type).alias("value"), F.lit(0).cast("bigint").alias("count"))
 
             def step(best: Column, entry: Column) -> Column:
-                return F.when(entry["count"] > best["count"], entry).otherwise(best)
+                more = entry["count"] >= best["count"] if greatest else entry["count"] > best["count"]
+                return F.when(more, entry).otherwise(best)
 
             return F.aggregate(entries, none, step, lambda best: best["value"])
 
         return value_counts(column_of(col), data_type, finish)
 
-    return Aggregate(name, resolve, f"mode({label(col)})")
+    return Aggregate(name, resolve, f"mode({label(col)}{' DESC' if greatest else ''})")

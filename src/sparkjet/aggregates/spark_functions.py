@@ -111,9 +111,11 @@ def _collect_list(call: AggregateCall) -> Aggregate:
 
 def _listing(make: Callable[..., Aggregate]) -> _Translation:
     def translated(call: AggregateCall) -> Aggregate:
+        if call.order:
+            keys = [listings.SortKey(*each) for each in call.order]
+            value, delimiter = _taken(call)[0], call.constant(1)
+            return listings.listed_by(call.text, value, delimiter, keys, distinct=call.distinct)
         value, *others = _taken(call)
-        if len(others) > 1:
-            _refuse(call, "Values are listed by event time, distinct ones in ascending order: leave ORDER BY out.")
         return make(value, *(call.constant(1) for _ in others))
 
     return translated
@@ -121,9 +123,8 @@ def _listing(make: Callable[..., Aggregate]) -> _Translation:
 
 def _mode(call: AggregateCall) -> Aggregate:
     order = call.function.reverseOpt()
-    if order.isDefined() and not order.get():
-        _refuse(call, "Of equally frequent values the least is taken: leave ORDER BY … DESC out.")
-    return modes.mode(_taken(call)[0])
+    # False where it is ordered by DESC: Spark writes it the other way round, in SQL too.
+    return modes.most_frequent(call.text, _taken(call)[0], greatest=order.isDefined() and not order.get())
 
 
 def _percentile(call: AggregateCall) -> Aggregate:
@@ -158,6 +159,7 @@ _OF_COLUMNS: Sequence[Callable[..., Aggregate]] = (
 
 _FUNCTIONS: dict[str, _Translation] = {
     **{make.__name__: _of(make) for make in _OF_COLUMNS},
+    "any": _of(conditions.some),
     "any_value": _by_time(extremes.any_value),
     "approx_count_distinct": _approx_count_distinct,
     "approx_percentile": _of(quantiles.percentile_approx, 1),
@@ -182,13 +184,17 @@ _FUNCTIONS: dict[str, _Translation] = {
 }
 """By Spark's name of the function."""
 
-_WITHOUT_REPETITION = ("bool_and", "bool_or", "collect_set", "every", "max", "min", "some")
+_WITHOUT_REPETITION = ("any", "bit_and", "bit_or", "bool_and", "bool_or", "collect_set", "every", "max", "min", "some")
 """Functions that give the same whether they take each value once or as often as it comes."""
 
 _DISTINCT: dict[str, _Translation] = {
     **{name: _FUNCTIONS[name] for name in _WITHOUT_REPETITION},
+    "array_agg": _of(collected.collect_set),
+    "avg": _of(distinct_values.avg_distinct),
+    "collect_list": _of(collected.collect_set),
     "count": _of(distinct_values.count_distinct),
     "listagg": _listing(listings.listagg_distinct),
+    "mean": _of(distinct_values.avg_distinct),
     "string_agg": _listing(listings.listagg_distinct),
     "sum": _of(distinct_values.sum_distinct),
 }

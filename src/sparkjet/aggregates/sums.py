@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from sparkjet.aggregates.operation import Aggregate, AggregateOperation
 from sparkjet.aggregates.totals import Overflow, Total, failing, summing, total_of
-from sparkjet.aggregates.values import column_of, none_null, number
+from sparkjet.aggregates.values import column_of, none_null, number, summable
 from sparkjet.catalyst.expressions import label
 
 if TYPE_CHECKING:
@@ -52,14 +52,14 @@ def sum(col: ColumnOrName) -> Aggregate:  # noqa: A001 - Spark's name
     """Sum of the non-null values; null if there are none.
 
     The result has Spark's type: bigint for integers, double for floating-point numbers, decimal(min(38, p+10), s) for
-    decimals. Integers and decimals are exact, and overflow is an error whatever ``spark.sql.ansi.enabled`` is. Only the
-    sum of the whole window is checked, partial sums may exceed 64 bits (except for decimals of 28 digits and more,
-    where a partial sum must not exceed 38 digits either, or 37 if the scale is above 6). More than 2^31 bigint values
-    per window and key are an overflow, too. Integers, and decimals up to 27 digits, deduct; floating-point sums do not,
-    because deducting leaves a residue.
+    decimals, that of the column for intervals. Integers and decimals are exact, and overflow is an error whatever
+    ``spark.sql.ansi.enabled`` is. Only the sum of the whole window is checked, partial sums may exceed 64 bits (except
+    for intervals, and for decimals of 28 digits and more, where a partial sum must not exceed 38 digits either, or 37
+    if the scale is above 6). More than 2^31 bigint values per window and key are an overflow, too. Integers, and
+    decimals up to 27 digits, deduct; floating-point sums do not, because deducting leaves a residue.
 
     Raises:
-        AnalysisError: When resolved: the column is not a number, or is decimal(38,38).
+        AnalysisError: When resolved: the column is neither a number nor an interval, or is decimal(38,38).
 
     >>> from sparkjet import functions as J
     >>> J.sum("id").evaluate(spark.range(5))
@@ -153,7 +153,7 @@ def mean_of(name: str, value: Column, data_type: DataType) -> AggregateOperation
 
 def _reading(name: str, col: ColumnOrName, reader: Reader, overflow: Overflow = failing) -> Aggregate:
     def resolve(inputs: Inputs) -> AggregateOperation:
-        return _read(total_of(name, column_of(col), number(inputs, name, col), overflow), reader)
+        return _read(total_of(name, column_of(col), summable(inputs, name, col), overflow), reader)
 
     return Aggregate(name, resolve)
 

@@ -7,7 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, DecimalType, FractionalType, LongType
+from pyspark.sql.types import (
+    DataType,
+    DayTimeIntervalType,
+    DecimalType,
+    FractionalType,
+    LongType,
+    YearMonthIntervalType,
+)
 
 from sparkjet.aggregates.operation import AggregateOperation
 from sparkjet.errors import AnalysisError
@@ -49,7 +56,7 @@ def failing(message: str, result: str) -> Column:
 
 
 def total_of(name: str, value: Column, data_type: DataType, overflow: Overflow = failing) -> Total:
-    """The total of a numeric column.
+    """The total of a column of numbers or intervals.
 
     Args:
         name: The aggregate's name, for error messages.
@@ -66,6 +73,8 @@ def total_of(name: str, value: Column, data_type: DataType, overflow: Overflow =
         digits = data_type.precision + _SPARE_DIGITS
         exact = digits < _MOST_DIGITS
         return (_decimal if exact else _wide_decimal)(name, value, data_type, overflow)
+    if isinstance(data_type, DayTimeIntervalType | YearMonthIntervalType):
+        return _interval(name, value, data_type, overflow)
     if isinstance(data_type, FractionalType):
         return _floating(value)
     return _integer(value)
@@ -145,7 +154,7 @@ def _decimal(name: str, value: Column, data_type: DecimalType, overflow: Overflo
     return Total(
         summing({"total": summed, "count": "bigint"}, accumulate, exact=True),
         sum=lambda acc: F.coalesce(acc["total"], _decimal_overflow(name, summed, overflow)),
-        mean=lambda acc: _decimal_mean(name, acc["total"], acc["count"], data_type, overflow),
+        mean=lambda acc: decimal_mean(name, acc["total"], acc["count"], data_type, overflow),
     )
 
 
@@ -154,13 +163,49 @@ def _wide_decimal(name: str, value: Column, data_type: DecimalType, overflow: Ov
     if scale == _MOST_DIGITS:
         raise AnalysisError(f"{name}: decimal(38,38) cannot be added exactly. Cast the column to decimal(38,37).")
     summed = f"decimal({_MOST_DIGITS},{scale})"
-    zero = F.lit(0).cast(summed)
-    total = F.coalesce(F.try_sum(value), F.when(F.count(value) == 0, zero))
-    accumulate = {"total": total, "count": F.count(value), "broken": F.max(F.lit(False))}
 
     def operand(column: Column) -> Column:
         # Spark drops a digit of scale when adding two 38-digit decimals; the price is that 38-digit sums overflow.
         return column if scale <= _KEPT_SCALE else column.try_cast(f"decimal({_MOST_DIGITS - 1},{scale})")
+
+    def mean(total: Column, count: Column) -> Column:
+        return decimal_mean(name, total, count, data_type, overflow)
+
+    return _tried(value, F.lit(0).cast(summed), summed, _decimal_overflow(name, summed, overflow), mean, operand)
+
+
+def _interval(name: str, value: Column, data_type: DataType, overflow: Overflow) -> Total:
+    summed = data_type.simpleString()
+    message = f"{name}: the sum exceeds {summed} (interval overflow). Sum a number of its units instead."
+    return _tried(value, no_time(data_type), summed, overflow(message, summed), lambda total, count: total / count)
+
+
+def no_time(data_type: DataType) -> Column:
+    """The interval of length zero."""
+    none = F.make_ym_interval() if isinstance(data_type, YearMonthIntervalType) else F.make_dt_interval()
+    return none.cast(data_type)
+
+
+def _tried(
+    value: Column,
+    zero: Column,
+    summed: str,
+    overflow: Column,
+    mean: Callable[[Column, Column], Column],
+    operand: Callable[[Column], Column] = lambda column: column,
+) -> Total:
+    """The total of values whose partial sums may leave the range of their type.
+
+    Args:
+        value: The column.
+        zero: The sum of no values.
+        summed: Type of the sum.
+        overflow: What takes the place of a sum that overflows.
+        mean: Of a sum and the number of values.
+        operand: A sum, as it is added to another one.
+    """
+    total = F.coalesce(F.try_sum(value), F.when(F.count(value) == 0, zero))
+    accumulate = {"total": total, "count": F.count(value), "broken": F.max(F.lit(False))}
 
     def combine(left: Accumulator, right: Accumulator) -> Accumulator:
         added = F.try_add(operand(left["total"]), operand(right["total"])).cast(summed)
@@ -173,8 +218,7 @@ def _wide_decimal(name: str, value: Column, data_type: DecimalType, overflow: Ov
         return {"total": F.try_sum(acc["total"]), "count": F.sum(acc["count"]), "broken": broken}
 
     def intact(acc: Accumulator) -> Column:
-        total = F.when(acc["broken"], None).otherwise(acc["total"])
-        return F.coalesce(total, _decimal_overflow(name, summed, overflow))
+        return F.coalesce(F.when(acc["broken"], None).otherwise(acc["total"]), overflow)
 
     operation = AggregateOperation(
         accumulate=accumulate,
@@ -183,14 +227,14 @@ def _wide_decimal(name: str, value: Column, data_type: DecimalType, overflow: Ov
         finish=lambda _: F.lit(None),
         combine_group=combine_group,
     )
-    return Total(operation, intact, lambda acc: _decimal_mean(name, intact(acc), acc["count"], data_type, overflow))
+    return Total(operation, intact, lambda acc: mean(intact(acc), acc["count"]))
 
 
 def _decimal_overflow(name: str, result: str, overflow: Overflow) -> Column:
     return overflow(f"{name}: the result exceeds {result}. Cast the column to a decimal of smaller scale.", result)
 
 
-def _decimal_mean(name: str, total: Column, count: Column, data_type: DecimalType, overflow: Overflow) -> Column:
+def decimal_mean(name: str, total: Column, count: Column, data_type: DecimalType, overflow: Overflow) -> Column:
     """The quotient with all digits of Spark's avg, some of which Spark's ``/`` would round away."""
     scale = min(_MOST_DIGITS, data_type.scale + 4)
     digits = min(_MOST_DIGITS, data_type.precision + 4)

@@ -10,15 +10,20 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import (
     ArrayType,
     AtomicType,
+    BinaryType,
     BooleanType,
     DataType,
+    DateType,
+    DayTimeIntervalType,
     IntegralType,
     MapType,
     NumericType,
     StructField,
     StructType,
+    TimestampNTZType,
     UserDefinedType,
     VariantType,
+    YearMonthIntervalType,
 )
 
 from sparkjet.catalyst.expressions import label
@@ -31,6 +36,17 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
 
     from sparkjet.aggregates.operation import ColumnOrName, Inputs
+
+
+_INTERVALS = (DayTimeIntervalType, YearMonthIntervalType)
+_AS_NUMBER: tuple[tuple[type[DataType], str], ...] = (
+    (BinaryType, 'F.length("{}")'),
+    (DateType, 'F.unix_date("{}")'),
+    (DayTimeIntervalType, 'F.col("{}").cast("interval second").cast("{}")'),
+    (TimestampNTZType, 'F.unix_micros(F.col("{}").cast("timestamp"))'),
+    (YearMonthIntervalType, 'F.col("{}").cast("interval month").cast("int")'),
+)
+"""What makes numbers of the types that no cast makes numbers of."""
 
 
 def column_of(col: ColumnOrName) -> Column:
@@ -114,10 +130,36 @@ def number(inputs: Inputs, name: str, col: ColumnOrName) -> DataType:
     data_type = inputs.type_of(col)
     if not isinstance(data_type, NumericType):
         raise AnalysisError(
-            f"{name}: {label(col)} is {data_type.simpleString()}, not a number. "
-            f'Cast it first, e.g. F.col("{label(col)}").cast("double").'
+            f"{name}: {label(col)} is {data_type.simpleString()}, not a number. {as_number(data_type, label(col))}"
         )
     return data_type
+
+
+def summable(inputs: Inputs, name: str, col: ColumnOrName) -> DataType:
+    """The type of a column of numbers or intervals.
+
+    Raises:
+        AnalysisError: It is of neither.
+    """
+    data_type = inputs.type_of(col)
+    return data_type if isinstance(data_type, _INTERVALS) else number(inputs, name, col)
+
+
+def as_number(data_type: DataType, name: str, *, whole: bool = False) -> str:
+    """How a column of some type becomes one of numbers.
+
+    >>> from pyspark.sql.types import DateType, StringType
+    >>> as_number(StringType(), "x"), as_number(DateType(), "x")
+    ('Cast it first, e.g. F.col("x").cast("double").', 'Convert it first, e.g. F.unix_date("x").')
+    """
+    found = next((way for types, way in _AS_NUMBER if isinstance(data_type, types)), None)
+    if found is not None:
+        return f"Convert it first, e.g. {found.format(name, 'bigint' if whole else 'decimal(18,6)')}."
+    if isinstance(data_type, AtomicType) and not isinstance(data_type, (VariantType, *SPATIAL)):
+        # A time of the day is one of seconds.
+        whole = whole or data_type.simpleString().startswith("time(")
+        return f'Cast it first, e.g. F.col("{name}").cast("{"bigint" if whole else "double"}").'
+    return "Use a part of it that is one, e.g. a field, an element or its F.size(…)."
 
 
 def integer(inputs: Inputs, name: str, col: ColumnOrName) -> DataType:
@@ -130,7 +172,7 @@ def integer(inputs: Inputs, name: str, col: ColumnOrName) -> DataType:
     if not isinstance(data_type, IntegralType):
         raise AnalysisError(
             f"{name}: {label(col)} is {data_type.simpleString()}, not a whole number. "
-            f'Cast it first, e.g. F.col("{label(col)}").cast("bigint").'
+            f"{as_number(data_type, label(col), whole=True)}"
         )
     return data_type
 

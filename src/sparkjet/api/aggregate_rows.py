@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from typing_extensions import Self
 
+from sparkjet.api.frame_methods import one_by_one
+from sparkjet.api.grouped_results import GroupedResults
 from sparkjet.api.result_rows import ResultRows
 from sparkjet.plan import links
 from sparkjet.plan.outputs import Rows
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column
+    from pyspark.sql import Column, DataFrame, GroupedData
+
+    from sparkjet.aggregates.operation import AggregateOperation
 
 
 class AggregateRows(ResultRows):
@@ -31,6 +35,25 @@ class AggregateRows(ResultRows):
     def sort(self, *cols: int | str | Column | Sequence[int | str | Column], **kwargs: Any) -> Self:
         """Alias of :meth:`orderBy`."""
         return self.orderBy(*cols, **kwargs)
+
+    def agg(self, *exprs: Column | Mapping[str, str] | AggregateOperation) -> Self:
+        """Aggregate complete results to one row, as ``DataFrame.agg``: only with ``outputMode("complete")``."""
+        return self._regrouped(lambda frame: frame.groupBy()).agg(*exprs)
+
+    def rollup(self, *cols: str | Column | Sequence[str | Column]) -> GroupedResults[Self]:
+        """Aggregate complete results with their totals, as ``DataFrame.rollup``; see :meth:`RollingStream.groupBy`."""
+        return self._regrouped(lambda frame: frame.rollup(*one_by_one(cols)))
+
+    def cube(self, *cols: str | Column | Sequence[str | Column]) -> GroupedResults[Self]:
+        """Aggregate complete results by all combinations of columns, as ``DataFrame.cube``."""
+        return self._regrouped(lambda frame: frame.cube(*one_by_one(cols)))
+
+    def groupingSets(self, groupingSets: Sequence[Sequence[str | Column]], *cols: str | Column) -> GroupedResults[Self]:
+        """Aggregate complete results by several sets of columns, as ``DataFrame.groupingSets``."""
+        return self._regrouped(lambda frame: frame.groupingSets(groupingSets, *cols))
+
+    def _regrouped(self, group: Callable[[DataFrame], GroupedData]) -> GroupedResults[Self]:
+        return GroupedResults(self._then, group)
 
     def limit(self, num: int) -> Self:
         """The first rows of complete results, as ``DataFrame.limit``; mostly after :meth:`orderBy`."""

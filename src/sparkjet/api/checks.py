@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import tempfile
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -14,6 +13,7 @@ from sparkjet.catalyst.plan_analysis import check_streaming
 from sparkjet.clock import SystemClock
 from sparkjet.engine.backup import Backup
 from sparkjet.engine.parallelism import state_partitions
+from sparkjet.engine.query_logger import QueryLogger
 from sparkjet.errors import AnalysisError
 from sparkjet.options import QUERY_OPTIONS, Options
 from sparkjet.plan.outputs import AnyOutput, Rows, StageOutput
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from sparkjet.engine.phases import EpochPhase
     from sparkjet.plan.stage import Stage
     from sparkjet.storage.directory import Directory
-
-logger = logging.getLogger("sparkjet")
 
 _T = TypeVar("_T")
 
@@ -76,8 +74,8 @@ def checked(
     check_replayable(plan.source, guarantee)
     check_streaming(plan.source)
     name = name if name is not None else results[0].name
-    _warn(plan, name, guarantee)
     place = _home(plan, options, name, needs_one=any(output.is_durable for output in outputs))
+    _warn(plan, QueryLogger(name or place), guarantee)
     directory = directory_at(
         place if place is not None else tempfile.mkdtemp(prefix="sparkjet-"),
         "checkpointLocation" if options.get("snapshotStore") is None else "snapshotStore",
@@ -261,19 +259,18 @@ def _in_grid(store: str, identity: str | None) -> str:
     return f"{address}/{quote(identity.strip('/'), safe='/')}"
 
 
-def _warn(plan: Plan, name: str | None, guarantee: Guarantee) -> None:
+def _warn(plan: Plan, logger: QueryLogger, guarantee: Guarantee) -> None:
     for output in plan.outputs:
         if guarantee is Guarantee.EXACTLY_ONCE and output.sink.guarantee is not Guarantee.EXACTLY_ONCE:
             promise = output.sink.guarantee.value
-            logger.warning("sink %r of query %s gives %s, not exactly-once", output.name, name or "", promise)
+            logger.warning("the sink %r gives %s, not exactly-once", output.name, promise)
     for each in plan.inputs:
         watermark = each.watermark
         known = watermark.substreams or watermark.partitions
         if watermark.by and not known and watermark.discover is None:
             logger.warning(
-                "query %s: substreams by %s are not waited for before their first row, which may be late. List them "
+                "substreams by %s are not waited for before their first row, which may be late. List them "
                 'with substreams=[…] or wait for them with discover="2 minutes".',
-                name or "",
                 ", ".join(watermark.by),
             )
 

@@ -63,6 +63,9 @@ class FrameMethods(Guided, ABC):
     def _computed(self) -> DataFrame:
         """All rows, where they come from a batch DataFrame."""
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}[{', '.join(f'{name}: {found}' for name, found in self.dtypes)}]"
+
     @property
     def sparkSession(self) -> SparkSession:
         """The session of the rows."""
@@ -118,7 +121,8 @@ class FrameMethods(Guided, ABC):
 
     def withColumns(self, colsMap: Mapping[str, Column], /) -> Self:
         """Add or replace columns, as ``DataFrame.withColumns``."""
-        return self._then(links.with_columns(dict(zip(colsMap, self._starless([*colsMap.values()]), strict=True))))
+        columns = dict(zip(colsMap, self._starless([*colsMap.values()]), strict=True))
+        return self._then(links.with_columns(self._chain.shape, columns))
 
     def withColumnRenamed(self, existing: str, new: str) -> Self:
         """Rename a column, as ``DataFrame.withColumnRenamed``; does nothing if there is none of that name."""

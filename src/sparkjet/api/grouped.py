@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, overload
 
 from typing_extensions import Self
 
@@ -17,21 +17,22 @@ from sparkjet.catalyst.logical_plans import attribute_ids
 from sparkjet.catalyst.row_by_row import Together
 from sparkjet.errors import AnalysisError
 from sparkjet.plan.event_time import EventTime
-from sparkjet.plan.grouping import GroupingColumn, grouped
+from sparkjet.plan.grouping import GroupingColumn, grouped, keys_of
 from sparkjet.plan.outputs import Rows
+from sparkjet.plan.rolling_aggregation import RollingAggregation
 from sparkjet.plan.row_gaps import with_row_gaps
 from sparkjet.plan.stage import Feed
 from sparkjet.plan.transformations import Transformations
 from sparkjet.plan.window_join import JoinedResults, WindowJoin, window_join
 from sparkjet.plan.windowed_aggregation import WindowedAggregation
-from sparkjet.windows import SessionWindow
+from sparkjet.windows import SessionWindow, Window
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from sparkjet.catalyst.aggregate_calls import ResultColumn
-    from sparkjet.plan.aggregation import ResolvedAggregate
+    from sparkjet.api.grouped_results import GroupedResults
     from sparkjet.plan.grouping import Grouping
+    from sparkjet.plan.resolved_aggregates import Expression
     from sparkjet.plan.static_join import On
     from sparkjet.plan.static_tables import StaticTable
 
@@ -48,10 +49,10 @@ class GroupedStream(GroupedMethods["WindowedStream"]):
         window, chain = with_row_gaps(grouping.window, feed.transformations)
         super().__init__(replace(feed, transformations=chain), replace(grouping, window=window))
 
-    def _aggregated(
-        self, aggregates: tuple[ResolvedAggregate, ...], columns: tuple[ResultColumn, ...]
-    ) -> WindowedStream:
-        return WindowedStream.of(WindowedAggregation(self._feed, self._grouping, aggregates, columns))
+    def _aggregated(self, exprs: Sequence[Expression]) -> WindowedStream:
+        feed, grouping, by_key = self._feed, self._grouping, self._grouping.by_key
+        kept = None if by_key is None else RollingAggregation(feed, by_key, *self._resolved(exprs, by_key))
+        return WindowedStream.of(WindowedAggregation(feed, grouping, *self._resolved(exprs, grouping), kept))
 
 
 class WindowedStream(AggregateRows):
@@ -110,15 +111,28 @@ class WindowedStream(AggregateRows):
         sides = JoinedResults(self._feed, self._stage.window), JoinedResults(other._feed, other._stage.window)
         return type(self).of(window_join(*sides, on, how))
 
-    def groupBy(self, *cols: GroupingColumn | Sequence[GroupingColumn]) -> GroupedStream:
+    @overload
+    def groupBy(self, window: Window | SessionWindow, /, *cols: GroupingColumn) -> GroupedStream: ...
+
+    @overload
+    def groupBy(self, *cols: GroupingColumn | Sequence[GroupingColumn]) -> GroupedStream | GroupedResults[Self]: ...
+
+    def groupBy(self, *cols: GroupingColumn | Sequence[GroupingColumn]) -> Any:
         """Aggregate these rows again in longer windows, e.g. the count per minute to the highest count per hour.
 
         The new window is over this one's window column, as in Spark: ``F.window("window", "1 hour")``. The time of a
         row is the last microsecond of its window. No row is ever late here, as the watermark is the same.
 
+        Without a window all results are aggregated once more, as :meth:`RollingStream.groupBy` does: only with
+        ``outputMode("complete")``, which keeps windows of fixed length.
+
         Raises:
-            AnalysisError: Not exactly one window, columns that cannot be keys, or a window column that was replaced.
+            AnalysisError: Several windows, columns that cannot be keys, a window column that was replaced, or no window
+                where results cannot be complete: over sessions and joins.
         """
+        columns = one_by_one(cols)
+        if self._can_be_complete and keys_of(columns, self._chain.shape) is not None:
+            return self._regrouped(lambda frame: frame.groupBy(*columns))
         if TIME not in self._chain.shape.columns:
             message = (
                 "groupBy: mapInPandas, mapInArrow and unpivot make new rows, which have no event time. Group first, "
@@ -129,7 +143,7 @@ class WindowedStream(AggregateRows):
             message = "groupBy: orderBy and limit are of results as they are written. Leave them out before groupBy."
             raise AnalysisError(message)
         time = EventTime.of_results(self._stage.window.name, self._chain.source)
-        grouping, chain = grouped(one_by_one(cols), self._chain, time)
+        grouping, chain = grouped(columns, self._chain, time)
         if grouping.window is None:
             message = (
                 f'groupBy: results are aggregated again by a window: F.window("{self._stage.window.name}", '
@@ -138,9 +152,12 @@ class WindowedStream(AggregateRows):
             raise AnalysisError(message)
         return GroupedStream(replace(self._feed, transformations=chain), grouping)
 
-    def groupby(self, *cols: GroupingColumn | Sequence[GroupingColumn]) -> GroupedStream:
-        """Alias of :meth:`groupBy`."""
-        return self.groupBy(*cols)
+    groupby = groupBy
+    """Alias of :meth:`groupBy`."""
+
+    @property
+    def _can_be_complete(self) -> bool:
+        return isinstance(self._stage, WindowedAggregation) and isinstance(self._stage.window, Window)
 
     @property
     def lateRows(self) -> LateStream:

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Generic, TypeVar
+from copy import copy
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pyspark.sql import functions as F
 from pyspark.sql.types import NumericType
+from typing_extensions import Self
 
 from sparkjet.aggregates.operation import AggregateOperation, Inputs
 from sparkjet.api.aggregate_rows import AggregateRows
 from sparkjet.api.guided import Guided
 from sparkjet.catalyst import alternatives
+from sparkjet.catalyst.aggregate_calls import GroupWindow, Pivot
 from sparkjet.catalyst.columns import HIDDEN, TIME, quoted
 from sparkjet.errors import AnalysisError
-from sparkjet.plan.resolved_aggregates import resolved_aggregates
+from sparkjet.plan.aggregation import window_column
+from sparkjet.plan.resolved_aggregates import Expression, resolved_aggregates
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -37,10 +41,15 @@ class GroupedMethods(Guided, ABC, Generic[Result]):
     def __init__(self, feed: Feed, grouping: Grouping) -> None:
         self._feed = feed
         self._grouping = grouping
+        self._pivot: Pivot | None = None
+
+    def __repr__(self) -> str:
+        rows = ", ".join(f"{name}: {found}" for name, found in self._feed.shape.drop(*HIDDEN).dtypes)
+        return f"{type(self).__name__}[grouping expressions: [{', '.join(self._grouping.order)}], value: [{rows}]]"
 
     @abstractmethod
-    def _aggregated(self, aggregates: tuple[ResolvedAggregate, ...], columns: tuple[ResultColumn, ...]) -> Result:
-        """The results."""
+    def _aggregated(self, exprs: Sequence[Expression]) -> Result:
+        """The results of some aggregates."""
 
     def agg(self, *exprs: Column | AggregateOperation | Mapping[str, str]) -> Result:
         """Compute aggregates, as ``GroupedData.agg``.
@@ -65,15 +74,55 @@ class GroupedMethods(Guided, ABC, Generic[Result]):
             message = 'agg: give at least one aggregate, e.g. pyspark.sql.functions.count("*").'
             raise AnalysisError(message)
         self._check_keys()
-        rows = self._feed.shape.drop(*HIDDEN[1:])
-        keys = [key.column for key in self._grouping.keys]
-        aggregates, columns = resolved_aggregates(exprs, Inputs(rows, F.col(TIME)), keys)
-        names = [*self._grouping.order, *(column.name for column in columns)]
+        return self._aggregated(exprs)
+
+    def _resolved(
+        self, exprs: Sequence[Expression], grouping: Grouping
+    ) -> tuple[tuple[ResolvedAggregate, ...], tuple[ResultColumn, ...]]:
+        """The aggregates and the result columns of some expressions.
+
+        Raises:
+            AnalysisError: As :meth:`agg`.
+        """
+        inputs = Inputs(self._feed.shape.drop(*HIDDEN[1:]), F.col(TIME))
+        keys = [key.column for key in grouping.keys]
+        aggregates, columns = resolved_aggregates(exprs, inputs, keys, _group_window(grouping), self._pivot)
+        names = [*grouping.order, *(column.name for column in columns)]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             message = f"agg: two columns of the result are named {twice[0]!r}. Rename one with alias(…)."
             raise AnalysisError(message)
-        return self._aggregated(aggregates, columns)
+        return aggregates, columns
+
+    def pivot(self, pivot_col: str, values: Sequence[Any] | None = None) -> Self:
+        """Make a column of each of some values, as ``GroupedData.pivot``.
+
+        Args:
+            pivot_col: The column whose values these are.
+            values: The values; Spark would find them out by reading all rows, and a stream has no end.
+
+        Raises:
+            AnalysisError: There are no values, or it is called twice.
+
+        >>> import sparkjet as sj
+        >>> sales = sj.stream(spark.createDataFrame([("n", 1, 5), ("n", 2, 7), ("s", 1, 2)], "k string, q int, n int"))
+        >>> sales.groupBy("k").pivot("q", [1, 2]).sum("n").toDF().orderBy("k").collect()
+        [Row(k='n', 1=5, 2=7), Row(k='s', 1=2, 2=None)]
+        """
+        if not values:
+            message = (
+                f'pivot: give the values of {pivot_col!r} that become columns, e.g. pivot("{pivot_col}", ["a", "b"]): '
+                "which ones a stream will have is not known when it starts."
+            )
+            raise AnalysisError(message)
+        if self._pivot is not None:
+            message = (
+                "pivot: it is called once for each groupBy(…). Pivot by a column of both values, e.g. F.concat(…)."
+            )
+            raise AnalysisError(message)
+        pivoted = copy(self)
+        pivoted._pivot = Pivot(pivot_col, tuple(values))  # noqa: SLF001 - a copy of this one
+        return pivoted
 
     def count(self) -> Result:
         """Number of rows, in a column ``count``, as ``GroupedData.count``."""
@@ -121,3 +170,10 @@ class GroupedMethods(Guided, ABC, Generic[Result]):
                 message = f"{function.__name__}: {name!r} is not a numeric column. Cast it first, or use agg(…)."
                 raise AnalysisError(message)
         return self.agg(*(function(F.col(quoted(name))) for name in chosen))
+
+
+def _group_window(grouping: Grouping) -> GroupWindow | None:
+    if grouping.window is None:
+        return None
+    name, held = grouping.window.name, () if grouping.by_key is None else grouping.by_key.keys
+    return GroupWindow(name, window_column(), next((key.column for key in held if key.name == name), None))

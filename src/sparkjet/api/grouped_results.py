@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pyspark.sql import Column
 
@@ -32,9 +32,20 @@ class GroupedResults(Guided, Generic[Results]):
 
     _alternatives = alternatives.GROUPS_OF_RESULTS
 
-    def __init__(self, then: Callable[[Link], Results], cols: Sequence[str | Column]) -> None:
+    def __init__(self, then: Callable[[Link], Results], group: Callable[[DataFrame], GroupedData]) -> None:
         self._then = then
-        self._cols = cols
+        self._group = group
+
+    def pivot(self, pivot_col: str, values: Sequence[Any] | None = None) -> GroupedResults[Results]:
+        """Make a column of each of some values, as ``GroupedData.pivot``.
+
+        Raises:
+            AnalysisError: There are no values: which ones will come is not known when the query starts.
+        """
+        if not values:
+            message = f'pivot: give the values of {pivot_col!r}, e.g. pivot("{pivot_col}", ["a", "b"]).'
+            raise AnalysisError(message)
+        return GroupedResults(self._then, lambda frame: self._group(frame).pivot(pivot_col, [*values]))
 
     def agg(self, *exprs: Column | Mapping[str, str] | AggregateOperation) -> Results:
         """Compute aggregates of all results, as ``GroupedData.agg``.
@@ -76,4 +87,4 @@ class GroupedResults(Guided, Generic[Results]):
         return self._aggregated(lambda grouped: grouped.max(*cols))
 
     def _aggregated(self, aggregated: Callable[[GroupedData], DataFrame]) -> Results:
-        return self._then(links.whole(lambda frame: aggregated(frame.groupBy(*self._cols))))
+        return self._then(links.regrouped(lambda frame: aggregated(self._group(frame))))

@@ -26,7 +26,7 @@ class Guided:
                 return object.__getattribute__(self, name)
             if name.startswith("_"):
                 # Without touching the object: Python asks for some before __init__ has run.
-                raise missing(kind.__name__, name, ())
+                raise missing(kind.__name__, name, (), self._alternatives.get(name))
             found = self._found(name)
             if found is not None:
                 return found

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from typing_extensions import Self
+
 from sparkjet.api.aggregate_rows import AggregateRows
 from sparkjet.api.frame_methods import one_by_one
 from sparkjet.api.grouped_methods import GroupedMethods
-from sparkjet.api.grouped_results import GroupedResults
 from sparkjet.api.stateful_methods import StatefulMethods
 from sparkjet.catalyst import alternatives
 from sparkjet.errors import AnalysisError
@@ -20,9 +21,10 @@ from sparkjet.plan.transformations import Transformations
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-    from sparkjet.catalyst.aggregate_calls import ResultColumn
-    from sparkjet.plan.aggregation import ResolvedAggregate
+    from sparkjet.api.grouped import LateStream
+    from sparkjet.api.grouped_results import GroupedResults
     from sparkjet.plan.grouping import Grouping, Key
+    from sparkjet.plan.resolved_aggregates import Expression
     from sparkjet.plan.stage import Feed
 
 
@@ -47,10 +49,8 @@ class KeyedStream(StatefulMethods, GroupedMethods["RollingStream"]):
             raise AnalysisError(message)
         return self._grouping.keys
 
-    def _aggregated(
-        self, aggregates: tuple[ResolvedAggregate, ...], columns: tuple[ResultColumn, ...]
-    ) -> RollingStream:
-        aggregation = RollingAggregation(self._feed, self._grouping, aggregates, columns)
+    def _aggregated(self, exprs: Sequence[Expression]) -> RollingStream:
+        aggregation = RollingAggregation(self._feed, self._grouping, *self._resolved(exprs, self._grouping))
         shape = aggregation.shape()
         return RollingStream(aggregation, Transformations(shape, shape))
 
@@ -65,7 +65,7 @@ class RollingStream(AggregateRows):
 
     _alternatives = alternatives.ROLLING_RESULTS
 
-    def groupBy(self, *cols: str | Column | Sequence[str | Column]) -> GroupedResults[RollingStream]:
+    def groupBy(self, *cols: str | Column | Sequence[str | Column]) -> GroupedResults[Self]:
         """Aggregate all results once more, as ``DataFrame.groupBy``: only with ``outputMode("complete")``.
 
         E.g. the mean of the lowest offers: a lowest offer that falls takes the place of the earlier one. Each epoch
@@ -78,8 +78,14 @@ class RollingStream(AggregateRows):
         >>> lowest.groupBy("kind").agg(F.avg("lowest")).toDF().orderBy("kind").collect()
         [Row(kind=0, avg(lowest)=1.0), Row(kind=1, avg(lowest)=1.0)]
         """
-        return GroupedResults(self._then, one_by_one(cols))
+        return self._regrouped(lambda frame: frame.groupBy(*one_by_one(cols)))
 
-    def groupby(self, *cols: str | Column | Sequence[str | Column]) -> GroupedResults[RollingStream]:
+    if TYPE_CHECKING:
+        # A type checker cannot tell F.window(…) from a key: what groupBy of Columns returns may be either.
+        @property
+        def lateRows(self) -> LateStream:
+            """Of windows only."""
+
+    def groupby(self, *cols: str | Column | Sequence[str | Column]) -> GroupedResults[Self]:
         """Alias of :meth:`groupBy`."""
         return self.groupBy(*cols)

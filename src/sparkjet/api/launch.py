@@ -161,10 +161,12 @@ class Launch:
             listener=self.listener,
             on_progress=on_progress,
             home=self.home,
+            name=self.name,
         )
+        events.logger = context.logger
         context.configure(session)
         engine, checkpoint = recover(context, self._spark_directory)
-        run.query, run.run = engine.record.query, engine.record.run
+        run.query = engine.record.query
         return self._run(context.receivers, engine, checkpoint, reports, events, feed)
 
     def _newest(self, log: RecordLog) -> tuple[int, Record] | None:
@@ -225,6 +227,7 @@ class Launch:
             finish.close()
             raise
         events.query = feed.spark = spark
+        feed.run.run = spark.runId
         DRIVER.add(feed.run)
         started.set_result(spark)
         # With availableNow the input decides when the query ends, not the clock.

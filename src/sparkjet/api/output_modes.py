@@ -64,6 +64,8 @@ def stage_in_mode(settings: OutputSettings, options: Options) -> Stage | None:
             )
             raise AnalysisError(message)
         stage = stage.rolling
+    elif settings.mode == UPDATE and isinstance(stage, WindowedAggregation) and stage.by_key is not None:
+        stage = stage.by_key
     if settings.chain.whole and not complete:
         message = (
             f'orderBy, limit and groupBy are of all results, and outputMode("{settings.mode}") emits some in each '
@@ -72,6 +74,8 @@ def stage_in_mode(settings: OutputSettings, options: Options) -> Stage | None:
         raise AnalysisError(message)
     if isinstance(stage, RollingAggregation):
         _check_rolling(settings, options)
+    elif isinstance(stage, WindowedAggregation):
+        _check_early(settings, options)
     return stage
 
 
@@ -85,6 +89,18 @@ def check_sink(sink: Sink, mode: str) -> None:
         message = (
             'outputMode: "complete" would add all results once more in each epoch. Give option("keyColumns", "…"), so '
             "that they replace the earlier ones."
+        )
+        raise AnalysisError(message)
+
+
+def _check_early(settings: OutputSettings, options: Options) -> None:
+    """Refuse early rows that nobody could tell from final ones, where both stay."""
+    assert settings.sink is not None  # noqa: S101 - checked by the caller
+    if settings.mode == UPDATE and settings.sink.name in _FILES and not options.flag("isEarly"):
+        message = (
+            'outputMode: files are only added to, and "update" emits a window again each time it has changed, so that '
+            'Spark too writes files in mode "append" only. Use outputMode("append"), with which the query goes on from '
+            'what it has saved; or option("isEarly", True), and read the rows in which is_early is false.'
         )
         raise AnalysisError(message)
 

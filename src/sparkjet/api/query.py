@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sparkjet.api.guided import Guided
+from sparkjet.api.spark_progress import progress_of
 from sparkjet.catalyst.spark_ui import link
-from sparkjet.engine.progress import merged, spark_progress
+from sparkjet.engine.progress import spark_progress
 from sparkjet.errors import AnalysisError
 from sparkjet.monitoring import open_page
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from pyspark.sql.streaming.listener import StreamingQueryProgress
     from pyspark.sql.streaming.query import StreamingQuery as SparkQuery
 
     from sparkjet.engine.ending import Ending
@@ -46,6 +48,10 @@ class StreamingQuery(Guided):
         self._reports = reports
         self._guarantees = dict(guarantees)
 
+    def __repr__(self) -> str:
+        state = "active" if self.isActive else "ended" if self._ending.failure is None else "failed"
+        return f"StreamingQuery[name: {self.name}, id: {self.id}, runId: {self.runId}, {state}]"
+
     @property
     def id(self) -> str:
         """The query's identity, the same in every run."""
@@ -53,8 +59,8 @@ class StreamingQuery(Guided):
 
     @property
     def runId(self) -> str:
-        """Identity of this run."""
-        return self._engine.record.run
+        """Identity of this run, by which Spark's UI and logs name it."""
+        return str(self._spark.runId)
 
     @property
     def name(self) -> str | None:
@@ -77,20 +83,21 @@ class StreamingQuery(Guided):
         return dict(self._guarantees)
 
     @property
-    def lastProgress(self) -> dict[str, Any] | None:
-        """Spark's progress of the last batch, with our keys (docs/guide/running.md); None before the first."""
+    def lastProgress(self) -> StreamingQueryProgress | None:
+        """Progress of the last epoch, with keys of ours (docs/guide/running.md); None before the first."""
         return next(reversed(self.recentProgress), None)
 
     @property
-    def recentProgress(self) -> list[dict[str, Any]]:
+    def recentProgress(self) -> list[StreamingQueryProgress]:
         """Progress of the last epochs, oldest first."""
-        return merged(spark_progress(self._spark), list(self._reports))
+        return progress_of(self._spark, spark_progress(self._spark), list(self._reports))
 
     def awaitTermination(self, timeout: float | None = None) -> bool | None:
         """Wait for the end; with a timeout in seconds, return whether it has come.
 
         Raises:
-            SparkjetError, StreamingQueryException: What the query failed with.
+            SparkjetError, StreamingQueryException: What the query failed with. What the user's own code on the driver
+                raised comes as it is, and Spark's errors with their cause as ``__cause__``.
             AnalysisError: The query itself calls the caller.
         """
         self._check_waiting("awaitTermination")
@@ -101,7 +108,7 @@ class StreamingQuery(Guided):
 
     def exception(self) -> BaseException | None:
         """What the query failed with, None if it did not."""
-        return self._ending.failure
+        return self._ending.exception
 
     def processAllAvailable(self) -> None:
         """For tests: wait until all input there is has been committed, and let the clock tick once.

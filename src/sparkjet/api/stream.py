@@ -151,7 +151,7 @@ class Stream(Deduplicated, StreamJoins, Unions):
         hidden = {TIME: F.unix_micros(quoted(eventTime)), SUBSTREAM: substream_id(settings.by)}
         source = self._chain.shape.withColumns(hidden)
         each = Input("", settings, streaming_sources(source))
-        chain = Transformations(source, source, below=self._chain)
+        chain = Transformations(source, source, below=self._chain, windows=self._chain.windows)
         return Stream(Feed(chain, (each,), None, self._feed.name), EventTime.of_watermark(eventTime, source))
 
     @overload
@@ -161,7 +161,7 @@ class Stream(Deduplicated, StreamJoins, Unions):
     def groupBy(self, window: Window | SessionWindow, /, *cols: GroupingColumn) -> GroupedStream: ...
 
     @overload
-    def groupBy(self, *cols: GroupingColumn | Sequence[GroupingColumn]) -> Any: ...
+    def groupBy(self, *cols: GroupingColumn | Sequence[GroupingColumn]) -> GroupedStream | KeyedStream: ...
 
     def groupBy(self, *cols: GroupingColumn | Sequence[GroupingColumn]) -> Any:
         """Group by keys, and by a window for results that are final, as ``DataFrame.groupBy``.

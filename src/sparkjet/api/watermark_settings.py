@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.types import TimestampType
 
 from sparkjet.errors import AnalysisError, nearest
+from sparkjet.plan.event_time import as_timestamp
 from sparkjet.plan.inputs import WatermarkSettings
 from sparkjet.plan.spark_sources import partition_columns
 from sparkjet.time import limiting_lag, parse_duration
@@ -46,7 +47,7 @@ def watermark_settings(
     if not isinstance(found, TimestampType):
         message = (
             f"withWatermark: the event time {eventTime!r} is of type {found.simpleString()}, not timestamp. "
-            f"Convert it first, e.g. withColumn({eventTime!r}, F.timestamp_millis({eventTime!r})) or a cast."
+            f'Convert it first: withColumn("{eventTime}", {as_timestamp(found, eventTime)}).'
         )
         raise AnalysisError(message)
     if isinstance(substreams, str) or (substreams and not columns):

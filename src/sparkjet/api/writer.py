@@ -41,6 +41,11 @@ class StreamWriter(Guided):
     def __init__(self, settings: OutputSettings) -> None:
         self._settings = settings
 
+    def __repr__(self) -> str:
+        given = self._settings
+        sink = "none" if given.sink is None else given.sink.name
+        return f"StreamWriter[format: {sink}, outputMode: {given.mode}, queryName: {given.name}]"
+
     def _with(self, **changes: Any) -> Self:
         self._settings = replace(self._settings, **changes)
         return self

@@ -11,10 +11,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from sparkjet.catalyst.columns import quoted
-from sparkjet.catalyst.expressions import by_name, column_of, expression_of, inlined, rebuilt, without_alias
-from sparkjet.catalyst.logical_plans import analyzed, attribute_id, children, kind_of, listed
+from sparkjet.catalyst.expressions import by_name, column_of, expression_of, inlined, label, rebuilt, without_alias
+from sparkjet.catalyst.logical_plans import analyzed, attribute_id, children, kind_of, listed, same_name
 from sparkjet.catalyst.markers import marked_by, unmarked
 from sparkjet.errors import AnalysisError
+from sparkjet.java import as_map
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -33,6 +34,8 @@ class AggregateCall:
         distinct: Whether it takes each value once.
         condition: Which rows it takes (``FILTER``), None for all.
         own: The aggregate of sparkjet's that it stands for, None if it is Spark's.
+        order: The keys of ``WITHIN GROUP (ORDER BY …)``, where that may have several: the column, whether it is
+            descending, whether nulls come last.
     """
 
     name: str
@@ -43,6 +46,7 @@ class AggregateCall:
     distinct: bool
     condition: Column | None
     own: object | None
+    order: tuple[tuple[Column, bool, bool], ...] = ()
 
     @property
     def counts_rows(self) -> bool:
@@ -69,6 +73,29 @@ class AggregateCall:
 
 
 @dataclass(frozen=True)
+class GroupWindow:
+    """The window that rows are grouped by.
+
+    Attributes:
+        name: Its name.
+        result: What the results will find it in.
+        held: The column of the rows that it is, None if it is not among them.
+    """
+
+    name: str
+    result: Column
+    held: Column | None = None
+
+
+@dataclass(frozen=True)
+class Pivot:
+    """A column of the rows, of each of whose values a result has columns of its own."""
+
+    column: str
+    values: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
 class ResultColumn:
     """A column of a result: its name, and how it follows from the values of aggregates and keys."""
 
@@ -81,17 +108,33 @@ class AggregateColumns:
 
     Args:
         rows: What is aggregated.
-        keys: The grouping columns, by the names under which the results will find them.
+        keys: The grouping columns, each with what the results will find its value in.
         place: Takes a call, returns the name of the column in which its value will be.
+        window: The window, if the rows are grouped by one.
     """
 
-    def __init__(self, rows: DataFrame, keys: Mapping[str, Column], place: Callable[[AggregateCall], str]) -> None:
-        self._rows = rows
+    def __init__(
+        self,
+        rows: DataFrame,
+        keys: Sequence[tuple[Column, Column]],
+        place: Callable[[AggregateCall], str],
+        window: GroupWindow | None = None,
+    ) -> None:
         self._session = rows.sparkSession
-        self._keys = dict(keys)
+        self._names = names_of(rows)
+        self._keys = list(keys)
         self._place = place
-        output = zip(listed(analyzed(rows).output()), rows.columns, strict=True)
-        self._names = {attribute_id(attribute): name for attribute, name in output}
+        self._only: Column | None = None
+        self._window: Any = None
+        if window is not None and window.held is not None:
+            self._keys.append((window.held, window.result))
+        elif window is not None and not any(same_name(rows, name, window.name) for name in rows.columns):
+            # A stand-in: rows have no window before the operator has them.
+            time = F.lit(None).cast("timestamp")
+            rows = rows.withColumn(window.name, F.struct(time.alias("start"), time.alias("end")))
+            self._keys.append((F.col(quoted(window.name)), window.result))
+            self._window = listed(analyzed(rows).output())[-1]
+        self._rows = rows
 
     def taken_apart(self, columns: Sequence[Column]) -> list[ResultColumn]:
         """The result columns that ``agg`` of these Columns has.
@@ -100,7 +143,7 @@ class AggregateColumns:
             AnalysisError: A Column is not computed from aggregates and keys alone.
             AnalysisException: Spark cannot analyze them.
         """
-        plan = analyzed(self._rows.groupBy(*self._keys.values()).agg(*columns))
+        plan = analyzed(self._rows.groupBy(*(key for key, _ in self._keys)).agg(*columns))
         found = listed(plan.aggregateExpressions()) if plan.nodeName() == "Aggregate" else []
         if len(found) - len(columns) not in {0, len(self._keys)}:
             message = (
@@ -110,34 +153,90 @@ class AggregateColumns:
             raise AnalysisError(message)
         return [self._result(expression, plan) for expression in found[len(found) - len(columns) :]]
 
+    def pivoted(self, columns: Sequence[Column], pivot: Pivot) -> list[ResultColumn]:
+        """The result columns that ``agg`` of these Columns has after ``pivot``, by the names that Spark gives them.
+
+        Raises:
+            AnalysisError: As :meth:`taken_apart`; or an aggregate is not one of Spark's.
+            AnalysisException: Spark cannot analyze them.
+        """
+        keys = [key for key, _ in self._keys]
+        plan = analyzed(self._rows.groupBy(*keys).pivot(pivot.column, [*pivot.values]).agg(*columns))
+        names = [str(each.name()) for each in listed(plan.output())][len(keys) :]
+        # Where Spark looks values up in the groups that it has, it has none of a value that never came.
+        looked_up = "pivotfirst" in str(plan.toString())
+        found: list[ResultColumn] = []
+        for value in pivot.values:
+            self._only = F.col(pivot.column).eqNullSafe(F.lit(value))
+            of_value = self.taken_apart([*columns, F.count(F.lit(1))])
+            here = of_value.pop().column > 0
+            for each in of_value:
+                column = F.when(here, each.column) if looked_up else each.column
+                found.append(ResultColumn(names[len(found)], column))
+        self._only = None
+        return found
+
     def _result(self, named: Any, plan: Any) -> ResultColumn:
-        keys = list(zip(self._keys, listed(plan.groupingExpressions()), strict=True))
+        keys = list(zip(listed(plan.groupingExpressions()), (found for _, found in self._keys), strict=True))
 
         def composed(part: Any) -> Any:
             if kind_of(part) == "AggregateExpression":
-                name = self._place(self._call(part))
-            else:
-                name = next((name for name, key in keys if key.semanticEquals(part)), "")
-            return expression_of(F.col(quoted(name)), self._session) if name else None
+                return expression_of(F.col(quoted(self._place(self._call(part)))), self._session)
+            found = next((found for key, found in keys if key.semanticEquals(part)), None)
+            return None if found is None else expression_of(found, self._session)
 
         expression = rebuilt(inlined(without_alias(named), self._session), self._session, composed)
         return ResultColumn(unmarked(str(named.name())), column_of(expression, self._session))
 
     def _call(self, expression: Any) -> AggregateCall:
         function, condition = expression.aggregateFunction(), expression.filter()
+        if self._window is not None and expression.references().contains(self._window):
+            name = str(self._window.name())
+            message = (
+                f"agg: {expression.sql()}: the window is not known yet where rows are aggregated. Compute with it "
+                f'outside of the aggregate, as in F.max("ts") - F.col("{name}.start"); or give the rows a column of '
+                "their own, with the same arguments, by withColumn(…, F.window(…)) before groupBy(…)."
+            )
+            raise AnalysisError(message)
+        own, taken = marked_by(function), self._column(condition.get()) if condition.isDefined() else None
+        only = ""
+        if self._only is not None:
+            if own is not None:
+                message = f"pivot: {own} is an aggregate of sparkjet's. Use those of pyspark.sql.functions, or FILTER."
+                raise AnalysisError(message)
+            only = f" WHERE {label(self._only)}"
+            taken = self._only if taken is None else self._only & taken
         return AggregateCall(
             name=str(function.prettyName()),
-            text=str(expression.sql()),
-            identity=str(expression.toString()),
+            text=f"{expression.sql()}{only}",
+            identity=f"{expression.toString()}{only}",
             function=function,
-            columns=tuple(self._column(argument) for argument in children(function)),
+            columns=tuple(self._column(each) for each in children(function) if kind_of(each) != "SortOrder"),
             distinct=bool(expression.isDistinct()),
-            condition=self._column(condition.get()) if condition.isDefined() else None,
-            own=marked_by(function),
+            condition=taken,
+            own=own,
+            order=tuple(self._sort_key(each) for each in children(function) if kind_of(each) == "SortOrder"),
         )
+
+    def _sort_key(self, order: Any) -> tuple[Column, bool, bool]:
+        down, last = (str(each) for each in (order.direction().sql(), order.nullOrdering().sql()))
+        return self._column(order.child()), down == "DESC", last == "NULLS LAST"
 
     def _column(self, argument: Any) -> Column:
         return column_of(by_name(argument, self._session, self._names), self._session)
+
+
+def names_in_order(rows: DataFrame, functions: Mapping[str, str]) -> dict[str, str]:
+    """The results of a dict from column to function: names by column, in the order that Spark gives them."""
+    found = listed(analyzed(rows.groupBy().agg({**functions})).aggregateExpressions())
+    columns = listed(as_map(rows.sparkSession, functions.items()).keys().toSeq())
+    return {str(column): str(each.name()) for column, each in zip(columns, found, strict=True)}
+
+
+def names_of(rows: DataFrame) -> dict[int, str]:
+    """Name of each column of some rows by its identity."""
+    output = zip(listed(analyzed(rows).output()), rows.columns, strict=True)
+    return {attribute_id(attribute): name for attribute, name in output}
 
 
 def _plain(value: Any) -> Any:

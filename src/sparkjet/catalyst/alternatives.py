@@ -11,6 +11,28 @@ WATERMARK = "Leave it out, and call withWatermark after sj.stream(…)."
 AGGREGATION = (
     "Aggregate after sj.stream(…): groupBy(…).agg(…), for rows that are final with withWatermark(…) and sj.window(…)."
 )
+TOTALS = (
+    "Aggregate by all the columns first, and the complete results once more, as in "
+    'groupBy("a", "b").agg(F.sum("n").alias("n")).rollup("a", "b").agg(F.sum("n")) with outputMode("complete"). For '
+    "windows that are final, group by each set of columns, with one output for each: sj.start(…)."
+)
+SAMPLE = (
+    "Choose rows with where(F.rand() < 0.1); or by a column, so that the same ones are chosen wherever they are read: "
+    'where(F.pmod(F.hash("id"), F.lit(10)) == 0).'
+)
+VIEW = (
+    "A view is of a DataFrame. Create it of the one that sj.stream(…) is given, and give sj.stream(…) what spark.sql "
+    "makes of the view."
+)
+OBSERVE = (
+    "Observe the DataFrame before sj.stream(…): progress and Spark's events have its metrics as observedMetrics. What "
+    "an epoch counted, dropped and wrote is in lastProgress as well."
+)
+NOT_A_FRAME = (
+    "What you called takes a DataFrame of Spark's, and this is none. Call the method of this side instead: a.join(b) "
+    "of a batch DataFrame a is b.join(a), and F.broadcast(a) goes around a; a.union(b) is sj.stream(a).union(b); "
+    "model.transform(df), and what else takes a streaming DataFrame, comes before sj.stream(…)."
+)
 DUPLICATES = (
     "Drop them after sj.stream(…): dropDuplicates(…), distinct(), or withWatermark(…) and "
     "dropDuplicatesWithinWatermark(…)."
@@ -55,9 +77,10 @@ SHORT_BATCHES = (
 )
 
 _ROW_BY_ROW = """
-    colRegex createGlobalTempView createOrReplaceGlobalTempView createOrReplaceTempView createTempView
-    lateralJoin metadataColumn observe registerTempTable repartitionById repartitionByRange sample sampleBy to
-    withMetadata
+    colRegex lateralJoin metadataColumn repartitionById repartitionByRange sampleBy to withMetadata
+"""
+_VIEWS = """
+    createGlobalTempView createOrReplaceGlobalTempView createOrReplaceTempView createTempView registerTempTable
 """
 _OF_ALL_ROWS = """
     approxQuantile asTable cache checkpoint collect corr count cov crosstab describe executionInfo exists explain first
@@ -68,12 +91,16 @@ _OF_ALL_ROWS = """
 _OF_THE_PLAN = {
     **dict.fromkeys(("sameSemantics", "semanticHash"), "Compare the DataFrames that sj.stream(…) is given."),
     "sql_ctx": "Use sparkSession.",
+    **dict.fromkeys(("_jdf", "_plan"), NOT_A_FRAME),
 }
 
 STREAMS: Mapping[str, str] = {
     **dict.fromkeys(_ROW_BY_ROW.split(), BEFORE),
     **dict.fromkeys(_OF_ALL_ROWS.split(), ALL_ROWS),
-    **dict.fromkeys(("cube", "groupingSets", "rollup"), AGGREGATION),
+    **dict.fromkeys(("cube", "groupingSets", "rollup"), TOTALS),
+    **dict.fromkeys(_VIEWS.split(), VIEW),
+    "observe": OBSERVE,
+    "sample": SAMPLE,
     **dict.fromkeys(("limit", "offset"), FIRST_ROWS),
     **dict.fromkeys(("orderBy", "sort", "sortWithinPartitions"), ORDER),
     **dict.fromkeys(("exceptAll", "intersect", "intersectAll", "subtract"), SET),
@@ -88,6 +115,9 @@ RESULTS: Mapping[str, str] = {
     **dict.fromkeys(_OF_ALL_ROWS.split(), ROWS_OF_RESULTS),
     **_OF_THE_PLAN,
     "withWatermark": ONE_WATERMARK,
+    **dict.fromkeys(_VIEWS.split(), ROWS_OF_RESULTS),
+    "observe": ON_RESULTS,
+    "sample": SAMPLE,
 }
 """Of ``DataFrame``, for the results of windows and for late rows."""
 
@@ -104,7 +134,6 @@ GROUPS_OF_STREAMS: Mapping[str, str] = {
     **dict.fromkeys(("columns", "drop", "filter", "printSchema", "schema", "select", "where", "withColumn"), AFTER_AGG),
     **dict.fromkeys(("lateRows", "writeStream"), AFTER_AGG),
     "cogroup": STREAM_JOIN,
-    "pivot": "Give the column to groupBy(…) as a key, and pivot where the results are read.",
 }
 """Of ``GroupedData``, for grouped streams."""
 

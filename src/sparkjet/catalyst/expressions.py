@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 
 from sparkjet.catalyst.columns import quoted
 from sparkjet.catalyst.logical_plans import attribute_id, children, kind_of, listed
+from sparkjet.errors import refuse_connect
 from sparkjet.java import as_seq, static_method
 
 if TYPE_CHECKING:
@@ -18,7 +19,12 @@ if TYPE_CHECKING:
 
 
 def expression_of(column: Column, session: SparkSession) -> Any:
-    """The expression of a Column, as it was before any analysis."""
+    """The expression of a Column, as it was before any analysis.
+
+    Raises:
+        AnalysisError: The Column belongs to Spark Connect.
+    """
+    refuse_connect("sparkjet", column)
     return session._jsparkSession.expression(column._jc)
 
 
@@ -119,4 +125,5 @@ def label(column: Column | str) -> str:
     >>> label("px")
     'px'
     """
+    refuse_connect("sparkjet", column)
     return column if isinstance(column, str) else re.sub(r"^Column<'(.*)'>$", r"\1", str(column), flags=re.DOTALL)

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from sparkjet.catalyst.columns import HIDDEN, quoted
 from sparkjet.catalyst.logical_plans import analyzed, attribute_id, children, listed
 from sparkjet.catalyst.row_by_row import check_row_by_row
-from sparkjet.errors import AnalysisError
+from sparkjet.errors import AnalysisError, refuse_connect
 from sparkjet.java import as_map, java_class, static_method
 
 if TYPE_CHECKING:
@@ -28,12 +28,7 @@ def check_source(df: object) -> None:
     Raises:
         AnalysisError: Naming what was found and what to do instead.
     """
-    if type(df).__module__.startswith("pyspark.sql.connect"):
-        message = (
-            "stream: this DataFrame belongs to Spark Connect, which has no access to the driver that sparkjet runs in. "
-            'Use a classic session: SparkSession.builder.master(…), without remote(…), spark.api.mode "classic".'
-        )
-        raise AnalysisError(message)
+    refuse_connect("stream", df)
     if not isinstance(df, DataFrame):
         message = f"stream: expected a DataFrame, got {type(df).__name__}."
         raise AnalysisError(message)

@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 from sparkjet.catalyst.columns import HIDDEN, quoted
 from sparkjet.catalyst.expressions import column_of, expression_of, function_name, parts_of, rebuilt, without_alias
 from sparkjet.catalyst.logical_plans import analyzed, children, kind_of, listed
+from sparkjet.errors import refuse_connect
 from sparkjet.java import as_seq
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ def starless(column: Column, rows: DataFrame) -> Column:
         column: The Column; a ``*`` of its own, and that of ``count(*)``, stay.
         rows: What it is computed from, for analysis only.
     """
+    refuse_connect("sparkjet", column)
     if "*" not in str(column._jc):
         return column
     session = rows.sparkSession

@@ -6,10 +6,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sparkjet.catalyst.expressions import column_of, expression_of, function_name, without_alias
-from sparkjet.catalyst.logical_plans import kind_of, listed
+from sparkjet.catalyst.logical_plans import (
+    aliases,
+    analyzed,
+    attribute_ids,
+    kind_of,
+    listed,
+    origins,
+    passed_nodes,
+    selected,
+)
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 WINDOWS = ("window", "session_window")
 
@@ -29,6 +38,41 @@ class WindowCall:
     time: Column
     durations: tuple[str | int | Column, ...]
     name: str | None
+
+
+@dataclass(frozen=True)
+class WindowColumn:
+    """A column of rows that is a window.
+
+    Attributes:
+        id: Its identity.
+        call: What computes it.
+        origins: Identities of the columns that hold the time it is of.
+    """
+
+    id: int
+    call: WindowCall
+    origins: frozenset[int]
+
+
+def window_of(rows: DataFrame, name: str, column: Column, before: DataFrame) -> WindowColumn:
+    """The window that a column has been computed by.
+
+    Args:
+        rows: The rows that have it.
+        name: Its name.
+        column: What it was computed by.
+        before: The rows that it was computed from.
+    """
+    call = window_call(column, rows.sparkSession)
+    assert call is not None  # noqa: S101 - asked for before
+    held = origins(selected(before, call.time), aliases(passed_nodes(analyzed(before))))
+    return WindowColumn(attribute_ids(rows, name)[-1], call, frozenset(held))
+
+
+def is_window(column: Column) -> bool:
+    """Whether a Column may be a call of a window function; without a call to the JVM for most."""
+    return "window" in str(column._jc)
 
 
 def window_call(column: Column, session: SparkSession) -> WindowCall | None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from sparkjet.engine.hash_table import CAPACITY, USUAL
+from sparkjet.engine.query_logger import QueryLogger
 from sparkjet.snapshots.record import EpochKind
 from sparkjet.storage.paths import PLAIN_FILES
 
@@ -37,6 +39,7 @@ class EngineContext:
         listener: Called at the end of each phase.
         on_progress: Called at the end of each epoch.
         home: Where the store is, for messages and to know a query by it whose home was lost.
+        name: What the user calls the query.
     """
 
     plan: Plan
@@ -52,6 +55,12 @@ class EngineContext:
     listener: PhaseListener
     on_progress: ProgressListener = lambda _: None
     home: Directory | None = None
+    name: str | None = None
+
+    @cached_property
+    def logger(self) -> QueryLogger:
+        """The log of this query."""
+        return QueryLogger(self.name or self.home)
 
     def configure(self, session: SparkSession) -> None:
         """Prepare a session of the query's own for its batches; see :func:`configure`."""

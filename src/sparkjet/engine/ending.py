@@ -7,7 +7,8 @@ import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from pyspark.errors import StreamingQueryException
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException, StreamingQueryException
 
 from sparkjet.errors import FencedError, SparkjetError, chain
 from sparkjet.storage.full_disk import full_disk
@@ -36,6 +37,7 @@ class Ending:
         self._finished = threading.Event()
         self.failure: BaseException | None = None
         """What the query failed with."""
+        self._shown: tuple[BaseException | None, BaseException | None] | None = None
 
     @property
     def stopping(self) -> bool:
@@ -90,10 +92,27 @@ class Ending:
         with self._changing:
             self.failure = error if self.failure is None else _joined(self.failure, error)
 
+    @property
+    def exception(self) -> BaseException | None:
+        """What the query failed with, as its user gets it; the same object each time."""
+        with self._changing:
+            if self._shown is None or self._shown[0] is not self.failure:
+                self._shown = self.failure, _as_spark(self.failure)
+            return self._shown[1]
+
     def raise_failure(self) -> None:
         """Raise what the query failed with, if it did."""
-        if self.failure is not None:
-            raise self.failure
+        if (failure := self.exception) is not None:
+            raise failure
+
+
+def _as_spark(error: BaseException | None) -> BaseException | None:
+    """An error of Spark's or of the JVM's as Spark raises it of a query; anything else as it is."""
+    if not isinstance(error, PySparkException | Py4JError) or isinstance(error, StreamingQueryException):
+        return error
+    shown = StreamingQueryException(f"[STREAM_FAILED] The query terminated with exception: {error}")
+    shown.__cause__ = error
+    return shown
 
 
 def _joined(first: BaseException, other: BaseException) -> BaseException:

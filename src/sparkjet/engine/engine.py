@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -26,13 +25,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from sparkjet.clock import SteadyClock
+    from sparkjet.engine.query_logger import QueryLogger
     from sparkjet.engine.spark_checkpoint import SparkCheckpoint
     from sparkjet.engine.state import QueryState
     from sparkjet.errors import FencedError
     from sparkjet.snapshots.record import Record
     from sparkjet.time import InputsState
 
-logger = logging.getLogger("sparkjet")
 
 ATTEMPTS = 3
 IDLE = 3_600_000_000
@@ -81,6 +80,11 @@ class Engine:
         self._beside = ThreadPoolExecutor(2, thread_name_prefix="sparkjet-epoch", initializer=self.turn.enlist)
         self.record = record
         self.state = state
+
+    @property
+    def logger(self) -> QueryLogger:
+        """The log of the query."""
+        return self._context.logger
 
     @property
     def session(self) -> SparkSession:
@@ -299,14 +303,14 @@ class Engine:
         return LOST in str(error) and self.record.epoch + 1 == epoch.progress.epoch
 
     def _restore(self, epoch: Epoch, tracked: InputsState, *, whole: bool = False) -> None:
-        logger.warning("epoch %d: state was lost with an executor, restoring it", epoch.progress.epoch)
+        self._context.logger.warning("epoch %d: state was lost with an executor, restoring it", epoch.progress.epoch)
         context = self._context
         read, kept = self.state.restore(self.record, context.session, context.store, f"{epoch.name}-moved", whole=whole)
         # After restoring: before, it would try to compute what was lost.
         self.state.release()
         self.state.tracker.restore(tracked)
         number = epoch.progress.epoch
-        logger.warning("epoch %d: %d of %d partitions of the state were read again", number, read, read + kept)
+        context.logger.warning("epoch %d: %d of %d partitions of the state were read again", number, read, read + kept)
 
     def _forget_tables(self) -> None:
         for table in self._context.plan.tables:

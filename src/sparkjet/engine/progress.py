@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -26,10 +25,9 @@ if TYPE_CHECKING:
 
     from sparkjet.engine.arrival import Arrival
     from sparkjet.engine.phases import EpochPhase
+    from sparkjet.engine.query_logger import QueryLogger
     from sparkjet.engine.state import QueryState
     from sparkjet.snapshots.record import Record
-
-logger = logging.getLogger("sparkjet")
 
 
 @dataclass
@@ -43,7 +41,7 @@ class EpochProgress:
     null_timestamps: Counter[str] = field(default_factory=Counter)
     durations: dict[EpochPhase, float] = field(default_factory=dict)
 
-    def count(self, arrivals: Iterable[Arrival]) -> None:
+    def count(self, arrivals: Iterable[Arrival], logger: QueryLogger) -> None:
         """Add what stages accepted and dropped, and log what was dropped."""
         for arrival in arrivals:
             self.accepted += arrival.accepted
@@ -79,7 +77,9 @@ class EpochProgress:
             null_timestamps=DroppedCount(self.null_timestamps.total(), null_timestamps.total()),
             withheld_windows=state.withheld,
             epoch=EpochReport(
-                self.epoch, {phase.value: round(seconds * 1000) for phase, seconds in self.durations.items()}
+                self.epoch,
+                {phase.value: round(seconds * 1000) for phase, seconds in self.durations.items()},
+                time.time_ns() // 1000,
             ),
             snapshot=SnapshotReport(len(deltas), sum(delta.rows for delta in deltas), state.partitions),
             sinks=[
@@ -90,7 +90,7 @@ class EpochProgress:
 
 
 def spark_progress(query: SparkQuery) -> list[dict[str, Any]]:
-    """Spark's progress of its last batches as JSON, oldest first.
+    """Spark's progress of its last batches as in JSON, oldest first.
 
     Not as PySpark's objects: it makes rows of what a query observes, and fails where Python has no such value.
     """
@@ -102,12 +102,6 @@ def newest_progress(query: SparkQuery) -> dict[str, Any] | None:
     """The last of them, None before the first batch."""
     newest: Any = query._jsq.lastProgress()  # noqa: SLF001 - see above
     return None if newest is None else dict(json.loads(newest.json()))
-
-
-def merged(sparks: Iterable[dict[str, Any]], reports: Iterable[ProgressReport]) -> list[dict[str, Any]]:
-    """Spark's progress of each batch with ours in it; ours alone where Spark ran no batch."""
-    by_batch = {entry["batchId"]: entry for entry in sparks}
-    return [{**by_batch.get(report.batch_id, {}), **report.as_dict()} for report in reports]
 
 
 def _substreams(state: QueryState) -> dict[str, SubstreamReport]:

@@ -46,6 +46,8 @@ class EpochReport(msgspec.Struct, frozen=True, rename="camel"):
     duration_ms: dict[str, int]
     """Milliseconds of each phase that it went through: `aggregate`, `advance`, `save`, `prepare`, `decide`, `commit`,
     `clean`. `save` runs beside `prepare`."""
+    ended: int = 0
+    """When it ended."""
 
 
 class SnapshotReport(msgspec.Struct, frozen=True, rename="camel"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from typing import TYPE_CHECKING
 
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
     from sparkjet.engine.ending import Ending
     from sparkjet.engine.engine import Engine
     from sparkjet.engine.ticker import Ticker
-
-logger = logging.getLogger("sparkjet")
 
 SETTLING = 1
 """Seconds between two checks of how the last epoch has ended, and of what is decided and not committed."""
@@ -60,6 +57,7 @@ class Supervisor:
         self._ticker = ticker
         self._close_at_end = close_at_end
         self._executors = executors
+        self._logger = engine.logger
 
     @property
     def is_called_by_query(self) -> bool:
@@ -139,7 +137,7 @@ class Supervisor:
         except Exception as error:
             if self._ending.stopping:
                 # Spark interrupts its thread wherever it is, in a source for example; in an epoch it never is.
-                logger.warning("query %s: Spark's query failed while it was being stopped", self._query, exc_info=True)
+                self._logger.warning("Spark's query failed while it was being stopped", exc_info=True)
             elif self._ending.failure is None:
                 self._ending.fail(error)
 
@@ -147,7 +145,7 @@ class Supervisor:
         if used_up(self._spark):
             self._engine.close_windows()
         else:
-            logger.warning("query %s was stopped from outside before its end; windows stay open", self._query)
+            self._logger.warning("it was stopped from outside before its end; windows stay open")
 
     def _if_free(self, work: Callable[[], None]) -> None:
         """Do something between two epochs, unless one is running, which does the same. Errors end the query."""
@@ -185,7 +183,7 @@ class Supervisor:
         try:
             fail_at_stop(self._spark, self._engine.session, self._ending.failure or error)
         except Exception:  # it is stopped in any case, and the user of this query is told
-            logger.warning("query %s: Spark's query could not be told of the failure", self._query, exc_info=True)
+            self._logger.warning("Spark's query could not be told of the failure", exc_info=True)
         self._stop_spark()
 
     def _stop_between_epochs(self) -> None:
@@ -199,4 +197,4 @@ class Supervisor:
         try:
             self._spark.stop()
         except Exception:  # the supervisor waits for Spark's query in any case, and learns how it ends
-            logger.warning("query %s: Spark's query could not be stopped at once", self._query, exc_info=True)
+            self._logger.warning("Spark's query could not be stopped at once", exc_info=True)

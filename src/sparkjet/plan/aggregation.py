@@ -33,6 +33,11 @@ def result_name(number: int) -> str:
     return f"result{number}"
 
 
+def window_column() -> Column:
+    """The window of a row of an operator, as Spark shows windows."""
+    return F.struct(F.timestamp_micros("start").alias("start"), F.timestamp_micros("end").alias("end"))
+
+
 @dataclass(frozen=True, eq=False)
 class ResolvedAggregate:
     """An aggregate over the rows of one aggregation: its operation, and in words what it computes."""
@@ -122,10 +127,9 @@ class Aggregation(Stage):
         grouped = {key.name: F.col(name).alias(key.name) for key, name in zip(self.keys, self.key_names, strict=False)}
         hidden = []
         if window is not None:
-            start, end = F.timestamp_micros("start").alias("start"), F.timestamp_micros("end").alias("end")
             marker = "spark.sessionWindow" if isinstance(window, SessionWindow) else "spark.timeWindow"
             # Spark's own mark of a window column, without which F.window_time refuses it.
-            grouped[window.name] = F.struct(start, end).alias(window.name, metadata={marker: True})
+            grouped[window.name] = window_column().alias(window.name, metadata={marker: True})
             hidden = [(F.col("end") - 1).alias(TIME), F.lit(ONLY_SUBSTREAM).alias(SUBSTREAM)]
         results = [each.column.alias(each.name) for each in self.columns]
         return CompiledColumns([*(grouped[name] for name in self.grouping.order), *results, *hidden])

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Column
+from pyspark.sql.types import ArrayType, IntegralType, MapType, StructType
 
 from sparkjet.catalyst.columns import visible
 from sparkjet.catalyst.expressions import expression_of, label, without_alias
@@ -28,6 +29,7 @@ from sparkjet.errors import AnalysisError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import DataType
 
 
 @dataclass(frozen=True)
@@ -136,3 +138,17 @@ def check_union(times: tuple[EventTime, EventTime], rows: tuple[DataFrame, DataF
                 f"the second, whose event time is {times[1].name!r}. Put the columns in the same order with select(…)."
             )
             raise AnalysisError(message)
+
+
+def as_timestamp(found: DataType, name: str) -> str:
+    """How a column of some type becomes a timestamp.
+
+    >>> from pyspark.sql.types import DoubleType, LongType
+    >>> as_timestamp(LongType(), "at"), as_timestamp(DoubleType(), "at")
+    ('F.timestamp_millis("at"), or timestamp_micros or timestamp_seconds', 'F.col("at").cast("timestamp")')
+    """
+    if isinstance(found, IntegralType):
+        return f'F.timestamp_millis("{name}"), or timestamp_micros or timestamp_seconds'
+    if isinstance(found, ArrayType | MapType | StructType):
+        return f'F.col("{name}.at"), if "at" is a field of it'
+    return f'F.col("{name}").cast("timestamp")'

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pyspark.errors import AnalysisException
@@ -13,11 +13,21 @@ from pyspark.sql.types import MapType, TimestampType, VariantType
 
 from sparkjet.catalyst.columns import quoted, visible
 from sparkjet.catalyst.expressions import by_name, column_of, expression_of, label
-from sparkjet.catalyst.logical_plans import analyzed, attribute_id, listed, same_name
+from sparkjet.catalyst.logical_plans import (
+    aliases,
+    analyzed,
+    attribute_id,
+    listed,
+    origins,
+    passed_nodes,
+    same_name,
+    selected,
+)
 from sparkjet.catalyst.stars import starless
-from sparkjet.catalyst.window_calls import WindowCall, window_call
+from sparkjet.catalyst.window_calls import WindowCall, WindowColumn, window_call
 from sparkjet.errors import AnalysisError
 from sparkjet.plan import links
+from sparkjet.plan.event_time import as_timestamp
 from sparkjet.windows import SessionWindow, Window, session_window, window
 
 if TYPE_CHECKING:
@@ -47,11 +57,13 @@ class Grouping:
         window: The window, None without one.
         keys: The other columns.
         order: Names of all in the order of the result.
+        by_key: The same with the window as a key, where it is a column of the rows.
     """
 
     window: Window | SessionWindow | None
     keys: tuple[Key, ...]
     order: tuple[str, ...]
+    by_key: Grouping | None = None
 
 
 def grouped(
@@ -64,14 +76,14 @@ def grouped(
     Raises:
         AnalysisError: See :func:`grouping_of`.
     """
-    grouping = grouping_of(columns, rows.shape, event_time)
+    grouping = grouping_of(columns, rows.shape, event_time, rows.windows)
     names = visible(rows.shape)
     twice = [name for name in names if sum(same_name(rows.shape, name, other) for other in names) > 1]
     if not twice:
         return grouping, rows
     told_apart = rows.then(links.everywhere(lambda frame: frame.drop(*twice)))
     try:
-        return grouping_of(columns, told_apart.shape, event_time), told_apart
+        return grouping_of(columns, told_apart.shape, event_time, rows.windows), told_apart
     except AnalysisException as error:
         message = (
             f"groupBy: two columns are named {twice[0]!r}, and one of them is asked for. Drop the other one before, "
@@ -80,18 +92,36 @@ def grouped(
         raise AnalysisError(message) from error
 
 
-def grouping_of(columns: Sequence[GroupingColumn], rows: DataFrame, event_time: EventTime | None) -> Grouping:
+def grouping_of(
+    columns: Sequence[GroupingColumn],
+    rows: DataFrame,
+    event_time: EventTime | None,
+    computed: Sequence[WindowColumn] = (),
+) -> Grouping:
     """The grouping that the columns of ``groupBy`` describe.
 
     Args:
         columns: Any keys, and a window, as sparkjet's or as Spark's, if there is one.
         rows: What is grouped, for analysis only.
         event_time: Of these rows; None without a watermark.
+        computed: The columns of the rows that are windows.
 
     Raises:
         AnalysisError: Several windows, a window over another time, or columns that cannot be keys.
     """
     found = [_understood(column, rows) for column in columns]
+    before = _computed(found, rows, event_time, computed)
+    if before is not None:
+        as_keys = _grouping(found, rows)
+        found[before[0]] = before[1]
+        return replace(_grouping(found, rows), by_key=as_keys)
+    window = next((each for each in found if isinstance(each, Window | SessionWindow)), None)
+    if window is not None and event_time is not None:
+        event_time.check(rows, window.name, window.time_column)
+    return _grouping(found, rows)
+
+
+def _grouping(found: Sequence[GroupingColumn], rows: DataFrame) -> Grouping:
     windows = [column for column in found if isinstance(column, Window | SessionWindow)]
     if len(windows) > 1:
         message = (
@@ -100,12 +130,57 @@ def grouping_of(columns: Sequence[GroupingColumn], rows: DataFrame, event_time: 
         )
         raise AnalysisError(message)
     window = windows[0] if windows else None
-    if window is not None and event_time is not None:
-        event_time.check(rows, window.name, window.time_column)
     keys = _keys([column for column in found if not isinstance(column, Window | SessionWindow)], rows)
+    _check_names([*(key.name for key in keys), *([] if window is None else [window.name])])
     names = iter(key.name for key in keys)
     order = (column.name if isinstance(column, Window | SessionWindow) else next(names) for column in found)
     return Grouping(window, keys, tuple(order))
+
+
+def _computed(
+    columns: Sequence[GroupingColumn],
+    rows: DataFrame,
+    event_time: EventTime | None,
+    computed: Sequence[WindowColumn],
+) -> tuple[int, Window] | None:
+    """The first column that is a window of the event time, by its position, and the window; None if there is none.
+
+    Of sliding windows each row is there once for each of them, so that such a column is a key like others.
+
+    Raises:
+        AnalysisError: A session: how long it is depends on other rows.
+    """
+    if not computed or any(isinstance(each, Window | SessionWindow) for each in columns):
+        return None
+    renamed = aliases(passed_nodes(analyzed(rows)))
+    for number, column in enumerate(columns):
+        assert not isinstance(column, Window | SessionWindow)  # noqa: S101 - seen above
+        named = selected(rows, column)
+        found = next((each for each in computed if each.id in origins(named, renamed)), None)
+        if found is None:
+            continue
+        name = str(named.name())
+        if found.call.function == "session_window":
+            message = (
+                f"groupBy: {name!r} is the session of each row by itself. Give groupBy the call itself, "
+                "F.session_window(…), and not a column that was computed by it before."
+            )
+            raise AnalysisError(message)
+        window = replace(_window(found.call), name=name)
+        assert isinstance(window, Window)  # noqa: S101 - seen above
+        if event_time is not None and window.grid.tumbling and not found.origins.isdisjoint(event_time.ids):
+            return number, window
+    return None
+
+
+def _check_names(names: Sequence[str]) -> None:
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        message = (
+            f"groupBy: {twice!r} is there twice, and no later step could name one of them. Leave one out, or give "
+            f'it another name, e.g. F.col("{twice}").alias("{twice}_2").'
+        )
+        raise AnalysisError(message)
 
 
 def time_without_watermark(window: Window | SessionWindow | None, rows: DataFrame) -> Column | None:
@@ -127,7 +202,7 @@ def time_without_watermark(window: Window | SessionWindow | None, rows: DataFram
     if not isinstance(found, TimestampType):
         message = (
             f"groupBy: {label(time)!r}, the time of {window.name!r}, is of type {found.simpleString()}, not timestamp. "
-            "Convert it first, e.g. with F.timestamp_millis or a cast."
+            f"Convert it first: {as_timestamp(found, label(time))}."
         )
         raise AnalysisError(message)
     return F.unix_micros(F.col(time) if isinstance(time, str) else time)

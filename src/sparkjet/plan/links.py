@@ -7,6 +7,7 @@ from functools import reduce
 from operator import add
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import DoubleType, FloatType
 
@@ -14,10 +15,11 @@ from sparkjet.catalyst.columns import HIDDEN, KEPT, is_star, quoted, select_visi
 from sparkjet.catalyst.expressions import label
 from sparkjet.catalyst.logical_plans import analyzed, listed
 from sparkjet.catalyst.stars import leaves_out, stood_for
+from sparkjet.catalyst.window_calls import is_window, window_call
 from sparkjet.plan.transformations import Link
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
     from sparkjet.plan.transformations import Transformation
 
@@ -54,10 +56,11 @@ def replace(shape: DataFrame, arguments: Sequence[Any], subset: str | Sequence[s
     return everywhere(lambda frame: frame.replace(*arguments, subset=columns))
 
 
-def with_columns(columns: Mapping[str, Column]) -> Link:
-    """Add or replace columns."""
+def with_columns(shape: DataFrame, columns: Mapping[str, Column]) -> Link:
+    """Add or replace columns of rows with the schema of ``shape``."""
     guarded = {name: F.when(F.col(KEPT), column) for name, column in columns.items()}
-    return Link(lambda frame: frame.withColumns({**columns}), lambda frame: frame.withColumns(guarded))
+    windows = _windows(columns, shape)
+    return Link(lambda frame: frame.withColumns({**columns}), lambda frame: frame.withColumns(guarded), windows=windows)
 
 
 def everywhere(step: Transformation) -> Link:
@@ -73,6 +76,11 @@ def alias(name: str) -> Link:
 def whole(step: Transformation) -> Link:
     """A transformation of all results at once."""
     return Link(step, None, filters=True, whole=True)
+
+
+def regrouped(step: Transformation) -> Link:
+    """A transformation that aggregates all results at once: what it makes has no window of its own."""
+    return Link(lambda frame: step(frame.drop(*HIDDEN)), None, filters=True, remakes=True, whole=True)
 
 
 def remade(step: Transformation) -> Link:
@@ -102,12 +110,22 @@ def select(shape: DataFrame, columns: Sequence[Column | str]) -> Link:
     if len(items) != len(names):
         # A column that expands to several (``struct.*``) has no single name.
         return Link(plain, None)
+    windows = _windows({name: item for name, item in zip(names, items, strict=True) if isinstance(item, Column)}, shape)
     # A column that is only named cannot fail; guarded it would lose the alias by which later steps may name it.
     guarded = [
         item if named or isinstance(item, str) else F.when(F.col(KEPT), item).alias(name)
         for item, name, named in zip(items, names, _named(selected, len(items)), strict=True)
     ]
-    return Link(plain, lambda frame: select_visible(frame, guarded))
+    return Link(plain, lambda frame: select_visible(frame, guarded), windows=windows)
+
+
+def _windows(columns: Mapping[str, Column], shape: DataFrame) -> dict[str, Column]:
+    """The columns that are calls of a window function."""
+    return {
+        name: column
+        for name, column in columns.items()
+        if is_window(column) and window_call(column, shape.sparkSession) is not None
+    }
 
 
 def _expanded(shape: DataFrame, column: Column | str) -> Sequence[Column | str]:

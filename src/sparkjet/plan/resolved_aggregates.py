@@ -3,25 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from sparkjet.aggregates.operation import Aggregate, AggregateOperation, Inputs
 from sparkjet.aggregates.spark_functions import aggregate_of
-from sparkjet.catalyst.aggregate_calls import AggregateCall, AggregateColumns, ResultColumn
-from sparkjet.catalyst.columns import quoted
+from sparkjet.catalyst.aggregate_calls import (
+    AggregateCall,
+    AggregateColumns,
+    GroupWindow,
+    Pivot,
+    ResultColumn,
+    names_in_order,
+)
+from sparkjet.catalyst.columns import HIDDEN
 from sparkjet.catalyst.markers import typed
 from sparkjet.catalyst.stars import starless
 from sparkjet.errors import AnalysisError
 from sparkjet.plan.aggregation import ResolvedAggregate, key_name, result_name
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
 Expression = Column | AggregateOperation | Mapping[str, str]
 
 
 def resolved_aggregates(
-    expressions: Sequence[Expression], inputs: Inputs, keys: Sequence[Column]
+    expressions: Sequence[Expression],
+    inputs: Inputs,
+    keys: Sequence[Column],
+    window: GroupWindow | None = None,
+    pivot: Pivot | None = None,
 ) -> tuple[tuple[ResolvedAggregate, ...], tuple[ResultColumn, ...]]:
     """The aggregates that some expressions need, and the result columns that the expressions are.
 
@@ -29,22 +43,30 @@ def resolved_aggregates(
         expressions: What ``agg`` was given.
         inputs: The rows that are aggregated.
         keys: The grouping columns without the window.
+        window: The window, if there is one.
+        pivot: The column whose values have result columns of their own, if there is one.
 
     Raises:
         AnalysisError: One is not an aggregate, or none that sparkjet can combine.
         AnalysisException: Spark cannot analyze one.
     """
     found = _Found(inputs)
-    given = [column for expression in expressions for column in _columns(expression)]
+    given, order = _given(expressions, inputs.frame.drop(*HIDDEN))
     columns = [each if _own(each) else starless(each, inputs.frame) for each in given]
-    composed = {i: typed(c, inputs.frame.sparkSession, found.type_of) for i, c in enumerate(columns) if not _own(c)}
-    named = {key_name(number): key for number, key in enumerate(keys)}
-    apart = AggregateColumns(inputs.frame, named, found.place).taken_apart([*composed.values()]) if composed else []
+    composed = {
+        i: typed(c, inputs.frame.sparkSession, found.type_of) for i, c in enumerate(columns) if pivot or not _own(c)
+    }
+    named = [(key, F.col(key_name(number))) for number, key in enumerate(keys)]
+    columns_of = AggregateColumns(inputs.frame.drop(*HIDDEN), named, found.place, window)
+    if pivot is not None:
+        pivoted = columns_of.pivoted([composed[number] for number in order], pivot)
+        return tuple(found.aggregates), tuple(pivoted)
+    apart = columns_of.taken_apart([*composed.values()]) if composed else []
     results = dict(zip(composed, apart, strict=True))
     for number, column in enumerate(columns):
         if isinstance(column, Aggregate):
             results[number] = ResultColumn(column.output_name, F.col(found.add(column)))
-    return tuple(found.aggregates), tuple(results[number] for number in range(len(columns)))
+    return tuple(found.aggregates), tuple(results[number] for number in order)
 
 
 class _Found:
@@ -75,13 +97,29 @@ def _own(column: Column) -> bool:
     return isinstance(column, Aggregate)
 
 
-def _columns(expression: object) -> list[Column]:
+def _given(expressions: Sequence[object], rows: DataFrame) -> tuple[list[Column], list[int]]:
+    """The columns of what ``agg`` was given, and their positions in the order of the results.
+
+    The two differ for a dict, whose results Spark has in an order of its own: saved state has them as they were given.
+    """
+    columns: list[Column] = []
+    order: list[int] = []
+    for expression in expressions:
+        if isinstance(expression, Mapping):
+            names = names_in_order(rows, expression)
+            order += [len(columns) + [*expression].index(name) for name in names]
+            columns += [_called(name, function).alias(names[name]) for name, function in expression.items()]
+        else:
+            order.append(len(columns))
+            columns.append(_column(expression))
+    return columns, order
+
+
+def _column(expression: object) -> Column:
     if isinstance(expression, Column):
-        return [expression]
+        return expression
     if isinstance(expression, AggregateOperation):
-        return [expression.alias("aggregate")]
-    if isinstance(expression, Mapping):
-        return [_called(name, function) for name, function in expression.items()]
+        return expression.alias("aggregate")
     message = (
         f"agg: {expression!r} is not an aggregate. Give Columns such as pyspark.sql.functions.avg(…), or a dict such "
         'as {"price": "avg"}.'
@@ -90,4 +128,9 @@ def _columns(expression: object) -> list[Column]:
 
 
 def _called(name: str, function: str) -> Column:
-    return F.count(F.lit(1)) if name == "*" else F.call_function(function, F.col(quoted(name)))
+    known = _SPARKS.get(function.lower(), function)
+    return F.count(F.lit(1)) if name == "*" else F.call_function(known, F.col(name))
+
+
+_SPARKS = {"average": "avg", "size": "count"}
+"""Functions that have another name in a dict."""

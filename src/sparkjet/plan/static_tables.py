@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from sparkjet.catalyst import alternatives
 from sparkjet.catalyst.columns import quoted
 from sparkjet.catalyst.logical_plans import analyzed
-from sparkjet.errors import AnalysisError, SourceError
+from sparkjet.errors import AnalysisError, SourceError, refuse_connect
 from sparkjet.java import is_stopped
 from sparkjet.state.partitions import lost_partitions, release
 
@@ -190,6 +190,7 @@ def checked_table(other: Any, method: str) -> DataFrame:
     Raises:
         AnalysisError: It is none, a stream, or has a column with a name of sparkjet's own.
     """
+    refuse_connect(method, other)
     if not isinstance(other, DataFrame):
         message = (
             f"{method}: expected a batch DataFrame of a classic session, got {type(other).__module__}."

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -12,10 +12,11 @@ from sparkjet.catalyst.columns import HIDDEN, KEPT
 from sparkjet.catalyst.logical_plans import attribute_ids
 from sparkjet.catalyst.plan_analysis import calls_python, reads_any
 from sparkjet.catalyst.row_by_row import Together, check_step
+from sparkjet.catalyst.window_calls import WindowColumn, window_of
 from sparkjet.errors import AnalysisError
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
     from sparkjet.plan.static_tables import StaticTable
 
@@ -36,6 +37,7 @@ class Link:
         table: The static table that it joins the rows with, if any.
         analyzed: The same for analysis only, if that must not read anything.
         whole: Whether it needs all results at once, as sorting them does.
+        windows: What columns that are windows are computed by, by their names.
     """
 
     plain: Transformation
@@ -46,6 +48,7 @@ class Link:
     table: StaticTable | None = None
     analyzed: Transformation | None = None
     whole: bool = False
+    windows: Mapping[str, Column] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,7 @@ class Transformations:
         below: What ``source`` was made of by adding the hidden columns; None if it has none.
         covered: Number of links at the start that ``below`` stands for too.
         together: What window functions may be partitioned by, None if they are not allowed.
+        windows: The columns that are windows.
     """
 
     source: DataFrame
@@ -73,6 +77,7 @@ class Transformations:
     below: Transformations | None = None
     covered: int = 0
     together: Together | None = None
+    windows: tuple[WindowColumn, ...] = field(default=(), compare=False)
 
     @property
     def bare(self) -> Transformations:
@@ -143,6 +148,7 @@ class Transformations:
             links=(*self.links, replace(link, filters=link.filters or generates)),
             keeps_rows=self.keeps_rows and not (link.filters or link.multiplies or generates),
             markable=self.markable and not unsafe and not generates,
+            windows=(*self.windows, *(window_of(shape, *each, self.shape) for each in link.windows.items())),
         )
 
     def apply(self, frame: DataFrame, after: int = 0, upto: int | None = None) -> DataFrame:

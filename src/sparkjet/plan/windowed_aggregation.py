@@ -21,7 +21,13 @@ _USUAL_GAP = 1_000_000
 
 @dataclass(frozen=True, eq=False)
 class WindowedAggregation(Aggregation):
-    """One ``groupBy(window, keys).agg(…)``; each window is emitted once, when it closes."""
+    """One ``groupBy(window, keys).agg(…)``; each window is emitted once, when it closes.
+
+    Attributes:
+        by_key: The same aggregates where the window is a key, if it is a column of the rows.
+    """
+
+    by_key: RollingAggregation | None = None
 
     @property
     def window(self) -> Window | SessionWindow:
@@ -32,7 +38,7 @@ class WindowedAggregation(Aggregation):
     @cached_property
     def rolling(self) -> RollingAggregation:
         """The same windows, kept for ever; the same object each time, as several outputs may read it."""
-        return RollingAggregation(self.feed, self.grouping, self.aggregates, self.columns)
+        return self.by_key or RollingAggregation(self.feed, self.grouping, self.aggregates, self.columns)
 
     @property
     def delay(self) -> int:

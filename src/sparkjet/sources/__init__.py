@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
-from sparkjet.errors import AnalysisError, lacking
+from sparkjet.errors import AnalysisError, lacking, refuse_connect
 from sparkjet.sources.acknowledging.contract import AcknowledgingSource, ConnectionLostError, Message
 from sparkjet.sources.acknowledging.data_source import AcknowledgingDataSource
 from sparkjet.spark_line import LINE, LINE_NAME
@@ -49,6 +49,7 @@ def register_sources(spark: SparkSession) -> None:
     """
     from sparkjet.storage.shipping import ship  # noqa: PLC0415 - on use only
 
+    refuse_connect("register_sources", spark)
     # First, as the registration has the path of the workers and their environment in it.
     ship(spark)
     for variable in _SET_BY_SPARK:

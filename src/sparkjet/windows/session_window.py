@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from sparkjet.errors import AnalysisError
+from sparkjet.errors import AnalysisError, refuse_connect
 from sparkjet.time import parse_duration
 from sparkjet.time.durations import Duration
 
@@ -63,6 +63,7 @@ def session_window(
     >>> session_window("ts", clicks.gap_of_device).gap
     Column<'gap_of_device'>
     """
+    refuse_connect("session_window", timeColumn, gapDuration)
     if not isinstance(timeColumn, str | Column):
         message = (
             f"session_window: timeColumn must be the event-time column or its name, not {type(timeColumn).__name__}."

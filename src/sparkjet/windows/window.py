@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from pyspark.sql import Column
 
-from sparkjet.errors import AnalysisError
+from sparkjet.errors import AnalysisError, refuse_connect
 from sparkjet.time import MAX, WindowGrid, parse_duration
 from sparkjet.time.durations import Duration, format_duration
 
@@ -51,6 +51,7 @@ def window(
     >>> window("ts", "5 minutes", "2 minutes", "-30 seconds").grid.frames
     5
     """
+    refuse_connect("window", timeColumn)
     if not isinstance(timeColumn, str | Column):
         message = f"window: timeColumn must be the event-time column or its name, not {type(timeColumn).__name__}."
         raise AnalysisError(message)

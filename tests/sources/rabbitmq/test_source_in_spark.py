@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pika
 import pytest
-from pyspark.errors import AnalysisException, NumberFormatException, StreamingQueryException
+from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import functions as F
 
 import sparkjet as sj
@@ -172,7 +172,7 @@ def test_a_message_that_the_query_cannot_handle_holds_nothing_up_once_it_can(
     text = F.col("body").cast("string")
     strict = stream.select("message_id", text.cast("int").alias("number"))
     for _ in range(2):
-        with pytest.raises(NumberFormatException, match="CAST_INVALID_INPUT"):
+        with pytest.raises(StreamingQueryException, match="CAST_INVALID_INPUT"):
             writer_into(tmp_path, strict).trigger(availableNow=True).start().awaitTermination()
     lenient = stream.select("message_id", text.try_cast("int").alias("number"))
     writer_into(tmp_path, lenient).trigger(availableNow=True).start().awaitTermination()

@@ -74,7 +74,6 @@ def test_types_of_numpy_and_pandas_become_plain() -> None:
     [
         ((1.5,), "cannot be interpreted as an integer"),
         (("a",), "cannot be interpreted as an integer"),
-        ((float("nan"),), "cannot be interpreted as an integer"),
         ((2**63,), "too big|too large|out of range|overflow"),
         ((1, 2), "2 values for 1 fields"),
         ((), "0 values for 1 fields"),
@@ -88,6 +87,20 @@ def test_what_does_not_fit_is_named(value: Any, reason: str) -> None:
 def test_whole_numbers_that_pandas_made_floats_fit() -> None:
     known = StateValues(schema(n=T.LongType()))
     assert known.read(known.write([(3.0,), (None,)])) == [(3,), (None,)]
+
+
+def test_pandas_null_among_whole_numbers_is_null_as_in_spark() -> None:
+    several = T.ArrayType(T.IntegerType())
+    known = StateValues(
+        schema(n=T.LongType(), x=T.DoubleType(), many=several, by_name=T.MapType(T.StringType(), T.LongType()))
+    )
+    given_value = (float("nan"), float("nan"), [1, np.nan], {"a": np.nan, "b": 2.0})
+    normalized = known.normalized(given_value)
+    assert normalized[0] is None
+    (found,) = known.read(known.write([normalized]))
+    assert found is not None
+    assert (found[0], found[2:]) == (None, ([1, None], {"a": None, "b": 2}))
+    assert np.isnan(found[1])
 
 
 def test_decimals_keep_their_scale() -> None:

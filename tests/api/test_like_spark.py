@@ -1,0 +1,170 @@
+"""What Spark runs, and this: the results of Spark's batch, in one batch, in many, and after restarts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql import functions as F
+
+import sparkjet as sj
+from sparkjet import functions as J
+from sparkjet.api.grouped import WindowedStream
+from sparkjet.testing import CollectingSink, StreamDriver
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Query = Callable[[Any], Any]
+
+SCHEMA = "ts timestamp, k string, x int, n long"
+EPOCHS = [
+    [("2026-01-01 12:00:01", "a", 1, 3), ("2026-01-01 12:00:09", "b", 2, 5), ("2026-01-01 12:00:11", "a", None, 1)],
+    [("2026-01-01 12:00:12", "b", 1, 9), ("2026-01-01 12:00:30", "a", 2, None)],
+    [("2026-01-01 12:00:31", None, 1, 4), ("2026-01-01 12:00:39", "a", 1, 2), ("2026-01-01 12:09:00", "z", 7, 0)],
+]
+
+
+def as_spark(rows: DataFrame, query: Query) -> list[str]:
+    result = query(rows)
+    return [str(result.columns), *sorted(map(str, result.collect()))]
+
+
+@pytest.fixture(scope="module")
+def rows(spark: SparkSession) -> DataFrame:
+    """All rows at once, with times as the driver makes them of texts."""
+    every = [row for epoch in EPOCHS for row in epoch]
+    texts = spark.createDataFrame(every, SCHEMA.replace("timestamp", "string"))
+    return texts.withColumn("ts", F.to_timestamp("ts")).localCheckpoint()
+
+
+def timed(stream: Any) -> Any:
+    return stream.withWatermark("ts", "5 seconds")
+
+
+def tens(stream: Any, *keys: str) -> Any:
+    return stream.groupBy(F.window("ts", "10 seconds"), *keys)
+
+
+def computed(stream: Any) -> Any:
+    return stream.withColumn("w", F.window("ts", "10 seconds"))
+
+
+def per_key(stream: Any) -> Any:
+    return stream.groupBy("k", "x").agg(F.sum("n").alias("t"))
+
+
+WINDOWS: dict[str, Query] = {
+    "the window in an expression": lambda s: tens(s, "k").agg(
+        (F.max("ts") - F.col("window.start")).alias("reached"), F.struct("window", F.sum("n")).alias("s")
+    ),
+    "a dict": lambda s: tens(s).agg({"n": "sum", "x": "average", "k": "size", "ts": "max", "*": "count"}),
+    "pivot": lambda s: tens(s).pivot("x", [1, 5]).agg(F.sum("n").alias("sum"), F.count(F.lit(1)).alias("rows")),
+    "pivot of a type that is looked for": lambda s: tens(s).pivot("x", [1, 5]).agg(F.max("k"), F.count("n")),
+    "a computed window": lambda s: computed(s).groupBy("w", "k").agg(F.max("ts") - F.col("w.start")),
+    "a selected window": lambda s: s.select(F.window("ts", "10 seconds"), "n").groupBy("window").sum("n"),
+    "a renamed window": lambda s: computed(s).select(F.col("w").alias("v"), "x").where("x > 0").groupBy("v").count(),
+}
+WITH_WATERMARK: dict[str, Query] = {
+    "windows once more": lambda s: tens(s, "k").count().groupBy("k").max("count").orderBy("k"),
+    "windows in one row": lambda s: tens(s, "k").count().agg(F.max("count")),
+    "a computed window": lambda s: computed(s).groupBy("w", "k").count(),
+    "sliding windows that were computed": lambda s: (
+        s.select(F.window("ts", "10 seconds", "5 seconds"), "n").groupBy("window").sum("n")
+    ),
+}
+WITHOUT: dict[str, Query] = {
+    "pivot": lambda s: s.groupBy("k").pivot("x", [1, 2]).sum("n"),
+    "pivot by a dict": lambda s: s.groupBy("k").pivot("x", [1, 7]).agg({"n": "max", "k": "min"}),
+    "agg of results": lambda s: per_key(s).agg(F.max("t"), F.count(F.lit(1))),
+    "rollup of results": lambda s: per_key(s).rollup("k", "x").agg(F.sum("t"), F.grouping_id()),
+    "cube of results": lambda s: per_key(s).cube("k", "x").count(),
+    "sets of results": lambda s: per_key(s).groupingSets([("k",), ("x",)], "k", "x").agg(F.sum("t")),
+    "pivot of results": lambda s: per_key(s).groupBy("k").pivot("x", [1, 2]).sum("t"),
+    "kept windows once more": lambda s: tens(s, "k").count().groupBy("window").count(),
+}
+
+
+@pytest.mark.parametrize(
+    ("queries", "watermark", "mode"),
+    [(WINDOWS, True, "append"), (WITH_WATERMARK, True, "complete"), (WITHOUT, False, "complete")],
+    ids=["windows", "complete windows", "complete"],
+)
+def test_results_are_those_of_sparks_batch(
+    spark: SparkSession, rows: DataFrame, queries: dict[str, Query], watermark: bool, mode: str
+) -> None:
+    def begun(stream: Any) -> Any:
+        return timed(stream) if watermark else stream
+
+    def every(stream: Any) -> list[Any]:
+        shared = begun(stream)
+        return [query(shared) for query in queries.values()]
+
+    expected = {name: as_spark(begun(rows), query) for name, query in queries.items()}
+    in_many = StreamDriver(spark, every, SCHEMA, outputMode=mode)
+    for number, epoch in enumerate(EPOCHS):
+        in_many.process(epoch)
+        if number == 1:
+            in_many.restart()
+    drivers = [in_many]
+    if mode == "append":
+        # Complete results of all rows at once are those of the first epoch.
+        at_once = StreamDriver(spark, every, SCHEMA)
+        at_once.process([row for epoch in EPOCHS for row in epoch])
+        drivers.append(at_once)
+    for driver in drivers:
+        if mode == "append":
+            driver.close_windows()
+        for (name, query), sink in zip(queries.items(), driver.sinks, strict=True):
+            assert isinstance(sink, CollectingSink)
+            found = sink.rows() if mode == "append" else sink.committed[max(sink.committed)]
+            columns = str(query(begun(sj.stream(rows))).columns)
+            assert [columns, *sorted(map(str, found))] == expected[name], name
+
+
+def test_a_window_is_known_from_before_the_watermark(rows: DataFrame) -> None:
+    found = timed(computed(sj.stream(rows))).groupBy("w").count()
+    assert isinstance(found, WindowedStream)
+    assert as_spark(rows, lambda _: found.toDF()) == as_spark(rows, lambda frame: computed(frame).groupBy("w").count())
+
+
+REFUSED: dict[str, tuple[Query, str, Query]] = {
+    "a key twice": (
+        lambda s: s.groupBy("k", "k"),
+        r"groupBy: 'k' is there twice.*e.g. F.col\(\"k\"\).alias\(\"k_2\"\)",
+        lambda s: s.groupBy("k", F.col("k").alias("k_2")).count(),
+    ),
+    "the window within an aggregate": (
+        lambda s: tens(timed(s)).agg(F.max(F.col("ts") - F.col("window.start"))),
+        r"max\(\(ts - window.`start`\)\): the window is not known yet.*outside of the aggregate.*withColumn",
+        lambda s: tens(timed(computed(s))).agg(F.max(F.col("ts") - F.col("w.start"))),
+    ),
+    "pivot without values": (
+        lambda s: s.groupBy("k").pivot("x"),
+        r"pivot: give the values of 'x'.*pivot\(\"x\", \[",
+        lambda s: s.groupBy("k").pivot("x", [1]).count(),
+    ),
+    "pivot twice": (
+        lambda s: s.groupBy("k").pivot("x", [1]).pivot("n", [3]),
+        r"once for each groupBy.*F.concat",
+        lambda s: s.withColumn("xn", F.concat("x", "n")).groupBy("k").pivot("xn", ["13"]).count(),
+    ),
+    "pivot with an aggregate of sparkjet's": (
+        lambda s: s.groupBy("k").pivot("x", [1]).agg(J.sum("n")),
+        r"pivot: sum\(n\) is an aggregate of sparkjet's. Use those of pyspark.sql.functions",
+        lambda s: s.groupBy("k").pivot("x", [1]).agg(F.sum("n")),
+    ),
+    "a session that was computed": (
+        lambda s: timed(s).withColumn("w", F.session_window("ts", "5 seconds")).groupBy("w"),
+        r"'w' is the session of each row by itself. Give groupBy the call itself, F.session_window",
+        lambda s: timed(s).groupBy(F.session_window("ts", "5 seconds").alias("w")).count(),
+    ),
+}
+
+
+@pytest.mark.parametrize(("query", "message", "instead"), REFUSED.values(), ids=REFUSED)
+def test_what_is_refused_has_a_way_out_that_works(rows: DataFrame, query: Query, message: str, instead: Query) -> None:
+    with pytest.raises(sj.AnalysisError, match=message):
+        query(sj.stream(rows))
+    assert as_spark(rows, lambda frame: instead(sj.stream(frame)).toDF()) == as_spark(rows, instead)

@@ -1,0 +1,42 @@
+"""Spark's page of a query shows it, with events that have a watermark among its history."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = """
+import json, os, sys, urllib.request
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+import sparkjet as sj
+
+spark = SparkSession.builder.master("local[2]").config("spark.ui.port", "0").getOrCreate()
+spark.sparkContext.setLogLevel("ERROR")
+for batch, second in enumerate((1, 30, 59)):
+    with open(f"{sys.argv[1]}/{batch}.json", "w") as file:
+        file.write(json.dumps({"ts": f"2026-03-01 10:00:{second:02}"}))
+    os.utime(file.name, (batch, batch))
+source = spark.readStream.schema("ts timestamp").option("maxFilesPerTrigger", 1).json(sys.argv[1])
+counts = sj.stream(source).withWatermark("ts", "5 seconds").groupBy(F.window("ts", "10 seconds")).count()
+query = counts.writeStream.format("memory").queryName("shown").start()
+query.processAllAvailable()
+spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+address = spark.sparkContext.uiWebUrl
+for page in ("StreamingQuery/", f"StreamingQuery/statistics/?id={query.runId}"):
+    with urllib.request.urlopen(f"{address}/{page}") as answer:
+        text = answer.read().decode()
+    print(answer.status, query.id in text, query.runId in text, "shown" in text)
+query.stop()
+spark.stop()
+"""
+
+
+@pytest.mark.crash
+def test_the_page_of_a_query_is_shown(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", SCRIPT, str(tmp_path)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
+    assert ran.stdout.splitlines()[-2:] == ["200 True True True"] * 2, ran.stdout + ran.stderr
