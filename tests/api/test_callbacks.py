@@ -42,6 +42,7 @@ METHODS: dict[str, Callable[[sj.StreamingQuery], object]] = {
     "isActive": lambda query: query.isActive,
     "lastProgress": lambda query: query.lastProgress,
     "name": lambda query: query.name,
+    "page": lambda query: query.page().stop(),
     "processAllAvailable": lambda query: query.processAllAvailable(),
     "recentProgress": lambda query: query.recentProgress,
     "retireSubstream": lambda query: query.retireSubstream("b"),

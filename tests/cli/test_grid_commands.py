@@ -146,6 +146,11 @@ COMMANDS: dict[str, tuple[str, Callable[[str], list[str]], dict[str, Case]]] = {
             "one is away": (Places.one_is_away, 1, "is a grid of one member for ever"),
         },
     ),
+    "map": (
+        "GRID",
+        lambda address: ["ls", address if "://" in address else f"grid://{address}"],
+        {**WRONG, "all is well": (Places.well, 0, "^$"), "what a query names": (Places.of_a_query, 0, "^$")},
+    ),
 }
 """Of each command the option that names members, how, and how it ends."""
 

@@ -51,6 +51,7 @@ def test_a_machine_without_java_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_
     check(ZooKeeperSettings("a token for tests", directory=str(tmp_path)), told)
 
 
+@pytest.mark.spark
 def test_a_machine_without_a_certificate_is_refused(tmp_path: Path) -> None:
     certificate, key, authorities = (tmp_path / f"{name}.pem" for name in ("certificate", "key", "authorities"))
     certificate.touch()
@@ -61,6 +62,7 @@ def test_a_machine_without_a_certificate_is_refused(tmp_path: Path) -> None:
     check(settings, r"key: .*key\.pem. cannot be read as a PEM file")
 
 
+@pytest.mark.spark
 def test_a_machine_without_a_temporary_directory_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     settings = ZooKeeperSettings("a token for tests", directory=str(tmp_path / "file"))

@@ -9,7 +9,7 @@ from datetime import date, datetime, timezone
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from sparkjet.errors import AnalysisError
+from sparkjet.errors import AnalysisError, SparkjetError
 
 if TYPE_CHECKING:
     from sparkjet.grid.access import Access
@@ -60,13 +60,26 @@ def run(chosen: argparse.Namespace, access: Access) -> int:
 
     parts = urlsplit(chosen.where)
     name, grid = parts.path.strip("/"), f"{parts.scheme}://{parts.netloc}"
+    argument = "GRID" if chosen.map_command == "ls" else "MAP"
+    if parts.scheme != "grid":
+        raise AnalysisError(
+            f'{argument}: "{chosen.where}" is not grid://host:port of members, as grid://10.0.0.1:5710 is.'
+        )
+    if chosen.map_command == "ls" and name:
+        raise AnalysisError(f'GRID: "{chosen.where}" names a map. Name only the grid: {grid}.')
+    try:
+        client = client_of(grid, access)
+        # Asked now, so that what is wrong with the addresses is told of the argument that names them.
+        client.state()
+    except SparkjetError as error:
+        # Of the files that give access their own options are named.
+        told = str(error)
+        raise AnalysisError(told if told.startswith("--") else f"{argument}: {told}") from error
     if chosen.map_command == "ls":
-        if name:
-            raise AnalysisError(f'GRID: "{chosen.where}" names a map. Name only the grid: {grid}.')
-        with client_of(grid, access) as client:
+        with client:
             _show([*summaries(client)], as_json=chosen.json)
         return 0
-    with Map(grid, name, client=client_of(grid, access)) as map_:
+    with Map(grid, name, client=client) as map_:
         if chosen.map_command == "remove":
             map_.remove()
             return 0
