@@ -93,6 +93,7 @@ def test_a_listener_hears_the_watermark_and_the_late_rows(spark: SparkSession, t
     assert last.stateOperators[0].numRowsDroppedByWatermark == 1
     assert [each.sink.numOutputRows for each in query.recentProgress] == [1, 0]
     assert last.sources[0].numInputRows == 3
+    assert json.loads(last.sources[0].endOffset) == {"logOffset": 1}
     shown = json.loads(last.json)
     assert (shown["watermark"], shown["sources"][0]["numInputRows"]) == (last["watermark"], 3)
     assert json.loads(last.prettyJson) == shown

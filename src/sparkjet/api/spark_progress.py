@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 SOURCE = "sparkjet"
 """Description of the sink in events, by which a listener tells them from Spark's; key of the report in them."""
 _NEVER = -1
+_OFFSETS = "startOffset", "endOffset", "latestOffset"
 _CYCLE = timedelta(days=146_097)
 """400 years, after which the calendar repeats."""
 _IN_CYCLE = datetime(2000, 1, 1, tzinfo=timezone.utc)
@@ -49,7 +50,9 @@ def _progress(report: ProgressReport, batch: Mapping[str, Any], query: SparkQuer
         # Spark's own is of the time that its batch took, which may end before the epoch does.
         took = max(batch.get("durationMs", {}).get("triggerExecution", 0), ours["batchDuration"])
         found["processedRowsPerSecond"] = _rate(batch.get("numInputRows", 0), took)
-    progress = StreamingQueryProgress.fromJson(found)
+    # Before Spark 4.2 PySpark would write them as Python does, and not as JSON.
+    sources = [{**each, **{name: _text(each.get(name)) for name in _OFFSETS}} for each in found["sources"]]
+    progress = StreamingQueryProgress.fromJson({**found, "sources": sources})
     progress.update(report.as_dict())
     progress._jdict = {**found, **report.as_dict()}  # noqa: SLF001 - what .json shows
     return progress
@@ -114,6 +117,10 @@ def event(report: ProgressReport, query: SparkQuery) -> dict[str, Any]:
         "processedRowsPerSecond": _rate(rows, duration),
         "observedMetrics": {},
     }
+
+
+def _text(offset: object) -> str:
+    return offset if isinstance(offset, str) else json.dumps(offset)
 
 
 def _batch(report: ProgressReport) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -222,5 +223,6 @@ def test_a_recreated_topic_is_read_on_and_holds_no_watermark(spark: SparkSession
 
 def read_up_to(query: StreamingQuery, topic: str) -> dict[str, int]:
     """The offset of each partition that Spark has reached."""
-    [source] = (query.lastProgress or {"sources": [{}]})["sources"]
-    return dict((source.get("endOffset") or {}).get(topic, {}))
+    progress = query.lastProgress
+    reached = None if progress is None else json.loads(progress.sources[0].endOffset)
+    return dict((reached or {}).get(topic, {}))

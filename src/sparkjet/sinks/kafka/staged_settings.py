@@ -37,7 +37,7 @@ class StagedSettings:
 
     producer: Mapping[str, str] = field(repr=False)
     client: Mapping[str, str] = field(repr=False)
-    access: Access | None = None
+    access: Access | None = field(default=None, repr=False)
     topic: str | None = None
     writers: int = 16
     progress: str | None = None
