@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from sparkjet.engine.progress_report import ProgressReport, SubstreamReport
 
 POINTS = 720
-"""Points that a history keeps: with a day of epochs, one for two minutes."""
+"""Points that a history keeps: a day of epochs has one for four minutes, and the newest epochs one each."""
 AGE = 24 * 3600 * 1_000_000
 """Microseconds after which a point is dropped."""
 FURTHEST = 20
@@ -78,8 +78,8 @@ class Totals(msgspec.Struct):
 class History:
     """Epochs of one run as points, no more than ``points``, and none older than a day; thread-safe.
 
-    When there are too many, neighbours are merged that ended within the same stretch of time, whose length doubles each
-    time: what a chart can show stays, whatever the epochs' number.
+    When there are too many, neighbours are merged that ended within the same stretch of time, which is made longer until
+    half of the points are free: what a chart can show stays, whatever the epochs' number.
 
     Args:
         points: How many to keep.
@@ -121,12 +121,11 @@ class History:
             now: Microseconds since 1970.
             rows_in: Rows that batches have read since the epoch before.
         """
-        # Strictly later than the one before: a reader asks for what came after a point, and clocks are set back.
-        now = max(now, self._points[-1].at + 1) if self._points else now
         number = report.epoch.number
         out = {sink.name: sink.rows or 0 for sink in report.sinks if sink.transaction.get("epoch") == number}
         point = Point(
-            at=now,
+            # Strictly later than the one before: a reader asks for what came after a point, and clocks are set back.
+            at=max(now, self._points[-1].at + 1) if self._points else now,
             epoch=number,
             epochs=1,
             watermark=report.watermark,
@@ -145,17 +144,23 @@ class History:
                 for name, each in report.substreams.items()
             }
             self.newest, self.ended_at = report, now
-            self._points = [each for each in self._points if now - each.at <= AGE]
+            self._points = [each for each in self._points if point.at - each.at <= AGE]
             self._points.append(point)
-            while len(self._points) > self._most:
-                self._stretch *= 2
-                self._merges += 1
-                self._points = list(_merged(self._points, self._stretch))
+            if len(self._points) > self._most:
+                self._merge()
 
     def moved_at(self, substream: str) -> int | None:
         """When an epoch first reported the substream's present watermark; None for one that none has reported."""
         with self._lock:
             return self._moved[substream][1] if substream in self._moved else None
+
+    def _merge(self) -> None:
+        self._merges += 1
+        self._points = list(_merged(self._points, self._stretch))
+        # Only where that is not enough: a stretch that doubles each time is longer than the day after some hours.
+        while len(self._points) > self._most // 2:
+            self._stretch *= 2
+            self._points = list(_merged(self._points, self._stretch))
 
     def _count(self, point: Point, out: dict[str, int]) -> None:
         totals = self.totals
