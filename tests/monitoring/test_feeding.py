@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
@@ -11,13 +14,14 @@ from pyspark.sql import functions as F
 
 import sparkjet as sj
 from sparkjet.engine.progress_report import EpochReport, SnapshotReport
-from sparkjet.monitoring import DRIVER
+from sparkjet.monitoring import DRIVER, Run
+from sparkjet.monitoring.feeding import Feed as Feeding
 from sparkjet.monitoring.recorded import RecordedRun
 from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.record_log import RecordLog
 from sparkjet.storage.posix_directory import PosixDirectory
 from tests.feed import Feed, rows
-from tests.monitoring.reports import NOW
+from tests.monitoring.reports import NOW, report
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -93,6 +97,32 @@ def test_several_inputs_have_their_names(spark: SparkSession, tmp_path: Path) ->
     assert newest is not None
     assert len(newest.substreams) == 2
     check_recorded(query, home)
+
+
+@dataclass
+class Progress:
+    """Spark's query and its progress: pairs of a batch and the number of its rows."""
+
+    said: list[tuple[int, int]] = field(default_factory=list)
+
+    @property
+    def _jsq(self) -> Any:
+        texts = [json.dumps({"batchId": batch, "numInputRows": rows}) for batch, rows in self.said]
+        progress = [SimpleNamespace(json=lambda text=text: text) for text in texts]
+        return SimpleNamespace(recentProgress=lambda: progress, lastProgress=lambda: (progress or [None])[-1])
+
+
+def test_rows_of_a_batch_count_though_spark_was_idle_before_it() -> None:
+    """While nothing arrives Spark reports the next batch without rows, and the clock ends epochs."""
+    spark, run = Progress(), Run("query", "run", None, NOW)
+    feed = Feeding(run, SimpleNamespace(set=lambda _: None), spark)  # type: ignore[arg-type]
+    for said in ([(0, 0)], [(0, 7)], [(1, 0), (1, 0)], [(1, 5), (2, 3)], [(3, 0)], [(4, 0)], [(4, 2)]):
+        spark.said += said
+        feed.post(report())
+    spark.said.append((5, 1))
+    feed.end(None)
+    assert [point.rows_in for point in run.history.points] == [0, 7, 0, 8, 0, 0, 2]
+    assert run.history.totals.rows_in == 18
 
 
 def test_a_query_that_fails_says_with_what(spark: SparkSession, tmp_path: Path) -> None:

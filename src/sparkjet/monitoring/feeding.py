@@ -64,7 +64,8 @@ class Feed:
         # With epochs that overlap Spark may have ended two.
         unseen = [newest] if newest["batchId"] == self._batch + 1 else spark_progress(self.spark)
         rows = sum(each["numInputRows"] for each in unseen if self._batch < each["batchId"])
-        self._batch = newest["batchId"]
+        # While nothing arrives Spark reports the batch that will be next, without rows: those are still to be counted.
+        self._batch = newest["batchId"] - (0 if newest["numInputRows"] else 1)
         return int(rows)
 
 
