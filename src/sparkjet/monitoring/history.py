@@ -78,8 +78,8 @@ class Totals(msgspec.Struct):
 class History:
     """Epochs of one run as points, no more than ``points``, and none older than a day; thread-safe.
 
-    When there are too many, neighbours are merged that ended within the same stretch of time, which is made longer until
-    half of the points are free: what a chart can show stays, whatever the epochs' number.
+    When there are too many, neighbours are merged that ended within the same stretch of time, which is made longer
+    until half of the points are free: what a chart can show stays, whatever the epochs' number.
 
     Args:
         points: How many to keep.
