@@ -102,6 +102,13 @@ def test_top_of_a_page(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Pass what query.page() prints" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("address", ["http://127.0.0.1:port/", "http://[::1/?token=secret", "http:///"])
+def test_what_is_no_address_is_refused(address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["top", address, "--json"]) == 1
+    error = capsys.readouterr().err
+    assert ("Pass what query.page() prints" in error, "secret" in error) == (True, False)
+
+
 def test_what_is_no_home_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for command in ("top", "page"):
         assert main([command, str(tmp_path)]) == 1

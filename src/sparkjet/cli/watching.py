@@ -8,6 +8,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable, Sequence
+from http.client import HTTPException
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -162,14 +163,14 @@ def _of_page(address: str) -> Callable[[], list[dict[str, Any]]]:
     token = query.partition("token=")[2].partition("&")[0]
 
     def get(path: str) -> Any:
-        request = urllib.request.Request(base.rstrip("/") + path)  # noqa: S310 - what the user has given
-        if token:
-            request.add_header("Authorization", f"Bearer {token}")
         try:
+            request = urllib.request.Request(base.rstrip("/") + path)  # noqa: S310 - what the user has given
+            if token:
+                request.add_header("Authorization", f"Bearer {token}")
             with urllib.request.urlopen(request, timeout=PATIENCE_SECONDS) as answer:  # noqa: S310
                 return msgspec.json.decode(answer.read())
-        except (OSError, msgspec.DecodeError) as error:
+        except (OSError, HTTPException, ValueError, msgspec.DecodeError) as error:
             message = f"{base} does not answer as the page of a driver does: {error}. Pass what query.page() prints."
             raise AnalysisError(message) from error
 
-    return lambda: [get(f"/runs/{quote(run['run'])}") for run in get("/runs")]
+    return lambda: [get(f"/runs/{quote(run['run'])}?points=no") for run in get("/runs")]
