@@ -20,7 +20,8 @@ from sparkjet.clock import ManualClock
 from sparkjet.engine.progress_report import SinkReport
 from sparkjet.monitoring import Run, Runs
 from sparkjet.monitoring.page import Page
-from sparkjet.monitoring.view import details
+from sparkjet.monitoring.recorded import RecordedRun
+from sparkjet.monitoring.view import details, sentence
 from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.record import EpochKind, Record
 from sparkjet.snapshots.record_log import RecordLog
@@ -84,6 +85,21 @@ def test_top_of_a_home(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run["sentence"].startswith("“a” holds the stream back by 1 min.")
     assert main(["top", str(home), "--once"]) == 0
     assert "“a” holds the stream back by 1 min." in capsys.readouterr().out
+
+
+def test_records_that_cannot_be_read_are_told_of_and_looked_at_again(home: Path) -> None:
+    store = DirectoryStore(PosixDirectory(home / "snapshots"))
+    log = RecordLog(store)
+    recorded = RecordedRun(log, "home", NOW)
+    assert recorded.look()
+    record = log.newest()
+    assert record is not None
+    store.put(2, b"of a later version")
+    assert not recorded.look()
+    assert sentence(recorded.run, NOW)[0].startswith("The records cannot be read. RecoveryError: ")
+    log.append(3, record[1])
+    assert recorded.look()
+    assert sentence(recorded.run, NOW)[0].startswith("“a” holds")
 
 
 def test_top_of_a_page(capsys: pytest.CaptureFixture[str]) -> None:

@@ -65,6 +65,12 @@ def test_of_the_runs_of_a_query_the_newest_is_shown() -> None:
     assert scraped(runs)["sparkjet_late_rows_total"] == {(("query", "q"),): 20}
 
 
+def test_records_do_not_say_whether_a_query_is_running() -> None:
+    runs = Runs()
+    runs.add(Run("query", "home", "home", 0, recorded=True))
+    assert "sparkjet_up" not in scraped(runs)
+
+
 def test_a_registry_of_the_users_takes_the_collector() -> None:
     registry = CollectorRegistry()
     registry.register(Collector(ManualClock(NOW), Runs()))

@@ -84,9 +84,9 @@ METRICS = (
     Metric(
         "sparkjet_up",
         "gauge",
-        "1 while the query is running, 0 once it has ended or failed.",
+        "1 while the query is running, 0 once it has ended or failed; nothing where only its records are known.",
         (),
-        _of_run(lambda run, _: float(run.ended_at is None)),
+        _of_run(lambda run, _: None if run.recorded else float(run.ended_at is None)),
     ),
     Metric(
         "sparkjet_query_watermark_lag_seconds",

@@ -23,7 +23,7 @@ class Run:
         recorded: Whether its records alone tell of it: they do not say whether it is running, nor how long phases take.
         history: What its epochs have reported.
         ended_at: When it ended; None as long as it is running or nobody knows.
-        failure: What it failed with, in one line.
+        failure: What it failed with, in one line; of a recorded one, what keeps its records from being read.
     """
 
     query: str
@@ -52,9 +52,14 @@ class Run:
     def end(self, now: int, failure: BaseException | None) -> None:
         """Note the end; only the failure's first line is kept, as the error would keep the query's state alive."""
         if failure is not None:
-            lines = str(failure).strip().splitlines()
-            self.failure = f"{type(failure).__name__}: {lines[0] if lines else 'no message'}"
+            self.failure = in_one_line(failure)
         self.ended_at = now
+
+
+def in_one_line(error: BaseException) -> str:
+    """An error's type, and the first line of its message."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0] if lines else 'no message'}"
 
 
 class Runs:

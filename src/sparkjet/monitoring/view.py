@@ -47,6 +47,8 @@ def sentence(run: Run, now: int) -> tuple[str, str | None]:
     """
     if run.state == "failed":
         return f"The query has failed. {run.failure}", "Mend what the error names, and start it with the same home."
+    if run.failure is not None:
+        return f"The records cannot be read. {run.failure}", "They are looked at again each second."
     if run.ended_at is not None:
         return f"The query ended {shown(now - run.ended_at)} ago.", None
     report = run.history.newest
