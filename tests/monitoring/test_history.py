@@ -98,6 +98,8 @@ def test_rows_of_an_epoch_are_counted_once_while_its_transaction_waits() -> None
     waits = SinkReport("results", 7, {"epoch": 1})
     history.add(report(1, sinks=[waits]), NOW)
     history.add(report(2, sinks=[waits]), NOW + SECOND)
-    history.add(report(3, sinks=[SinkReport("results", None, {"epoch": 3})]), NOW + 2 * SECOND)
-    assert history.totals.rows_out == {"results": 7}
-    assert [point.rows_out for point in history.points] == [7, 0, 0]
+    history.add(report(3, sinks=[SinkReport("other", None, {"epoch": 3})]), NOW + 2 * SECOND)
+    history.add(report(4, sinks=[SinkReport("own", 2, {"place": "x"})]), NOW + 3 * SECOND)
+    # One that does not count its rows is not one with no rows.
+    assert dict(history.totals.rows_out) == {"results": 7, "own": 2}
+    assert [point.rows_out for point in history.points] == [7, 0, 0, 2]

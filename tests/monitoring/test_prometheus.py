@@ -53,7 +53,13 @@ CASES: list[tuple[str, dict[str, str], str, dict[str, str]]] = [
     ),
     (
         "SparkjetNoEpoch",
-        {"sparkjet_epoch_age_seconds{query='flights'}": "1x10 700x20", "sparkjet_up{query='flights'}": "1x30"},
+        {
+            "sparkjet_epoch_age_seconds{query='flights'}": "1x10 700x20",
+            "sparkjet_up{query='flights'}": "1x30",
+            # The driver from which the query was taken over, which has not ended.
+            "sparkjet_epoch_age_seconds{query='flights',instance='before'}": "1000x30",
+            "sparkjet_up{query='flights',instance='before'}": "0x30",
+        },
         "15m",
         {**Q, "severity": "warning"},
     ),

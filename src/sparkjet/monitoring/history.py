@@ -122,7 +122,9 @@ class History:
             rows_in: Rows that batches have read since the epoch before.
         """
         number = report.epoch.number
-        out = {sink.name: sink.rows or 0 for sink in report.sinks if sink.transaction.get("epoch") == number}
+        # Where a sink of the user's does not name the epoch in what it commits, it is this one's.
+        new = [sink for sink in report.sinks if sink.transaction.get("epoch", number) == number]
+        out = {sink.name: sink.rows for sink in new if sink.rows is not None}
         point = Point(
             # Strictly later than the one before: a reader asks for what came after a point, and clocks are set back.
             at=max(now, self._points[-1].at + 1) if self._points else now,
@@ -178,6 +180,12 @@ def furthest_behind(substreams: dict[str, SubstreamReport], most: int = FURTHEST
     return heapq.nsmallest(most, substreams, key=lambda name: _order(name, substreams[name]))
 
 
+def furthest_of(substreams: Iterable[SubstreamReport]) -> SubstreamReport | None:
+    """The one that is furthest behind of those that have rows; an idle one only if all are."""
+    known = (each for each in substreams if each.watermark is not None)
+    return min(known, key=lambda each: (each.idle, each.watermark), default=None)
+
+
 def _order(name: str, substream: SubstreamReport) -> tuple[bool, bool, int, str]:
     # One that has no rows yet holds everything.
     return substream.idle, substream.watermark is not None, substream.watermark or 0, name
@@ -186,11 +194,8 @@ def _order(name: str, substream: SubstreamReport) -> tuple[bool, bool, int, str]
 def _lines(substreams: dict[str, SubstreamReport]) -> dict[str, Line]:
     shown = furthest_behind(substreams)
     lines = {name: Line(substreams[name].watermark, substreams[name].idle) for name in shown}
-    others = [each for name, each in substreams.items() if name not in lines and each.watermark is not None]
-    if others:
-        least = min(others, key=lambda each: (each.idle, each.watermark))
-        lines[OTHERS] = Line(least.watermark, least.idle)
-    return lines
+    furthest = furthest_of(each for name, each in substreams.items() if name not in lines)
+    return lines if furthest is None else {**lines, OTHERS: Line(furthest.watermark, furthest.idle)}
 
 
 def _merged(points: Iterable[Point], stretch: int) -> Iterable[Point]:
