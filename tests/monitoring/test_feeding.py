@@ -13,11 +13,14 @@ import pytest
 from pyspark.sql import functions as F
 
 import sparkjet as sj
-from sparkjet.engine.progress_report import EpochReport, SnapshotReport
+from sparkjet.engine.committer import Committer
+from sparkjet.engine.progress_report import EpochReport, SinkReport, SnapshotReport
 from sparkjet.monitoring import DRIVER, Run
 from sparkjet.monitoring.feeding import Feed as Feeding
 from sparkjet.monitoring.recorded import RecordedRun
+from sparkjet.monitoring.view import unsettled
 from sparkjet.snapshots import DirectoryStore
+from sparkjet.snapshots.record import PreparedTransaction
 from sparkjet.snapshots.record_log import RecordLog
 from sparkjet.storage.posix_directory import PosixDirectory
 from tests.feed import Feed, rows
@@ -115,7 +118,7 @@ class Progress:
 def test_rows_of_a_batch_count_though_spark_was_idle_before_it() -> None:
     """While nothing arrives Spark reports the next batch without rows, and the clock ends epochs."""
     spark, run = Progress(), Run("query", "run", None, NOW)
-    feed = Feeding(run, SimpleNamespace(set=lambda _: None), spark)  # type: ignore[arg-type]
+    feed = Feeding(run, SimpleNamespace(set=lambda _: None), Committer({}, formats={}), spark)  # type: ignore[arg-type]
     for said in ([(0, 0)], [(0, 7)], [(1, 0), (1, 0)], [(1, 5), (2, 3)], [(3, 0)], [(4, 0)], [(4, 2)]):
         spark.said += said
         feed.post(report())
@@ -123,6 +126,29 @@ def test_rows_of_a_batch_count_though_spark_was_idle_before_it() -> None:
     feed.end(None)
     assert [point.rows_in for point in run.history.points] == [0, 7, 0, 8, 0, 0, 2]
     assert run.history.totals.rows_in == 18
+
+
+def test_what_a_sink_takes_late_waits_until_then_and_no_longer() -> None:
+    """No epoch may follow: the newest record names what has been committed since."""
+    run, committer = Run("query", "run", None, NOW), Committer({}, formats={})
+    feed = Feeding(run, SimpleNamespace(set=lambda _: None), committer)  # type: ignore[arg-type]
+    first, second = (PreparedTransaction("results", {"epoch": epoch}) for epoch in (1, 2))
+    sinks = [SinkReport("results", 7, each.handle) for each in (first, second)]
+    # Of its own epoch too.
+    committer.decided([first])
+    feed.post(report(1, sinks=sinks[:1]))
+    assert unsettled(run) == 1
+    # What is decided next is being committed.
+    committer.decided([second])
+    assert unsettled(run) == 1
+    committer.unsettled.clear()
+    feed.post(report(2, sinks=sinks))
+    assert unsettled(run) == 0
+    committer.decided([second])
+    feed.post(report(3, sinks=sinks[1:]))
+    feed.end(None)
+    committer.unsettled.clear()
+    assert unsettled(run) == 1
 
 
 def test_a_query_that_fails_says_with_what(spark: SparkSession, tmp_path: Path) -> None:

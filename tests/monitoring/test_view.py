@@ -75,7 +75,7 @@ def test_starting_waiting_and_ending() -> None:
     assert sentence(run, NOW) == ("No epoch has ended since the start 10 min ago.", None)
     waits = [SinkReport("results", 7, {"epoch": 1})]
     run.history.add(report(2, sinks=waits), NOW)
-    assert sentence(run, NOW)[0] == "1 transaction decided before epoch 2 cannot be committed."
+    assert sentence(run, NOW)[0] == "1 decided transaction cannot be committed."
     run.end(NOW, None)
     assert (run.state, sentence(run, NOW + MINUTE)) == ("ended", ("The query ended 1 min ago.", None))
 

@@ -137,7 +137,7 @@ class Launch:
         reports: deque[ProgressReport] = deque(maxlen=RECENT)
         events = ListenerEvents(self.plan.source.sparkSession)
         run = Run("", "", self.name, time.time_ns() // 1000)
-        feed = Feed(run, SparkGauges(self.plan.source.sparkSession, run))
+        feed = Feed(run, SparkGauges(self.plan.source.sparkSession, run), committer)
 
         def on_progress(report: ProgressReport) -> None:
             report = self._with_backup(report)

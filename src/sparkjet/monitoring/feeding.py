@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from sparkjet.engine.progress import newest_progress, spark_progress
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery as SparkQuery
 
+    from sparkjet.engine.committer import Committer
     from sparkjet.engine.progress_report import ProgressReport
     from sparkjet.monitoring.runs import Run
     from sparkjet.monitoring.spark_metrics import SparkGauges
@@ -28,11 +30,13 @@ class Feed:
     Attributes:
         run: The run.
         gauges: Its gauges in Spark's metrics system.
+        committer: Has the transactions that are decided and not committed.
         spark: Spark's query, None until it has started.
     """
 
     run: Run
     gauges: SparkGauges
+    committer: Committer
     spark: SparkQuery | None = None
     _batch: int = -1
 
@@ -40,6 +44,7 @@ class Feed:
         """Add an epoch that has ended."""
         try:
             now = _now()
+            self.run.waiting = _waiting(self.committer)
             self.run.history.add(report, now, self._rows_read())
             self.gauges.set(now)
         except Exception as error:  # noqa: BLE001 - whatever it is
@@ -52,6 +57,10 @@ class Feed:
         except Exception as error:  # noqa: BLE001 - whatever it is, above all a session that was stopped
             logger.debug("rows of the last batch are missing on the page: %s", error)
         self.spark = None
+        if self.run.waiting is not None:
+            # No longer the committer's: the run is kept, and what the query had is not.
+            waiting = self.run.waiting()
+            self.run.waiting = lambda: waiting
         self.run.end(_now(), failure)
 
     def _rows_read(self) -> int:
@@ -67,6 +76,12 @@ class Feed:
         # While nothing arrives Spark reports the batch that will be next, without rows: those are still to be counted.
         self._batch = newest["batchId"] - (0 if newest["numInputRows"] else 1)
         return int(rows)
+
+
+def _waiting(committer: Committer) -> Callable[[], int]:
+    """Counts what the epoch that has just ended could not commit, as long as that is so; nothing of the next one."""
+    tried = list(committer.unsettled)
+    return lambda: sum(each in committer.unsettled for each in tried)
 
 
 def _now() -> int:

@@ -195,9 +195,9 @@ METRICS = (
     Metric(
         "sparkjet_transactions_unsettled",
         "gauge",
-        "Transactions of earlier epochs that no sink has confirmed yet.",
+        "Decided transactions that their sinks have not taken.",
         (),
-        _of_report(lambda report, _: unsettled(report)),
+        _of_run(lambda run, _: None if run.history.newest is None else unsettled(run)),
     ),
 )
 HISTOGRAM = "sparkjet_epoch_seconds"

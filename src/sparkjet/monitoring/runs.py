@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from sparkjet.monitoring.history import History
@@ -23,6 +24,7 @@ class Run:
         recorded: Whether its records alone tell of it: they do not say whether it is running, nor how long phases take.
         history: What its epochs have reported.
         ended_at: When it ended; None as long as it is running or nobody knows.
+        waiting: Says how many decided transactions wait for their sinks; None where only records tell of them.
         failure: What it failed with, in one line; of a recorded one, what keeps its records from being read.
     """
 
@@ -33,6 +35,7 @@ class Run:
     recorded: bool = False
     history: History = field(default_factory=History)
     ended_at: int | None = None
+    waiting: Callable[[], int] | None = None
     failure: str | None = None
 
     @property

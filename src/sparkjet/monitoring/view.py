@@ -54,16 +54,21 @@ def sentence(run: Run, now: int) -> tuple[str, str | None]:
     report = run.history.newest
     if report is None:
         return f"No epoch has ended since the start {shown(now - run.started_at)} ago.", None
-    late = unsettled(report)
-    if late:
-        told = f"{_count(late, 'transaction')} decided before epoch {report.epoch.number} cannot be committed."
+    waiting = unsettled(run)
+    if waiting:
+        told = f"{_count(waiting, 'decided transaction')} cannot be committed."
         return told, "The driver's log says why. They are tried again until their sink takes them."
     held = _holder(report, run, now)
     return (_level(report, run, now), None) if held is None else held
 
 
-def unsettled(report: ProgressReport) -> int:
-    """Transactions that an earlier epoch decided and no sink has confirmed yet."""
+def unsettled(run: Run) -> int:
+    """Decided transactions that their sinks have not taken: the newest record may name some that they have since."""
+    if run.waiting is not None:
+        return run.waiting()
+    report = run.history.newest
+    if report is None:
+        return 0
     return sum(sink.transaction.get("epoch", report.epoch.number) < report.epoch.number for sink in report.sinks)
 
 
@@ -111,7 +116,7 @@ def details(run: Run, now: int) -> dict[str, Any]:
         "transactions": [
             {"output": sink.name, "rows": sink.rows, "epoch": sink.transaction.get("epoch")} for sink in report.sinks
         ],
-        "unsettled": unsettled(report),
+        "unsettled": unsettled(run),
         "backup": msgspec.to_builtins(report.backup),
     }
 
