@@ -64,6 +64,13 @@ def test_who_holds_the_stream_back(substreams: dict[str, ProgressReport], told: 
     assert sentence(run, NOW) == (told, advice)
 
 
+def test_advice_can_be_copied() -> None:
+    run = run_with(report(1, {'a "b"\\ü': substream(1), "c": substream(9 * SECOND)}))
+    advice = sentence(run, NOW)[1]
+    assert advice is not None
+    assert 'query.retireSubstream("a \\"b\\"\\\\ü")' in advice
+
+
 def test_who_has_just_moved_needs_no_advice() -> None:
     run = run_with(report(1, {"a": substream(1), "b": substream(9 * SECOND)}))
     run.history.add(report(2, {"a": substream(2), "b": substream(9 * SECOND)}), NOW - SECOND)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -160,8 +161,8 @@ def _advice(name: str, substream: SubstreamReport) -> str:
     if substream.caught_up is False:
         return "It has rows that are not read yet: nothing is lost by waiting."
     return (
-        f'If nothing more comes of it: query.retireSubstream("{name}"), or idleTimeout in withWatermark for all that '
-        "are silent."
+        f"If nothing more comes of it: query.retireSubstream({json.dumps(name, ensure_ascii=False)}), or idleTimeout in "
+        "withWatermark for all that are silent."
     )
 
 
