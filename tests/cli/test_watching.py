@@ -78,6 +78,14 @@ def test_a_screen_has_a_sentence_and_a_line_for_each_substream() -> None:
     assert "no epoch yet" in lines
 
 
+def test_names_do_not_move_the_cursor() -> None:
+    run = Run("query", "run", "q\x1b[2J", NOW)
+    run.history.add(report(3, {"é\x1b]52;c;eA\x1b\\": substream(NOW)}), NOW)
+    text = shown(run)
+    assert "\x1b" not in text
+    assert "é\\x1b]52;c;eA\\x1b\\" in text
+
+
 def test_top_of_a_home(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["top", str(home), "--json"]) == 0
     (run,) = json.loads(capsys.readouterr().out)

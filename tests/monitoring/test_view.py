@@ -96,6 +96,18 @@ def test_a_failure_is_told_in_one_line() -> None:
     assert run.failure == "SinkError: no message"
 
 
+def test_a_run_ends_though_its_failure_has_no_message_any_more() -> None:
+    """py4j asks the JVM for the message of its errors."""
+
+    class GoneError(RuntimeError):
+        def __str__(self) -> str:
+            raise ConnectionRefusedError
+
+    run = run_with(report())
+    run.end(NOW, GoneError())
+    assert (run.state, run.failure) == ("failed", "GoneError: no message")
+
+
 def test_details_are_json_and_hold_nothing_of_a_sinks_own() -> None:
     sinks = [SinkReport("results", 7, {"epoch": 1, "target": "password=secret"})]
     run = run_with(report(1, {f"p{i}": substream(i) for i in range(50)}, sinks=sinks))

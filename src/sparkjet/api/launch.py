@@ -163,7 +163,7 @@ class Launch:
             home=self.home,
             name=self.name,
         )
-        events.logger = context.logger
+        events.logger = feed.logger = context.logger
         context.configure(session)
         engine, checkpoint = recover(context, self._spark_directory)
         run.query = engine.record.query

@@ -98,10 +98,10 @@ def screen(runs: Sequence[dict[str, Any]]) -> Group:
 
     parts: list[Table | Text] = []
     for run in runs:
-        parts.append(Text.assemble((run["name"], "bold"), f"  {run['state']}"))
-        parts.append(Text(run["sentence"], style="red" if run["state"] == "failed" else "cyan"))
+        parts.append(Text.assemble((_printable(run["name"]), "bold"), f"  {run['state']}"))
+        parts.append(Text(_printable(run["sentence"]), style="red" if run["state"] == "failed" else "cyan"))
         if run["advice"]:
-            parts.append(Text(run["advice"], style="dim"))
+            parts.append(Text(_printable(run["advice"]), style="dim"))
         parts.append(Text(_numbers(run)))
         if run.get("substreams"):
             table = Table("substream", *_COLUMNS, box=None, pad_edge=False)
@@ -109,7 +109,7 @@ def screen(runs: Sequence[dict[str, Any]]) -> Group:
                 column.justify = "right"
             for each in run["substreams"]:
                 # As text: a name may look like markup.
-                table.add_row(Text(each["name"]), *_cells(each, run["now"]))
+                table.add_row(Text(_printable(each["name"])), *_cells(each, run["now"]))
             parts.append(table)
         if run.get("otherSubstreams"):
             parts.append(Text(f"and {run['otherSubstreams']:,} more, idle or less far behind", style="dim"))
@@ -118,6 +118,11 @@ def screen(runs: Sequence[dict[str, Any]]) -> Group:
 
 
 _COLUMNS = "behind the clock", "", "late rows", "no event time"
+
+
+def _printable(text: str) -> str:
+    """A text without what a terminal obeys: names of substreams come from the rows."""
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
 
 
 def _cells(substream: dict[str, Any], now: int) -> tuple[str, ...]:

@@ -61,7 +61,10 @@ class Run:
 
 def in_one_line(error: BaseException) -> str:
     """An error's type, and the first line of its message."""
-    lines = str(error).strip().splitlines()
+    try:
+        lines = str(error).strip().splitlines()
+    except Exception:  # noqa: BLE001 - one of the JVM's asks it for its message, and the JVM may be gone
+        lines = []
     return f"{type(error).__name__}: {lines[0] if lines else 'no message'}"
 
 

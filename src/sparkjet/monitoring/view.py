@@ -160,9 +160,10 @@ def _holder(report: ProgressReport, run: Run, now: int) -> tuple[str, str | None
 def _advice(name: str, substream: SubstreamReport) -> str:
     if substream.caught_up is False:
         return "It has rows that are not read yet: nothing is lost by waiting."
+    quoted = json.dumps(name, ensure_ascii=False)
     return (
-        f"If nothing more comes of it: query.retireSubstream({json.dumps(name, ensure_ascii=False)}), or idleTimeout in "
-        "withWatermark for all that are silent."
+        f"If nothing more comes of it: query.retireSubstream({quoted}), or idleTimeout in withWatermark for all that "
+        "are silent."
     )
 
 
