@@ -69,7 +69,7 @@ def test_a_run_is_shown_with_its_rows_and_its_records_say_the_same(spark: SparkS
     feed, home = Feed(tmp_path / "in"), tmp_path / "home"
     feed.add(*rows([0, 5, 5], p="a", v=1), *rows([2], p="b", v=10), *rows([None], p="b", v=7))
     feed.add(*rows([100], p="a", v=2), *rows([90], p="b", v=3))
-    feed.add(*rows([3, 4], p="a", v=1000), *rows([95], p="b", v=4))
+    feed.add(*rows([3, 4], p="a", v=1000), *rows([95], p="b", v=4), *rows([None], p="without", v=1))
     stream = sj.stream(feed.read(spark)).withWatermark("ts", "10 seconds", by="p", substreams=["a", "b"])
     result = stream.groupBy(sj.window("ts", "20 seconds")).agg(F.sum("v").alias("total"))
     writer = result.writeStream.format("files").option("path", tmp_path / "out").option("checkpointLocation", home)
@@ -80,10 +80,10 @@ def test_a_run_is_shown_with_its_rows_and_its_records_say_the_same(spark: SparkS
     assert (run.label, run.state, run.failure, run.query) == ("shown", "ended", None, query.id)
     progress = query.recentProgress
     assert run.history.totals.epochs == len(progress)
-    assert run.history.totals.rows_in == 10
+    assert run.history.totals.rows_in == 11
     assert run.history.totals.rows_out["results"] == sj.read_files(str(tmp_path / "out")).count()
     assert sum(point.late for point in run.history.points) == 2
-    assert sum(point.null_timestamps for point in run.history.points) == 1
+    assert sum(point.null_timestamps for point in run.history.points) == 2
     check_recorded(query, home)
 
 

@@ -73,7 +73,8 @@ def test_a_clock_that_was_set_back_does_not_make_epochs_end_in_the_future() -> N
 
 def test_of_many_substreams_those_furthest_behind_have_names() -> None:
     known = {f"p{i}": substream(NOW - i * SECOND) for i in range(1000)}
-    known |= {"silent": substream(NOW - 10_000 * SECOND, idle=True), "new": substream(None)}
+    known |= {"silent": substream(NOW - 10_000 * SECOND, idle=True), "new": substream(None, holds=True)}
+    known |= {"retired": substream(None)}
     history = History()
     history.add(report(1, known), NOW)
     lines = history.points[-1].lines

@@ -29,7 +29,7 @@ def run_with(*reports: ProgressReport) -> Run:
     ("substreams", "told", "advice"),
     [
         ({}, "Epoch 1 ended 5 min ago; the query has no watermark.", None),
-        ({"a": substream(None)}, "Epoch 1 ended 5 min ago; no row with an event time has come yet.", None),
+        ({"a": substream(None, holds=True)}, "Epoch 1 ended 5 min ago; no row with an event time has come yet.", None),
         ({"a": substream(NOW)}, "Nothing holds the stream back: 1 substream level. Epoch 1 ended 5 min ago.", None),
         (
             {"a": substream(NOW), "b": substream(NOW), "c": substream(0, idle=True)},
@@ -51,9 +51,19 @@ def run_with(*reports: ProgressReport) -> Run:
             "“a” and 1 other hold the stream back by 2.0 s. It has not moved for 5 min.",
             RETIRE,
         ),
-        ({"a": substream(None), "b": substream(NOW)}, "“a” holds the stream back: no row of it has come yet.", RETIRE),
         (
-            {"a": substream(None), "b": substream(None), "c": substream(NOW)},
+            {"a": substream(None, holds=True), "b": substream(NOW)},
+            "“a” holds the stream back: no row of it has come yet.",
+            RETIRE,
+        ),
+        (
+            # Retired, and late rows of it are counted still.
+            {"a": substream(None), "b": substream(NOW)},
+            "Nothing holds the stream back: 1 substream level. Epoch 1 ended 5 min ago.",
+            None,
+        ),
+        (
+            {"a": substream(None, holds=True), "b": substream(None, holds=True), "c": substream(NOW)},
             "“a” holds the stream back: no row of it has come yet, nor of 1 other.",
             RETIRE,
         ),

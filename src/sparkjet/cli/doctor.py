@@ -163,7 +163,7 @@ def temporary() -> Iterator[Finding]:
         place = Path(tempfile.gettempdir())
     except FileNotFoundError as error:
         remedy = "Make room on its disk, or let TMPDIR name a directory that this user may write to."
-        yield Finding("temporary directory", BAD, error.strerror, remedy)
+        yield Finding("temporary directory", BAD, str(error.strerror), remedy)
         return
     yield from disk(place, "temporary directory")
 

@@ -128,7 +128,8 @@ def _printable(text: str) -> str:
 def _cells(substream: dict[str, Any], now: int) -> tuple[str, ...]:
     watermark = substream["watermark"]
     held = "is waited for" if substream["holdsWatermark"] else "idle" if substream["idle"] else ""
-    behind = "no rows yet" if watermark is None else shown(now - watermark)
+    no_watermark = "no rows yet" if substream["holdsWatermark"] else "–"
+    behind = no_watermark if watermark is None else shown(now - watermark)
     return behind, held, f"{substream['lateRows']:,}", f"{substream['nullTimestamps']:,}"
 
 

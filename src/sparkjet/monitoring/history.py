@@ -176,7 +176,7 @@ class History:
 
 
 def furthest_behind(substreams: dict[str, SubstreamReport], most: int = FURTHEST) -> list[str]:
-    """Names of the substreams that are furthest behind, the last one first; idle ones come after all others."""
+    """Names of the substreams furthest behind, the last one first; those that are not waited for come at the end."""
     return heapq.nsmallest(most, substreams, key=lambda name: _order(name, substreams[name]))
 
 
@@ -186,9 +186,17 @@ def furthest_of(substreams: Iterable[SubstreamReport]) -> SubstreamReport | None
     return min(known, key=lambda each: (each.idle, each.watermark), default=None)
 
 
+def is_waited_for(substream: SubstreamReport) -> bool:
+    """Whether the watermark depends on it: not if it is idle, was retired, or never had a row with an event time.
+
+    Of the latter two a report only counts the rows that were dropped.
+    """
+    return not substream.idle and (substream.watermark is not None or substream.holds_watermark)
+
+
 def _order(name: str, substream: SubstreamReport) -> tuple[bool, bool, int, str]:
     # One that has no rows yet holds everything.
-    return substream.idle, substream.watermark is not None, substream.watermark or 0, name
+    return not is_waited_for(substream), substream.watermark is not None, substream.watermark or 0, name
 
 
 def _lines(substreams: dict[str, SubstreamReport]) -> dict[str, Line]:

@@ -35,7 +35,12 @@ def report_of(record: Record, before: Record | None = None) -> ProgressReport:
     inputs = record.watermarks.inputs.items()
     members = {prefix + name: each for prefix, state in inputs for name, each in state.frontier.members.items()}
     least = min((each.watermark for each in members.values() if not each.idle), default=None)
+    # Those that are no longer tracked, or never were, of which rows were dropped.
     substreams = {
+        name: SubstreamReport(None, False, False, None, late.get(name, 0), null_timestamps.get(name, 0))
+        for name in late.keys() | null_timestamps.keys()
+    }
+    substreams |= {
         prefix + name: SubstreamReport(
             watermark=_known(members[prefix + name].watermark),
             idle=members[prefix + name].idle,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from sparkjet.monitoring.history import FURTHEST, furthest_behind
+from sparkjet.monitoring.history import FURTHEST, furthest_behind, is_waited_for
 
 if TYPE_CHECKING:
     from sparkjet.engine.progress_report import ProgressReport, SubstreamReport
@@ -130,13 +130,13 @@ def _level(report: ProgressReport, run: Run, now: int) -> str:
     if report.watermark is None:
         return f"{ended}; no row with an event time has come yet."
     idle = sum(each.idle for each in report.substreams.values())
-    waited = _count(len(report.substreams) - idle, "substream")
+    waited = _count(sum(is_waited_for(each) for each in report.substreams.values()), "substream")
     return f"Nothing holds the stream back: {waited} level{f', {idle} idle' if idle else ''}. {ended}."
 
 
 def _holder(report: ProgressReport, run: Run, now: int) -> tuple[str, str | None] | None:
     """Which substream the others wait for; None if none is behind the others."""
-    waited = {name: each for name, each in report.substreams.items() if not each.idle}
+    waited = {name: each for name, each in report.substreams.items() if is_waited_for(each)}
     empty = [name for name, each in waited.items() if each.watermark is None]
     if empty and len(waited) > len(empty):
         return (
