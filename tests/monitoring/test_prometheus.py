@@ -129,7 +129,8 @@ def test_every_query_of_dashboard_and_alerts_gives_data(tmp_path: Path) -> None:
         while not ended.wait(0.2):
             epoch += 1
             now = time.time_ns() // 1000
-            known = {"a": substream(now - 1000 * SECOND, holds=True), "b": substream(now), "c": substream(None, holds=True)}
+            known = {"a": substream(now - 1000 * SECOND, holds=True), "b": substream(now)}
+            known["c"] = substream(None, holds=True)
             waits = SinkReport("results", 5, {"epoch": epoch})
             run.history.add(report(epoch, known, late=epoch, sinks=[waits]), now, 11)
 

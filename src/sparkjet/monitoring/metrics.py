@@ -100,7 +100,7 @@ METRICS = (
     Metric(
         "sparkjet_watermark_lag_seconds",
         "gauge",
-        "How far the watermark of a substream is behind the clock; of the others, of the last one that is not idle.",
+        "How far the watermark of a substream is behind the clock; of the others, that of the last one not idle.",
         ("substream",),
         _each(_lag, lambda others, now: _lag(furthest_of(others), now)),
     ),
