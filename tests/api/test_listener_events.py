@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,6 +14,9 @@ from pyspark.sql.streaming import StreamingQueryListener
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 import sparkjet as sj
+from sparkjet.api.spark_progress import event
+from sparkjet.engine.progress_report import SinkReport
+from tests.monitoring.reports import report
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -135,3 +139,10 @@ def test_times_that_python_does_not_know_and_listeners_that_fail_end_no_query(
         "10000-01-01 00:00:00",
         "287168-08-24 16:00:00",
     ]
+
+
+def test_rows_that_wait_for_their_sink_are_of_their_own_epoch() -> None:
+    query: Any = SimpleNamespace(id="query", runId="run", name=None)
+    sinks = [SinkReport("results", 7, {"epoch": 1}), SinkReport("results", 2, {"epoch": 2})]
+    written = [event(report(epoch, sinks=sinks[:epoch]), query)["sink"]["numOutputRows"] for epoch in (1, 2, 3)]
+    assert written == [7, 2, 0]

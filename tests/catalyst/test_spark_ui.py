@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -44,4 +45,10 @@ def test_the_link_follows_the_page() -> None:
 
 def test_without_a_ui_nothing_is_done(spark: SparkSession, caplog: pytest.LogCaptureFixture) -> None:
     link(spark, "http://127.0.0.1:1/")
+    assert not caplog.records
+
+
+def test_after_the_end_of_spark_no_context_is_asked_for(caplog: pytest.LogCaptureFixture) -> None:
+    """The JVM would start another one, with the master of ``spark-submit``."""
+    link(SimpleNamespace(sparkContext=SimpleNamespace(_jsc=None)), "http://127.0.0.1:1/")  # type: ignore[arg-type]
     assert not caplog.records

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ import pytest
 
 from sparkjet.cli import doctor, main
 from sparkjet.cli.doctor import ADVICE, BAD, OK, Finding, disk, handles, home, java, packages, postgres, python
+from sparkjet.errors import AnalysisError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,6 +59,17 @@ def test_a_directory_that_is_not_writable(tmp_path: Path) -> None:
     assert [each.verdict for each in disk(tmp_path / "missing", "home")] == [BAD]
 
 
+def test_a_machine_without_room_for_temporary_files() -> None:
+    """In a process that can write no byte to any file, as on a full disk."""
+    program = (
+        "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n"
+        "from sparkjet.cli import doctor\n"
+        "doctor.sys.stderr.write(str([each.verdict for each in doctor.temporary()]))"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], stderr=subprocess.PIPE, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "['BAD']")
+
+
 def test_spark_runs_a_python_worker(spark: SparkSession) -> None:
     del spark
     (found,) = doctor.spark([])
@@ -76,6 +89,12 @@ def test_a_server_and_one_that_is_not_there(postgres_dsn: str) -> None:
     assert (found.verdict, "prepared transactions" in found.told) == (OK, True)
     (found,) = postgres("host=127.0.0.1 port=1 password=secret")
     assert (found.verdict, "secret" in str(found)) == (BAD, False)
+
+
+def test_what_is_no_connection_string_is_not_quoted() -> None:
+    with pytest.raises(AnalysisError, match="not a PostgreSQL connection string") as refused:
+        list(postgres("postgresql//me:secret@127.0.0.1/db"))
+    assert "secret" not in str(refused.value)
 
 
 def test_the_exit_status_says_whether_something_is_bad(

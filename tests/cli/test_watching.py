@@ -20,7 +20,8 @@ from sparkjet.clock import ManualClock
 from sparkjet.engine.progress_report import SinkReport
 from sparkjet.monitoring import Run, Runs
 from sparkjet.monitoring.page import Page
-from sparkjet.monitoring.view import details
+from sparkjet.monitoring.recorded import RecordedRun
+from sparkjet.monitoring.view import details, sentence
 from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.record import EpochKind, Record
 from sparkjet.snapshots.record_log import RecordLog
@@ -77,6 +78,14 @@ def test_a_screen_has_a_sentence_and_a_line_for_each_substream() -> None:
     assert "no epoch yet" in lines
 
 
+def test_names_do_not_move_the_cursor() -> None:
+    run = Run("query", "run", "q\x1b[2J", NOW)
+    run.history.add(report(3, {"é\x1b]52;c;eA\x1b\\": substream(NOW)}), NOW)
+    text = shown(run)
+    assert "\x1b" not in text
+    assert "é\\x1b]52;c;eA\\x1b\\" in text
+
+
 def test_top_of_a_home(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["top", str(home), "--json"]) == 0
     (run,) = json.loads(capsys.readouterr().out)
@@ -84,6 +93,21 @@ def test_top_of_a_home(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run["sentence"].startswith("“a” holds the stream back by 1 min.")
     assert main(["top", str(home), "--once"]) == 0
     assert "“a” holds the stream back by 1 min." in capsys.readouterr().out
+
+
+def test_records_that_cannot_be_read_are_told_of_and_looked_at_again(home: Path) -> None:
+    store = DirectoryStore(PosixDirectory(home / "snapshots"))
+    log = RecordLog(store)
+    recorded = RecordedRun(log, "home", NOW)
+    assert recorded.look()
+    record = log.newest()
+    assert record is not None
+    store.put(2, b"of a later version")
+    assert not recorded.look()
+    assert sentence(recorded.run, NOW)[0].startswith("The records cannot be read. RecoveryError: ")
+    log.append(3, record[1])
+    assert recorded.look()
+    assert sentence(recorded.run, NOW)[0].startswith("“a” holds")
 
 
 def test_top_of_a_page(capsys: pytest.CaptureFixture[str]) -> None:
@@ -100,6 +124,13 @@ def test_top_of_a_page(capsys: pytest.CaptureFixture[str]) -> None:
         page.stop()
     assert main(["top", page.url, "--json"]) == 1
     assert "Pass what query.page() prints" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("address", ["http://127.0.0.1:port/", "http://[::1/?token=secret", "http:///"])
+def test_what_is_no_address_is_refused(address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["top", address, "--json"]) == 1
+    error = capsys.readouterr().err
+    assert ("Pass what query.page() prints" in error, "secret" in error) == (True, False)
 
 
 def test_what_is_no_home_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
 from pyspark.sql import functions as F
 
 import sparkjet as sj
-from sparkjet.engine.progress_report import EpochReport, SnapshotReport
-from sparkjet.monitoring import DRIVER
+from sparkjet.engine.committer import Committer
+from sparkjet.engine.progress_report import EpochReport, SinkReport, SnapshotReport
+from sparkjet.monitoring import DRIVER, Run
+from sparkjet.monitoring.feeding import Feed as Feeding
 from sparkjet.monitoring.recorded import RecordedRun
+from sparkjet.monitoring.view import unsettled
 from sparkjet.snapshots import DirectoryStore
+from sparkjet.snapshots.record import PreparedTransaction
 from sparkjet.snapshots.record_log import RecordLog
 from sparkjet.storage.posix_directory import PosixDirectory
 from tests.feed import Feed, rows
-from tests.monitoring.reports import NOW
+from tests.monitoring.reports import NOW, report
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -62,7 +69,7 @@ def test_a_run_is_shown_with_its_rows_and_its_records_say_the_same(spark: SparkS
     feed, home = Feed(tmp_path / "in"), tmp_path / "home"
     feed.add(*rows([0, 5, 5], p="a", v=1), *rows([2], p="b", v=10), *rows([None], p="b", v=7))
     feed.add(*rows([100], p="a", v=2), *rows([90], p="b", v=3))
-    feed.add(*rows([3, 4], p="a", v=1000), *rows([95], p="b", v=4))
+    feed.add(*rows([3, 4], p="a", v=1000), *rows([95], p="b", v=4), *rows([None], p="without", v=1))
     stream = sj.stream(feed.read(spark)).withWatermark("ts", "10 seconds", by="p", substreams=["a", "b"])
     result = stream.groupBy(sj.window("ts", "20 seconds")).agg(F.sum("v").alias("total"))
     writer = result.writeStream.format("files").option("path", tmp_path / "out").option("checkpointLocation", home)
@@ -73,10 +80,10 @@ def test_a_run_is_shown_with_its_rows_and_its_records_say_the_same(spark: SparkS
     assert (run.label, run.state, run.failure, run.query) == ("shown", "ended", None, query.id)
     progress = query.recentProgress
     assert run.history.totals.epochs == len(progress)
-    assert run.history.totals.rows_in == 10
+    assert run.history.totals.rows_in == 11
     assert run.history.totals.rows_out["results"] == sj.read_files(str(tmp_path / "out")).count()
     assert sum(point.late for point in run.history.points) == 2
-    assert sum(point.null_timestamps for point in run.history.points) == 1
+    assert sum(point.null_timestamps for point in run.history.points) == 2
     check_recorded(query, home)
 
 
@@ -93,6 +100,55 @@ def test_several_inputs_have_their_names(spark: SparkSession, tmp_path: Path) ->
     assert newest is not None
     assert len(newest.substreams) == 2
     check_recorded(query, home)
+
+
+@dataclass
+class Progress:
+    """Spark's query and its progress: pairs of a batch and the number of its rows."""
+
+    said: list[tuple[int, int]] = field(default_factory=list)
+
+    @property
+    def _jsq(self) -> Any:
+        texts = [json.dumps({"batchId": batch, "numInputRows": rows}) for batch, rows in self.said]
+        progress = [SimpleNamespace(json=lambda text=text: text) for text in texts]
+        return SimpleNamespace(recentProgress=lambda: progress, lastProgress=lambda: (progress or [None])[-1])
+
+
+def test_rows_of_a_batch_count_though_spark_was_idle_before_it() -> None:
+    """While nothing arrives Spark reports the next batch without rows, and the clock ends epochs."""
+    spark, run = Progress(), Run("query", "run", None, NOW)
+    feed = Feeding(run, SimpleNamespace(set=lambda _: None), Committer({}, formats={}), spark)  # type: ignore[arg-type]
+    for said in ([(0, 0)], [(0, 7)], [(1, 0), (1, 0)], [(1, 5), (2, 3)], [(3, 0)], [(4, 0)], [(4, 2)]):
+        spark.said += said
+        feed.post(report())
+    spark.said.append((5, 1))
+    feed.end(None)
+    assert [point.rows_in for point in run.history.points] == [0, 7, 0, 8, 0, 0, 2]
+    assert run.history.totals.rows_in == 18
+
+
+def test_what_a_sink_takes_late_waits_until_then_and_no_longer() -> None:
+    """No epoch may follow: the newest record names what has been committed since."""
+    run, committer = Run("query", "run", None, NOW), Committer({}, formats={})
+    feed = Feeding(run, SimpleNamespace(set=lambda _: None), committer)  # type: ignore[arg-type]
+    first, second = (PreparedTransaction("results", {"epoch": epoch}) for epoch in (1, 2))
+    sinks = [SinkReport("results", 7, each.handle) for each in (first, second)]
+    # Of its own epoch too.
+    committer.decided([first])
+    feed.post(report(1, sinks=sinks[:1]))
+    assert unsettled(run) == 1
+    # What is decided next is being committed.
+    committer.decided([second])
+    assert unsettled(run) == 1
+    committer.unsettled.clear()
+    feed.post(report(2, sinks=sinks))
+    assert unsettled(run) == 0
+    committer.decided([second])
+    feed.post(report(3, sinks=sinks[1:]))
+    feed.end(None)
+    committer.unsettled.clear()
+    assert unsettled(run) == 1
 
 
 def test_a_query_that_fails_says_with_what(spark: SparkSession, tmp_path: Path) -> None:

@@ -54,9 +54,27 @@ def test_after_a_day_a_point_goes() -> None:
     assert history.totals.epochs == 3
 
 
+def test_a_day_of_epochs_stays_a_chart() -> None:
+    history, step = History(100), 20 * SECOND
+    for number in range(2 * AGE // step):
+        history.add(report(number, {"a": substream(NOW)}), NOW + number * step)
+    points = history.points
+    assert points[-1].at - points[0].at > AGE * 9 // 10
+    # A hundred points are 15 minutes each; room for new ones takes half of them.
+    assert max(after.at - before.at for before, after in pairwise(points)) < 2 * 3600 * SECOND
+
+
+def test_a_clock_that_was_set_back_does_not_make_epochs_end_in_the_future() -> None:
+    history, hour = History(), 3600 * SECOND
+    for epoch, now in enumerate((NOW + hour, NOW)):
+        history.add(report(epoch, {"a": substream(epoch)}), now)
+    assert (history.ended_at, history.moved_at("a")) == (NOW, NOW)
+
+
 def test_of_many_substreams_those_furthest_behind_have_names() -> None:
     known = {f"p{i}": substream(NOW - i * SECOND) for i in range(1000)}
-    known |= {"silent": substream(NOW - 10_000 * SECOND, idle=True), "new": substream(None)}
+    known |= {"silent": substream(NOW - 10_000 * SECOND, idle=True), "new": substream(None, holds=True)}
+    known |= {"retired": substream(None)}
     history = History()
     history.add(report(1, known), NOW)
     lines = history.points[-1].lines
@@ -81,6 +99,8 @@ def test_rows_of_an_epoch_are_counted_once_while_its_transaction_waits() -> None
     waits = SinkReport("results", 7, {"epoch": 1})
     history.add(report(1, sinks=[waits]), NOW)
     history.add(report(2, sinks=[waits]), NOW + SECOND)
-    history.add(report(3, sinks=[SinkReport("results", None, {"epoch": 3})]), NOW + 2 * SECOND)
-    assert history.totals.rows_out == {"results": 7}
-    assert [point.rows_out for point in history.points] == [7, 0, 0]
+    history.add(report(3, sinks=[SinkReport("other", None, {"epoch": 3})]), NOW + 2 * SECOND)
+    history.add(report(4, sinks=[SinkReport("own", 2, {"place": "x"})]), NOW + 3 * SECOND)
+    # One that does not count its rows is not one with no rows.
+    assert dict(history.totals.rows_out) == {"results": 7, "own": 2}
+    assert [point.rows_out for point in history.points] == [7, 0, 0, 2]

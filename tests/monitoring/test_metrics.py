@@ -56,6 +56,20 @@ def test_labels_are_capped() -> None:
     assert sum(scraped(runs)["sparkjet_substream_holds"].values()) == 499
 
 
+def test_an_idle_substream_does_not_make_the_others_late() -> None:
+    runs, run = Runs(), one("q")
+    known = {f"p{i}": substream(NOW - SECOND, holds=True) for i in range(30)}
+    run.history.add(report(1, {**known, "idle": substream(NOW - 5000 * SECOND, idle=True)}), NOW)
+    runs.add(run)
+    assert set(scraped(runs)["sparkjet_watermark_lag_seconds"].values()) == {1}
+
+
+def test_a_query_that_hangs_in_its_first_epoch_has_an_age() -> None:
+    runs = Runs()
+    runs.add(one("q", NOW - 900 * SECOND))
+    assert scraped(runs)["sparkjet_epoch_age_seconds"] == {(("query", "q"),): 900}
+
+
 def test_of_the_runs_of_a_query_the_newest_is_shown() -> None:
     runs = Runs()
     for started, late in ((2, 20), (1, 10)):
@@ -63,6 +77,12 @@ def test_of_the_runs_of_a_query_the_newest_is_shown() -> None:
         run.history.add(report(1, late=late), NOW)
         runs.add(run)
     assert scraped(runs)["sparkjet_late_rows_total"] == {(("query", "q"),): 20}
+
+
+def test_records_do_not_say_whether_a_query_is_running() -> None:
+    runs = Runs()
+    runs.add(Run("query", "home", "home", 0, recorded=True))
+    assert "sparkjet_up" not in scraped(runs)
 
 
 def test_a_registry_of_the_users_takes_the_collector() -> None:

@@ -40,6 +40,18 @@ CASES: list[tuple[str, dict[str, str], str, dict[str, str]]] = [
         {**Q, "substream": "3", "severity": "warning"},
     ),
     (
+        "SparkjetSubstreamWithoutRows",
+        {
+            'sparkjet_substream_holds{query="flights",substream="3"}': "1x30",
+            'sparkjet_substream_holds{query="flights",substream="4"}': "0x30",
+            'sparkjet_watermark_lag_seconds{query="flights",substream="4"}': "60x30",
+            # A stream in which nothing has arrived yet is no state that needs a human.
+            'sparkjet_substream_holds{query="new",substream="5"}': "1x30",
+        },
+        "20m",
+        {**Q, "substream": "3", "severity": "warning"},
+    ),
+    (
         "SparkjetLateRows",
         {"sparkjet_late_rows_total{query='flights'}": "7x10 9x20"},
         "15m",
@@ -53,7 +65,13 @@ CASES: list[tuple[str, dict[str, str], str, dict[str, str]]] = [
     ),
     (
         "SparkjetNoEpoch",
-        {"sparkjet_epoch_age_seconds{query='flights'}": "1x10 700x20", "sparkjet_up{query='flights'}": "1x30"},
+        {
+            "sparkjet_epoch_age_seconds{query='flights'}": "1x10 700x20",
+            "sparkjet_up{query='flights'}": "1x30",
+            # The driver from which the query was taken over, which has not ended.
+            "sparkjet_epoch_age_seconds{query='flights',instance='before'}": "1000x30",
+            "sparkjet_up{query='flights',instance='before'}": "0x30",
+        },
         "15m",
         {**Q, "severity": "warning"},
     ),
@@ -97,6 +115,7 @@ def test_each_alert_fires_and_before_that_it_does_not(tmp_path: Path) -> None:
             assert f'{key}="{value}"' in got, got
         assert "summary=" in got, got
         assert "<error" not in got, got
+        assert "new" not in got, got
 
 
 def test_every_query_of_dashboard_and_alerts_gives_data(tmp_path: Path) -> None:
@@ -111,6 +130,7 @@ def test_every_query_of_dashboard_and_alerts_gives_data(tmp_path: Path) -> None:
             epoch += 1
             now = time.time_ns() // 1000
             known = {"a": substream(now - 1000 * SECOND, holds=True), "b": substream(now)}
+            known["c"] = substream(None, holds=True)
             waits = SinkReport("results", 5, {"epoch": epoch})
             run.history.add(report(epoch, known, late=epoch, sinks=[waits]), now, 11)
 

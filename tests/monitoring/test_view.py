@@ -29,7 +29,7 @@ def run_with(*reports: ProgressReport) -> Run:
     ("substreams", "told", "advice"),
     [
         ({}, "Epoch 1 ended 5 min ago; the query has no watermark.", None),
-        ({"a": substream(None)}, "Epoch 1 ended 5 min ago; no row with an event time has come yet.", None),
+        ({"a": substream(None, holds=True)}, "Epoch 1 ended 5 min ago; no row with an event time has come yet.", None),
         ({"a": substream(NOW)}, "Nothing holds the stream back: 1 substream level. Epoch 1 ended 5 min ago.", None),
         (
             {"a": substream(NOW), "b": substream(NOW), "c": substream(0, idle=True)},
@@ -51,9 +51,19 @@ def run_with(*reports: ProgressReport) -> Run:
             "“a” and 1 other hold the stream back by 2.0 s. It has not moved for 5 min.",
             RETIRE,
         ),
-        ({"a": substream(None), "b": substream(NOW)}, "“a” holds the stream back: no row of it has come yet.", RETIRE),
         (
-            {"a": substream(None), "b": substream(None), "c": substream(NOW)},
+            {"a": substream(None, holds=True), "b": substream(NOW)},
+            "“a” holds the stream back: no row of it has come yet.",
+            RETIRE,
+        ),
+        (
+            # Retired, and late rows of it are counted still.
+            {"a": substream(None), "b": substream(NOW)},
+            "Nothing holds the stream back: 1 substream level. Epoch 1 ended 5 min ago.",
+            None,
+        ),
+        (
+            {"a": substream(None, holds=True), "b": substream(None, holds=True), "c": substream(NOW)},
             "“a” holds the stream back: no row of it has come yet, nor of 1 other.",
             RETIRE,
         ),
@@ -62,6 +72,13 @@ def run_with(*reports: ProgressReport) -> Run:
 def test_who_holds_the_stream_back(substreams: dict[str, ProgressReport], told: str, advice: str | None) -> None:
     run = run_with(report(1, substreams))  # type: ignore[arg-type]
     assert sentence(run, NOW) == (told, advice)
+
+
+def test_advice_can_be_copied() -> None:
+    run = run_with(report(1, {'a "b"\\ü': substream(1), "c": substream(9 * SECOND)}))
+    advice = sentence(run, NOW)[1]
+    assert advice is not None
+    assert 'query.retireSubstream("a \\"b\\"\\\\ü")' in advice
 
 
 def test_who_has_just_moved_needs_no_advice() -> None:
@@ -75,7 +92,7 @@ def test_starting_waiting_and_ending() -> None:
     assert sentence(run, NOW) == ("No epoch has ended since the start 10 min ago.", None)
     waits = [SinkReport("results", 7, {"epoch": 1})]
     run.history.add(report(2, sinks=waits), NOW)
-    assert sentence(run, NOW)[0] == "1 transaction decided before epoch 2 cannot be committed."
+    assert sentence(run, NOW)[0] == "1 decided transaction cannot be committed."
     run.end(NOW, None)
     assert (run.state, sentence(run, NOW + MINUTE)) == ("ended", ("The query ended 1 min ago.", None))
 
@@ -87,6 +104,18 @@ def test_a_failure_is_told_in_one_line() -> None:
     assert sentence(run, NOW)[0] == "The query has failed. SinkError: the disk is full"
     run.end(NOW, SinkError())
     assert run.failure == "SinkError: no message"
+
+
+def test_a_run_ends_though_its_failure_has_no_message_any_more() -> None:
+    """py4j asks the JVM for the message of its errors."""
+
+    class GoneError(RuntimeError):
+        def __str__(self) -> str:
+            raise ConnectionRefusedError
+
+    run = run_with(report())
+    run.end(NOW, GoneError())
+    assert (run.state, run.failure) == ("failed", "GoneError: no message")
 
 
 def test_details_are_json_and_hold_nothing_of_a_sinks_own() -> None:

@@ -137,7 +137,7 @@ class Launch:
         reports: deque[ProgressReport] = deque(maxlen=RECENT)
         events = ListenerEvents(self.plan.source.sparkSession)
         run = Run("", "", self.name, time.time_ns() // 1000)
-        feed = Feed(run, SparkGauges(self.plan.source.sparkSession, run))
+        feed = Feed(run, SparkGauges(self.plan.source.sparkSession, run), committer)
 
         def on_progress(report: ProgressReport) -> None:
             report = self._with_backup(report)
@@ -163,7 +163,7 @@ class Launch:
             home=self.home,
             name=self.name,
         )
-        events.logger = context.logger
+        events.logger = feed.logger = context.logger
         context.configure(session)
         engine, checkpoint = recover(context, self._spark_directory)
         run.query = engine.record.query

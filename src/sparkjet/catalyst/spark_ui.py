@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
+from sparkjet.java import is_stopped, scala_context
 from sparkjet.spark_line import LINE
 
 if TYPE_CHECKING:
@@ -16,13 +17,16 @@ PATH = "/sparkjet"
 
 
 def link(session: SparkSession, address: str) -> None:
-    """Let ``/sparkjet/`` of Spark's UI lead to an address; nothing is done where there is no UI.
+    """Let ``/sparkjet/`` of Spark's UI lead to an address; nothing is done where there is no UI any more.
 
     A tab would need a class of Scala's. What a new Spark no longer has is logged: the page is there without its link.
     """
+    if is_stopped(session.sparkContext):
+        return
     jvm: Any = session._jvm
     try:
-        ui = jvm.org.apache.spark.SparkContext.getOrCreate().ui()
+        # Not getOrCreate(): where the user's context has just been stopped, it would start another one.
+        ui = scala_context(session).ui()
         if ui.isEmpty():
             return
         same = _module(jvm.scala, "$less$colon$less").refl()

@@ -34,6 +34,7 @@ SKEW_SECONDS = 10
 """Between this machine's clock and that of a file server; processing time tolerates as much."""
 EXTRAS = {
     "arrow": "pyarrow",
+    "artemis": "pyarrow",
     "grid": "kazoo",
     "kafka": "confluent_kafka",
     "postgres": "psycopg",
@@ -73,7 +74,7 @@ def _run(chosen: argparse.Namespace) -> int:
         ("packages", packages),
         ("Java", java),
         ("file handles", handles),
-        ("temporary directory", partial(disk, Path(tempfile.gettempdir()), "temporary directory")),
+        ("temporary directory", temporary),
         ("Spark", partial(spark, chosen.conf)),
     ]
     if chosen.home is not None:
@@ -156,6 +157,17 @@ def disk(place: Path, subject: str) -> Iterator[Finding]:
         yield Finding(subject, ADVICE, told, "Remove small files there: a disk without inodes is full.")
 
 
+def temporary() -> Iterator[Finding]:
+    """Room for temporary files."""
+    try:
+        place = Path(tempfile.gettempdir())
+    except FileNotFoundError as error:
+        remedy = "Make room on its disk, or let TMPDIR name a directory that this user may write to."
+        yield Finding("temporary directory", BAD, str(error.strerror), remedy)
+        return
+    yield from disk(place, "temporary directory")
+
+
 def spark(settings: Sequence[str]) -> Iterator[Finding]:
     """A session with one task in a Python worker."""
     began = time.monotonic()
@@ -166,7 +178,8 @@ def spark(settings: Sequence[str]) -> Iterator[Finding]:
     except SparkjetError:
         raise
     except Exception as error:  # noqa: BLE001 - whatever stops Spark is the finding
-        told = f"Spark does not start, or runs no Python worker: {str(error).strip().splitlines()[0][:300]}"
+        reason = str(error).strip().partition("\n")[0][:300] or type(error).__name__
+        told = f"Spark does not start, or runs no Python worker: {reason}"
         yield Finding("Spark", BAD, told, "Mend Java first; then look at PYSPARK_PYTHON and the log above.")
         return
     worker, seconds = f"Python {found[0]}.{found[1]} worker", time.monotonic() - began
@@ -194,12 +207,13 @@ def postgres(dsn: str) -> Iterator[Finding]:
         import psycopg  # noqa: PLC0415 - an extra
 
         from sparkjet.sinks.postgres.copying import connect  # noqa: PLC0415 - needs psycopg
+        from sparkjet.sinks.postgres.settings import connection_string  # noqa: PLC0415 - needs psycopg
         from sparkjet.sinks.postgres.table import check_server  # noqa: PLC0415 - needs psycopg
     except ModuleNotFoundError as error:
         yield Finding("PostgreSQL", BAD, f"there is no {error.name}", 'pip install "sparkjet[postgres]"')
         return
     try:
-        with connect(dsn) as connection:
+        with connect(connection_string(dsn)) as connection:
             check_server(connection)
             server = connection.info.parameter_status("server_version")
             (limit,) = connection.execute("SELECT current_setting('max_prepared_transactions')::int").fetchone() or (0,)

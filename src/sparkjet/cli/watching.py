@@ -8,6 +8,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable, Sequence
+from http.client import HTTPException
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -97,10 +98,10 @@ def screen(runs: Sequence[dict[str, Any]]) -> Group:
 
     parts: list[Table | Text] = []
     for run in runs:
-        parts.append(Text.assemble((run["name"], "bold"), f"  {run['state']}"))
-        parts.append(Text(run["sentence"], style="red" if run["state"] == "failed" else "cyan"))
+        parts.append(Text.assemble((_printable(run["name"]), "bold"), f"  {run['state']}"))
+        parts.append(Text(_printable(run["sentence"]), style="red" if run["state"] == "failed" else "cyan"))
         if run["advice"]:
-            parts.append(Text(run["advice"], style="dim"))
+            parts.append(Text(_printable(run["advice"]), style="dim"))
         parts.append(Text(_numbers(run)))
         if run.get("substreams"):
             table = Table("substream", *_COLUMNS, box=None, pad_edge=False)
@@ -108,7 +109,7 @@ def screen(runs: Sequence[dict[str, Any]]) -> Group:
                 column.justify = "right"
             for each in run["substreams"]:
                 # As text: a name may look like markup.
-                table.add_row(Text(each["name"]), *_cells(each, run["now"]))
+                table.add_row(Text(_printable(each["name"])), *_cells(each, run["now"]))
             parts.append(table)
         if run.get("otherSubstreams"):
             parts.append(Text(f"and {run['otherSubstreams']:,} more, idle or less far behind", style="dim"))
@@ -119,10 +120,16 @@ def screen(runs: Sequence[dict[str, Any]]) -> Group:
 _COLUMNS = "behind the clock", "", "late rows", "no event time"
 
 
+def _printable(text: str) -> str:
+    """A text without what a terminal obeys: names of substreams come from the rows."""
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
+
+
 def _cells(substream: dict[str, Any], now: int) -> tuple[str, ...]:
     watermark = substream["watermark"]
     held = "is waited for" if substream["holdsWatermark"] else "idle" if substream["idle"] else ""
-    behind = "no rows yet" if watermark is None else shown(now - watermark)
+    no_watermark = "no rows yet" if substream["holdsWatermark"] else "–"
+    behind = no_watermark if watermark is None else shown(now - watermark)
     return behind, held, f"{substream['lateRows']:,}", f"{substream['nullTimestamps']:,}"
 
 
@@ -162,14 +169,14 @@ def _of_page(address: str) -> Callable[[], list[dict[str, Any]]]:
     token = query.partition("token=")[2].partition("&")[0]
 
     def get(path: str) -> Any:
-        request = urllib.request.Request(base.rstrip("/") + path)  # noqa: S310 - what the user has given
-        if token:
-            request.add_header("Authorization", f"Bearer {token}")
         try:
+            request = urllib.request.Request(base.rstrip("/") + path)  # noqa: S310 - what the user has given
+            if token:
+                request.add_header("Authorization", f"Bearer {token}")
             with urllib.request.urlopen(request, timeout=PATIENCE_SECONDS) as answer:  # noqa: S310
                 return msgspec.json.decode(answer.read())
-        except (OSError, msgspec.DecodeError) as error:
+        except (OSError, HTTPException, ValueError, msgspec.DecodeError) as error:
             message = f"{base} does not answer as the page of a driver does: {error}. Pass what query.page() prints."
             raise AnalysisError(message) from error
 
-    return lambda: [get(f"/runs/{quote(run['run'])}") for run in get("/runs")]
+    return lambda: [get(f"/runs/{quote(run['run'])}?points=no") for run in get("/runs")]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from sparkjet.engine.progress_report import ProgressReport, SubstreamReport
 
 POINTS = 720
-"""Points that a history keeps: with a day of epochs, one for two minutes."""
+"""Points that a history keeps: a day of epochs has one for four minutes, and the newest epochs one each."""
 AGE = 24 * 3600 * 1_000_000
 """Microseconds after which a point is dropped."""
 FURTHEST = 20
@@ -78,8 +78,8 @@ class Totals(msgspec.Struct):
 class History:
     """Epochs of one run as points, no more than ``points``, and none older than a day; thread-safe.
 
-    When there are too many, neighbours are merged that ended within the same stretch of time, whose length doubles each
-    time: what a chart can show stays, whatever the epochs' number.
+    When there are too many, neighbours are merged that ended within the same stretch of time, which is made longer
+    until half of the points are free: what a chart can show stays, whatever the epochs' number.
 
     Args:
         points: How many to keep.
@@ -121,12 +121,13 @@ class History:
             now: Microseconds since 1970.
             rows_in: Rows that batches have read since the epoch before.
         """
-        # Strictly later than the one before: a reader asks for what came after a point, and clocks are set back.
-        now = max(now, self._points[-1].at + 1) if self._points else now
         number = report.epoch.number
-        out = {sink.name: sink.rows or 0 for sink in report.sinks if sink.transaction.get("epoch") == number}
+        # Where a sink of the user's does not name the epoch in what it commits, it is this one's.
+        new = [sink for sink in report.sinks if sink.transaction.get("epoch", number) == number]
+        out = {sink.name: sink.rows for sink in new if sink.rows is not None}
         point = Point(
-            at=now,
+            # Strictly later than the one before: a reader asks for what came after a point, and clocks are set back.
+            at=max(now, self._points[-1].at + 1) if self._points else now,
             epoch=number,
             epochs=1,
             watermark=report.watermark,
@@ -145,17 +146,23 @@ class History:
                 for name, each in report.substreams.items()
             }
             self.newest, self.ended_at = report, now
-            self._points = [each for each in self._points if now - each.at <= AGE]
+            self._points = [each for each in self._points if point.at - each.at <= AGE]
             self._points.append(point)
-            while len(self._points) > self._most:
-                self._stretch *= 2
-                self._merges += 1
-                self._points = list(_merged(self._points, self._stretch))
+            if len(self._points) > self._most:
+                self._merge()
 
     def moved_at(self, substream: str) -> int | None:
         """When an epoch first reported the substream's present watermark; None for one that none has reported."""
         with self._lock:
             return self._moved[substream][1] if substream in self._moved else None
+
+    def _merge(self) -> None:
+        self._merges += 1
+        self._points = list(_merged(self._points, self._stretch))
+        # Only where that is not enough: a stretch that doubles each time is longer than the day after some hours.
+        while len(self._points) > self._most // 2:
+            self._stretch *= 2
+            self._points = list(_merged(self._points, self._stretch))
 
     def _count(self, point: Point, out: dict[str, int]) -> None:
         totals = self.totals
@@ -169,23 +176,34 @@ class History:
 
 
 def furthest_behind(substreams: dict[str, SubstreamReport], most: int = FURTHEST) -> list[str]:
-    """Names of the substreams that are furthest behind, the last one first; idle ones come after all others."""
+    """Names of the substreams furthest behind, the last one first; those that are not waited for come at the end."""
     return heapq.nsmallest(most, substreams, key=lambda name: _order(name, substreams[name]))
+
+
+def furthest_of(substreams: Iterable[SubstreamReport]) -> SubstreamReport | None:
+    """The one that is furthest behind of those that have rows; an idle one only if all are."""
+    known = (each for each in substreams if each.watermark is not None)
+    return min(known, key=lambda each: (each.idle, each.watermark), default=None)
+
+
+def is_waited_for(substream: SubstreamReport) -> bool:
+    """Whether the watermark depends on it: not if it is idle, was retired, or never had a row with an event time.
+
+    Of the latter two a report only counts the rows that were dropped.
+    """
+    return not substream.idle and (substream.watermark is not None or substream.holds_watermark)
 
 
 def _order(name: str, substream: SubstreamReport) -> tuple[bool, bool, int, str]:
     # One that has no rows yet holds everything.
-    return substream.idle, substream.watermark is not None, substream.watermark or 0, name
+    return not is_waited_for(substream), substream.watermark is not None, substream.watermark or 0, name
 
 
 def _lines(substreams: dict[str, SubstreamReport]) -> dict[str, Line]:
     shown = furthest_behind(substreams)
     lines = {name: Line(substreams[name].watermark, substreams[name].idle) for name in shown}
-    others = [each for name, each in substreams.items() if name not in lines and each.watermark is not None]
-    if others:
-        least = min(others, key=lambda each: (each.idle, each.watermark))
-        lines[OTHERS] = Line(least.watermark, least.idle)
-    return lines
+    furthest = furthest_of(each for name, each in substreams.items() if name not in lines)
+    return lines if furthest is None else {**lines, OTHERS: Line(furthest.watermark, furthest.idle)}
 
 
 def _merged(points: Iterable[Point], stretch: int) -> Iterable[Point]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from sparkjet.clock import SystemClock
 from sparkjet.errors import AnalysisError
-from sparkjet.monitoring.history import BUCKETS_MS, OTHERS, furthest_behind
+from sparkjet.monitoring.history import BUCKETS_MS, OTHERS, furthest_behind, furthest_of
 from sparkjet.monitoring.runs import DRIVER, Run, Runs
 from sparkjet.monitoring.view import unsettled
 
@@ -58,16 +58,18 @@ def _of_report(read: Callable[[ProgressReport, int], float | None]) -> Read:
     return _of_run(lambda run, now: None if run.history.newest is None else read(run.history.newest, now))
 
 
-def _each(read: Callable[[SubstreamReport, int], float | None], merge: Callable[[Iterable[float]], float]) -> Read:
+def _each(
+    read: Callable[[SubstreamReport, int], float | None], merge: Callable[[list[SubstreamReport], int], float | None]
+) -> Read:
     """A sample for each of the substreams furthest behind, and one for all others: a query may have thousands."""
 
     def samples(run: Run, now: int) -> list[Sample]:
         substreams = {} if run.history.newest is None else run.history.newest.substreams
-        values = {name: read(each, now) for name, each in substreams.items()}
         named = furthest_behind(substreams)
-        others = [value for name, value in values.items() if name not in named and value is not None]
-        found: list[Sample] = [((name,), value) for name in named if (value := values[name]) is not None]
-        return found + ([((OTHERS,), merge(others))] if others else [])
+        others = [each for name, each in substreams.items() if name not in named]
+        values = [(name, read(substreams[name], now)) for name in named]
+        values += [(OTHERS, merge(others, now))] if others else []
+        return [((name,), value) for name, value in values if value is not None]
 
     return samples
 
@@ -76,45 +78,47 @@ def _seconds(microseconds: int) -> float:
     return microseconds / 1_000_000
 
 
-def _lag(watermark: int | None, now: int) -> float | None:
-    return None if watermark is None else _seconds(now - watermark)
+def _lag(substream: SubstreamReport | None, now: int) -> float | None:
+    return None if substream is None or substream.watermark is None else _seconds(now - substream.watermark)
 
 
 METRICS = (
     Metric(
         "sparkjet_up",
         "gauge",
-        "1 while the query is running, 0 once it has ended or failed.",
+        "1 while the query is running, 0 once it has ended or failed; nothing where only its records are known.",
         (),
-        _of_run(lambda run, _: float(run.ended_at is None)),
+        _of_run(lambda run, _: None if run.recorded else float(run.ended_at is None)),
     ),
     Metric(
         "sparkjet_query_watermark_lag_seconds",
         "gauge",
         "How far the query's watermark is behind the clock.",
         (),
-        _of_report(lambda report, now: _lag(report.watermark, now)),
+        _of_report(lambda report, now: None if report.watermark is None else _seconds(now - report.watermark)),
     ),
     Metric(
         "sparkjet_watermark_lag_seconds",
         "gauge",
-        "How far the watermark of a substream is behind the clock; of the others, that of the last one.",
+        "How far the watermark of a substream is behind the clock; of the others, that of the last one not idle.",
         ("substream",),
-        _each(lambda each, now: _lag(each.watermark, now), max),
+        _each(_lag, lambda others, now: _lag(furthest_of(others), now)),
     ),
     Metric(
         "sparkjet_substream_holds",
         "gauge",
         "1 if the query's watermark waits for the substream; of the others, how many it waits for.",
         ("substream",),
-        _each(lambda each, _: float(each.holds_watermark), sum),
+        _each(
+            lambda each, _: float(each.holds_watermark), lambda others, _: sum(each.holds_watermark for each in others)
+        ),
     ),
     Metric(
         "sparkjet_substream_idle",
         "gauge",
         "1 if the substream is silent and not waited for; of the others, how many are.",
         ("substream",),
-        _each(lambda each, _: float(each.idle), sum),
+        _each(lambda each, _: float(each.idle), lambda others, _: sum(each.idle for each in others)),
     ),
     Metric(
         "sparkjet_late_rows_total",
@@ -142,7 +146,8 @@ METRICS = (
         "counter",
         "Rows that were decided for an output in this run, where its sink counts them.",
         ("output",),
-        lambda run, _: [((name,), rows) for name, rows in run.history.totals.rows_out.items()],
+        # Copied at once: an epoch may add an output.
+        lambda run, _: [((name,), rows) for name, rows in dict(run.history.totals.rows_out).items()],
     ),
     Metric(
         "sparkjet_epochs_total",
@@ -154,9 +159,10 @@ METRICS = (
     Metric(
         "sparkjet_epoch_age_seconds",
         "gauge",
-        "Time since the last epoch ended, which is also the age of the newest snapshot.",
+        "Time since the last epoch ended, or before the first since the start; also the age of the newest snapshot.",
         (),
-        _of_run(lambda run, now: None if run.history.ended_at is None else _seconds(now - run.history.ended_at)),
+        # Before the first too: that is where a start hangs.
+        _of_run(lambda run, now: _seconds(now - (run.history.ended_at or run.started_at))),
     ),
     Metric(
         "sparkjet_state_entries",
@@ -189,9 +195,9 @@ METRICS = (
     Metric(
         "sparkjet_transactions_unsettled",
         "gauge",
-        "Transactions of earlier epochs that no sink has confirmed yet.",
+        "Decided transactions that their sinks have not taken.",
         (),
-        _of_report(lambda report, _: unsettled(report)),
+        _of_run(lambda run, _: None if run.history.newest is None else unsettled(run)),
     ),
 )
 HISTOGRAM = "sparkjet_epoch_seconds"

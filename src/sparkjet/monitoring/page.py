@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 LOOK_SECONDS = 1.0
 """How often an open page is told what is new."""
 _TOKEN = re.compile(r"[A-Za-z0-9._~-]+")
-_COOKIE = "sparkjet-token"
 _HEADERS = {
     # Nothing from anywhere else: the page works without a network, and what a name contains is never run.
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -89,11 +88,14 @@ class Page:
         if token is None and not local:
             token = secrets.token_urlsafe(24)
         self._socket = _listening(host, port)
-        shown = f"[{host}]" if ":" in host else host
         self.port: int = self._socket.getsockname()[1]
+        # What means all addresses leads nobody here from another machine.
+        shown = socket.gethostname() if _is_any(host) else f"[{host}]" if ":" in host else host
         self.address = f"http://{shown}:{self.port}/"
         self.url = self.address if token is None else f"{self.address}?token={token}"
-        self._routes = _Routes(runs, clock or SystemClock(), token, only_local=local)
+        # With its port: browsers keep cookies by host, which may have several drivers.
+        cookie = f"sparkjet-token-{self.port}"
+        self._routes = _Routes(runs, clock or SystemClock(), token, cookie, only_local=local)
         app = Starlette(routes=self._routes.all())
         config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=2)
         self._server = uvicorn.Server(config)
@@ -139,6 +141,7 @@ class _Routes:
     runs: Runs
     clock: Clock
     token: str | None
+    cookie: str
     only_local: bool
     ended: threading.Event = field(default_factory=threading.Event)
 
@@ -157,7 +160,7 @@ class _Routes:
             if self.only_local and not _is_loopback(request.url.hostname or ""):
                 # A site that has given its own name this address could read the page through a browser.
                 return PlainTextResponse("This page is read at the address that it listens on.\n", 421)
-            if self.token is not None and not secrets.compare_digest(_given(request).encode(), self.token.encode()):
+            if self.token is not None and not secrets.compare_digest(self._given(request), self.token.encode()):
                 return PlainTextResponse("This page needs the token that was printed with its address.\n", 401)
             return await answer(request)
 
@@ -166,8 +169,9 @@ class _Routes:
     async def _page(self, request: Request) -> Response:
         if self.token is not None and "token" in request.query_params:
             # Out of the address, which people pass on.
-            response = RedirectResponse("/", 303)
-            response.set_cookie(_COOKIE, self.token, httponly=True, samesite="strict")
+            response = RedirectResponse("./", 303)
+            # A strict one would not be sent after the redirect if the link is in a notebook, or in a mail on the web.
+            response.set_cookie(self.cookie, self.token, httponly=True, samesite="lax")
             return response
         return await _file("page.html")(request)
 
@@ -178,8 +182,10 @@ class _Routes:
         run = self.runs.get(request.path_params["run"])
         if run is None:
             return PlainTextResponse("There is no such run; /runs lists them.\n", 404)
-        points = msgspec.to_builtins(run.history.points)
-        return JSONResponse({**details(run, self.clock.now()), "points": points})
+        told = details(run, self.clock.now())
+        if request.query_params.get("points") != "no":
+            told["points"] = msgspec.to_builtins(run.history.points)
+        return JSONResponse(told)
 
     async def _events(self, request: Request) -> Response:
         return StreamingResponse(
@@ -194,14 +200,15 @@ class _Routes:
         return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
     async def _told(self, chosen: str | None) -> AsyncIterator[str]:
-        """All runs in short and one in full, each second; the first one until one is chosen.
+        """All runs in short and one in full, each second; the first one until one is chosen that is there.
 
         Its points once, and after that only new ones: a day of them is some hundred kilobytes.
         """
         seen: tuple[str, int | None, int] = "", None, 0
         while not self.ended.is_set():
             listed = self._summaries()
-            run = self.runs.get(chosen or (listed[0]["run"] if listed else ""))
+            # A driver that has started again knows nothing of the run that a page has been showing.
+            run = self.runs.get(chosen or "") or self.runs.get(listed[0]["run"] if listed else "")
             told: dict[str, Any] = {"runs": listed, "run": None}
             if run is not None:
                 merges, points, whole = run.history.since(*(seen[1:] if seen[0] == run.run else ()))
@@ -210,6 +217,12 @@ class _Routes:
                 told["points" if whole else "more"] = msgspec.to_builtins(points)
             yield f"data: {json.dumps(told)}\n\n"
             await asyncio.sleep(LOOK_SECONDS)
+
+    def _given(self, request: Request) -> bytes:
+        """The token that a request brings: in the address, as the page's cookie, or as Prometheus sends it."""
+        scheme, _, credentials = request.headers.get("authorization", "").partition(" ")
+        bearer = credentials if scheme.lower() == "bearer" else ""
+        return (request.query_params.get("token") or request.cookies.get(self.cookie) or bearer).encode()
 
     def _summaries(self) -> list[dict[str, Any]]:
         return [summary(run, self.clock.now()) for run in self.runs.all()]
@@ -223,13 +236,6 @@ def _file(name: str) -> _Answer:
     return answer
 
 
-def _given(request: Request) -> str:
-    """The token that a request brings: in the address, as the page's cookie, or as Prometheus sends it."""
-    scheme, _, credentials = request.headers.get("authorization", "").partition(" ")
-    bearer = credentials if scheme.lower() == "bearer" else ""
-    return request.query_params.get("token") or request.cookies.get(_COOKIE) or bearer
-
-
 def _is_loopback(host: str) -> bool:
     if host == "localhost":
         return True
@@ -237,6 +243,10 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def _is_any(host: str) -> bool:
+    return host in {"", "0.0.0.0", "::"}  # noqa: S104 - compared
 
 
 def _listening(host: str, port: int) -> socket.socket:

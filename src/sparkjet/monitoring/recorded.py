@@ -13,7 +13,8 @@ from sparkjet.engine.progress_report import (
     SnapshotReport,
     SubstreamReport,
 )
-from sparkjet.monitoring.runs import Run
+from sparkjet.errors import SparkjetError
+from sparkjet.monitoring.runs import Run, in_one_line
 from sparkjet.time import MIN
 
 if TYPE_CHECKING:
@@ -34,7 +35,12 @@ def report_of(record: Record, before: Record | None = None) -> ProgressReport:
     inputs = record.watermarks.inputs.items()
     members = {prefix + name: each for prefix, state in inputs for name, each in state.frontier.members.items()}
     least = min((each.watermark for each in members.values() if not each.idle), default=None)
+    # Those that are no longer tracked, or never were, of which rows were dropped.
     substreams = {
+        name: SubstreamReport(None, False, False, None, late.get(name, 0), null_timestamps.get(name, 0))
+        for name in late.keys() | null_timestamps.keys()
+    }
+    substreams |= {
         prefix + name: SubstreamReport(
             watermark=_known(members[prefix + name].watermark),
             idle=members[prefix + name].idle,
@@ -70,9 +76,6 @@ class RecordedRun:
         label: What the run is called, usually the place of its home.
         now: Microseconds since 1970.
 
-    Raises:
-        RecoveryError: The home has no record, or one that this version cannot read.
-        OSError: It cannot be read.
     """
 
     def __init__(self, log: RecordLog, label: str, now: int) -> None:
@@ -81,8 +84,16 @@ class RecordedRun:
         self.run = Run(query="", run=label, name=label, started_at=now, recorded=True)
 
     def look(self) -> bool:
-        """Take in the newest record; whether there was one that is new."""
-        newest = self._log.newest()
+        """Take in the newest record; whether there was one that is new.
+
+        What keeps it from being read is the run's failure until it can be read again: who looks on stays.
+        """
+        try:
+            newest = self._log.newest()
+        except (OSError, SparkjetError) as error:
+            self.run.failure = in_one_line(error)
+            return False
+        self.run.failure = None
         if newest is None or (self._last is not None and newest[0] == self._last[0]):
             return False
         before = None if self._last is None else self._last[1]

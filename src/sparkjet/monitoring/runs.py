@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from sparkjet.monitoring.history import History
@@ -23,7 +24,8 @@ class Run:
         recorded: Whether its records alone tell of it: they do not say whether it is running, nor how long phases take.
         history: What its epochs have reported.
         ended_at: When it ended; None as long as it is running or nobody knows.
-        failure: What it failed with, in one line.
+        waiting: Says how many decided transactions wait for their sinks; None where only records tell of them.
+        failure: What it failed with, in one line; of a recorded one, what keeps its records from being read.
     """
 
     query: str
@@ -33,6 +35,7 @@ class Run:
     recorded: bool = False
     history: History = field(default_factory=History)
     ended_at: int | None = None
+    waiting: Callable[[], int] | None = None
     failure: str | None = None
 
     @property
@@ -52,9 +55,17 @@ class Run:
     def end(self, now: int, failure: BaseException | None) -> None:
         """Note the end; only the failure's first line is kept, as the error would keep the query's state alive."""
         if failure is not None:
-            lines = str(failure).strip().splitlines()
-            self.failure = f"{type(failure).__name__}: {lines[0] if lines else 'no message'}"
+            self.failure = in_one_line(failure)
         self.ended_at = now
+
+
+def in_one_line(error: BaseException) -> str:
+    """An error's type, and the first line of its message."""
+    try:
+        lines = str(error).strip().splitlines()
+    except Exception:  # noqa: BLE001 - one of the JVM's asks it for its message, and the JVM may be gone
+        lines = []
+    return f"{type(error).__name__}: {lines[0] if lines else 'no message'}"
 
 
 class Runs:

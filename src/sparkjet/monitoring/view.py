@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from sparkjet.monitoring.history import FURTHEST, furthest_behind
+from sparkjet.monitoring.history import FURTHEST, furthest_behind, is_waited_for
 
 if TYPE_CHECKING:
     from sparkjet.engine.progress_report import ProgressReport, SubstreamReport
@@ -47,21 +48,28 @@ def sentence(run: Run, now: int) -> tuple[str, str | None]:
     """
     if run.state == "failed":
         return f"The query has failed. {run.failure}", "Mend what the error names, and start it with the same home."
+    if run.failure is not None:
+        return f"The records cannot be read. {run.failure}", "They are looked at again each second."
     if run.ended_at is not None:
         return f"The query ended {shown(now - run.ended_at)} ago.", None
     report = run.history.newest
     if report is None:
         return f"No epoch has ended since the start {shown(now - run.started_at)} ago.", None
-    late = unsettled(report)
-    if late:
-        told = f"{_count(late, 'transaction')} decided before epoch {report.epoch.number} cannot be committed."
+    waiting = unsettled(run)
+    if waiting:
+        told = f"{_count(waiting, 'decided transaction')} cannot be committed."
         return told, "The driver's log says why. They are tried again until their sink takes them."
     held = _holder(report, run, now)
     return (_level(report, run, now), None) if held is None else held
 
 
-def unsettled(report: ProgressReport) -> int:
-    """Transactions that an earlier epoch decided and no sink has confirmed yet."""
+def unsettled(run: Run) -> int:
+    """Decided transactions that their sinks have not taken: the newest record may name some that they have since."""
+    if run.waiting is not None:
+        return run.waiting()
+    report = run.history.newest
+    if report is None:
+        return 0
     return sum(sink.transaction.get("epoch", report.epoch.number) < report.epoch.number for sink in report.sinks)
 
 
@@ -109,7 +117,7 @@ def details(run: Run, now: int) -> dict[str, Any]:
         "transactions": [
             {"output": sink.name, "rows": sink.rows, "epoch": sink.transaction.get("epoch")} for sink in report.sinks
         ],
-        "unsettled": unsettled(report),
+        "unsettled": unsettled(run),
         "backup": msgspec.to_builtins(report.backup),
     }
 
@@ -122,13 +130,13 @@ def _level(report: ProgressReport, run: Run, now: int) -> str:
     if report.watermark is None:
         return f"{ended}; no row with an event time has come yet."
     idle = sum(each.idle for each in report.substreams.values())
-    waited = _count(len(report.substreams) - idle, "substream")
+    waited = _count(sum(is_waited_for(each) for each in report.substreams.values()), "substream")
     return f"Nothing holds the stream back: {waited} level{f', {idle} idle' if idle else ''}. {ended}."
 
 
 def _holder(report: ProgressReport, run: Run, now: int) -> tuple[str, str | None] | None:
     """Which substream the others wait for; None if none is behind the others."""
-    waited = {name: each for name, each in report.substreams.items() if not each.idle}
+    waited = {name: each for name, each in report.substreams.items() if is_waited_for(each)}
     empty = [name for name, each in waited.items() if each.watermark is None]
     if empty and len(waited) > len(empty):
         return (
@@ -152,8 +160,9 @@ def _holder(report: ProgressReport, run: Run, now: int) -> tuple[str, str | None
 def _advice(name: str, substream: SubstreamReport) -> str:
     if substream.caught_up is False:
         return "It has rows that are not read yet: nothing is lost by waiting."
+    quoted = json.dumps(name, ensure_ascii=False)
     return (
-        f'If nothing more comes of it: query.retireSubstream("{name}"), or idleTimeout in withWatermark for all that '
+        f"If nothing more comes of it: query.retireSubstream({quoted}), or idleTimeout in withWatermark for all that "
         "are silent."
     )
 

@@ -120,14 +120,10 @@ function table(target, heads, rows) {
 
 function show({ runs, run, points: all, more }) {
   points = all ?? points.concat(more ?? []);
+  // As the server does: a page that is open for a week has no more than a day.
+  if (points.length) points = points.filter((point) => points[points.length - 1].at - point.at <= DAY);
   if (run !== null) run.points = points;
-  byId("runs").replaceChildren(...runs.map((each) => {
-    const pressed = run !== null && each.run === run.run;
-    const button = element("button", { type: "button", "aria-pressed": pressed, "data-state": each.state, title: each.sentence }, each.name);
-    if (each.state !== "running") button.append(` (${each.state})`);
-    button.addEventListener("click", () => listen(each.run));
-    return button;
-  }));
+  buttons(runs, run);
   if (run === null) return;
   document.title = `${run.name} – sparkjet`;
   byId("told").dataset.state = run.state;
@@ -148,6 +144,24 @@ function show({ runs, run, points: all, more }) {
     series("without event time", 2, (point) => point.nullTimestamps),
   ], { label: "Late rows and rows without event time", format: whole });
   numbers(run);
+}
+
+// Made anew only where they change: a button that is replaced each second loses the focus, and the click that is under way.
+function buttons(runs, run) {
+  const nav = byId("runs");
+  const key = JSON.stringify([run?.run, runs.map((each) => [each.run, each.name, each.state])]);
+  if (nav.dataset.key !== key) {
+    const focused = document.activeElement?.dataset.run;
+    nav.dataset.key = key;
+    nav.replaceChildren(...runs.map((each) => {
+      const button = element("button", { type: "button", "aria-pressed": each.run === run?.run, "data-state": each.state, "data-run": each.run }, each.name);
+      if (each.state !== "running") button.append(` (${each.state})`);
+      button.addEventListener("click", () => listen(each.run));
+      return button;
+    }));
+    [...nav.children].find((button) => button.dataset.run === focused)?.focus();
+  }
+  runs.forEach((each, i) => { nav.children[i].title = each.sentence; });
 }
 
 function watermarks(run) {
@@ -202,9 +216,14 @@ function numbers(run) {
 function listen(run) {
   chosen = run;
   if (source) source.close();
-  source = new EventSource(chosen === null ? "events" : `events?run=${encodeURIComponent(chosen)}`);
+  const opened = new EventSource(chosen === null ? "events" : `events?run=${encodeURIComponent(chosen)}`);
+  source = opened;
   source.onopen = () => { byId("connection").textContent = "live"; };
-  source.onerror = () => { byId("connection").textContent = "no answer; trying again"; };
+  source.onerror = () => {
+    byId("connection").textContent = "no answer; trying again";
+    // By itself it tries again only where nobody answers, not where a proxy says so.
+    if (opened.readyState === EventSource.CLOSED) setTimeout(() => { if (source === opened) listen(chosen); }, 5000);
+  };
   source.onmessage = (message) => show(JSON.parse(message.data));
 }
 listen(null);

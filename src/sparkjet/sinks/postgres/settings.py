@@ -11,6 +11,8 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from sparkjet.errors import AnalysisError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from sparkjet.options import Options
 
 _PARTS = ("host", "port", "user", "password", "dbname")
@@ -56,14 +58,22 @@ class PostgresSettings:
 
 def _conninfo(options: Options) -> str:
     given = {name: options.get(name) for name in _PARTS}
-    defaults = {"connect_timeout": "10", "application_name": "sparkjet"}
     dsn = options.get("dsn") or ""
     if not dsn and given["host"] is None and given["dbname"] is None:
         message = 'start: format("postgres") needs option("dsn", "host=… dbname=… user=…"), or host, dbname and user.'
         raise AnalysisError(message)
+    return connection_string(dsn, {name: value for name, value in given.items() if value is not None})
+
+
+def connection_string(dsn: str, given: Mapping[str, str] | None = None) -> str:
+    """A dsn and the parts that are given beside it as one, with a time after which a silent server is given up.
+
+    Raises:
+        AnalysisError: It is none; the message does not quote it.
+    """
+    defaults = {"connect_timeout": "10", "application_name": "sparkjet"}
     try:
-        stated = {**defaults, **conninfo_to_dict(dsn)}
-        return make_conninfo("", **{**stated, **{name: value for name, value in given.items() if value is not None}})
+        return make_conninfo("", **{**defaults, **conninfo_to_dict(dsn), **(given or {})})
     except psycopg.Error:
         # The cause quotes parts of the string, possibly the password.
         message = (
