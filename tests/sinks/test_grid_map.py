@@ -151,6 +151,7 @@ def test_a_key_has_the_same_text_in_spark_and_in_python(spark: SparkSession) -> 
     [
         ("k double, n long", {}, r"keys: 'k' is double, and a key of a map is an integer, .*cast\(\"string\"\)"),
         ("k struct<start:timestamp>, n long", {}, "keys: 'k' is struct.*window.start"),
+        ("k string collate utf8_lcase, n long", {}, "keys: 'k' is string collate UTF8_LCASE: texts that"),
         (SCHEMA, {"keys": ("kk",)}, "keys: no column 'kk' in the result; did you mean \"k\""),
         (SCHEMA, {"deleted": "n"}, "deleted: 'n' is bigint, and says with true that a key is gone"),
         (SCHEMA, {"deleted": "k"}, "deleted: no column 'k' beside the keys"),

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from sparkjet.catalyst.columns import quoted
 from sparkjet.clock import Clock, SystemClock
@@ -34,6 +33,7 @@ from sparkjet.sinks.copies import check_run, origin
 from sparkjet.sinks.grid_map_task import MapTask, RefusedRowError, written_by
 from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
 from sparkjet.sinks.tasks import run_tasks
+from sparkjet.spark_line import SPATIAL, arrow_schema
 from sparkjet.storage.shipping import ship
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ class GridMapSink:
         clock = max(clock, base.clock) if base is not None else clock
         count = len(self._store.client.state().rows)
         manifest = None if base is None else self._store.manifest_at(base.number)
-        schema = to_arrow_schema(self._schema, timezone="UTC").serialize().to_pybytes()
+        schema = arrow_schema(self._schema).serialize().to_pybytes()
         task = MapTask(self._location, self._place, str(transaction), manifest, self.keys, schema, clock)
         ship(rows.sparkSession)
         found = run_tasks(self._sorted(rows, count, clock), task, [], RefusedRowError, PACKAGES)
@@ -369,6 +369,13 @@ def _stored(schema: T.StructType, settings: GridMapSettings) -> T.StructType:
                 'cast it to one of these (cast("string")).'
             )
             raise AnalysisError(message)
+        if "collate" in kind.simpleString():
+            message = (
+                f"keys: {name!r} is {kind.simpleString()}: texts that are equal by a collation may differ, and one key "
+                "would have several rows. Compute a key from it that does not differ, as lower(…) is, and cast it: "
+                'cast("string").'
+            )
+            raise AnalysisError(message)
     if settings.deleted is not None:
         if settings.deleted not in names or settings.deleted in settings.keys:
             message = f"deleted: no column {settings.deleted!r} beside the keys; {nearest(settings.deleted, names)}"
@@ -383,7 +390,7 @@ def _stored(schema: T.StructType, settings: GridMapSettings) -> T.StructType:
         message = f"start: a map has a column {taken[0]!r} of its own. Give yours another name."
         raise AnalysisError(message)
     try:
-        to_arrow_schema(T.StructType(kept), timezone="UTC")
+        arrow_schema(T.StructType(kept))
     except Exception as error:
         message = f'start: format("grid-map") keeps rows in Arrow, which has no type for one of the columns: {error}'
         raise AnalysisError(message) from error
@@ -395,7 +402,7 @@ def _is_ordered(kind: T.DataType) -> bool:
         return all(_is_ordered(each.dataType) for each in kind.fields)
     if isinstance(kind, T.ArrayType):
         return _is_ordered(kind.elementType)
-    return not isinstance(kind, (T.MapType, T.VariantType, T.CalendarIntervalType))
+    return not isinstance(kind, (T.MapType, T.VariantType, T.CalendarIntervalType, *SPATIAL))
 
 
 def _described(schema: T.StructType) -> str:
