@@ -257,6 +257,22 @@ def test_a_map_that_was_lost_is_named_at_the_start(spark: SparkSession, made: Ma
         sink.commit(following, lambda: None)
 
 
+def test_a_map_that_was_removed_between_two_epochs_is_not_begun_again_without_its_rows(
+    spark: SparkSession, made: Made, reader: Map
+) -> None:
+    rows = spark.createDataFrame([("a", 1)], SCHEMA)
+    sink, other = made(), made()
+    handle = sink.prepare(rows, transaction(1))
+    assert handle is not None
+    sink.commit(handle, lambda: None)
+    other.published_after(transaction(1), handle)
+    reader.remove()
+    for each in (sink, other):
+        with pytest.raises(SinkError, match=r"was removed, or its grid was lost, while this query was writing it\."):
+            each.prepare(rows, transaction(2))
+    assert sink._store.writer() is None
+
+
 def test_layers_that_were_lost_are_named_before_the_decision_and_at_the_start(
     spark: SparkSession, made: Made, grid: Grid
 ) -> None:

@@ -77,6 +77,8 @@ class GridMapSink:
         self._clock = clock or SystemClock()
         self._leases = LeaseBook(time.monotonic)
         self._schema = T.StructType()
+        self._published = 0
+        """Number of the newest version that is known to have been visible."""
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -109,9 +111,11 @@ class GridMapSink:
         """See :meth:`Sink.prepare`.
 
         Raises:
-            SinkError: A row has no key, the map has another writer, or it would take more than ``maxBytes``.
+            SinkError: A row has no key, the map has another writer or was removed, or it would take more than
+                ``maxBytes``.
         """
         base = self._store.newest()
+        self._check_not_removed(base)
         self._check_writer(base, transaction)
         clock = self._clock.now() if transaction.clock is None else transaction.clock
         # Rows that have expired must not be there again.
@@ -167,24 +171,8 @@ class GridMapSink:
         Raises:
             LostTransactionError: The version is lost, or the map was removed.
         """
-        number, manifest = handle["number"], _manifest(handle)
-        while not self._is_published(handle):
-            numbers = self._store.numbers()
-            if number > 1 and (not numbers or numbers[-1] < number - 1):
-                message = (
-                    f'Epoch {handle["epoch"]} was decided, but map "{self._place.name}" has no version {number - 1} '
-                    f"that it goes on from: the map was removed, or its grid was lost. {self._way_out()}"
-                )
-                raise LostTransactionError(message)
-            try:
-                # Who else has put it is found out next.
-                is_ours = self._store.publish(manifest)
-            except LostRowsError as error:
-                raise LostTransactionError(f"Epoch {handle['epoch']} was decided, but {error}") from error
-            if is_ours:
-                between()
-                self._store.clean(self._leases)
-                return
+        self._publish(handle, between)
+        self._published = max(self._published, handle["number"])
 
     def published_after(self, newest: TransactionId, handle: Handle | None) -> str | None:
         """See :meth:`Sink.published_after`.
@@ -198,6 +186,7 @@ class GridMapSink:
             raise RecoveryError(self._other_writer(writer))
         if handle is not None and handle["map"] == self._place.name:
             self._check_there(version, handle)
+        self._published = version.number if version is not None else 0
         if version is None or version.epoch <= newest.epoch:
             return None
         return (
@@ -239,6 +228,26 @@ class GridMapSink:
         tasks = min(partitions, rows.sparkSession.sparkContext.defaultParallelism)
         return shaped.select("*", partition).repartition(tasks, "partition").sortWithinPartitions(*order)
 
+    def _publish(self, handle: Handle, between: Callable[[], None]) -> None:
+        number, manifest = handle["number"], _manifest(handle)
+        while not self._is_published(handle):
+            numbers = self._store.numbers()
+            if number > 1 and (not numbers or numbers[-1] < number - 1):
+                message = (
+                    f'Epoch {handle["epoch"]} was decided, but map "{self._place.name}" has no version {number - 1} '
+                    f"that it goes on from: the map was removed, or its grid was lost. {self._way_out()}"
+                )
+                raise LostTransactionError(message)
+            try:
+                # Who else has put it is found out next.
+                is_ours = self._store.publish(manifest)
+            except LostRowsError as error:
+                raise LostTransactionError(f"Epoch {handle['epoch']} was decided, but {error}") from error
+            if is_ours:
+                between()
+                self._store.clean(self._leases)
+                return
+
     def _check_shape(self, newest: MapVersion) -> None:
         there = T.StructType.fromJson(msgspec.json.decode(newest.spark_schema))
         if newest.keys != self.keys or there != self._schema:
@@ -249,6 +258,14 @@ class GridMapSink:
                 "python -m sparkjet grid map remove."
             )
             raise AnalysisError(message)
+
+    def _check_not_removed(self, base: MapVersion | None) -> None:
+        # Otherwise the epoch would begin another map, without the rows of those before.
+        if (base.number if base is not None else 0) < self._published:
+            message = (
+                f"{self._named} was removed, or its grid was lost, while this query was writing it. {self._way_out()}"
+            )
+            raise SinkError(message)
 
     def _check_writer(self, base: MapVersion | None, transaction: TransactionId) -> None:
         own = Writer(transaction.query, transaction.sink)
