@@ -12,13 +12,14 @@ import pyarrow.compute as pc
 import pytest
 
 from sparkjet.errors import AnalysisError
-from sparkjet.grid.errors import LostRowsError, MalformedError, ReleasedError
+from sparkjet.grid.errors import LostRowsError, MalformedError, ReleasedError, UnreachableError
 from sparkjet.grid.files import write_files
 from sparkjet.grid.map_keys import hash_of, text_of
 from sparkjet.grid.map_layers import EXPIRES, GONE, HASH, layer_schema, merged
 from sparkjet.grid.map_leases import LEASE
 from sparkjet.grid.map_reader import EPOCH, WATERMARK, Map
 from sparkjet.grid.requests import Lookup
+from tests.faults.waiting import until
 from tests.grid.grids import Grid, grid_of
 from tests.grid.maps import MapWriter
 
@@ -171,6 +172,64 @@ def test_an_epoch_is_read_by_its_number_as_long_as_it_is_visible(writer: MapWrit
         assert reader.get("a") == {"k": "a", "n": 2}
     with pytest.raises(ReleasedError, match=r"epoch 1 .* visible are 2, 4"), reader.held(1):
         pass
+
+
+def test_what_is_held_inside_of_what_is_held_leaves_that_as_it_was(writer: MapWriter, reader: Map) -> None:
+    for epoch in (1, 2):
+        writer.write(epoch, {"a": epoch})
+    with reader.held():
+        with reader.held(1):
+            assert (reader.get("a"), reader.epoch) == ({"k": "a", "n": 1}, 1)
+        writer.write(3, {"a": 3})
+        assert (reader.get("a"), scanned(reader)) == ({"k": "a", "n": 2}, {"a": 2})
+    assert reader.get("a") == {"k": "a", "n": 3}
+    assert writer.client.entries(writer.store.place.leases()) == []
+
+
+def test_a_scan_reads_what_its_lease_is_on_whatever_others_read_meanwhile(
+    writer: MapWriter, reader: Map, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer.write(1, {"a": 1})
+    leased = Map._leased
+
+    def meanwhile(map_: Map, epoch: int | None = None) -> object:
+        found = leased(map_, epoch)
+        writer.write(2, {"a": 2})
+        # In another thread.
+        assert map_.get("a") == {"k": "a", "n": 2}
+        return found
+
+    monkeypatch.setattr(Map, "_leased", meanwhile)
+    rows = reader.scan()
+    for epoch in (3, 4, 5):
+        writer.write(epoch, {"a": epoch})
+    assert rows.read_all().to_pylist() == [{"k": "a", "n": 1}]
+
+
+def test_a_lease_is_not_renewed_for_a_read_that_has_failed(
+    writer: MapWriter, reader: Map, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(number: int) -> None:
+        raise UnreachableError(f"nobody says what version {number} is")
+
+    writer.write(1, {"a": 1})
+    version = reader.version()
+    monkeypatch.setattr(reader, "version", lambda _: version)
+    monkeypatch.setattr(reader._store, "manifest_at", failing)
+    with pytest.raises(UnreachableError), reader.held():
+        pass
+    until(lambda: "grid-lease-of-map" not in {each.name for each in threading.enumerate()}, "the end of its thread", 5)
+
+
+def test_what_was_read_stays_read_where_a_lease_cannot_be_given_up(
+    writer: MapWriter, reader: Map, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*_: object) -> None:
+        raise UnreachableError("a member is paused")
+
+    writer.write(1, {"a": 1})
+    monkeypatch.setattr(reader._store.client, "remove", failing)
+    assert scanned(reader) == {"a": 1}
 
 
 def test_rows_expire_by_the_clock_of_the_epoch(writer: MapWriter, reader: Map) -> None:

@@ -125,8 +125,11 @@ class Map:
         Raises:
             AnalysisError: There is no such column, or no such map.
         """
-        lease = self._leased()[0] if self._held is None else None
-        version, holding = self._held or (self._last(), lease)
+        if self._held is not None:
+            lease, (version, holding) = None, self._held
+        else:
+            version, lease, _ = self._leased()
+            holding = lease
         try:
             chosen = _chosen(version.schema, columns)
         except AnalysisError:
@@ -148,12 +151,14 @@ class Map:
         Raises:
             ReleasedError: That epoch is not visible, or no more.
         """
-        lease, _ = self._leased(epoch)
-        self._held = self._last(), lease
+        # What is held around this one is held again after it.
+        before = self._held
+        version, lease, _ = self._leased(epoch)
+        self._held = version, lease
         try:
             yield self
         finally:
-            self._held = None
+            self._held = before
             lease.release()
 
     def version(self, epoch: int | None = None) -> MapVersion:
@@ -170,9 +175,9 @@ class Map:
         Raises:
             ReleasedError: That epoch is not visible, or no more.
         """
-        lease, manifest = self._leased(epoch)
+        version, lease, manifest = self._leased(epoch)
         lease.leave()
-        return manifest, self._last()
+        return manifest, version
 
     def part(
         self, manifest: Held, partitions: Sequence[int], keys: Sequence[tuple[object, ...]] | None = None
@@ -259,16 +264,21 @@ class Map:
             self._store.check(version)
             raise
 
-    def _leased(self, epoch: int | None = None) -> tuple[Lease, Held]:
-        """A lease on a version, which is the last one that was seen from now on, and its manifest."""
+    def _leased(self, epoch: int | None = None) -> tuple[MapVersion, Lease, Held]:
+        """A version, which is the last one that was seen from now on, with a lease on it, and its manifest."""
         while True:
             version = self.version(epoch)
             lease = Lease(self._store.client, self._store.place, version.number)
-            # After the lease was put: the writer removes slots before it looks at leases.
-            manifest = self._store.manifest_at(version.number)
+            try:
+                # After the lease was put: the writer removes slots before it looks at leases.
+                manifest = self._store.manifest_at(version.number)
+            except BaseException:
+                # Nobody would ever give it up: it would be renewed for as long as this process runs.
+                lease.leave()
+                raise
             if manifest is not None:
                 self._seen = version
-                return lease, manifest
+                return version, lease, manifest
             lease.release()
 
     def _of_epoch(self, epoch: int) -> MapVersion:

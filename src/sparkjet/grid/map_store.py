@@ -83,12 +83,15 @@ class MapStore:
             MissingEntriesError: It is lost.
         """
         # By its name, which is never used again: members of a listing may count other sizes.
-        if manifest.name not in self._read:
+        found = self._read.get(manifest.name)
+        if found is None:
             content = contents_of(self.client, [manifest])[manifest.name]
-            while len(self._read) >= _REMEMBERED:
-                self._read.pop(next(iter(self._read)), None)
-            self._read[manifest.name] = msgspec.msgpack.decode(content, type=MapVersion)
-        return self._read[manifest.name]
+            found = msgspec.msgpack.decode(content, type=MapVersion)
+            # Other threads read and forget at the same time.
+            for name in [*self._read][: 1 - _REMEMBERED]:
+                self._read.pop(name, None)
+            self._read[manifest.name] = found
+        return found
 
     def manifest_at(self, number: int) -> Held | None:
         """The manifest that a slot names; None if the slot is free."""
