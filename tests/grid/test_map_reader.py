@@ -95,6 +95,25 @@ def test_rows_come_in_messages_of_limited_size(grid: Grid) -> None:
     assert len({id(each.batch) for each in found}) > 5
 
 
+def test_as_many_keys_as_one_likes_and_long_ones_are_looked_for(writer: MapWriter, reader: Map) -> None:
+    short = {f"k{n}": n for n in range(60_000)}
+    long = {f"{n}{'ä' * (1 << 20)}": n for n in range(9)}
+    writer.write(1, short | long)
+    assert {key: row["n"] for key, row in reader.get_all([*short, *long]).items()} == short | long
+
+
+def test_rows_of_a_part_are_those_that_arrow_has(grid: Grid) -> None:
+    schema = pa.schema([("k", pa.string()), ("n", pa.timestamp("us", "UTC"))])
+    writer = MapWriter(grid.client(), "far", rows=schema)
+    year_10000 = 253_402_300_800_000_000
+    writer.write(1, {"a": year_10000, "b": 0, "c": None})
+    reader = reader_of(grid, "far")
+    manifest, _ = reader.planned()
+    rows = pa.Table.from_batches(reader.part(manifest, [], [("a",), ("c",), ("nobody",)]), schema)
+    assert (rows.column("k").to_pylist(), rows.column("n").cast(pa.int64()).to_pylist()) == (["a"], [year_10000])
+    assert [*reader.part(manifest, [], [])] == []
+
+
 def test_what_is_no_layer_is_not_searched(grid: Grid) -> None:
     client = grid.client()
     [held] = write_files(client, {"home/record": b"content"})
