@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pytest
 
 from sparkjet.errors import AnalysisError
+from sparkjet.grid import map_writing
 from sparkjet.grid.errors import LostRowsError, MalformedError, ReleasedError, UnreachableError
 from sparkjet.grid.files import write_files
 from sparkjet.grid.map_keys import hash_of, text_of
@@ -100,6 +101,25 @@ def test_as_many_keys_as_one_likes_and_long_ones_are_looked_for(writer: MapWrite
     long = {f"{n}{'ä' * (1 << 20)}": n for n in range(9)}
     writer.write(1, short | long)
     assert {key: row["n"] for key, row in reader.get_all([*short, *long]).items()} == short | long
+
+
+def test_layers_have_batches_of_limited_size(
+    writer: MapWriter, reader: Map, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+    entry = writer.client.entry
+
+    def counted(name: str, schema: pa.Schema, batches: list[pa.RecordBatch], partition: int | None = None) -> object:
+        # Layers alone: a manifest is in a partition of its own choice.
+        sizes.extend(batch.nbytes for batch in batches if partition is not None)
+        return entry(name, schema, batches, partition)
+
+    monkeypatch.setattr(map_writing, "_BATCH", 1000)
+    monkeypatch.setattr(writer.client, "entry", counted)
+    for epoch in (1, 2):
+        writer.write(epoch, {f"k{n}": n + epoch for n in range(3000)})
+    assert max(sizes) < 2000
+    assert (len(reader.get_all(writer.expected[2])), scanned(reader)) == (3000, writer.expected[2])
 
 
 def test_rows_of_a_part_are_those_that_arrow_has(grid: Grid) -> None:

@@ -7,17 +7,21 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F
 
 import sparkjet as sj
 from sparkjet.errors import AnalysisError, LostTransactionError, RecoveryError, SinkError
+from sparkjet.grid.access import Access
 from sparkjet.grid.map_keys import hash_of, text_of
+from sparkjet.grid.map_layers import HASH
 from sparkjet.grid.map_reader import Map
 from sparkjet.grid.map_store import MapStore
 from sparkjet.grid.map_version import MapPlace
 from sparkjet.sinks.grid_map import GridMapSink, _key_text
 from sparkjet.sinks.grid_map_settings import GridMapSettings
+from sparkjet.sinks.grid_map_task import MapTask
 from sparkjet.storage.grid_location import GridLocation
 from sparkjet.testing import StreamDriver
 from sparkjet.testing.sink_contract import SCHEMA, SinkContract, SinkUnderTest, crash_at, transaction
@@ -193,6 +197,13 @@ def test_a_row_without_key_is_refused_before_the_decision(spark: SparkSession, m
     with pytest.raises(SinkError, match=r"has the key {'k': None}: without a value it cannot be found"):
         made().prepare(spark.createDataFrame([("a", 1), (None, 2)], SCHEMA), transaction(1))
     assert rows_of(reader) == []
+
+
+def test_a_row_without_key_is_named_whatever_else_is_in_it() -> None:
+    year_10000 = pa.array([253_402_300_800_000_000], pa.timestamp("us", "UTC"))
+    columns = {HASH: pa.array([None], pa.int64()), "k": pa.array([None], pa.string()), "n": pa.array([3]), "at": year_10000}
+    task = MapTask(GridLocation((), Access()), MapPlace("m"), "", None, ("k", "n"), b"", 0)
+    assert "has the key {'k': None, 'n': 3}: without" in task._null_key(pa.table(columns))
 
 
 def test_a_map_has_one_writer_and_the_second_is_told_who_it_is(spark: SparkSession, made: Made) -> None:

@@ -82,8 +82,8 @@ class MapTask:
             start = end
 
     def _null_key(self, rows: pa.Table) -> str:
-        row = rows.filter(pc.is_null(rows.column(HASH))).slice(0, 1).to_pylist()[0]
-        values = {name: row[name] for name in self.keys}
+        # Of the keys alone: other columns may have what Python has no value for, as the year 10000.
+        [values] = rows.select(self.keys).filter(pc.is_null(rows.column(HASH))).slice(0, 1).to_pylist()
         return (
             f'keys: a row of map "{self.place.name}" has the key {values}: without a value it cannot be found. Leave '
             "such rows out with where(…), or give them one with coalesce(…)."
