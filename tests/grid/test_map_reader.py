@@ -337,6 +337,19 @@ def test_what_is_lost_is_named_with_partitions_and_epochs(tmp_path_factory: pyte
         assert writer.store.numbers() == [1]
 
 
+def test_a_map_of_which_the_manifest_is_lost_says_how_it_is_built_again(
+    grid: Grid, writer: MapWriter, reader: Map
+) -> None:
+    writer.write(1, {"a": 1})
+    manifest = writer.store.manifest_at(1)
+    assert manifest is not None
+    for member in grid.members:
+        member.entries.remove([manifest.key])
+    said = f"has lost partitions {manifest.partition}, with what says where .* version 1 are.*start the query that writes"
+    with pytest.raises(LostRowsError, match=said):
+        reader.get("a")
+
+
 def test_it_is_imported_where_there_is_no_pyspark() -> None:
     program = """
 import sys
