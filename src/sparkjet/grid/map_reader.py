@@ -294,7 +294,7 @@ class Map:
             there = [version.epoch for version in map(self._store.at, self._store.numbers()) if version is not None]
             message = (
                 f'epoch {epoch} of map "{self._store.place.name}" is not there: visible are '
-                f"{', '.join(map(str, there)) or 'none'}. Older ones stay only while a reader holds them."
+                f"{', '.join(map(str, there)) or 'none'}. Older ones are there only for readers that hold them."
             )
             raise ReleasedError(message)
         return found
