@@ -37,13 +37,15 @@ def test_packages_are_imported_where_there_is_no_pyspark() -> None:
 
 
 def test_packages_are_there_without_an_import_of_their_own() -> None:
-    assert run("import sparkjet as sj; print(sj.functions.__name__, callable(sj.functions.avg), callable(sj.stream))") == [
-        "sparkjet.functions True True"
-    ]
+    assert run(
+        "import sparkjet as sj; print(sj.functions.__name__, callable(sj.functions.avg), callable(sj.stream))"
+    ) == ["sparkjet.functions True True"]
 
 
 def test_all_names_are_imported_and_shown() -> None:
-    told = run("from sparkjet import *; import sparkjet; print(callable(stream), {*sparkjet.__all__} <= {*dir(sparkjet)})")
+    told = run(
+        "from sparkjet import *; import sparkjet; print(callable(stream), {*sparkjet.__all__} <= {*dir(sparkjet)})"
+    )
     assert told == ["True True"]
 
 

@@ -103,9 +103,7 @@ def test_as_many_keys_as_one_likes_and_long_ones_are_looked_for(writer: MapWrite
     assert {key: row["n"] for key, row in reader.get_all([*short, *long]).items()} == short | long
 
 
-def test_layers_have_batches_of_limited_size(
-    writer: MapWriter, reader: Map, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_layers_have_batches_of_limited_size(writer: MapWriter, reader: Map, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[int] = []
     entry = writer.client.entry
 
@@ -345,7 +343,9 @@ def test_a_map_of_which_the_manifest_is_lost_says_how_it_is_built_again(
     assert manifest is not None
     for member in grid.members:
         member.entries.remove([manifest.key])
-    said = f"has lost partitions {manifest.partition}, with what says where .* version 1 are.*start the query that writes"
+    said = (
+        f"has lost partitions {manifest.partition}, with what says where .* version 1 are.*start the query that writes"
+    )
     with pytest.raises(LostRowsError, match=said):
         reader.get("a")
 

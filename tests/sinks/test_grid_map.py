@@ -21,7 +21,7 @@ from sparkjet.grid.map_store import MapStore
 from sparkjet.grid.map_version import MapPlace
 from sparkjet.sinks.grid_map import GridMapSink, _key_text
 from sparkjet.sinks.grid_map_settings import GridMapSettings
-from sparkjet.sinks.grid_map_task import MapTask
+from sparkjet.sinks.grid_map_task import MapTask, RefusedRowError
 from sparkjet.storage.grid_location import GridLocation
 from sparkjet.testing import StreamDriver
 from sparkjet.testing.sink_contract import SCHEMA, SinkContract, SinkUnderTest, crash_at, transaction
@@ -193,6 +193,33 @@ def test_wrong_options_are_refused_before_the_start(
         rows.writeStream.format("grid-map").option("keys", "n").start()
 
 
+def test_two_columns_of_one_name_are_refused_before_the_start(
+    spark: SparkSession, location: GridLocation, tmp_path: Path
+) -> None:
+    spark.conf.set("spark.sparkjet.grid.tokenFile", str(location.access.token_file))
+    rows = sj.stream(spark.readStream.format("rate").load()).selectExpr("value AS n", "value AS N")
+    writer = (
+        rows.writeStream.format("grid-map").option("keys", "n").option("checkpointLocation", str(tmp_path / "home"))
+    )
+    try:
+        with pytest.raises(AnalysisError, match="names of two columns of the result, 'n' and 'N', differ"):
+            writer.start(f"{location}/refused")
+    finally:
+        spark.conf.unset("spark.sparkjet.grid.tokenFile")
+
+
+def test_an_executor_without_token_says_so_in_one_line(tmp_path: Path) -> None:
+    schema = pa.schema([("k", pa.string())])
+    access = Access(token_file=str(tmp_path / "none"))
+    content = schema.serialize().to_pybytes()
+    task = MapTask(GridLocation(("127.0.0.1:1",), access), MapPlace("m"), "", None, ("k",), content, 0)
+    row = {"c0": 1, "c1": False, "c2": None, "c3": "a", "partition": 0}
+    arrow = pa.schema([("c0", pa.int64()), ("c1", pa.bool_()), ("c2", pa.int64()), ("c3", pa.string())])
+    batch = pa.RecordBatch.from_pylist([row], arrow.append(pa.field("partition", pa.int32())))
+    with pytest.raises(RefusedRowError, match="^--token-file: .*none"):
+        list(task(iter([batch])))
+
+
 def test_a_row_without_key_is_refused_before_the_decision(spark: SparkSession, made: Made, reader: Map) -> None:
     with pytest.raises(SinkError, match=r"has the key {'k': None}: without a value it cannot be found"):
         made().prepare(spark.createDataFrame([("a", 1), (None, 2)], SCHEMA), transaction(1))
@@ -201,7 +228,12 @@ def test_a_row_without_key_is_refused_before_the_decision(spark: SparkSession, m
 
 def test_a_row_without_key_is_named_whatever_else_is_in_it() -> None:
     year_10000 = pa.array([253_402_300_800_000_000], pa.timestamp("us", "UTC"))
-    columns = {HASH: pa.array([None], pa.int64()), "k": pa.array([None], pa.string()), "n": pa.array([3]), "at": year_10000}
+    columns = {
+        HASH: pa.array([None], pa.int64()),
+        "k": pa.array([None], pa.string()),
+        "n": pa.array([3]),
+        "at": year_10000,
+    }
     task = MapTask(GridLocation((), Access()), MapPlace("m"), "", None, ("k", "n"), b"", 0)
     assert "has the key {'k': None, 'n': 3}: without" in task._null_key(pa.table(columns))
 

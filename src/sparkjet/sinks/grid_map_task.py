@@ -10,7 +10,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sparkjet.errors import StorageError
+from sparkjet.errors import AnalysisError, StorageError
 from sparkjet.grid.map_layers import HASH, layer_schema
 from sparkjet.grid.map_store import MapStore
 from sparkjet.grid.map_version import MapPlace
@@ -63,7 +63,8 @@ class MapTask:
                     size += rows.nbytes
             if pending:
                 yield self._write(pending)
-        except StorageError as error:
+        except (AnalysisError, StorageError) as error:
+            # The first as where an executor has no token.
             raise RefusedRowError(str(error)) from error
 
     def _by_partition(self, batch: pa.RecordBatch, schema: pa.Schema) -> Iterator[tuple[int, pa.Table]]:
