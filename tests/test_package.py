@@ -50,5 +50,5 @@ def test_all_names_are_imported_and_shown() -> None:
 
 
 def test_a_name_that_is_none_is_refused_by_python_and_by_tools() -> None:
-    with pytest.raises(AttributeError, match="^module 'sparkjet' has no attribute 'streem'$"):
+    with pytest.raises(AttributeError, match=r"^module 'sparkjet' has no attribute 'streem'$"):
         _ = sj.streem  # type: ignore[attr-defined]
