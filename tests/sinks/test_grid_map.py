@@ -25,6 +25,7 @@ from sparkjet.sinks.grid_map_task import MapTask, RefusedRowError
 from sparkjet.storage.grid_location import GridLocation
 from sparkjet.testing import StreamDriver
 from sparkjet.testing.sink_contract import SCHEMA, SinkContract, SinkUnderTest, crash_at, transaction
+from sparkjet.time.frames import MAX
 from tests.grid.grids import Grid, grid_of
 
 if TYPE_CHECKING:
@@ -218,6 +219,11 @@ def test_an_executor_without_token_says_so_in_one_line(tmp_path: Path) -> None:
     batch = pa.RecordBatch.from_pylist([row], arrow.append(pa.field("partition", pa.int32())))
     with pytest.raises(RefusedRowError, match=r"^--token-file: .*none"):
         list(task(iter([batch])))
+
+
+def test_the_longest_time_to_live_is_for_ever(spark: SparkSession, made: Made, reader: Map) -> None:
+    written(made(time_to_live=MAX), spark.createDataFrame([("a", 1)], SCHEMA), 1)
+    assert rows_of(reader) == [("a", 1)]
 
 
 def test_a_row_without_key_is_refused_before_the_decision(spark: SparkSession, made: Made, reader: Map) -> None:

@@ -35,6 +35,7 @@ from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
 from sparkjet.sinks.tasks import run_tasks
 from sparkjet.spark_line import SPATIAL, arrow_schema
 from sparkjet.storage.shipping import ship
+from sparkjet.time.frames import MAX
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -217,7 +218,7 @@ class GridMapSink:
         hash_ = F.crc32(_key_text(self._schema, self.keys).cast("binary"))
         gone = F.lit(False) if settings.deleted is None else F.coalesce(F.col(quoted(settings.deleted)), F.lit(False))
         lasts = settings.time_to_live
-        expires = F.lit(None if lasts is None else clock + lasts).cast("long")
+        expires = F.lit(None if lasts is None else min(clock + lasts, MAX)).cast("long")
         columns = [hash_, gone, expires, *(F.col(quoted(each.name)) for each in fields)]
         shaped = rows.select(*(column.alias(f"c{place}") for place, column in enumerate(columns)))
         partition = F.pmod(F.col("c0"), F.lit(partitions)).cast("int").alias("partition")
