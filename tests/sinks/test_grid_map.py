@@ -198,12 +198,14 @@ def test_two_columns_of_one_name_are_refused_before_the_start(
     spark: SparkSession, location: GridLocation, tmp_path: Path
 ) -> None:
     spark.conf.set("spark.sparkjet.grid.tokenFile", str(location.access.token_file))
-    rows = sj.stream(spark.readStream.format("rate").load()).selectExpr("value AS n", "value AS N")
+    rows = sj.stream(spark.readStream.format("rate").load()).selectExpr(
+        "value AS n", "timestamp AS at", "timestamp AS AT"
+    )
     writer = (
         rows.writeStream.format("grid-map").option("keys", "n").option("checkpointLocation", str(tmp_path / "home"))
     )
     try:
-        with pytest.raises(AnalysisError, match="names of two columns of the result, 'n' and 'N', differ"):
+        with pytest.raises(AnalysisError, match="names of two columns of the result, 'at' and 'AT', differ"):
             writer.start(f"{location}/refused")
     finally:
         spark.conf.unset("spark.sparkjet.grid.tokenFile")
@@ -320,6 +322,23 @@ def test_a_map_that_was_removed_between_two_epochs_is_not_begun_again_without_it
         with pytest.raises(SinkError, match=r"was removed, or its grid was lost, while this query was writing it\."):
             each.prepare(rows, transaction(2))
     assert sink._store.writer() is None
+
+
+@pytest.mark.parametrize("epochs", [1, 2])
+def test_what_was_decided_for_one_map_is_published_there_whatever_the_path_names_now(
+    spark: SparkSession, made: Made, location: GridLocation, reader: Map, epochs: int
+) -> None:
+    sink = made()
+    for epoch in range(1, epochs):
+        written(sink, spark.createDataFrame([("b", epoch)], SCHEMA), epoch)
+    handle = sink.prepare(spark.createDataFrame([("a", epochs)], SCHEMA), transaction(epochs))
+    assert handle is not None
+    other = GridMapSink(GridMapSettings("", ("k",)), location, MapPlace("another"))
+    other.commit(handle, lambda: None)
+    other.commit(handle, lambda: None)
+    assert reader.get("a") == {"k": "a", "n": epochs}
+    assert other._store.numbers() == []
+    assert other.published_after(transaction(epochs), handle) is None
 
 
 def test_layers_that_were_lost_are_named_before_the_decision_and_at_the_start(

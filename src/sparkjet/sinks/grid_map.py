@@ -172,8 +172,10 @@ class GridMapSink:
         Raises:
             LostTransactionError: The version is lost, or the map was removed.
         """
-        self._publish(handle, between)
-        self._published = max(self._published, handle["number"])
+        store = self._store_of(handle)
+        self._publish(store, handle, between)
+        if store is self._store:
+            self._published = max(self._published, handle["number"])
 
     def published_after(self, newest: TransactionId, handle: Handle | None) -> str | None:
         """See :meth:`Sink.published_after`.
@@ -229,24 +231,29 @@ class GridMapSink:
         tasks = min(partitions, rows.sparkSession.sparkContext.defaultParallelism)
         return shaped.select("*", partition).repartition(tasks, "partition").sortWithinPartitions(*order)
 
-    def _publish(self, handle: Handle, between: Callable[[], None]) -> None:
+    def _store_of(self, handle: Handle) -> MapStore:
+        """Where a transaction was prepared: ``path`` may have named another map of this grid then."""
+        here = self._place.name == handle["map"]
+        return self._store if here else MapStore(self._store.client, MapPlace(handle["map"]))
+
+    def _publish(self, store: MapStore, handle: Handle, between: Callable[[], None]) -> None:
         number, manifest = handle["number"], _manifest(handle)
-        while not self._is_published(handle):
-            numbers = self._store.numbers()
+        while not self._is_published(store, handle):
+            numbers = store.numbers()
             if number > 1 and (not numbers or numbers[-1] < number - 1):
                 message = (
-                    f'Epoch {handle["epoch"]} was decided, but map "{self._place.name}" has no version {number - 1} '
+                    f'Epoch {handle["epoch"]} was decided, but map "{handle["map"]}" has no version {number - 1} '
                     f"that it goes on from: the map was removed, or its grid was lost. {self._way_out()}"
                 )
                 raise LostTransactionError(message)
             try:
                 # Who else has put it is found out next.
-                is_ours = self._store.publish(manifest)
+                is_ours = store.publish(manifest)
             except LostRowsError as error:
                 raise LostTransactionError(f"Epoch {handle['epoch']} was decided, but {error}") from error
             if is_ours:
                 between()
-                self._store.clean(self._leases)
+                store.clean(self._leases)
                 return
 
     def _check_shape(self, newest: MapVersion) -> None:
@@ -322,23 +329,24 @@ class GridMapSink:
             return False
         return True
 
-    def _is_published(self, handle: Handle) -> bool:
+    def _is_published(self, store: MapStore, handle: Handle) -> bool:
         """Whether the version is visible, or was.
 
         Raises:
             CopiedHomeError: Another one is.
         """
         number, manifest = handle["number"], _manifest(handle)
-        there = self._store.manifest_at(number)
+        named = f'map "{handle["map"]}" of {self._location}'
+        there = store.manifest_at(number)
         if there is not None and there.name == manifest.name:
             return True
-        newest = self._store.newest()
+        newest = store.newest()
         if newest is None or newest.number < number:
             return False
-        check_run(handle, newest.epoch, newest.run, self._named)
+        check_run(handle, newest.epoch, newest.run, named)
         if there is not None:
             message = (
-                f"{self._named} has another epoch {newest.epoch} of this query in the place of epoch "
+                f"{named} has another epoch {newest.epoch} of this query in the place of epoch "
                 f"{handle['epoch']}: another copy of this home has published it. End one of the two queries."
             )
             raise CopiedHomeError(message)
