@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pytest
 
 from sparkjet.errors import AnalysisError
-from sparkjet.grid import map_writing
+from sparkjet.grid import map_reader, map_writing
 from sparkjet.grid.errors import LostRowsError, MalformedError, ReleasedError, UnreachableError
 from sparkjet.grid.files import write_files
 from sparkjet.grid.map_keys import hash_of, text_of
@@ -101,6 +101,30 @@ def test_as_many_keys_as_one_likes_and_long_ones_are_looked_for(writer: MapWrite
     long = {f"{n}{'ä' * (1 << 20)}": n for n in range(9)}
     writer.write(1, short | long)
     assert {key: row["n"] for key, row in reader.get_all([*short, *long]).items()} == short | long
+
+
+def test_many_keys_are_of_one_epoch_while_others_are_written(
+    writer: MapWriter, reader: Map, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    epochs = iter(range(1, 100))
+
+    def write() -> None:
+        epoch = next(epochs)
+        writer.write(epoch, dict.fromkeys((f"k{n}" for n in range(300)), epoch))
+
+    write()
+    monkeypatch.setattr(map_reader, "_KEYS", 100)
+    client, find = reader._store.client, reader._store.client.find
+
+    def found_between_epochs(columns: list[str], lookups: list[Lookup]) -> object:
+        for _ in range(3):
+            write()
+        return find(columns, lookups)
+
+    monkeypatch.setattr(client, "find", found_between_epochs)
+    assert [row["n"] for row in reader.get_all([f"k{n}" for n in range(300)]).values()] == [1] * 300
+    assert reader.epoch == 1
+    assert client.entries(writer.store.place.leases()) == []
 
 
 def test_layers_have_batches_of_limited_size(writer: MapWriter, reader: Map, monkeypatch: pytest.MonkeyPatch) -> None:

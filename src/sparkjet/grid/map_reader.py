@@ -115,6 +115,11 @@ class Map:
     def get_all(self, keys: Iterable[object]) -> dict[Any, Row]:
         """The rows of keys, by the keys as they were given; those without a row are left out."""
         wanted = list(dict.fromkeys(keys))
+        if self._held is None and len(wanted) > _KEYS:
+            # In several goes, in which newer epochs would end it and have it begun again, for ever.
+            version, lease, _ = self._leased()
+            with lease, self._still(version, lease):
+                return self._found(version, wanted)
         return self._read(lambda version: self._found(version, wanted))
 
     def scan(self, columns: Sequence[str] | None = None, filter: pc.Expression | None = None) -> pa.RecordBatchReader:
