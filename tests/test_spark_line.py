@@ -7,7 +7,7 @@ import pyspark
 from pyspark.sql.types import DateType, StructType, TimestampType
 
 from scripts.sparks import LINES
-from sparkjet.spark_line import DATETIMES, LINE, LINE_NAME, NEWEST, SPATIAL, TRIED, arrow_type, line_of
+from sparkjet.spark_line import DATETIMES, LINE, LINE_NAME, NEWEST, SPATIAL, TRIED, arrow_schema, arrow_type, line_of
 
 
 def test_the_line_is_that_of_the_installed_spark() -> None:
@@ -31,3 +31,9 @@ def test_instants_are_in_utc_in_arrow_as_well() -> None:
     assert arrow_type(StructType().add("t", TimestampType())) == pa.struct(
         [pa.field("t", pa.timestamp("us", tz="UTC"))]
     )
+
+
+def test_the_schema_of_rows_is_that_of_their_columns_on_every_line() -> None:
+    schema = StructType().add("t", TimestampType()).add("a.b", DateType(), False)
+    fields = [pa.field("t", pa.timestamp("us", tz="UTC")), pa.field("a.b", pa.date32(), nullable=False)]
+    assert arrow_schema(schema) == pa.schema(fields)

@@ -16,20 +16,26 @@ except ModuleNotFoundError as error:
     raise ModuleNotFoundError(lacking(_python, [error.name or "it"], _packages), name=error.name) from None
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sparkjet._names import *  # noqa: F403 - the same names for tools
+    # For tools the same names, and no others: a module with a `__getattr__` has every name to them.
+    from sparkjet._names import *  # noqa: F403 - see above
+else:
 
-
-def __getattr__(name: str) -> Any:
-    # Not at once: readers of a grid, and its members, have no PySpark, and need nothing of this.
-    if name.startswith("__") and name != "__all__":
-        raise AttributeError(name)
-    names = import_module(f"{__name__}._names")
-    # Packages below this one are here when that has imported them.
-    return globals()[name] if name in globals() else getattr(names, name)
+    def __getattr__(name: str) -> Any:
+        # Not at once: readers of a grid, and its members, have no PySpark, and need nothing of this.
+        if name.startswith("__") and name != "__all__":
+            raise AttributeError(name)
+        # Packages first: `from sparkjet import grid` asks for the name before it imports one, also without PySpark.
+        if find_spec(f"{__name__}.{name}") is not None:
+            return import_module(f"{__name__}.{name}")
+        names = import_module(f"{__name__}._names")
+        if not hasattr(names, name):
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return globals().setdefault(name, getattr(names, name))
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *import_module(f"{__name__}._names").__all__]
+    return sorted({*globals(), *import_module(f"{__name__}._names").__all__})

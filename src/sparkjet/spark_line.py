@@ -9,7 +9,7 @@ from pyspark.sql import types
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql.types import DataType
+    from pyspark.sql.types import DataType, StructType
 
 
 def line_of(release: str) -> tuple[int, int]:
@@ -50,3 +50,10 @@ def arrow_type(data_type: DataType) -> pa.DataType:
 
     zone: dict[str, Any] = {"timezone": "UTC"} if LINE >= (4, 2) else {"timestamp_utc": True}
     return to_arrow_type(data_type, **zone)
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """The schema that Arrow has for rows of Spark's, see :func:`arrow_type`."""
+    import pyarrow as pa  # noqa: PLC0415 - as above
+
+    return pa.schema(list(arrow_type(schema)))

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from sparkjet.cli import main
+from sparkjet.cli.grid_maps import _key
+from sparkjet.errors import AnalysisError
 from sparkjet.grid.map_reader import Map
 from tests.grid.grids import Grid, grid_of
 from tests.grid.maps import MapWriter
@@ -58,7 +60,8 @@ def test_maps_are_listed_and_shown_by_status(grid: Grid, capsys: pytest.CaptureF
         ("get", "/order", ["a"], 'no map "order"; did you mean "orders"'),
         ("ls", "/orders", [], "names a map. Name only the grid"),
         ("get", "", ["a"], '"" is no name of a map'),
-        ("scan", "/orders", ["--columns", "m"], "the map has no 'm'"),
+        ("scan", "/orders", ["--columns", "n, m"], "the map has no 'm'"),
+        ("scan", "/orders", ["--limit", "-1"], "--limit: -1 is no number of rows"),
     ],
 )
 def test_what_is_wrong_is_named(
@@ -66,6 +69,15 @@ def test_what_is_wrong_is_named(
 ) -> None:
     assert run(grid, command, name, *more) == 1
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ['"ab"', '{"a": 1, "b": 2}', '["a", null]', '["a"]', "a", "null"])
+def test_what_is_no_list_of_values_is_no_key(text: str) -> None:
+    class OfTwoTexts:
+        keys, kinds = ("k", "l"), ("text", "text")
+
+    with pytest.raises(AnalysisError, match=r"is no key of this map, which has k \(text\), l \(text\)"):
+        _key(text, OfTwoTexts())  # type: ignore[arg-type]
 
 
 def test_a_map_that_is_removed_is_gone_with_its_memory(grid: Grid, tmp_path: Path) -> None:

@@ -29,11 +29,13 @@ class MapWriter:
         client: Of the grid.
         name: Of the map.
         now: What its leases are measured by.
+        rows: The schema of ``k`` and ``n``.
     """
 
     client: GridClient
     name: str
     now: float = 0.0
+    rows: pa.Schema = ROWS
     expected: dict[int, dict[str, int]] = field(default_factory=dict)
     """The rows of each epoch."""
 
@@ -51,7 +53,7 @@ class MapWriter:
             expires = None if lasts is None else clock + lasts
             row: dict[str, object] = {HASH: hash_, GONE: value is None, EXPIRES: expires, "k": key, "n": value}
             rows.setdefault(hash_ % count, []).append(row)
-        deltas = {each: pa.Table.from_pylist(of_one, layer_schema(ROWS)) for each, of_one in rows.items()}
+        deltas = {each: pa.Table.from_pylist(of_one, layer_schema(self.rows)) for each, of_one in rows.items()}
         transaction = f"000001-{epoch:09d}-0"
         written = write_layers(self.client, self.store.place, transaction, deltas, base, ["k"], clock)
         version = MapVersion(
@@ -63,7 +65,7 @@ class MapWriter:
             output="results",
             run="",
             keys=("k",),
-            arrow_schema=ROWS.serialize().to_pybytes(),
+            arrow_schema=self.rows.serialize().to_pybytes(),
             spark_schema="",
             partitions=count,
             layers=following(base, written),

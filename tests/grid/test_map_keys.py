@@ -48,6 +48,7 @@ def test_a_moment_is_the_same_in_every_zone() -> None:
         ((1,), ["text"], "1 is int, and the map's key is a str"),
         ((True,), ["integer"], "True is bool, and the map's key is an int"),
         ((None,), ["text"], "None is NoneType"),
+        (("a\udcff",), ["text"], r"'a\\udcff' is no Unicode text"),
         ((datetime(2026, 3, 1),), ["moment"], "a datetime with a time zone"),
         ((datetime(2026, 3, 1),), ["date"], "the map's key is a date"),
     ],

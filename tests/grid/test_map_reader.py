@@ -12,13 +12,15 @@ import pyarrow.compute as pc
 import pytest
 
 from sparkjet.errors import AnalysisError
-from sparkjet.grid.errors import LostRowsError, MalformedError, ReleasedError
+from sparkjet.grid import map_reader, map_writing
+from sparkjet.grid.errors import LostRowsError, MalformedError, ReleasedError, UnreachableError
 from sparkjet.grid.files import write_files
 from sparkjet.grid.map_keys import hash_of, text_of
 from sparkjet.grid.map_layers import EXPIRES, GONE, HASH, layer_schema, merged
 from sparkjet.grid.map_leases import LEASE
 from sparkjet.grid.map_reader import EPOCH, WATERMARK, Map
 from sparkjet.grid.requests import Lookup
+from tests.faults.waiting import until
 from tests.grid.grids import Grid, grid_of
 from tests.grid.maps import MapWriter
 
@@ -92,6 +94,66 @@ def test_rows_come_in_messages_of_limited_size(grid: Grid) -> None:
         place: place for place in range(9)
     }
     assert len({id(each.batch) for each in found}) > 5
+
+
+def test_as_many_keys_as_one_likes_and_long_ones_are_looked_for(writer: MapWriter, reader: Map) -> None:
+    short = {f"k{n}": n for n in range(60_000)}
+    long = {f"{n}{'ä' * (1 << 20)}": n for n in range(9)}
+    writer.write(1, short | long)
+    assert {key: row["n"] for key, row in reader.get_all([*short, *long]).items()} == short | long
+
+
+def test_many_keys_are_of_one_epoch_while_others_are_written(
+    writer: MapWriter, reader: Map, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    epochs = iter(range(1, 100))
+
+    def write() -> None:
+        epoch = next(epochs)
+        writer.write(epoch, dict.fromkeys((f"k{n}" for n in range(300)), epoch))
+
+    write()
+    monkeypatch.setattr(map_reader, "_KEYS", 100)
+    client, find = reader._store.client, reader._store.client.find
+
+    def found_between_epochs(columns: list[str], lookups: list[Lookup]) -> object:
+        for _ in range(3):
+            write()
+        return find(columns, lookups)
+
+    monkeypatch.setattr(client, "find", found_between_epochs)
+    assert [row["n"] for row in reader.get_all([f"k{n}" for n in range(300)]).values()] == [1] * 300
+    assert reader.epoch == 1
+    assert client.entries(writer.store.place.leases()) == []
+
+
+def test_layers_have_batches_of_limited_size(writer: MapWriter, reader: Map, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    entry = writer.client.entry
+
+    def counted(name: str, schema: pa.Schema, batches: list[pa.RecordBatch], partition: int | None = None) -> object:
+        # Layers alone: a manifest is in a partition of its own choice.
+        sizes.extend(batch.nbytes for batch in batches if partition is not None)
+        return entry(name, schema, batches, partition)
+
+    monkeypatch.setattr(map_writing, "_BATCH", 1000)
+    monkeypatch.setattr(writer.client, "entry", counted)
+    for epoch in (1, 2):
+        writer.write(epoch, {f"k{n}": n + epoch for n in range(3000)})
+    assert max(sizes) < 2000
+    assert (len(reader.get_all(writer.expected[2])), scanned(reader)) == (3000, writer.expected[2])
+
+
+def test_rows_of_a_part_are_those_that_arrow_has(grid: Grid) -> None:
+    schema = pa.schema([("k", pa.string()), ("n", pa.timestamp("us", "UTC"))])
+    writer = MapWriter(grid.client(), "far", rows=schema)
+    year_10000 = 253_402_300_800_000_000
+    writer.write(1, {"a": year_10000, "b": 0, "c": None})
+    reader = reader_of(grid, "far")
+    manifest, _ = reader.planned()
+    rows = pa.Table.from_batches(reader.part(manifest, [], [("a",), ("c",), ("nobody",)]), schema)
+    assert (rows.column("k").to_pylist(), rows.column("n").cast(pa.int64()).to_pylist()) == (["a"], [year_10000])
+    assert [*reader.part(manifest, [], [])] == []
 
 
 def test_what_is_no_layer_is_not_searched(grid: Grid) -> None:
@@ -173,6 +235,64 @@ def test_an_epoch_is_read_by_its_number_as_long_as_it_is_visible(writer: MapWrit
         pass
 
 
+def test_what_is_held_inside_of_what_is_held_leaves_that_as_it_was(writer: MapWriter, reader: Map) -> None:
+    for epoch in (1, 2):
+        writer.write(epoch, {"a": epoch})
+    with reader.held():
+        with reader.held(1):
+            assert (reader.get("a"), reader.epoch) == ({"k": "a", "n": 1}, 1)
+        writer.write(3, {"a": 3})
+        assert (reader.get("a"), scanned(reader)) == ({"k": "a", "n": 2}, {"a": 2})
+    assert reader.get("a") == {"k": "a", "n": 3}
+    assert writer.client.entries(writer.store.place.leases()) == []
+
+
+def test_a_scan_reads_what_its_lease_is_on_whatever_others_read_meanwhile(
+    writer: MapWriter, reader: Map, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer.write(1, {"a": 1})
+    leased = Map._leased
+
+    def meanwhile(map_: Map, epoch: int | None = None) -> object:
+        found = leased(map_, epoch)
+        writer.write(2, {"a": 2})
+        # In another thread.
+        assert map_.get("a") == {"k": "a", "n": 2}
+        return found
+
+    monkeypatch.setattr(Map, "_leased", meanwhile)
+    rows = reader.scan()
+    for epoch in (3, 4, 5):
+        writer.write(epoch, {"a": epoch})
+    assert rows.read_all().to_pylist() == [{"k": "a", "n": 1}]
+
+
+def test_a_lease_is_not_renewed_for_a_read_that_has_failed(
+    writer: MapWriter, reader: Map, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(number: int) -> None:
+        raise UnreachableError(f"nobody says what version {number} is")
+
+    writer.write(1, {"a": 1})
+    version = reader.version()
+    monkeypatch.setattr(reader, "version", lambda _: version)
+    monkeypatch.setattr(reader._store, "manifest_at", failing)
+    with pytest.raises(UnreachableError), reader.held():
+        pass
+    until(lambda: "grid-lease-of-map" not in {each.name for each in threading.enumerate()}, "the end of its thread", 5)
+
+
+def test_what_was_read_stays_read_where_a_lease_cannot_be_given_up(
+    writer: MapWriter, reader: Map, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*_: object) -> None:
+        raise UnreachableError("a member is paused")
+
+    writer.write(1, {"a": 1})
+    monkeypatch.setattr(reader._store.client, "remove", failing)
+    assert scanned(reader) == {"a": 1}
+
+
 def test_rows_expire_by_the_clock_of_the_epoch(writer: MapWriter, reader: Map) -> None:
     writer.write(1, {"a": 1, "b": 2}, clock=100, lasts=50)
     writer.write(2, {"b": 3}, clock=120, lasts=50)
@@ -237,6 +357,21 @@ def test_what_is_lost_is_named_with_partitions_and_epochs(tmp_path_factory: pyte
         with pytest.raises(LostRowsError, match=said):
             writer.publish(prepared)
         assert writer.store.numbers() == [1]
+
+
+def test_a_map_of_which_the_manifest_is_lost_says_how_it_is_built_again(
+    grid: Grid, writer: MapWriter, reader: Map
+) -> None:
+    writer.write(1, {"a": 1})
+    manifest = writer.store.manifest_at(1)
+    assert manifest is not None
+    for member in grid.members:
+        member.entries.remove([manifest.key])
+    said = (
+        f"has lost partitions {manifest.partition}, with what says where .* version 1 are.*start the query that writes"
+    )
+    with pytest.raises(LostRowsError, match=said):
+        reader.get("a")
 
 
 def test_it_is_imported_where_there_is_no_pyspark() -> None:

@@ -7,20 +7,25 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F
 
 import sparkjet as sj
 from sparkjet.errors import AnalysisError, LostTransactionError, RecoveryError, SinkError
+from sparkjet.grid.access import Access
 from sparkjet.grid.map_keys import hash_of, text_of
+from sparkjet.grid.map_layers import HASH
 from sparkjet.grid.map_reader import Map
 from sparkjet.grid.map_store import MapStore
 from sparkjet.grid.map_version import MapPlace
 from sparkjet.sinks.grid_map import GridMapSink, _key_text
 from sparkjet.sinks.grid_map_settings import GridMapSettings
+from sparkjet.sinks.grid_map_task import MapTask, RefusedRowError
 from sparkjet.storage.grid_location import GridLocation
 from sparkjet.testing import StreamDriver
 from sparkjet.testing.sink_contract import SCHEMA, SinkContract, SinkUnderTest, crash_at, transaction
+from sparkjet.time.frames import MAX
 from tests.grid.grids import Grid, grid_of
 
 if TYPE_CHECKING:
@@ -151,6 +156,7 @@ def test_a_key_has_the_same_text_in_spark_and_in_python(spark: SparkSession) -> 
     [
         ("k double, n long", {}, r"keys: 'k' is double, and a key of a map is an integer, .*cast\(\"string\"\)"),
         ("k struct<start:timestamp>, n long", {}, "keys: 'k' is struct.*window.start"),
+        ("k string collate utf8_lcase, n long", {}, "keys: 'k' is string collate UTF8_LCASE: texts that"),
         (SCHEMA, {"keys": ("kk",)}, "keys: no column 'kk' in the result; did you mean \"k\""),
         (SCHEMA, {"deleted": "n"}, "deleted: 'n' is bigint, and says with true that a key is gone"),
         (SCHEMA, {"deleted": "k"}, "deleted: no column 'k' beside the keys"),
@@ -188,10 +194,56 @@ def test_wrong_options_are_refused_before_the_start(
         rows.writeStream.format("grid-map").option("keys", "n").start()
 
 
+def test_two_columns_of_one_name_are_refused_before_the_start(
+    spark: SparkSession, location: GridLocation, tmp_path: Path
+) -> None:
+    spark.conf.set("spark.sparkjet.grid.tokenFile", str(location.access.token_file))
+    rows = sj.stream(spark.readStream.format("rate").load()).selectExpr(
+        "value AS n", "timestamp AS at", "timestamp AS AT"
+    )
+    writer = (
+        rows.writeStream.format("grid-map").option("keys", "n").option("checkpointLocation", str(tmp_path / "home"))
+    )
+    try:
+        with pytest.raises(AnalysisError, match="names of two columns of the result, 'at' and 'AT', differ"):
+            writer.start(f"{location}/refused")
+    finally:
+        spark.conf.unset("spark.sparkjet.grid.tokenFile")
+
+
+def test_an_executor_without_token_says_so_in_one_line(tmp_path: Path) -> None:
+    schema = pa.schema([("k", pa.string())])
+    access = Access(token_file=str(tmp_path / "none"))
+    content = schema.serialize().to_pybytes()
+    task = MapTask(GridLocation(("127.0.0.1:1",), access), MapPlace("m"), "", None, ("k",), content, 0)
+    row = {"c0": 1, "c1": False, "c2": None, "c3": "a", "partition": 0}
+    arrow = pa.schema([("c0", pa.int64()), ("c1", pa.bool_()), ("c2", pa.int64()), ("c3", pa.string())])
+    batch = pa.RecordBatch.from_pylist([row], arrow.append(pa.field("partition", pa.int32())))
+    with pytest.raises(RefusedRowError, match=r"^--token-file: .*none"):
+        list(task(iter([batch])))
+
+
+def test_the_longest_time_to_live_is_for_ever(spark: SparkSession, made: Made, reader: Map) -> None:
+    written(made(time_to_live=MAX), spark.createDataFrame([("a", 1)], SCHEMA), 1)
+    assert rows_of(reader) == [("a", 1)]
+
+
 def test_a_row_without_key_is_refused_before_the_decision(spark: SparkSession, made: Made, reader: Map) -> None:
     with pytest.raises(SinkError, match=r"has the key {'k': None}: without a value it cannot be found"):
         made().prepare(spark.createDataFrame([("a", 1), (None, 2)], SCHEMA), transaction(1))
     assert rows_of(reader) == []
+
+
+def test_a_row_without_key_is_named_whatever_else_is_in_it() -> None:
+    year_10000 = pa.array([253_402_300_800_000_000], pa.timestamp("us", "UTC"))
+    columns = {
+        HASH: pa.array([None], pa.int64()),
+        "k": pa.array([None], pa.string()),
+        "n": pa.array([3]),
+        "at": year_10000,
+    }
+    task = MapTask(GridLocation((), Access()), MapPlace("m"), "", None, ("k", "n"), b"", 0)
+    assert "has the key {'k': None, 'n': 3}: without" in task._null_key(pa.table(columns))
 
 
 def test_a_map_has_one_writer_and_the_second_is_told_who_it_is(spark: SparkSession, made: Made) -> None:
@@ -254,6 +306,39 @@ def test_a_map_that_was_lost_is_named_at_the_start(spark: SparkSession, made: Ma
         made().published_after(transaction(1), handle)
     with pytest.raises(LostTransactionError, match=r"Epoch 2 was decided, but map .* has no version 1"):
         sink.commit(following, lambda: None)
+
+
+def test_a_map_that_was_removed_between_two_epochs_is_not_begun_again_without_its_rows(
+    spark: SparkSession, made: Made, reader: Map
+) -> None:
+    rows = spark.createDataFrame([("a", 1)], SCHEMA)
+    sink, other = made(), made()
+    handle = sink.prepare(rows, transaction(1))
+    assert handle is not None
+    sink.commit(handle, lambda: None)
+    other.published_after(transaction(1), handle)
+    reader.remove()
+    for each in (sink, other):
+        with pytest.raises(SinkError, match=r"was removed, or its grid was lost, while this query was writing it\."):
+            each.prepare(rows, transaction(2))
+    assert sink._store.writer() is None
+
+
+@pytest.mark.parametrize("epochs", [1, 2])
+def test_what_was_decided_for_one_map_is_published_there_whatever_the_path_names_now(
+    spark: SparkSession, made: Made, location: GridLocation, reader: Map, epochs: int
+) -> None:
+    sink = made()
+    for epoch in range(1, epochs):
+        written(sink, spark.createDataFrame([("b", epoch)], SCHEMA), epoch)
+    handle = sink.prepare(spark.createDataFrame([("a", epochs)], SCHEMA), transaction(epochs))
+    assert handle is not None
+    other = GridMapSink(GridMapSettings("", ("k",)), location, MapPlace("another"))
+    other.commit(handle, lambda: None)
+    other.commit(handle, lambda: None)
+    assert reader.get("a") == {"k": "a", "n": epochs}
+    assert other._store.numbers() == []
+    assert other.published_after(transaction(epochs), handle) is None
 
 
 def test_layers_that_were_lost_are_named_before_the_decision_and_at_the_start(

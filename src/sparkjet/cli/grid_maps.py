@@ -117,8 +117,10 @@ def _get(chosen: argparse.Namespace, map_: Map) -> int:
 
 
 def _scan(chosen: argparse.Namespace, map_: Map) -> int:
-    reader = map_.scan(chosen.columns.split(",") if chosen.columns else None)
     left = chosen.limit
+    if left is not None and left < 0:
+        raise AnalysisError(f"--limit: {left} is no number of rows.")
+    reader = map_.scan([name.strip() for name in chosen.columns.split(",")] if chosen.columns else None)
     for batch in reader:
         rows = batch.to_pylist() if left is None else batch.slice(0, left).to_pylist()
         _show(rows, as_json=chosen.json)
@@ -132,7 +134,9 @@ def _key(text: str, map_: Map) -> tuple[object, ...]:
     kinds = map_.kinds
     try:
         given = [text] if len(kinds) == 1 else json.loads(text)
-        parts = [each if isinstance(each, str) else json.dumps(each) for each in given]
+        # Otherwise the characters of a text, the names of an object, and the text "null" would be looked for.
+        is_key = isinstance(given, list) and None not in given
+        parts = [each if isinstance(each, str) else json.dumps(each) for each in given] if is_key else []
         return tuple(_FROM_TEXT[kind](part) for kind, part in zip(kinds, parts, strict=True))
     except (ValueError, KeyError, TypeError) as error:
         wanted = ", ".join(f"{name} ({kind})" for name, kind in zip(map_.keys, kinds, strict=True))

@@ -73,6 +73,11 @@ def _part(value: object, kind: str) -> str:
     if kind == "integer" and isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     if kind == "text" and isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            # As Python has them for an argument, or the name of a file, that is no UTF-8.
+            raise AnalysisError(f"key: {value!r} is no Unicode text: half of a surrogate pair is in it.") from error
         return value
     if kind == "boolean" and isinstance(value, bool):
         return "true" if value else "false"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from typing_extensions import Self
 
@@ -50,7 +51,9 @@ class Lease:
             self._over.set()
             # Without it a renewal that is under way would put another one.
             self._thread.join()
-            self._client.remove([self._taken.key])
+            # Of members that are away: it ends by itself in a minute, and what was read stays read.
+            with suppress(GridError):
+                self._client.remove([self._taken.key])
 
     def leave(self) -> None:
         """Renew it no more: it lasts for another minute, for those who take one of their own."""

@@ -16,6 +16,7 @@ from sparkjet.grid.access import Access
 from sparkjet.grid.client import PATIENCE, GridClient
 from sparkjet.grid.embedded import embedded_directory, running_member
 from sparkjet.grid.errors import MissingEntriesError, ReleasedError
+from sparkjet.grid.finding import FoundRow
 from sparkjet.grid.map_keys import hash_of, text_of
 from sparkjet.grid.map_layers import EXPIRES, GONE, TECHNICAL, is_there, merged, visible
 from sparkjet.grid.map_leases import LEASE, Lease
@@ -30,6 +31,9 @@ Row = dict[str, Any]
 EPOCH, WATERMARK = b"sparkjet.epoch", b"sparkjet.watermark"
 """What the schema of a scan says beside its columns."""
 _ROWS = 64 << 10
+_KEYS = 10_000
+_TEXT = 2 << 20
+"""Keys that are looked for in one go, and their characters: a message to a member has room for as many."""
 
 
 class Map:
@@ -111,6 +115,11 @@ class Map:
     def get_all(self, keys: Iterable[object]) -> dict[Any, Row]:
         """The rows of keys, by the keys as they were given; those without a row are left out."""
         wanted = list(dict.fromkeys(keys))
+        if self._held is None and len(wanted) > _KEYS:
+            # In several goes, in which newer epochs would end it and have it begun again, for ever.
+            version, lease, _ = self._leased()
+            with lease, self._still(version, lease):
+                return self._found(version, wanted)
         return self._read(lambda version: self._found(version, wanted))
 
     def scan(self, columns: Sequence[str] | None = None, filter: pc.Expression | None = None) -> pa.RecordBatchReader:
@@ -125,8 +134,11 @@ class Map:
         Raises:
             AnalysisError: There is no such column, or no such map.
         """
-        lease = self._leased()[0] if self._held is None else None
-        version, holding = self._held or (self._last(), lease)
+        if self._held is not None:
+            lease, (version, holding) = None, self._held
+        else:
+            version, lease, _ = self._leased()
+            holding = lease
         try:
             chosen = _chosen(version.schema, columns)
         except AnalysisError:
@@ -148,12 +160,14 @@ class Map:
         Raises:
             ReleasedError: That epoch is not visible, or no more.
         """
-        lease, _ = self._leased(epoch)
-        self._held = self._last(), lease
+        # What is held around this one is held again after it.
+        before = self._held
+        version, lease, _ = self._leased(epoch)
+        self._held = version, lease
         try:
             yield self
         finally:
-            self._held = None
+            self._held = before
             lease.release()
 
     def version(self, epoch: int | None = None) -> MapVersion:
@@ -170,9 +184,9 @@ class Map:
         Raises:
             ReleasedError: That epoch is not visible, or no more.
         """
-        lease, manifest = self._leased(epoch)
+        version, lease, manifest = self._leased(epoch)
         lease.leave()
-        return manifest, self._last()
+        return manifest, version
 
     def part(
         self, manifest: Held, partitions: Sequence[int], keys: Sequence[tuple[object, ...]] | None = None
@@ -190,7 +204,10 @@ class Map:
             raise ReleasedError(message) from error
         with Lease(self._store.client, self._store.place, version.number) as lease, self._still(version, lease):
             if keys is not None:
-                yield pa.RecordBatch.from_pylist([*self._found(version, keys).values()], version.schema)
+                # As Arrow has them: Python has no year 10000.
+                names = version.schema.names
+                rows = [row.batch.slice(row.row, 1).select(names) for _, row in self._rows(version, keys)]
+                yield from pa.Table.from_batches(rows, version.schema).combine_chunks().to_batches()
                 return
             wanted = [layer for partition in partitions for layer in version.layers[partition]]
             for table in self._partitions(version, wanted):
@@ -259,16 +276,21 @@ class Map:
             self._store.check(version)
             raise
 
-    def _leased(self, epoch: int | None = None) -> tuple[Lease, Held]:
-        """A lease on a version, which is the last one that was seen from now on, and its manifest."""
+    def _leased(self, epoch: int | None = None) -> tuple[MapVersion, Lease, Held]:
+        """A version, which is the last one that was seen from now on, with a lease on it, and its manifest."""
         while True:
             version = self.version(epoch)
             lease = Lease(self._store.client, self._store.place, version.number)
-            # After the lease was put: the writer removes slots before it looks at leases.
-            manifest = self._store.manifest_at(version.number)
+            try:
+                # After the lease was put: the writer removes slots before it looks at leases.
+                manifest = self._store.manifest_at(version.number)
+            except BaseException:
+                # Nobody would ever give it up: it would be renewed for as long as this process runs.
+                lease.leave()
+                raise
             if manifest is not None:
                 self._seen = version
-                return lease, manifest
+                return version, lease, manifest
             lease.release()
 
     def _of_epoch(self, epoch: int) -> MapVersion:
@@ -277,31 +299,40 @@ class Map:
             there = [version.epoch for version in map(self._store.at, self._store.numbers()) if version is not None]
             message = (
                 f'epoch {epoch} of map "{self._store.place.name}" is not there: visible are '
-                f"{', '.join(map(str, there)) or 'none'}. Older ones stay only while a reader holds them."
+                f"{', '.join(map(str, there)) or 'none'}. Older ones are there only for readers that hold them."
             )
             raise ReleasedError(message)
         return found
 
     def _found(self, version: MapVersion, keys: Sequence[Any]) -> dict[Any, Row]:
+        values: dict[Any, Row] = {}
+        batches: dict[int, tuple[pa.RecordBatch, list[Row]]] = {}
+        for key, found in self._rows(version, keys):
+            if id(found.batch) not in batches:
+                # With the batch: another one could have its id once it is gone.
+                batches[id(found.batch)] = found.batch, found.batch.to_pylist()
+            row = batches[id(found.batch)][1][found.row]
+            values[key] = {name: value for name, value in row.items() if name not in TECHNICAL}
+        return values
+
+    def _rows(self, version: MapVersion, keys: Sequence[Any]) -> Iterator[tuple[Any, FoundRow]]:
+        """The rows of keys, each with its key."""
         kinds = version.kinds
         texts = [text_of(key if isinstance(key, tuple) else (key,), kinds) for key in keys]
-        wanted: dict[int, list[tuple[int, int, str]]] = {}
-        for place, text in enumerate(texts):
-            wanted.setdefault(version.partition(text), []).append((place, hash_of(text), text))
-        lookups = [
-            Lookup(partition, [layer.name for layer in version.layers[partition]], of_partition)
-            for partition, of_partition in wanted.items()
-            if partition in version.layers
-        ]
-        values: dict[Any, Row] = {}
-        batches: dict[int, list[Row]] = {}
-        for found in self._store.client.find(version.keys, lookups):
-            if id(found.batch) not in batches:
-                batches[id(found.batch)] = found.batch.to_pylist()
-            row = batches[id(found.batch)][found.row]
-            if is_there(row[GONE], row[EXPIRES], version.clock):
-                values[keys[found.place]] = {name: value for name, value in row.items() if name not in TECHNICAL}
-        return values
+        for places in _groups(texts):
+            wanted: dict[int, list[tuple[int, int, str]]] = {}
+            for place in places:
+                text = texts[place]
+                wanted.setdefault(version.partition(text), []).append((place, hash_of(text), text))
+            lookups = [
+                Lookup(partition, [layer.name for layer in version.layers[partition]], of_partition)
+                for partition, of_partition in wanted.items()
+                if partition in version.layers
+            ]
+            for found in self._store.client.find(version.keys, lookups):
+                gone, expires = (found.batch.column(name)[found.row].as_py() for name in (GONE, EXPIRES))
+                if is_there(gone, expires, version.clock):
+                    yield keys[found.place], found
 
     def _scanned(
         self,
@@ -365,3 +396,14 @@ def _chosen(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
             message = f"columns: the map has no {name!r}; {nearest(name, schema.names)}"
             raise AnalysisError(message)
     return pa.schema([schema.field(name) for name in names])
+
+
+def _groups(texts: Sequence[str]) -> Iterator[range]:
+    """Places of the keys that are looked for in one go."""
+    start = size = 0
+    for place, text in enumerate(texts):
+        if place > start and (place - start == _KEYS or size + len(text) > _TEXT):
+            yield range(start, place)
+            start, size = place, 0
+        size += len(text)
+    yield range(start, len(texts))

@@ -47,7 +47,7 @@ class MapStore:
         """The newest version; None if there is none.
 
         Raises:
-            MissingEntriesError: Its manifest is lost.
+            LostRowsError: Its manifest is lost.
         """
         for _ in range(_TRIES):
             numbers = self.numbers()
@@ -59,17 +59,22 @@ class MapStore:
         raise GridError(f'the versions of map "{self.place.name}" are replaced faster than they can be read.')
 
     def at(self, number: int) -> MapVersion | None:
-        """A version; None if it is not visible, or no more."""
+        """A version; None if it is not visible, or no more.
+
+        Raises:
+            LostRowsError: Its manifest is lost.
+        """
         manifest = self.manifest_at(number)
         if manifest is None:
             return None
         try:
             return self.decoded(manifest)
-        except MissingEntriesError:
+        except MissingEntriesError as error:
             # Removed while it was about to be read, or lost?
             if self.manifest_at(number) is None:
                 return None
-            raise
+            message = self._told([manifest.partition], f"with what says where the rows of its version {number} are")
+            raise LostRowsError(message) from error
 
     def of_epoch(self, epoch: int) -> MapVersion | None:
         """The visible version of an epoch; None if there is none."""
@@ -83,12 +88,15 @@ class MapStore:
             MissingEntriesError: It is lost.
         """
         # By its name, which is never used again: members of a listing may count other sizes.
-        if manifest.name not in self._read:
+        found = self._read.get(manifest.name)
+        if found is None:
             content = contents_of(self.client, [manifest])[manifest.name]
-            while len(self._read) >= _REMEMBERED:
-                self._read.pop(next(iter(self._read)), None)
-            self._read[manifest.name] = msgspec.msgpack.decode(content, type=MapVersion)
-        return self._read[manifest.name]
+            found = msgspec.msgpack.decode(content, type=MapVersion)
+            # Other threads read and forget at the same time.
+            for name in [*self._read][: 1 - _REMEMBERED]:
+                self._read.pop(name, None)
+            self._read[manifest.name] = found
+        return found
 
     def manifest_at(self, number: int) -> Held | None:
         """The manifest that a slot names; None if the slot is free."""
@@ -137,22 +145,25 @@ class MapStore:
         try:
             self.client.check(version.held())
         except MissingEntriesError as error:
-            raise LostRowsError(self._told(version)) from error
+            raise LostRowsError(self._told_of(version)) from error
 
-    def _told(self, version: MapVersion) -> str:
+    def _told_of(self, version: MapVersion) -> str:
         state = self.client.state()
         unheld = self.client.unheld(version.held(), state)
         lost = [key for key, members in unheld.items() if members >= set(state.rows[key.partition].replicas)]
-        partitions = sorted({key.partition for key in lost})
-        shown = ", ".join(map(str, partitions[:_SHOWN])) + (", …" if len(partitions) > _SHOWN else "")
-        holders = sorted({member for each in partitions for member in state.lost.get(each, ())})
-        by = f"Members {', '.join(holders)} held them last, and are gone. " if holders else ""
         epochs = epochs_of(key.name for key in lost) or [version.epoch]
+        told = f"with rows of epochs up to {epochs[-1]} (its newest is {version.epoch})"
+        return self._told(sorted({key.partition for key in lost}), told)
+
+    def _told(self, partitions: Sequence[int], what: str) -> str:
+        lost = self.client.state().lost
+        shown = ", ".join(map(str, partitions[:_SHOWN])) + (", …" if len(partitions) > _SHOWN else "")
+        holders = sorted({member for each in partitions for member in lost.get(each, ())})
+        by = f"Members {', '.join(holders)} held them last, and are gone. " if holders else ""
         return (
-            f'map "{self.place.name}" has lost partitions {shown}, with rows of epochs up to {epochs[-1]} (its newest '
-            f"is {version.epoch}). {by}More members were lost at once than --backup-count covers. Remove the map "
-            "(python -m sparkjet grid map remove), and start the query that writes it from the beginning of its "
-            "source, with another checkpointLocation: that builds it again."
+            f'map "{self.place.name}" has lost partitions {shown}, {what}. {by}More members were lost at once than '
+            "--backup-count covers. Remove the map (python -m sparkjet grid map remove), and start the query that "
+            "writes it from the beginning of its source, with another checkpointLocation: that builds it again."
         )
 
     def is_kept(self, version: MapVersion) -> bool:

@@ -13,6 +13,9 @@ from sparkjet.grid.map_layers import merged, to_merge
 from sparkjet.grid.map_version import MapPlace, MapVersion
 from sparkjet.grid.messages import Held
 
+_BATCH = 64 << 20
+"""Bytes of the batches of a layer, more or less."""
+
 
 class Written(msgspec.Struct, frozen=True, array_like=True):
     """What a task has written of one partition.
@@ -70,7 +73,10 @@ def write_layers(
         )
         if new.num_rows:
             name = f"{place.layers(transaction)}{partition}-{uuid.uuid4().hex}"
-            entries.append(client.entry(name, new.schema, new.combine_chunks().to_batches(), partition))
+            # In several: a partition of a small grid may be larger than what one message takes.
+            rows = max(1, new.num_rows * _BATCH // max(1, new.nbytes))
+            batches = new.combine_chunks().to_batches(max_chunksize=rows)
+            entries.append(client.entry(name, new.schema, batches, partition))
     layers = {held.partition: held for held in client.put(entries)}
     return [
         Written(partition, changed[partition].num_rows, counts[partition], layers.get(partition))

@@ -10,7 +10,7 @@ from sparkjet.grid.cluster_state import ClusterState
 from sparkjet.grid.messages import MOST, MOST_PARTITIONS, Count, HeldList, Keys, Message, Name, Partition, Text
 
 LARGEST_TOKEN = (64 << 10) - 1
-KeyText = Annotated[str, Meta(max_length=64 << 10)]
+KeyText = Annotated[str, Meta(max_length=3 << 20)]
 
 
 class GetState(Message, frozen=True):

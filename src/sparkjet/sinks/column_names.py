@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def check_names(rows: DataFrame, sink: str) -> None:
-    """Refuse rows in which two columns, or two fields of a struct, have one name: files find them by it.
+    """Refuse rows in which two columns, or two fields of a struct, have one name: files and maps find them by it.
 
     Spark's writers refuse them too, but only when there are rows to write, which is in the first epoch.
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from sparkjet.catalyst.columns import quoted
 from sparkjet.clock import Clock, SystemClock
@@ -34,7 +33,9 @@ from sparkjet.sinks.copies import check_run, origin
 from sparkjet.sinks.grid_map_task import MapTask, RefusedRowError, written_by
 from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
 from sparkjet.sinks.tasks import run_tasks
+from sparkjet.spark_line import SPATIAL, arrow_schema
 from sparkjet.storage.shipping import ship
+from sparkjet.time.frames import MAX
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -77,6 +78,8 @@ class GridMapSink:
         self._clock = clock or SystemClock()
         self._leases = LeaseBook(time.monotonic)
         self._schema = T.StructType()
+        self._published = 0
+        """Number of the newest version that is known to have been visible."""
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -109,16 +112,18 @@ class GridMapSink:
         """See :meth:`Sink.prepare`.
 
         Raises:
-            SinkError: A row has no key, the map has another writer, or it would take more than ``maxBytes``.
+            SinkError: A row has no key, the map has another writer or was removed, or it would take more than
+                ``maxBytes``.
         """
         base = self._store.newest()
+        self._check_not_removed(base)
         self._check_writer(base, transaction)
         clock = self._clock.now() if transaction.clock is None else transaction.clock
         # Rows that have expired must not be there again.
         clock = max(clock, base.clock) if base is not None else clock
         count = len(self._store.client.state().rows)
         manifest = None if base is None else self._store.manifest_at(base.number)
-        schema = to_arrow_schema(self._schema, timezone="UTC").serialize().to_pybytes()
+        schema = arrow_schema(self._schema).serialize().to_pybytes()
         task = MapTask(self._location, self._place, str(transaction), manifest, self.keys, schema, clock)
         ship(rows.sparkSession)
         found = run_tasks(self._sorted(rows, count, clock), task, [], RefusedRowError, PACKAGES)
@@ -167,24 +172,10 @@ class GridMapSink:
         Raises:
             LostTransactionError: The version is lost, or the map was removed.
         """
-        number, manifest = handle["number"], _manifest(handle)
-        while not self._is_published(handle):
-            numbers = self._store.numbers()
-            if number > 1 and (not numbers or numbers[-1] < number - 1):
-                message = (
-                    f'Epoch {handle["epoch"]} was decided, but map "{self._place.name}" has no version {number - 1} '
-                    f"that it goes on from: the map was removed, or its grid was lost. {self._way_out()}"
-                )
-                raise LostTransactionError(message)
-            try:
-                # Who else has put it is found out next.
-                is_ours = self._store.publish(manifest)
-            except LostRowsError as error:
-                raise LostTransactionError(f"Epoch {handle['epoch']} was decided, but {error}") from error
-            if is_ours:
-                between()
-                self._store.clean(self._leases)
-                return
+        store = self._store_of(handle)
+        self._publish(store, handle, between)
+        if store is self._store:
+            self._published = max(self._published, handle["number"])
 
     def published_after(self, newest: TransactionId, handle: Handle | None) -> str | None:
         """See :meth:`Sink.published_after`.
@@ -198,6 +189,7 @@ class GridMapSink:
             raise RecoveryError(self._other_writer(writer))
         if handle is not None and handle["map"] == self._place.name:
             self._check_there(version, handle)
+        self._published = version.number if version is not None else 0
         if version is None or version.epoch <= newest.epoch:
             return None
         return (
@@ -228,7 +220,7 @@ class GridMapSink:
         hash_ = F.crc32(_key_text(self._schema, self.keys).cast("binary"))
         gone = F.lit(False) if settings.deleted is None else F.coalesce(F.col(quoted(settings.deleted)), F.lit(False))
         lasts = settings.time_to_live
-        expires = F.lit(None if lasts is None else clock + lasts).cast("long")
+        expires = F.lit(None if lasts is None else min(clock + lasts, MAX)).cast("long")
         columns = [hash_, gone, expires, *(F.col(quoted(each.name)) for each in fields)]
         shaped = rows.select(*(column.alias(f"c{place}") for place, column in enumerate(columns)))
         partition = F.pmod(F.col("c0"), F.lit(partitions)).cast("int").alias("partition")
@@ -238,6 +230,31 @@ class GridMapSink:
         order = [F.col("partition"), F.col("c0"), *map(places.__getitem__, self.keys), F.col("c1").desc(), *others]
         tasks = min(partitions, rows.sparkSession.sparkContext.defaultParallelism)
         return shaped.select("*", partition).repartition(tasks, "partition").sortWithinPartitions(*order)
+
+    def _store_of(self, handle: Handle) -> MapStore:
+        """Where a transaction was prepared: ``path`` may have named another map of this grid then."""
+        here = self._place.name == handle["map"]
+        return self._store if here else MapStore(self._store.client, MapPlace(handle["map"]))
+
+    def _publish(self, store: MapStore, handle: Handle, between: Callable[[], None]) -> None:
+        number, manifest = handle["number"], _manifest(handle)
+        while not self._is_published(store, handle):
+            numbers = store.numbers()
+            if number > 1 and (not numbers or numbers[-1] < number - 1):
+                message = (
+                    f'Epoch {handle["epoch"]} was decided, but map "{handle["map"]}" has no version {number - 1} '
+                    f"that it goes on from: the map was removed, or its grid was lost. {self._way_out()}"
+                )
+                raise LostTransactionError(message)
+            try:
+                # Who else has put it is found out next.
+                is_ours = store.publish(manifest)
+            except LostRowsError as error:
+                raise LostTransactionError(f"Epoch {handle['epoch']} was decided, but {error}") from error
+            if is_ours:
+                between()
+                store.clean(self._leases)
+                return
 
     def _check_shape(self, newest: MapVersion) -> None:
         there = T.StructType.fromJson(msgspec.json.decode(newest.spark_schema))
@@ -249,6 +266,14 @@ class GridMapSink:
                 "python -m sparkjet grid map remove."
             )
             raise AnalysisError(message)
+
+    def _check_not_removed(self, base: MapVersion | None) -> None:
+        # Otherwise the epoch would begin another map, without the rows of those before.
+        if (base.number if base is not None else 0) < self._published:
+            message = (
+                f"{self._named} was removed, or its grid was lost, while this query was writing it. {self._way_out()}"
+            )
+            raise SinkError(message)
 
     def _check_writer(self, base: MapVersion | None, transaction: TransactionId) -> None:
         own = Writer(transaction.query, transaction.sink)
@@ -304,23 +329,24 @@ class GridMapSink:
             return False
         return True
 
-    def _is_published(self, handle: Handle) -> bool:
+    def _is_published(self, store: MapStore, handle: Handle) -> bool:
         """Whether the version is visible, or was.
 
         Raises:
             CopiedHomeError: Another one is.
         """
         number, manifest = handle["number"], _manifest(handle)
-        there = self._store.manifest_at(number)
+        named = f'map "{handle["map"]}" of {self._location}'
+        there = store.manifest_at(number)
         if there is not None and there.name == manifest.name:
             return True
-        newest = self._store.newest()
+        newest = store.newest()
         if newest is None or newest.number < number:
             return False
-        check_run(handle, newest.epoch, newest.run, self._named)
+        check_run(handle, newest.epoch, newest.run, named)
         if there is not None:
             message = (
-                f"{self._named} has another epoch {newest.epoch} of this query in the place of epoch "
+                f"{named} has another epoch {newest.epoch} of this query in the place of epoch "
                 f"{handle['epoch']}: another copy of this home has published it. End one of the two queries."
             )
             raise CopiedHomeError(message)
@@ -369,6 +395,13 @@ def _stored(schema: T.StructType, settings: GridMapSettings) -> T.StructType:
                 'cast it to one of these (cast("string")).'
             )
             raise AnalysisError(message)
+        if "collate" in kind.simpleString():
+            message = (
+                f"keys: {name!r} is {kind.simpleString()}: texts that are equal by a collation may differ, and one key "
+                "would have several rows. Compute a key from it that does not differ, as lower(…) is, and cast it: "
+                'cast("string").'
+            )
+            raise AnalysisError(message)
     if settings.deleted is not None:
         if settings.deleted not in names or settings.deleted in settings.keys:
             message = f"deleted: no column {settings.deleted!r} beside the keys; {nearest(settings.deleted, names)}"
@@ -383,7 +416,7 @@ def _stored(schema: T.StructType, settings: GridMapSettings) -> T.StructType:
         message = f"start: a map has a column {taken[0]!r} of its own. Give yours another name."
         raise AnalysisError(message)
     try:
-        to_arrow_schema(T.StructType(kept), timezone="UTC")
+        arrow_schema(T.StructType(kept))
     except Exception as error:
         message = f'start: format("grid-map") keeps rows in Arrow, which has no type for one of the columns: {error}'
         raise AnalysisError(message) from error
@@ -395,7 +428,7 @@ def _is_ordered(kind: T.DataType) -> bool:
         return all(_is_ordered(each.dataType) for each in kind.fields)
     if isinstance(kind, T.ArrayType):
         return _is_ordered(kind.elementType)
-    return not isinstance(kind, (T.MapType, T.VariantType, T.CalendarIntervalType))
+    return not isinstance(kind, (T.MapType, T.VariantType, T.CalendarIntervalType, *SPATIAL))
 
 
 def _described(schema: T.StructType) -> str:

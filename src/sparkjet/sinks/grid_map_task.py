@@ -10,7 +10,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sparkjet.errors import StorageError
+from sparkjet.errors import AnalysisError, StorageError
 from sparkjet.grid.map_layers import HASH, layer_schema
 from sparkjet.grid.map_store import MapStore
 from sparkjet.grid.map_version import MapPlace
@@ -63,7 +63,8 @@ class MapTask:
                     size += rows.nbytes
             if pending:
                 yield self._write(pending)
-        except StorageError as error:
+        except (AnalysisError, StorageError) as error:
+            # The first as where an executor has no token.
             raise RefusedRowError(str(error)) from error
 
     def _by_partition(self, batch: pa.RecordBatch, schema: pa.Schema) -> Iterator[tuple[int, pa.Table]]:
@@ -82,8 +83,8 @@ class MapTask:
             start = end
 
     def _null_key(self, rows: pa.Table) -> str:
-        row = rows.filter(pc.is_null(rows.column(HASH))).slice(0, 1).to_pylist()[0]
-        values = {name: row[name] for name in self.keys}
+        # Of the keys alone: other columns may have what Python has no value for, as the year 10000.
+        [values] = rows.select(self.keys).filter(pc.is_null(rows.column(HASH))).slice(0, 1).to_pylist()
         return (
             f'keys: a row of map "{self.place.name}" has the key {values}: without a value it cannot be found. Leave '
             "such rows out with where(…), or give them one with coalesce(…)."

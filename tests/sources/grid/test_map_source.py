@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import date
+from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -65,6 +65,7 @@ def test_a_map_is_a_data_frame_of_one_epoch(spark: SparkSession, options: dict[s
 
 
 def test_keys_are_looked_for_and_nothing_else_is_read(spark: SparkSession, options: dict[str, str]) -> None:
+    assert [row.k for row in read(spark, options).where("k IN (4, null) AND d = DATE '2026-01-01'").collect()] == [4]
     rows = read(spark, options).where("k IN (3, 5, 1000) AND d = DATE '2026-01-02' AND epoch = 3")
     assert sorted(row.k for row in rows.collect()) == [3, 5]
     assert read(spark, options).where("k = 3 AND d = DATE '2026-01-01'").collect() == []
@@ -78,10 +79,24 @@ def test_conditions_on_all_keys_are_taken(options: dict[str, str]) -> None:
     assert list(reader.pushFilters(list(filters))) == filters
     [part] = reader.partitions()
     assert sorted(row["k"] for batch in reader.read(part) for row in batch.to_pylist()) == [3, 5]
+    nulls = source.reader(source.schema())
+    assert isinstance(nulls, MapSourceReader)
+    nulls.pushFilters([In(("k",), (4, None)), EqualTo(("d",), date(2026, 1, 1))])
+    assert [row["k"] for part in nulls.partitions() for batch in nulls.read(part) for row in batch.to_pylist()] == [4]
     partly = source.reader(source.schema())
     assert isinstance(partly, MapSourceReader)
     partly.pushFilters([EqualTo(("k",), 3)])
     assert sum(batch.num_rows for part in partly.partitions() for batch in partly.read(part)) == 100
+
+
+def test_for_more_keys_than_are_looked_for_the_map_is_read(options: dict[str, str]) -> None:
+    source = GridMapDataSource(options)
+    reader = source.reader(source.schema())
+    assert isinstance(reader, MapSourceReader)
+    days = tuple(date(2026, 1, 1) + timedelta(days) for days in range(100_000))
+    # Of the pairs of both there are ten billion.
+    reader.pushFilters([In(("k",), tuple(range(100_000))), In(("d",), days)])
+    assert sum(batch.num_rows for part in reader.partitions() for batch in reader.read(part)) == 100
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
+from math import prod
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -114,17 +115,17 @@ class MapSourceReader(DataSourceReader):
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         """Take conditions on all key columns as keys to look for; Spark evaluates them once more."""
-        values: dict[str, Sequence[Any]] = {}
+        values: dict[str, list[Any]] = {}
         for each in filters:
-            if isinstance(each, EqualTo) and len(each.attribute) == 1:
-                values.setdefault(each.attribute[0], [each.value])
-            elif isinstance(each, In) and len(each.attribute) == 1:
-                values.setdefault(each.attribute[0], list(each.value))
+            if isinstance(each, (EqualTo, In)) and len(each.attribute) == 1:
+                given = each.value if isinstance(each, In) else [each.value]
+                # Nothing equals null, and no key is.
+                values.setdefault(each.attribute[0], [value for value in dict.fromkeys(given) if value is not None])
         with self._settings.open() as map_:
             keys = map_.keys
-        if all(name in values for name in keys):
-            chosen = list(product(*(dict.fromkeys(values[name]) for name in keys)))
-            self._keys = chosen if len(chosen) <= _MOST_KEYS else None
+        # Counted first: of two long lists there are more pairs than memory has room for.
+        if all(name in values for name in keys) and prod(len(values[name]) for name in keys) <= _MOST_KEYS:
+            self._keys = list(product(*(values[name] for name in keys)))
         return filters
 
     def partitions(self) -> Sequence[InputPartition]:
