@@ -20,7 +20,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from sparkjet.errors import AnalysisError, SinkError
 from sparkjet.sinks.kafka.parts import ProducerFencedError, PublishError
 from sparkjet.sinks.kafka.producing import explain
-from sparkjet.sinks.kafka.publishing import COMMITTED, LOOK, MarkerReader, ends_of, partitions_of
+from sparkjet.sinks.kafka.publishing import COMMITTED, LOOK, MarkerReader, ends_of, marker_of, partitions_of
 
 if TYPE_CHECKING:
     from sparkjet.sinks.kafka.parts import Marker
@@ -162,9 +162,10 @@ class ProgressTopic:
                 message = f'progressTopic: "{self.name}" does not exist any more; without it nothing can be published.'
                 raise SinkError(message)
             ends = ends_of(self._admin, [(self.name, n) for n in range(count)], COMMITTED, self._patience)
-            for key, marker in self._reader.read(self.positions, ends):
+            for key, value in self._reader.read(self.positions, ends):
                 if key != self._complete and not key.startswith(self._parts):
                     continue
+                marker = marker_of(value)
                 if marker is None:
                     self.newest.pop(key, None)
                 else:
