@@ -267,7 +267,12 @@ class StagedKafkaSink(Outbox):
             self._check_copies(progress, handle)
             raise SinkError(str(error)) from error
         progress.note(Marker(handle["epoch"], handle["box"], handle.get("run", ""), 0))
-        self._confirm(progress, handle)
+        try:
+            self._confirm(progress, handle)
+        except BaseException:
+            # Nobody asks again, as the epoch is published: an end that was lost would be the next transaction's.
+            self._renew()
+            raise
 
     def has_arrived(self, handle: Handle) -> bool:
         """See :meth:`Outbox.has_arrived`: markers are committed with the rows."""

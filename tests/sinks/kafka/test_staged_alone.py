@@ -1,0 +1,75 @@
+"""The Kafka sink with ``commit=staged`` without brokers: what it remembers, and what it takes from its settings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparkjet.errors import SinkError
+from sparkjet.options import Options
+from sparkjet.sinks.kafka import progress_topic, publishing, staged
+from sparkjet.sinks.kafka.parts import Marker
+from sparkjet.sinks.kafka.publishing import Place
+from sparkjet.sinks.kafka.refused_rows import Topic
+from sparkjet.sinks.kafka.staged import StagedKafkaSink
+from sparkjet.sinks.kafka.staged_settings import StagedSettings
+from sparkjet.sinks.protocol import TransactionId
+from sparkjet.storage.posix_directory import as_directory
+
+GIVEN = {"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.log_level": "0", "topic": "out"}
+
+
+class Alone:
+    """A sink whose parts are published as soon as they are asked for."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, directory: Path, **options: str) -> None:
+        self.sink = StagedKafkaSink(StagedSettings.of(Options({**GIVEN, **options})))
+        self.sink._directory = as_directory(directory)
+        self.places: list[Place] = []
+        self.limit: int | None = None
+        self.markers: dict[str, Marker] = {}
+        topics = lambda _, names, __: {name: Topic(1, False, self.limit, True, 1) for name in names}  # noqa: E731
+        monkeypatch.setattr(staged, "describe", topics)
+        monkeypatch.setattr(progress_topic, "partitions_of", lambda *_: [("progress", number) for number in range(3)])
+        monkeypatch.setattr(progress_topic, "topic_setting", lambda *_: "compact")
+        monkeypatch.setattr(progress_topic.ProgressTopic, "catch_up", lambda topic: topic.newest.update(self.markers))
+        monkeypatch.setattr(publishing, "run", lambda _, __, place, **___: self.places.append(place))
+        monkeypatch.setattr(self.sink, "_confirm", lambda *_: None)
+
+    def deliver(self, epoch: int) -> None:
+        transaction = TransactionId("q", "results", 1, epoch, 0, "aa")
+        box = str(transaction)
+        handle = {"sink": "results", "box": box, "epoch": epoch, "rows": 1, "query": "q", "run": "aa", "since": 0}
+        handle |= {"ids": self.sink._generation(transaction), "parts": [[[0], 1]], "files": [["0.parquet", 1, 1]]}
+        self.sink.deliver(self.sink._entries("results").at(box), {**handle, "topic": "out", "topics": ["out"]})
+
+
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Alone:
+    monkeypatch.setattr(staged.PartitionEnds, "write_lost", lambda *_: None)
+    monkeypatch.setattr(staged.PartitionEnds, "of", lambda *_: [("out", 0)])
+    return Alone(monkeypatch, tmp_path)
+
+
+def test_ids_are_kept_only_if_it_is_known_that_their_transactions_have_ended(
+    alone: Alone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone.deliver(1)
+    alone.deliver(2)
+
+    def fails(*_: Any) -> None:
+        message = "the broker that has answered the commit was killed"
+        raise SinkError(message)
+
+    monkeypatch.setattr(alone.sink, "_confirm", fails)
+    with pytest.raises(SinkError, match="was killed"):
+        alone.deliver(3)
+    # The commit is tried again, and is done: this epoch's markers say so.
+    alone.deliver(3)
+    monkeypatch.setattr(alone.sink, "_confirm", lambda *_: None)
+    alone.deliver(4)
+    names = [place.name for place in alone.places]
+    assert names[0] == names[1] == names[2] != names[3]
+    assert len(names) == 4
