@@ -11,6 +11,7 @@ from sparkjet.errors import SinkError
 from sparkjet.options import Options
 from sparkjet.sinks.kafka import progress_topic, publishing, staged
 from sparkjet.sinks.kafka.parts import Marker
+from sparkjet.sinks.kafka.progress_topic import ProgressTopic, key_of
 from sparkjet.sinks.kafka.publishing import Place
 from sparkjet.sinks.kafka.refused_rows import Topic
 from sparkjet.sinks.kafka.staged import StagedKafkaSink
@@ -73,3 +74,45 @@ def test_ids_are_kept_only_if_it_is_known_that_their_transactions_have_ended(
     names = [place.name for place in alone.places]
     assert names[0] == names[1] == names[2] != names[3]
     assert len(names) == 4
+
+
+def marker(epoch: int, takeover: int, run: str) -> Marker:
+    return Marker(epoch, str(TransactionId("q", "results", takeover, epoch, 0, run)), run, 1)
+
+
+@pytest.mark.parametrize(
+    ("complete", "of_part", "is_later"),
+    [
+        pytest.param(marker(3, 1, "aa"), marker(3, 1, "aa"), False, id="the record's"),
+        pytest.param(marker(3, 1, "aa"), marker(2, 1, "bb"), False, id="a part that the last epochs did not have"),
+        pytest.param(marker(4, 1, "aa"), marker(4, 1, "aa"), True, id="a later one"),
+        pytest.param(marker(3, 1, "aa"), marker(4, 1, "aa"), True, id="a later one that was begun"),
+        pytest.param(marker(3, 2, "bb"), marker(3, 2, "bb"), True, id="of a later takeover"),
+        pytest.param(marker(2, 1, "aa"), marker(3, 1, "bb"), True, id="of another run, begun"),
+    ],
+)
+def test_what_a_record_cannot_have_published_is_named_or_forgotten(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, complete: Marker, of_part: Marker, *, is_later: bool
+) -> None:
+    newest = TransactionId("q", "results", 1, 3, 0, "aa")
+    forgotten: list[str] = []
+    monkeypatch.setattr(progress_topic.ProgressTopic, "forget", lambda topic, _: forgotten.extend(topic.newest))
+    for option in ("fail", "continue"):
+        alone = Alone(monkeypatch, tmp_path, onRestoredBackup=option)
+        alone.markers = {key_of("q", "results"): complete, key_of("q", "results", 0): of_part}
+        later = alone.sink.published_after(newest, None)
+        assert (later is not None) == (is_later and option == "fail")
+        assert later is None or f"says that epoch {max(complete.epoch, of_part.epoch)} was published" in str(later)
+        assert forgotten == []
+        alone.sink.create()
+    assert len(forgotten) == (2 if is_later else 0)
+
+
+def test_markers_that_cannot_be_deleted_are_an_error() -> None:
+    topic = ProgressTopic({"bootstrap.servers": "127.0.0.1:1", "log_level": "0"}, "progress", "q", "results", 5.0)
+    topic.newest[key_of("q", "results")] = marker(4, 1, "aa")
+    # Nobody answers there.
+    away = {"bootstrap.servers": "127.0.0.1:1", "log_level": "0", "message.timeout.ms": "50"}
+    with pytest.raises(SinkError, match="_MSG_TIMED_OUT"):
+        topic.forget(away)
+    assert topic.complete is not None

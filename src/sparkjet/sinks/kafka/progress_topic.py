@@ -19,7 +19,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from sparkjet.errors import AnalysisError, SinkError
 from sparkjet.sinks.kafka.parts import ProducerFencedError, PublishError
-from sparkjet.sinks.kafka.producing import explain
+from sparkjet.sinks.kafka.producing import Queue, explain
 from sparkjet.sinks.kafka.publishing import COMMITTED, LOOK, MarkerReader, ends_of, marker_of, partitions_of
 
 if TYPE_CHECKING:
@@ -141,13 +141,11 @@ class ProgressTopic:
     def forget(self, producer: Mapping[str, str]) -> None:
         """Delete the markers, which are of epochs that the snapshots do not know and that are published again."""
         with reached(f"progress topic {self.name!r}"):
-            writer = confluent_kafka.Producer(dict(producer))
+            queue = Queue(confluent_kafka.Producer({**producer, "delivery.report.only.error": True}))
             for key in self.newest:
                 number = COMPLETE if key == self._complete else int(json.loads(key)["part"]) + 1
-                writer.produce(self.name, None, key.encode(), partition=number)
-            if writer.flush(self._patience):
-                message = f"the markers in {self.name!r} could not be deleted"
-                raise PublishError(message)
+                queue.put(self.name, [{"key": key.encode(), "value": None, "partition": number}])
+            queue.drain()
         self.newest.clear()
 
     def catch_up(self) -> None:

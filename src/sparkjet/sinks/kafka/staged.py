@@ -137,7 +137,7 @@ class StagedKafkaSink(Outbox):
             progress.catch_up()
             found = progress.complete
         if self._settings.repeats:
-            self._forgets = found is not None and found.epoch > newest.epoch
+            self._forgets = _later(progress, newest) is not None
             return None
         known = 0 if handle is None else int(handle["after"])
         if _epoch(found) < known and progress.partitions():
@@ -150,9 +150,10 @@ class StagedKafkaSink(Outbox):
                 'option("onRestoredBackup", "continue"): the last epoch may then be written twice.'
             )
             raise AnalysisError(message)
-        if found is not None and (found.epoch > newest.epoch or _differs(found, newest)):
+        later = _later(progress, newest)
+        if later is not None:
             return (
-                f"the progress topic {progress.name!r} says that epoch {found.epoch} was published. Restore the newest "
+                f"the progress topic {progress.name!r} says that epoch {later.epoch} was published. Restore the newest "
                 "copy of the home, and nothing is lost or repeated. To go on from this one, set option("
                 '"onRestoredBackup", "continue"): the epochs in between are then written to the topic again.'
             )
@@ -430,6 +431,14 @@ def _files(handle: Handle, number: int) -> list[str]:
 
 def _epoch(found: Marker | None) -> int:
     return 0 if found is None else found.epoch
+
+
+def _later(progress: ProgressTopic, newest: TransactionId) -> Marker | None:
+    """A marker of the last epoch, if a query at this record cannot have published it."""
+    # Those of parts too: the home may have been lost before all of the epoch was there.
+    last = max((each.epoch for each in progress.newest.values()), default=0)
+    of_last = (each for each in progress.newest.values() if each.epoch == last)
+    return next((each for each in of_last if last > newest.epoch or _differs(each, newest)), None)
 
 
 def _differs(found: Marker, newest: TransactionId) -> bool:
