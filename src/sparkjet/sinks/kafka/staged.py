@@ -113,7 +113,7 @@ class StagedKafkaSink(Outbox):
         try:
             check_targets({}, topics)
             for name, topic in topics.items():
-                check_rows({"keyless": keyless, "message": 0, "record": 0}, name, topic, 1, compresses=False)
+                check_rows({"keyless": keyless, "record": 0}, name, topic, self._settings.takes, compresses=False)
         except SinkError as error:
             message = f"start: {error}"
             raise AnalysisError(message) from error
