@@ -116,3 +116,39 @@ def test_markers_that_cannot_be_deleted_are_an_error() -> None:
     with pytest.raises(SinkError, match="_MSG_TIMED_OUT"):
         topic.forget(away)
     assert topic.complete is not None
+
+
+@pytest.mark.parametrize(
+    ("given", "limit", "expected"),
+    [
+        ({}, 1_048_588, None),
+        ({}, None, None),
+        ({}, 20_000, "20000"),
+        ({"kafka.batch.size": "5000"}, 20_000, "5000"),
+        ({"kafka.batch.size": "50000"}, 20_000, "20000"),
+    ],
+)
+def test_no_batch_is_larger_than_the_topic_takes(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    alone: Alone,
+    given: dict[str, str],
+    limit: int | None,
+    expected: str | None,
+) -> None:
+    alone = Alone(monkeypatch, tmp_path, **given)
+    alone.limit = limit
+    alone.deliver(1)
+    assert [place.producer.get("batch.size") for place in alone.places] == [expected]
+
+
+def test_a_producer_is_made_anew_where_its_topic_takes_less(alone: Alone) -> None:
+    alone.deliver(1)
+    (kept,) = alone.sink._warm.values()
+    kept.known = (None,)
+    alone.deliver(2)
+    assert kept.known == (None,)
+    alone.limit, alone.sink._topics = 20_000, (0.0, {})
+    alone.deliver(3)
+    assert kept.known is None
+    assert [*alone.sink._warm.values()] == [kept]

@@ -119,6 +119,9 @@ class KafkaBrokers:
 
     def turn_to(self, place: Place, rows: Rows | None) -> None:
         """Go on with another epoch's part of the same transactional id."""
+        if place.producer != self._place.producer:
+            # What the topic takes has changed, and a producer keeps the properties that it was made with.
+            self.known = None
         self._place, self._rows = place, rows
 
     def init(self) -> None:

@@ -329,13 +329,14 @@ class StagedKafkaSink(Outbox):
         self, progress: ProgressTopic, handle: Handle, number: int | None, *, completes: bool = False
     ) -> tuple[Part, Place]:
         settings, query, sink = self._settings, handle["query"], handle["sink"]
+        limits = [each.largest for each in self._described(handle["topics"]).values() if each.largest is not None]
         rows = 1 if number is None else handle["parts"][number][1]
         keys = [] if number is None else [(number + 1, key_of(query, sink, number))]
         if completes:
             keys.append((COMPLETE, key_of(query, sink)))
         part = Part(handle["epoch"], handle["box"], handle.get("run", ""), handle.get("since", 0), rows)
         place = Place(
-            settings.producer,
+            settings.producer_for(min(limits, default=None)),
             settings.client,
             f"sparkjet/{query}/{sink}/{handle['ids']}/{'all' if number is None else number}",
             progress.name,
