@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import confluent_kafka
 import pytest
 from confluent_kafka import KafkaException, Producer
 
@@ -17,8 +16,7 @@ def takes(value: bytes, headers: list[tuple[str, bytes]]) -> bool:
     producer = Producer({"bootstrap.servers": "127.0.0.1:1", "log_level": "0", "message.max.bytes": str(TAKES)})
     try:
         producer.produce("t", value, b"k", headers=headers)
-    except KafkaException as error:
-        assert error.args[0].code() == confluent_kafka.KafkaError.MSG_SIZE_TOO_LARGE
+    except KafkaException:
         return False
     finally:
         producer.purge()
@@ -28,8 +26,7 @@ def takes(value: bytes, headers: list[tuple[str, bytes]]) -> bool:
 def is_decided(size: int) -> bool:
     try:
         check_rows({"keyless": 0, "record": size}, "t", TOPIC, TAKES, compresses=False)
-    except SinkError as error:
-        assert f"the largest row has {size} bytes, and librdkafka takes {TAKES}" in str(error)
+    except SinkError:
         return False
     return True
 
