@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
-from sparkjet.errors import SinkError
+from sparkjet.errors import AnalysisError, SinkError
 from sparkjet.options import Options
 from sparkjet.sinks.kafka import progress_topic, publishing, staged
 from sparkjet.sinks.kafka.parts import Marker
@@ -152,3 +155,36 @@ def test_a_producer_is_made_anew_where_its_topic_takes_less(alone: Alone) -> Non
     alone.deliver(3)
     assert kept.known is None
     assert [*alone.sink._warm.values()] == [kept]
+
+
+class Refusing:
+    """A client whose user may not create topics."""
+
+    def __init__(self, _: Any) -> None: ...
+
+    def create_topics(self, topics: Any, *, validate_only: bool) -> dict[str, Any]:
+        assert validate_only
+        refused: Future[None] = Future()
+        refused.set_exception(KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)))
+        return {topics[0].topic: refused}
+
+
+@pytest.mark.parametrize(
+    ("partitions", "replicas", "command"),
+    [
+        (0, 3, "--create --topic progress --partitions 17 --replication-factor 3 --config cleanup.policy=compact "),
+        # What the brokers choose: the command refuses -1.
+        (0, -1, "--create --topic progress --partitions 17 --config cleanup.policy=compact "),
+        # There is one already.
+        (1, 3, "--alter --topic progress --partitions 17"),
+    ],
+)
+def test_the_command_that_is_named_is_one_that_works(
+    monkeypatch: pytest.MonkeyPatch, partitions: int, replicas: int, command: str
+) -> None:
+    monkeypatch.setattr(progress_topic, "AdminClient", Refusing)
+    monkeypatch.setattr(progress_topic, "partitions_of", lambda *_: [("progress", n) for n in range(partitions)])
+    monkeypatch.setattr(progress_topic, "topic_setting", lambda *_: "compact")
+    topic = ProgressTopic({}, "progress", "q", "results", 5.0)
+    with pytest.raises(AnalysisError, match=re.escape(f"kafka-topics.sh {command}")):
+        topic.check(16, replicas)

@@ -124,7 +124,7 @@ class ProgressTopic:
         if found < _FEWEST:
             message = (
                 f'progressTopic: "{self.name}" has one partition and needs {writers + 1}: one for epochs, and one for '
-                f"each part. {self._command(writers, replicas)}"
+                f"each part. Add them: kafka-topics.sh --alter --topic {self.name} --partitions {writers + 1}"
             )
             raise AnalysisError(message)
 
@@ -188,10 +188,9 @@ class ProgressTopic:
 
     def _command(self, writers: int, replicas: int) -> str:
         settings = " ".join(f"--config {name}={value}" for name, value in CONFIG.items())
-        return (
-            f"kafka-topics.sh --create --topic {self.name} --partitions {writers + 1} "
-            f"--replication-factor {replicas} {settings}"
-        )
+        # Unless it is said, the brokers' default; the command takes no other way to ask for that.
+        copies = f"--replication-factor {replicas} " if replicas > 0 else ""
+        return f"kafka-topics.sh --create --topic {self.name} --partitions {writers + 1} {copies}{settings}"
 
 
 def topic_setting(admin: Any, topic: str, name: str, patience: float) -> str | None:
