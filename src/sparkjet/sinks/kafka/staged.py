@@ -360,7 +360,7 @@ class StagedKafkaSink(Outbox):
         where = self._written(progress, handle)
         if not self._ends.are_read(where, _ARRIVING):
             self._renew()
-            self._ends.write_lost(where, handle["query"], handle["sink"])
+            self._ends.write_lost(where, handle["query"], handle["sink"], is_routine=True)
 
     def _written(self, progress: ProgressTopic, handle: Handle) -> list[tuple[str, int]]:
         """Every partition that the transactions of an epoch may be open in."""
