@@ -52,7 +52,10 @@ def caught_up(monkeypatch: pytest.MonkeyPatch, *found: Message) -> ProgressTopic
     """A progress topic that has read these records."""
 
     class Consumer:
-        def __init__(self, _: Any) -> None: ...
+        def __init__(self, settings: dict[str, Any]) -> None:
+            assert settings["isolation.level"] == "read_committed"
+            # Also where records at the beginning were deleted.
+            assert settings["auto.offset.reset"] == "earliest"
 
         def assign(self, _: Any) -> None: ...
 

@@ -288,6 +288,8 @@ class MarkerReader:
         if self._consumer is None:
             settings = {"group.id": "sparkjet-markers", "enable.auto.commit": False, "enable.partition.eof": True}
             settings |= {"isolation.level": "read_committed", "fetch.wait.max.ms": 10}
+            # A topic may begin later than at its offset 0; librdkafka would go on from its end.
+            settings |= {"auto.offset.reset": "earliest"}
             self._consumer = confluent_kafka.Consumer({**self._client, **settings})
         self._consumer.assign([confluent_kafka.TopicPartition(*where, since.get(where, 0)) for where in wanted])
         until = time.monotonic() + self._patience
