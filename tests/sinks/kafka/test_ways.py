@@ -83,7 +83,7 @@ def test_how_to_connect_is_librdkafkas_to_judge() -> None:
 def test_rows_that_wait_in_the_home_are_not_taken_for_prepared_ones(options: dict[str, str]) -> None:
     # A start settles what brokers would drop before anything may refuse it.
     decided = {"way": "kafka-staged", "query": "q", "sink": "results", "epoch": 1, "run": "aa", "since": 0}
-    with pytest.raises(sj.AnalysisError, match="commit=staged, the default.*without the options commit"):
+    with pytest.raises(sj.AnalysisError, match=r"commit=staged, the default.*without the options commit"):
         sink_of(**options).commit(decided, lambda: None)
 
 
