@@ -100,6 +100,7 @@ def test_what_a_record_cannot_have_published_is_named_or_forgotten(
     newest = TransactionId("q", "results", 1, 3, 0, "aa")
     forgotten: list[str] = []
     monkeypatch.setattr(progress_topic.ProgressTopic, "forget", lambda topic, _: forgotten.extend(topic.newest))
+    monkeypatch.setattr(staged.PartitionEnds, "are_read", lambda *_: True)
     for option in ("fail", "continue"):
         alone = Alone(monkeypatch, tmp_path, onRestoredBackup=option)
         alone.markers = {key_of("q", "results"): complete, key_of("q", "results", 0): of_part}
@@ -109,6 +110,27 @@ def test_what_a_record_cannot_have_published_is_named_or_forgotten(
         assert forgotten == []
         alone.sink.create()
     assert len(forgotten) == (2 if is_later else 0)
+
+
+def test_a_later_epoch_that_readers_do_not_get_yet_is_waited_for_before_it_is_forgotten(
+    alone: Alone, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    alone = Alone(monkeypatch, tmp_path, onRestoredBackup="continue")
+    newest = TransactionId("q", "results", 1, 3, 0, "aa")
+    monkeypatch.setattr(staged.PartitionEnds, "are_read", lambda *_: False)
+    with pytest.raises(AnalysisError, match="a transaction is open in sparkjet-progress-q-results-0"):
+        alone.sink.published_after(newest, None)
+
+    def ends(*_: Any) -> bool:
+        alone.markers = {key_of("q", "results"): marker(9, 1, "aa")}
+        return True
+
+    monkeypatch.setattr(staged.PartitionEnds, "are_read", ends)
+    forgotten: list[str] = []
+    monkeypatch.setattr(progress_topic.ProgressTopic, "forget", lambda topic, _: forgotten.extend(topic.newest))
+    assert alone.sink.published_after(newest, None) is None
+    alone.sink.create()
+    assert forgotten == [key_of("q", "results")]
 
 
 def test_markers_that_cannot_be_deleted_are_an_error() -> None:

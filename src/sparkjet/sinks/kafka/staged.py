@@ -136,6 +136,9 @@ class StagedKafkaSink(Outbox):
         if progress.partitions():
             progress.catch_up()
             found = progress.complete
+            if self._settings.repeats:
+                # A later epoch that is hidden now, and not forgotten, would stand for those that are still to come.
+                self._once_readable(progress, newest)
         if self._settings.repeats:
             self._forgets = _later(progress, newest) is not None
             return None
