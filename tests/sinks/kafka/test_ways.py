@@ -58,6 +58,7 @@ def test_rows_wait_in_the_home_unless_asked_otherwise(options: dict[str, str], e
         ({"commit": "prepared", "progressTopic": "p"}, "progressTopic: this is for commit=staged.*leave it out"),
         ({**AT_LEAST_ONCE, "progressTopic": "p"}, "progressTopic: this is for commit=staged.*leave it out"),
         ({**AT_LEAST_ONCE, "commit": "staged"}, "staged is for processingGuarantee=exactly-once; leave commit out"),
+        ({"progressTopic": "out"}, 'progressTopic: "out" is the topic of the rows'),
         ({"kafka.bootstrap.servers": "a:b"}, 'kafka.bootstrap.servers: "a:b" is not host:port'),
         ({"kafka.bootstrap.servers": " "}, "kafka.bootstrap.servers names no broker"),
     ],

@@ -24,6 +24,7 @@ from sparkjet.sinks.kafka.publishing import COMMITTED, LOOK, MarkerReader, ends_
 
 if TYPE_CHECKING:
     from sparkjet.sinks.kafka.parts import Marker
+    from sparkjet.sinks.protocol import TransactionId
 
 COMPLETE = 0
 """The partition of the markers that speak for epochs; part n has partition n + 1, so that no part waits for another."""
@@ -86,6 +87,13 @@ class ProgressTopic:
     def complete(self) -> Marker | None:
         """The marker of the newest epoch of which all parts are published."""
         return self.newest.get(self._complete)
+
+    def later(self, newest: TransactionId) -> Marker | None:
+        """A marker of the last epoch, if a query at this record cannot have published it."""
+        # Those of parts too: the home may have been lost before all of the epoch was there.
+        last = max((each.epoch for each in self.newest.values()), default=0)
+        of_last = (each for each in self.newest.values() if each.epoch == last)
+        return next((each for each in of_last if last > newest.epoch or _differs(each, newest)), None)
 
     def note(self, marker: Marker) -> None:
         """What has just been published, before it is read."""
@@ -191,6 +199,14 @@ class ProgressTopic:
         # Unless it is said, the brokers' default; the command takes no other way to ask for that.
         copies = f"--replication-factor {replicas} " if replicas > 0 else ""
         return f"kafka-topics.sh --create --topic {self.name} --partitions {writers + 1} {copies}{settings}"
+
+
+def _differs(found: Marker, newest: TransactionId) -> bool:
+    """Whether the epoch was published by a later takeover, or by another run of the same one, than the record's."""
+    takeover = int(found.name.partition("-")[0])
+    return takeover > newest.takeover or (
+        takeover == newest.takeover and bool(found.run and newest.run) and found.run != newest.run
+    )
 
 
 def topic_setting(admin: Any, topic: str, name: str, patience: float) -> str | None:

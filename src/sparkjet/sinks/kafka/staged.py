@@ -140,7 +140,7 @@ class StagedKafkaSink(Outbox):
                 # A later epoch that is hidden now, and not forgotten, would stand for those that are still to come.
                 self._once_readable(progress, newest)
         if self._settings.repeats:
-            self._forgets = _later(progress, newest) is not None
+            self._forgets = progress.later(newest) is not None
             return None
         known = 0 if handle is None else int(handle["after"])
         if _epoch(found) < known and progress.partitions():
@@ -153,7 +153,7 @@ class StagedKafkaSink(Outbox):
                 'option("onRestoredBackup", "continue"): the last epoch may then be written twice.'
             )
             raise AnalysisError(message)
-        later = _later(progress, newest)
+        later = progress.later(newest)
         if later is not None:
             return (
                 f"the progress topic {progress.name!r} says that epoch {later.epoch} was published. Restore the newest "
@@ -435,19 +435,3 @@ def _files(handle: Handle, number: int) -> list[str]:
 
 def _epoch(found: Marker | None) -> int:
     return 0 if found is None else found.epoch
-
-
-def _later(progress: ProgressTopic, newest: TransactionId) -> Marker | None:
-    """A marker of the last epoch, if a query at this record cannot have published it."""
-    # Those of parts too: the home may have been lost before all of the epoch was there.
-    last = max((each.epoch for each in progress.newest.values()), default=0)
-    of_last = (each for each in progress.newest.values() if each.epoch == last)
-    return next((each for each in of_last if last > newest.epoch or _differs(each, newest)), None)
-
-
-def _differs(found: Marker, newest: TransactionId) -> bool:
-    """Whether the epoch was published by a later takeover, or by another run of the same one, than the record's."""
-    takeover = int(found.name.partition("-")[0])
-    return takeover > newest.takeover or (
-        takeover == newest.takeover and bool(found.run and newest.run) and found.run != newest.run
-    )

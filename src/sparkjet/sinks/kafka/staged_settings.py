@@ -97,14 +97,18 @@ class StagedSettings:
                 "brokers, where they could be lost: leave it out."
             )
             raise AnalysisError(message)
+        topic, progress = options.get("topic"), options.get("progressTopic")
+        if progress and progress == topic:
+            message = f'progressTopic: "{progress}" is the topic of the rows, whose readers would get the markers too.'
+            raise AnalysisError(message)
         return StagedSettings(
             producer_properties({**DEFAULTS, TIMEOUT: _SHORT, **given}, in_transactions=True),
             # Clients would log which properties are for producers only.
             {**given, "log_level": "0"},
             _access(given),
-            options.get("topic"),
+            topic,
             options.number("numPartitions", default=16),
-            options.get("progressTopic"),
+            progress,
             options.choice("onRestoredBackup", ("fail", "continue"), "fail") == "continue",
         )
 
