@@ -133,6 +133,19 @@ def test_a_later_epoch_that_readers_do_not_get_yet_is_waited_for_before_it_is_fo
     assert forgotten == [key_of("q", "results")]
 
 
+def test_a_backup_in_whose_outbox_a_later_epoch_is_marked_is_not_gone_on_from(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    # It was copied while the query ran, or only the snapshots were restored.
+    alone = Alone(monkeypatch, tmp_path, onRestoredBackup="continue")
+    monkeypatch.setattr(staged.PartitionEnds, "are_read", lambda *_: True)
+    alone.sink._entries("results").deliver("000001-000000005-0-aa")
+    newest = TransactionId("q", "results", 1, 3, 0, "aa")
+    later = str(alone.sink.published_after(newest, None))
+    assert "delivered-000001-000000005-0-aa says that epoch 5 was delivered. To go on from epoch 3, remove" in later
+    assert alone.sink.published_after(TransactionId("q", "results", 1, 5, 0, "aa"), None) is None
+
+
 def test_markers_that_cannot_be_deleted_are_an_error() -> None:
     topic = ProgressTopic({"bootstrap.servers": "127.0.0.1:1", "log_level": "0"}, "progress", "q", "results", 5.0)
     topic.newest[key_of("q", "results")] = marker(4, 1, "aa")

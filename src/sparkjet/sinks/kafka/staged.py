@@ -141,7 +141,7 @@ class StagedKafkaSink(Outbox):
                 self._once_readable(progress, newest)
         if self._settings.repeats:
             self._forgets = progress.later(newest) is not None
-            return None
+            return self._marked(newest)
         known = 0 if handle is None else int(handle["after"])
         if _epoch(found) < known and progress.partitions():
             found = self._once_readable(progress, newest)
@@ -160,7 +160,11 @@ class StagedKafkaSink(Outbox):
                 "copy of the home, and nothing is lost or repeated. To go on from this one, set option("
                 '"onRestoredBackup", "continue"): the epochs in between are then written to the topic again.'
             )
-        marked = super().published_after(newest, handle)
+        return self._marked(newest)
+
+    def _marked(self, newest: TransactionId) -> Later:
+        """What the outbox says was delivered later: it would drop the rows of all epochs up to there."""
+        marked = super().published_after(newest, None)
         return None if marked is Unknown.UNKNOWN else marked
 
     def _once_readable(self, progress: ProgressTopic, newest: TransactionId) -> Marker | None:
