@@ -7,9 +7,12 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from sparkjet.options import Options
 from sparkjet.sinks.kafka.access import Access
 from sparkjet.sinks.kafka.cluster import Cluster
+from sparkjet.sinks.kafka.ends import PartitionEnds
 from sparkjet.sinks.kafka.lost_ends import write_lost_ends
+from sparkjet.sinks.kafka.staged_settings import StagedSettings
 from tests.sinks.brokers import (
     COORDINATOR,
     DESCRIBE,
@@ -96,6 +99,30 @@ def test_a_coordinator_that_is_writing_ends_or_has_just_started_is_waited_for(br
     broker.answers[LIST] = in_turn(listing(), ending, ending, listing(OURS, state="CompleteCommit", producer=PRODUCER))
     assert asked(broker) == (1, 1)
     assert broker.asked.count(LIST) == 4
+
+
+def test_what_others_have_open_and_this_user_may_not_see_is_waited_for_once(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.answers[LIST] = listing
+    given = {"kafka.bootstrap.servers": f"127.0.0.1:{broker.port}", "kafka.log_level": "0"}
+    ends = PartitionEnds(StagedSettings.of(Options(given)))
+    monkeypatch.setattr(ends, "are_read", lambda *_: False)
+    monkeypatch.setattr("sparkjet.sinks.kafka.ends.ANSWERS", 0.1)
+
+    def looks(*, is_routine: bool) -> int:
+        before = broker.asked.count(LIST)
+        ends.write_lost([("t", 0)], "q", "results", is_routine=is_routine)
+        return broker.asked.count(LIST) - before
+
+    assert looks(is_routine=True) > 1
+    assert looks(is_routine=True) == 1
+    # After that an id is initialized, and its coordinator forgets.
+    assert looks(is_routine=False) > 1
+    broker.answers[LIST] = lambda: listing(OURS, producer=PRODUCER)
+    assert looks(is_routine=True) == 1
+    broker.answers[LIST] = listing
+    assert looks(is_routine=True) > 1
 
 
 @pytest.mark.logs_errors

@@ -134,7 +134,7 @@ def read(server: KafkaServer, topic: str) -> list[bytes]:
     ("partitions", "policy", "message"),
     [
         (17, "delete", r"cleanup.policy=delete, which would lose markers. Set it: kafka-configs.sh --alter"),
-        (1, "compact", r"has one partition and needs 17.*kafka-topics.sh --create --topic \S+ --partitions 17"),
+        (1, "compact", r"has one partition and needs 17.*kafka-topics.sh --alter --topic \S+ --partitions 17"),
     ],
 )
 def test_a_progress_topic_that_would_lose_markers_is_refused(

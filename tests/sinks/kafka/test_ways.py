@@ -58,6 +58,7 @@ def test_rows_wait_in_the_home_unless_asked_otherwise(options: dict[str, str], e
         ({"commit": "prepared", "progressTopic": "p"}, "progressTopic: this is for commit=staged.*leave it out"),
         ({**AT_LEAST_ONCE, "progressTopic": "p"}, "progressTopic: this is for commit=staged.*leave it out"),
         ({**AT_LEAST_ONCE, "commit": "staged"}, "staged is for processingGuarantee=exactly-once; leave commit out"),
+        ({"progressTopic": "out"}, 'progressTopic: "out" is the topic of the rows'),
         ({"kafka.bootstrap.servers": "a:b"}, 'kafka.bootstrap.servers: "a:b" is not host:port'),
         ({"kafka.bootstrap.servers": " "}, "kafka.bootstrap.servers names no broker"),
     ],
@@ -77,6 +78,14 @@ def test_how_to_connect_is_librdkafkas_to_judge() -> None:
     assert StagedSettings.of(Options(GIVEN)).access is not None
     with pytest.raises(sj.AnalysisError, match="OAUTHBEARER"):
         sink_of(commit="prepared", **oauth)
+
+
+@pytest.mark.parametrize("options", [{"commit": "prepared"}, AT_LEAST_ONCE], ids=["prepared", "at least once"])
+def test_rows_that_wait_in_the_home_are_not_taken_for_prepared_ones(options: dict[str, str]) -> None:
+    # A start settles what brokers would drop before anything may refuse it.
+    decided = {"way": "kafka-staged", "query": "q", "sink": "results", "epoch": 1, "run": "aa", "since": 0}
+    with pytest.raises(sj.AnalysisError, match=r"commit=staged, the default.*without the options commit"):
+        sink_of(**options).commit(decided, lambda: None)
 
 
 @pytest.mark.crash

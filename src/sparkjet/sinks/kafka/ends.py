@@ -12,7 +12,7 @@ from sparkjet.errors import SinkError
 from sparkjet.sinks.kafka import publishing
 from sparkjet.sinks.kafka.cluster import Cluster
 from sparkjet.sinks.kafka.connection import BrokerError
-from sparkjet.sinks.kafka.lost_ends import write_lost_ends
+from sparkjet.sinks.kafka.lost_ends import ANSWERS, write_lost_ends
 from sparkjet.sinks.kafka.progress_topic import reached
 from sparkjet.sinks.kafka.publishing import LOOK, UNCOMMITTED
 from sparkjet.sinks.naming import prefix_of
@@ -33,6 +33,7 @@ class PartitionEnds:
     def __init__(self, settings: StagedSettings) -> None:
         self._settings = settings
         self._admin: Any = None
+        self._all_known = True
 
     @property
     def admin(self) -> Any:
@@ -65,10 +66,16 @@ class PartitionEnds:
                 time.sleep(LOOK)
         return True
 
-    def write_lost(self, where: Sequence[TopicPartition], query: str, sink: str) -> None:
+    def write_lost(self, where: Sequence[TopicPartition], query: str, sink: str, *, is_routine: bool = False) -> None:
         """Write the ends that a killed broker has not written, as far as this user may: librdkafka cannot.
 
         To be called before anything initializes an id of the query again.
+
+        Args:
+            where: The partitions.
+            query: Identity of the query.
+            sink: Name of the sink.
+            is_routine: Whether it is done after each epoch.
 
         Raises:
             SinkError: Brokers cannot be reached.
@@ -76,9 +83,12 @@ class PartitionEnds:
         access = self._settings.access
         if access is None or self.are_read(where, 0):
             return
+        # Who may not see what others have open on the topic would wait in vain after each epoch.
+        answers = 0.0 if is_routine and not self._all_known else ANSWERS
         try:
             with Cluster(access) as cluster:
-                write_lost_ends(cluster, where, prefix_of(query, sink), self._settings.patience)
+                prefix, patience = prefix_of(query, sink), self._settings.patience
+                self._all_known = write_lost_ends(cluster, where, prefix, patience, answers)
         except BrokerError as error:
             message = f"Kafka: {error}. Check that the brokers run and that kafka.bootstrap.servers is right."
             raise SinkError(message) from error

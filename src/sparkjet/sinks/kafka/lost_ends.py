@@ -17,11 +17,13 @@ logger = logging.getLogger("sparkjet")
 
 _LOOK = 0.02
 """Seconds from one look at a coordinator that is ending a transaction to the next."""
-_ANSWERS = 10.0
+ANSWERS = 10.0
 """Seconds that brokers may take to know after a restart; who may not read a partition, or an id, never learns it."""
 
 
-def write_lost_ends(cluster: Cluster, partitions: Sequence[TopicPartition], prefix: str, patience: float) -> None:
+def write_lost_ends(
+    cluster: Cluster, partitions: Sequence[TopicPartition], prefix: str, patience: float, answers: float = ANSWERS
+) -> bool:
     """End what is complete for its coordinator and still open in a partition; the ids that this is about are fenced.
 
     :mod:`sparkjet.sinks.kafka.markers` says how that comes about. It must be called before anything else initializes
@@ -32,6 +34,10 @@ def write_lost_ends(cluster: Cluster, partitions: Sequence[TopicPartition], pref
         partitions: The partitions that readers cannot read to their ends.
         prefix: What the ids begin with.
         patience: Seconds to wait for a coordinator that is writing ends.
+        answers: Seconds to wait until it is known whose is all that is open.
+
+    Returns:
+        Whether that is known.
     """
     began = time.monotonic()
     while True:
@@ -45,11 +51,12 @@ def write_lost_ends(cluster: Cluster, partitions: Sequence[TopicPartition], pref
             each.producer for each in listed
         }
         is_ending = any(state in ENDING for state in ours.values())
-        if not (is_ending and waited < patience) and (all_known or waited > _ANSWERS):
+        if not (is_ending and waited < patience) and (all_known or waited >= answers):
             break
         time.sleep(_LOOK)
     for name in sorted(name for name, state in ours.items() if state in COMPLETED):
         _write(cluster, name, opened)
+    return all_known
 
 
 def _write(cluster: Cluster, name: str, opened: Sequence[OpenTransaction]) -> None:

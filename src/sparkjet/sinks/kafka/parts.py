@@ -152,7 +152,10 @@ def publish(
         except ProducerFencedError as error:
             fenced += 1
             if fenced > MOST_FENCED:
-                message = f"{part.name}: other publishers of the same part have fenced this one {fenced} times."
+                message = (
+                    f"{part.name}: other publishers of the same part have fenced this one {fenced} times, or brokers "
+                    "have rolled it back after kafka.transaction.timeout.ms: raise that if they are slow."
+                )
                 raise PublishError(message) from error
             yield FENCED
         else:

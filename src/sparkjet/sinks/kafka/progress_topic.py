@@ -19,11 +19,12 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from sparkjet.errors import AnalysisError, SinkError
 from sparkjet.sinks.kafka.parts import ProducerFencedError, PublishError
-from sparkjet.sinks.kafka.producing import explain
-from sparkjet.sinks.kafka.publishing import COMMITTED, LOOK, MarkerReader, ends_of, partitions_of
+from sparkjet.sinks.kafka.producing import Queue, explain
+from sparkjet.sinks.kafka.publishing import COMMITTED, LOOK, MarkerReader, ends_of, marker_of, partitions_of
 
 if TYPE_CHECKING:
     from sparkjet.sinks.kafka.parts import Marker
+    from sparkjet.sinks.protocol import TransactionId
 
 COMPLETE = 0
 """The partition of the markers that speak for epochs; part n has partition n + 1, so that no part waits for another."""
@@ -87,6 +88,13 @@ class ProgressTopic:
         """The marker of the newest epoch of which all parts are published."""
         return self.newest.get(self._complete)
 
+    def later(self, newest: TransactionId) -> Marker | None:
+        """A marker of the last epoch, if a query at this record cannot have published it."""
+        # Those of parts too: the home may have been lost before all of the epoch was there.
+        last = max((each.epoch for each in self.newest.values()), default=0)
+        of_last = (each for each in self.newest.values() if each.epoch == last)
+        return next((each for each in of_last if last > newest.epoch or _differs(each, newest)), None)
+
     def note(self, marker: Marker) -> None:
         """What has just been published, before it is read."""
         self.newest[self._complete] = marker
@@ -124,7 +132,7 @@ class ProgressTopic:
         if found < _FEWEST:
             message = (
                 f'progressTopic: "{self.name}" has one partition and needs {writers + 1}: one for epochs, and one for '
-                f"each part. {self._command(writers, replicas)}"
+                f"each part. Add them: kafka-topics.sh --alter --topic {self.name} --partitions {writers + 1}"
             )
             raise AnalysisError(message)
 
@@ -141,13 +149,11 @@ class ProgressTopic:
     def forget(self, producer: Mapping[str, str]) -> None:
         """Delete the markers, which are of epochs that the snapshots do not know and that are published again."""
         with reached(f"progress topic {self.name!r}"):
-            writer = confluent_kafka.Producer(dict(producer))
+            queue = Queue(confluent_kafka.Producer({**producer, "delivery.report.only.error": True}))
             for key in self.newest:
                 number = COMPLETE if key == self._complete else int(json.loads(key)["part"]) + 1
-                writer.produce(self.name, None, key.encode(), partition=number)
-            if writer.flush(self._patience):
-                message = f"the markers in {self.name!r} could not be deleted"
-                raise PublishError(message)
+                queue.put(self.name, [{"key": key.encode(), "value": None, "partition": number}])
+            queue.drain()
         self.newest.clear()
 
     def catch_up(self) -> None:
@@ -162,9 +168,10 @@ class ProgressTopic:
                 message = f'progressTopic: "{self.name}" does not exist any more; without it nothing can be published.'
                 raise SinkError(message)
             ends = ends_of(self._admin, [(self.name, n) for n in range(count)], COMMITTED, self._patience)
-            for key, marker in self._reader.read(self.positions, ends):
+            for key, value in self._reader.read(self.positions, ends):
                 if key != self._complete and not key.startswith(self._parts):
                     continue
+                marker = marker_of(value)
                 if marker is None:
                     self.newest.pop(key, None)
                 else:
@@ -189,10 +196,17 @@ class ProgressTopic:
 
     def _command(self, writers: int, replicas: int) -> str:
         settings = " ".join(f"--config {name}={value}" for name, value in CONFIG.items())
-        return (
-            f"kafka-topics.sh --create --topic {self.name} --partitions {writers + 1} "
-            f"--replication-factor {replicas} {settings}"
-        )
+        # Unless it is said, the brokers' default; the command takes no other way to ask for that.
+        copies = f"--replication-factor {replicas} " if replicas > 0 else ""
+        return f"kafka-topics.sh --create --topic {self.name} --partitions {writers + 1} {copies}{settings}"
+
+
+def _differs(found: Marker, newest: TransactionId) -> bool:
+    """Whether the epoch was published by a later takeover, or by another run of the same one, than the record's."""
+    takeover = int(found.name.partition("-")[0])
+    return takeover > newest.takeover or (
+        takeover == newest.takeover and bool(found.run and newest.run) and found.run != newest.run
+    )
 
 
 def topic_setting(admin: Any, topic: str, name: str, patience: float) -> str | None:

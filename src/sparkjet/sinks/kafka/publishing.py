@@ -119,6 +119,9 @@ class KafkaBrokers:
 
     def turn_to(self, place: Place, rows: Rows | None) -> None:
         """Go on with another epoch's part of the same transactional id."""
+        if place.producer != self._place.producer:
+            # What the topic takes has changed, and a producer keeps the properties that it was made with.
+            self.known = None
         self._place, self._rows = place, rows
 
     def init(self) -> None:
@@ -152,9 +155,9 @@ class KafkaBrokers:
         place, (where,) = self._place, ends
         newest = place.newest
         with explained():
-            for key, found in MarkerReader(place.client, place.patience).read({where: place.since}, ends):
+            for key, value in MarkerReader(place.client, place.patience).read({where: place.since}, ends):
                 if key == place.keys[0][1]:
-                    newest = found
+                    newest = marker_of(value)
         return newest
 
     def begin(self) -> None:
@@ -277,14 +280,16 @@ class MarkerReader:
         self._client, self._patience = client, patience
         self._consumer: Any = None
 
-    def read(self, since: Ends, ends: Ends) -> Iterator[tuple[str, Marker | None]]:
-        """The markers from an offset of each partition to another one, with their keys; None for a deleted key."""
+    def read(self, since: Ends, ends: Ends) -> Iterator[tuple[str, bytes | None]]:
+        """What there is from an offset of each partition to another one, with its key; None for a deleted key."""
         wanted = {where: end for where, end in ends.items() if since.get(where, 0) < end}
         if not wanted:
             return
         if self._consumer is None:
             settings = {"group.id": "sparkjet-markers", "enable.auto.commit": False, "enable.partition.eof": True}
             settings |= {"isolation.level": "read_committed", "fetch.wait.max.ms": 10}
+            # A topic may begin later than at its offset 0; librdkafka would go on from its end.
+            settings |= {"auto.offset.reset": "earliest"}
             self._consumer = confluent_kafka.Consumer({**self._client, **settings})
         self._consumer.assign([confluent_kafka.TopicPartition(*where, since.get(where, 0)) for where in wanted])
         until = time.monotonic() + self._patience
@@ -293,10 +298,13 @@ class MarkerReader:
                 message = f"the markers in {sorted(wanted)} could not be read within {self._patience:.0f} s"
                 raise PublishError(message)
             for found in self._consumer.consume(500, 0.1):
+                if found.topic() is None:
+                    # Of the group, whose coordinator librdkafka looks for: who reads so needs no right to it.
+                    continue
                 where, reached = (found.topic(), found.partition()), found.offset()
                 if found.error() is None:
                     reached += 1
-                    yield (found.key() or b"").decode(errors="replace"), _marker(found.value())
+                    yield (found.key() or b"").decode(errors="replace"), found.value()
                 elif found.error().code() != _END:
                     raise confluent_kafka.KafkaException(found.error())
                 # The last offsets may be ends of transactions, which no reader gets: only the end says that it is one.
@@ -305,7 +313,8 @@ class MarkerReader:
         self._consumer.unassign()
 
 
-def _marker(value: bytes | None) -> Marker | None:
+def marker_of(value: bytes | None) -> Marker | None:
+    """The marker in a record; only of a key that is known to be a marker's, as a topic may have other records."""
     if value is None:
         return None
     found = json.loads(value)

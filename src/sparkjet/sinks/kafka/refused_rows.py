@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _OVERHEAD = 100
 """Bytes of a batch of one record beside key, value and headers, and more."""
+_OF_MESSAGE = 36
+"""Bytes that librdkafka counts beside key, value and headers."""
 _OF_HEADER = 12
 """Bytes of a header beside its key and value, at most."""
 
@@ -75,7 +77,6 @@ def sizes(rows: DataFrame) -> dict[str, Column]:
     """What brokers may refuse of any row, as aggregates by name."""
     names = rows.columns
     size = sum((F.coalesce(F.octet_length(name), F.lit(0)) for name in ("key", "value") if name in names), F.lit(0))
-    whole = size
     if "headers" in names:
         of_each = F.transform(
             "headers",
@@ -84,9 +85,8 @@ def sizes(rows: DataFrame) -> dict[str, Column]:
                 + F.coalesce(F.octet_length(each["value"]), F.lit(0))
             ),
         )
-        whole = size + F.coalesce(F.aggregate(of_each, F.lit(0), lambda total, each: total + each), F.lit(0))
-    found = {"message": F.max(size), "record": F.max(whole)}
-    return found | ({"keyless": F.count_if(F.col("key").isNull())} if "key" in names else {})
+        size += F.coalesce(F.aggregate(of_each, F.lit(0), lambda total, each: total + each), F.lit(0))
+    return {"record": F.max(size)} | ({"keyless": F.count_if(F.col("key").isNull())} if "key" in names else {})
 
 
 def measures(rows: DataFrame, topic: str | None) -> dict[str, Column]:
@@ -161,9 +161,9 @@ def check_rows(found: Mapping[str, Any], name: str, topic: Topic, largest: int, 
             "what is added (MSG_SIZE_TOO_LARGE). Raise the topic's max.message.bytes, and kafka.message.max.bytes."
         )
         raise SinkError(message)
-    if (found["message"] or 0) > largest:
+    if (found["record"] or 0) + _OF_MESSAGE > largest:
         message = (
-            f"Kafka: the largest row has {found['message']} bytes, and librdkafka takes {largest} "
+            f"Kafka: the largest row has {found['record']} bytes, and librdkafka takes {largest} with what is added "
             "(MSG_SIZE_TOO_LARGE). Raise the option kafka.message.max.bytes and the topic's max.message.bytes."
         )
         raise SinkError(message)

@@ -127,6 +127,7 @@ class KafkaSink:
 
     def commit(self, handle: Handle, between: Callable[[], None]) -> None:
         """See :meth:`Sink.commit`; other copies of the home are looked for once a minute, which asks every broker."""
+        _check_way(handle)
         run, now = handle.get("run"), time.monotonic()
         # What was committed after a backup that the query went on from is of other runs too.
         if run and not self._settings.repeats and (run != self._looked[0] or now > self._looked[1] + _LOOKS):
@@ -144,12 +145,8 @@ class KafkaSink:
 
     def published_after(self, newest: TransactionId, handle: Handle | None) -> Later:
         """See :meth:`Sink.published_after`; ids that have expired on the brokers prove nothing."""
-        if handle is not None and "transactions" not in handle:
-            message = (
-                "commit: this home was written with commit=staged, the default. Go on without the options commit and "
-                "processingGuarantee; or start from scratch with another checkpointLocation."
-            )
-            raise AnalysisError(message)
+        if handle is not None:
+            _check_way(handle)
         if self.guarantee is not Guarantee.EXACTLY_ONCE:
             return Unknown.UNKNOWN
         found = self._transactions.published_after(newest, handle)
@@ -212,6 +209,15 @@ class KafkaSink:
         return [
             TaskResult(row["id"], row["rows"], is_first(row[THREAD], row["task"], row["attempt"])) for row in answered
         ]
+
+
+def _check_way(handle: Handle) -> None:
+    if "transactions" not in handle:
+        message = (
+            "commit: this home was written with commit=staged, the default. Go on without the options commit and "
+            "processingGuarantee; or start from scratch with another checkpointLocation."
+        )
+        raise AnalysisError(message)
 
 
 def _check_policy(cluster: Cluster, topic: str) -> None:

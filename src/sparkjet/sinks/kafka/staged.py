@@ -113,7 +113,7 @@ class StagedKafkaSink(Outbox):
         try:
             check_targets({}, topics)
             for name, topic in topics.items():
-                check_rows({"keyless": keyless, "message": 0, "record": 0}, name, topic, 1, compresses=False)
+                check_rows({"keyless": keyless, "record": 0}, name, topic, self._settings.takes, compresses=False)
         except SinkError as error:
             message = f"start: {error}"
             raise AnalysisError(message) from error
@@ -136,9 +136,12 @@ class StagedKafkaSink(Outbox):
         if progress.partitions():
             progress.catch_up()
             found = progress.complete
+            if self._settings.repeats:
+                # A later epoch that is hidden now, and not forgotten, would stand for those that are still to come.
+                self._once_readable(progress, newest)
         if self._settings.repeats:
-            self._forgets = found is not None and found.epoch > newest.epoch
-            return None
+            self._forgets = progress.later(newest) is not None
+            return self._marked(newest)
         known = 0 if handle is None else int(handle["after"])
         if _epoch(found) < known and progress.partitions():
             found = self._once_readable(progress, newest)
@@ -150,13 +153,18 @@ class StagedKafkaSink(Outbox):
                 'option("onRestoredBackup", "continue"): the last epoch may then be written twice.'
             )
             raise AnalysisError(message)
-        if found is not None and (found.epoch > newest.epoch or _differs(found, newest)):
+        later = progress.later(newest)
+        if later is not None:
             return (
-                f"the progress topic {progress.name!r} says that epoch {found.epoch} was published. Restore the newest "
+                f"the progress topic {progress.name!r} says that epoch {later.epoch} was published. Restore the newest "
                 "copy of the home, and nothing is lost or repeated. To go on from this one, set option("
                 '"onRestoredBackup", "continue"): the epochs in between are then written to the topic again.'
             )
-        marked = super().published_after(newest, handle)
+        return self._marked(newest)
+
+    def _marked(self, newest: TransactionId) -> Later:
+        """What the outbox says was delivered later: it would drop the rows of all epochs up to there."""
+        marked = super().published_after(newest, None)
         return None if marked is Unknown.UNKNOWN else marked
 
     def _once_readable(self, progress: ProgressTopic, newest: TransactionId) -> Marker | None:
@@ -267,7 +275,12 @@ class StagedKafkaSink(Outbox):
             self._check_copies(progress, handle)
             raise SinkError(str(error)) from error
         progress.note(Marker(handle["epoch"], handle["box"], handle.get("run", ""), 0))
-        self._confirm(progress, handle)
+        try:
+            self._confirm(progress, handle)
+        except BaseException:
+            # Nobody asks again, as the epoch is published: an end that was lost would be the next transaction's.
+            self._renew()
+            raise
 
     def has_arrived(self, handle: Handle) -> bool:
         """See :meth:`Outbox.has_arrived`: markers are committed with the rows."""
@@ -323,13 +336,14 @@ class StagedKafkaSink(Outbox):
         self, progress: ProgressTopic, handle: Handle, number: int | None, *, completes: bool = False
     ) -> tuple[Part, Place]:
         settings, query, sink = self._settings, handle["query"], handle["sink"]
+        limits = [each.largest for each in self._described(handle["topics"]).values() if each.largest is not None]
         rows = 1 if number is None else handle["parts"][number][1]
         keys = [] if number is None else [(number + 1, key_of(query, sink, number))]
         if completes:
             keys.append((COMPLETE, key_of(query, sink)))
         part = Part(handle["epoch"], handle["box"], handle.get("run", ""), handle.get("since", 0), rows)
         place = Place(
-            settings.producer,
+            settings.producer_for(min(limits, default=None)),
             settings.client,
             f"sparkjet/{query}/{sink}/{handle['ids']}/{'all' if number is None else number}",
             progress.name,
@@ -353,7 +367,7 @@ class StagedKafkaSink(Outbox):
         where = self._written(progress, handle)
         if not self._ends.are_read(where, _ARRIVING):
             self._renew()
-            self._ends.write_lost(where, handle["query"], handle["sink"])
+            self._ends.write_lost(where, handle["query"], handle["sink"], is_routine=True)
 
     def _written(self, progress: ProgressTopic, handle: Handle) -> list[tuple[str, int]]:
         """Every partition that the transactions of an epoch may be open in."""
@@ -425,11 +439,3 @@ def _files(handle: Handle, number: int) -> list[str]:
 
 def _epoch(found: Marker | None) -> int:
     return 0 if found is None else found.epoch
-
-
-def _differs(found: Marker, newest: TransactionId) -> bool:
-    """Whether the epoch was published by a later takeover, or by another run of the same one, than the record's."""
-    takeover = int(found.name.partition("-")[0])
-    return takeover > newest.takeover or (
-        takeover == newest.takeover and bool(found.run and newest.run) and found.run != newest.run
-    )

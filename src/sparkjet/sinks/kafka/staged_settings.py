@@ -64,6 +64,12 @@ class StagedSettings:
         """The largest message that librdkafka takes."""
         return int(self.producer.get("message.max.bytes", "1000000"))
 
+    def producer_for(self, largest: int | None) -> Mapping[str, str]:
+        """The producers' properties where a topic takes batches of at most so many bytes, None if it is not known."""
+        size = int(self.producer.get("batch.size", "1000000"))
+        # librdkafka does not divide a batch that a broker refuses: rows that are decided would never be taken.
+        return self.producer if largest is None or size <= largest else {**self.producer, "batch.size": str(largest)}
+
     @property
     def compresses(self) -> bool:
         """Whether a message may be smaller than it is when brokers look at it."""
@@ -91,14 +97,18 @@ class StagedSettings:
                 "brokers, where they could be lost: leave it out."
             )
             raise AnalysisError(message)
+        topic, progress = options.get("topic"), options.get("progressTopic")
+        if progress and progress == topic:
+            message = f'progressTopic: "{progress}" is the topic of the rows, whose readers would get the markers too.'
+            raise AnalysisError(message)
         return StagedSettings(
             producer_properties({**DEFAULTS, TIMEOUT: _SHORT, **given}, in_transactions=True),
             # Clients would log which properties are for producers only.
             {**given, "log_level": "0"},
             _access(given),
-            options.get("topic"),
+            topic,
             options.number("numPartitions", default=16),
-            options.get("progressTopic"),
+            progress,
             options.choice("onRestoredBackup", ("fail", "continue"), "fail") == "continue",
         )
 
