@@ -77,6 +77,10 @@ WITH_WATERMARK: dict[str, Query] = {
 WITHOUT: dict[str, Query] = {
     "pivot": lambda s: s.groupBy("k").pivot("x", [1, 2]).sum("n"),
     "pivot by a dict": lambda s: s.groupBy("k").pivot("x", [1, 7]).agg({"n": "max", "k": "min"}),
+    "pivot of text by a number": lambda s: s.groupBy("x").pivot("k", ["a", 1, None]).sum("n"),
+    "pivot of fractions": lambda s: (
+        s.withColumn("f", (F.col("x") / 10).cast("float")).groupBy("k").pivot("f", [0.1, 0.2]).count()
+    ),
     "agg of results": lambda s: per_key(s).agg(F.max("t"), F.count(F.lit(1))),
     "rollup of results": lambda s: per_key(s).rollup("k", "x").agg(F.sum("t"), F.grouping_id()),
     "cube of results": lambda s: per_key(s).cube("k", "x").count(),

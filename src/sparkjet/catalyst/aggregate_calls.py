@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from sparkjet.catalyst.columns import quoted
-from sparkjet.catalyst.expressions import by_name, column_of, expression_of, inlined, label, rebuilt, without_alias
+from sparkjet.catalyst.expressions import by_name, column_of, expression_of, inlined, rebuilt, without_alias
 from sparkjet.catalyst.logical_plans import analyzed, attribute_id, children, kind_of, listed, same_name
 from sparkjet.catalyst.markers import marked_by, unmarked
 from sparkjet.errors import AnalysisError
@@ -124,7 +124,7 @@ class AggregateColumns:
         self._names = names_of(rows)
         self._keys = list(keys)
         self._place = place
-        self._only: Column | None = None
+        self._only: tuple[Column, str] | None = None
         self._window: Any = None
         if window is not None and window.held is not None:
             self._keys.append((window.held, window.result))
@@ -166,13 +166,17 @@ class AggregateColumns:
         # Where Spark looks values up in the groups that it has, it has none of a value that never came.
         looked_up = "pivotfirst" in str(plan.toString())
         found: list[ResultColumn] = []
+        column = F.col(pivot.column)
+        data_type = self._rows.select(column).schema.fields[0].dataType
         for value in pivot.values:
-            self._only = F.col(pivot.column).eqNullSafe(F.lit(value))
+            # Compared as a value of the column's type, as by Spark: texts would fail beside a number, 0.1f is not 0.1.
+            # In words of Python's, which are the same on all lines of Spark, and tell None from "NULL".
+            self._only = column.eqNullSafe(F.lit(value).cast(data_type)), f"{pivot.column} <=> {value!r}"
             of_value = self.taken_apart([*columns, F.count(F.lit(1))])
             here = of_value.pop().column > 0
             for each in of_value:
-                column = F.when(here, each.column) if looked_up else each.column
-                found.append(ResultColumn(names[len(found)], column))
+                value_or_none = F.when(here, each.column) if looked_up else each.column
+                found.append(ResultColumn(names[len(found)], value_or_none))
         self._only = None
         return found
 
@@ -204,8 +208,9 @@ class AggregateColumns:
             if own is not None:
                 message = f"pivot: {own} is an aggregate of sparkjet's. Use those of pyspark.sql.functions, or FILTER."
                 raise AnalysisError(message)
-            only = f" WHERE {label(self._only)}"
-            taken = self._only if taken is None else self._only & taken
+            of_value, said = self._only
+            only = f" WHERE {said}"
+            taken = of_value if taken is None else of_value & taken
         return AggregateCall(
             name=str(function.prettyName()),
             text=f"{expression.sql()}{only}",
