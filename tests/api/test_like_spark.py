@@ -12,6 +12,7 @@ import sparkjet as sj
 from sparkjet import functions as J
 from sparkjet.api.grouped import WindowedStream
 from sparkjet.testing import CollectingSink, StreamDriver
+from tests.environment.session_settings import session_with
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -131,6 +132,16 @@ def test_a_window_is_known_from_before_the_watermark(rows: DataFrame) -> None:
     found = timed(computed(sj.stream(rows))).groupBy("w").count()
     assert isinstance(found, WindowedStream)
     assert as_spark(rows, lambda _: found.toDF()) == as_spark(rows, lambda frame: computed(frame).groupBy("w").count())
+
+
+def test_a_pivot_does_not_depend_on_how_plans_are_shown(spark: SparkSession) -> None:
+    session = session_with(spark, {"spark.sql.debug.maxToStringFields": "1"})
+    few = session.createDataFrame([("a", 1), ("b", 2)], "k string, x int")
+
+    def query(rows: Any) -> Any:
+        return rows.groupBy("k").pivot("x", [1, 2]).agg(F.count(F.lit(1)))
+
+    assert as_spark(few, lambda frame: query(sj.stream(frame)).toDF()) == as_spark(few, query)
 
 
 REFUSED: dict[str, tuple[Query, str, Query]] = {

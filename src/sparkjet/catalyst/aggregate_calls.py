@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from sparkjet.catalyst.columns import quoted
-from sparkjet.catalyst.expressions import by_name, column_of, expression_of, inlined, rebuilt, without_alias
+from sparkjet.catalyst.expressions import by_name, column_of, expression_of, inlined, parts_of, rebuilt, without_alias
 from sparkjet.catalyst.logical_plans import analyzed, attribute_id, children, kind_of, listed, same_name
 from sparkjet.catalyst.markers import marked_by, unmarked
 from sparkjet.errors import AnalysisError
@@ -163,8 +163,10 @@ class AggregateColumns:
         keys = [key for key, _ in self._keys]
         plan = analyzed(self._rows.groupBy(*keys).pivot(pivot.column, [*pivot.values]).agg(*columns))
         names = [str(each.name()) for each in listed(plan.output())][len(keys) :]
-        # Where Spark looks values up in the groups that it has, it has none of a value that never came.
-        looked_up = "pivotfirst" in str(plan.toString())
+        # Where Spark looks values up in the groups that it has, it has none of a value that never came. Not by the plan
+        # as text, of which the session says how much it shows.
+        tops = [each for node in (plan, *children(plan)) for each in listed(node.expressions())]
+        looked_up = any(kind_of(part) == "PivotFirst" for each in tops for part in parts_of(each))
         found: list[ResultColumn] = []
         column = F.col(pivot.column)
         data_type = self._rows.select(column).schema.fields[0].dataType
