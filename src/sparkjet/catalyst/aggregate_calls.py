@@ -28,7 +28,7 @@ class AggregateCall:
     Attributes:
         name: Name of the function in SQL.
         text: The whole call in SQL.
-        identity: Equal for calls that compute the same in one ``agg``; SQL leaves out some arguments.
+        identity: Equal for calls that compute the same in one ``agg``.
         function: The Catalyst function.
         columns: Its arguments, by the names of the rows' columns.
         distinct: Whether it takes each value once.
@@ -213,10 +213,12 @@ class AggregateColumns:
             of_value, said = self._only
             only = f" WHERE {said}"
             taken = of_value if taken is None else of_value & taken
+        text = f"{expression.sql()}{only}"
         return AggregateCall(
             name=str(function.prettyName()),
-            text=f"{expression.sql()}{only}",
-            identity=f"{expression.toString()}{only}",
+            text=text,
+            # Both: SQL leaves out some arguments, and the other text all of a long call behind the first 25.
+            identity=f"{text} {expression.toString()}",
             function=function,
             columns=tuple(self._column(each) for each in children(function) if kind_of(each) != "SortOrder"),
             distinct=bool(expression.isDistinct()),
