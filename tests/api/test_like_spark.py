@@ -134,6 +134,13 @@ def test_a_window_is_known_from_before_the_watermark(rows: DataFrame) -> None:
     assert as_spark(rows, lambda _: found.toDF()) == as_spark(rows, lambda frame: computed(frame).groupBy("w").count())
 
 
+def test_a_computed_window_is_kept_in_update_mode(spark: SparkSession) -> None:
+    driver = StreamDriver(spark, lambda s: computed(timed(s)).groupBy("w").count(), SCHEMA, outputMode="update")
+    for ts in ("12:00:01", "12:09:00", "12:00:02"):
+        driver.process([(f"2026-01-01 {ts}", "a", 1, 1)])
+    assert [row["count"] for row in driver.results()] == [1, 1, 2]
+
+
 def test_a_pivot_does_not_depend_on_how_plans_are_shown(spark: SparkSession) -> None:
     session = session_with(spark, {"spark.sql.debug.maxToStringFields": "1"})
     few = session.createDataFrame([("a", 1), ("b", 2)], "k string, x int")
