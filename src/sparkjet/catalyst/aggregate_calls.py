@@ -249,5 +249,8 @@ def names_of(rows: DataFrame) -> dict[int, str]:
 
 
 def _plain(value: Any) -> Any:
-    """A number of SQL such as 0.5, which is a decimal there, as Python writes it."""
+    """A number of SQL such as 0.5, which is a decimal there, as Python writes it; likewise bytes."""
+    if isinstance(value, bytearray):
+        # What Spark 4.0 collects, and later ones where the session says so.
+        return bytes(value)
     return float(value) if isinstance(value, Decimal) else value
