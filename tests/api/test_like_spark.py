@@ -57,6 +57,7 @@ def per_key(stream: Any) -> Any:
 
 
 WINDOWS: dict[str, Query] = {
+    "a column by its name": lambda s: tens(s.where("n > 1").withColumns({"c": "k"}), "c").count(),
     "the window in an expression": lambda s: tens(s, "k").agg(
         (F.max("ts") - F.col("window.start")).alias("reached"), F.struct("window", F.sum("n")).alias("s")
     ),
