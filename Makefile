@@ -57,8 +57,9 @@ test-unit: $(READY) ## The tests that need no Java (under two minutes)
 test-long: checked $(READY) $(CLASSES) ## The long ones: every crash point, many seeds (hours)
 	@$(PYTEST) -m long
 
+# Not LINES, which shells export as the height of their window.
 test-sparks: checked $(READY) $(CLASSES) ## Spark 4.0 to 4.3: doors, pages, saved homes, killed drivers, on each (first time: 1.3 GB)
-	@$(PYTHON_RUN) scripts/sparks.py $(LINES)
+	@$(PYTHON_RUN) scripts/sparks.py $(SPARKS)
 
 SECONDS := 600
 fuzz: checked $(READY) $(CLASSES) ## Random queries against Spark's batch: make fuzz SECONDS=600, and SEED=… for known ones

@@ -8,6 +8,7 @@ PySpark of each is put into ``.venv/sparks``, once; all other packages are those
 from __future__ import annotations
 
 import argparse
+import fcntl
 import os
 import shutil
 import subprocess
@@ -32,20 +33,29 @@ WHOLE = ("4.2", "4.3")
 SOCKETS = ("-W", "ignore::ResourceWarning", "-W", "ignore::pytest.PytestUnraisableExceptionWarning")
 
 
-def pyspark(version: str) -> list[str]:
+def pyspark(version: str, folder: Path = PLACE) -> list[str]:
     """The folder to import that PySpark from; none if this environment has it."""
     if installed("pyspark") == version:
         return []
-    place = PLACE / version
-    if not place.is_dir():
-        print(f"sparkjet: installing PySpark {version} into {place.relative_to(ROOT)} (450 MB)", flush=True)
-        parts = place.with_suffix(".part")
-        shutil.rmtree(parts, ignore_errors=True)
-        pip = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--quiet", "--no-deps"]
-        subprocess.run([*pip, "--target", str(parts), f"pyspark=={version}"], check=True)
-        # What was cut short is not taken for whole.
-        parts.rename(place)
+    place = folder / version
+    folder.mkdir(parents=True, exist_ok=True)
+    # Another run would remove what this one is installing.
+    with (folder / f"{version}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not place.is_dir():
+            _install(version, place)
     return [str(place)]
+
+
+def _install(version: str, place: Path) -> None:
+    print(f"sparkjet: installing PySpark {version} into {place} (450 MB)", flush=True)
+    parts = place.with_name(f"{version}.part")
+    shutil.rmtree(parts, ignore_errors=True)
+    pip = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--quiet", "--no-deps"]
+    if subprocess.run([*pip, "--target", str(parts), f"pyspark=={version}"], check=False).returncode:
+        sys.exit(f"sparkjet: PySpark {version} was not installed; what pip says is above.")
+    # What was cut short is not taken for whole.
+    parts.rename(place)
 
 
 def runs(name: str, *, quick: bool) -> list[list[str]]:

@@ -36,6 +36,8 @@ def inputs(spark: SparkSession) -> Inputs:
         (J.stddev("day"), r"stddev\(day\): day is date, not a number"),
         (J.linear_trend("px", "ntz"), r"linear_trend\(px, ntz\): ntz is timestamp_ntz, not a number"),
         (J.linear_trend("day", "px"), r"linear_trend\(day, px\): day is date, not a number"),
+        (J.sum_distinct("tiny"), r"sum\(DISTINCT tiny\): decimal\(38,38\) cannot be added exactly"),
+        (J.avg_distinct("tiny"), r"avg\(DISTINCT tiny\): decimal\(38,38\) cannot be added exactly"),
         (J.sum("tiny"), r"decimal\(38,38\) cannot be added exactly. Cast the column to decimal\(38,37\)"),
         (J.max("m"), r"max\(m\): m is map<string,int>, which Spark cannot order; only ordered values.*map_entries"),
         (

@@ -198,6 +198,9 @@ def test_equal_calls_are_computed_once_and_columns_have_sparks_names(rows: DataF
     assert resolved(rows, F.sum("n"))[0] == resolved(rows, J.sum("n"))[0]
     # SQL shows neither.
     assert len(resolved(rows, F.approx_count_distinct("n"), F.approx_count_distinct("n", 0.01).alias("finer"))[0]) == 2
+    # The text of a plan ends before what they differ in.
+    long_calls = [F.max(F.greatest("n", *map(F.lit, range(-30, 0)), F.lit(last))).alias(f"m{last}") for last in (7, 8)]
+    assert len(resolved(rows, *long_calls)[0]) == 2
     assert resolved(rows, F.max(rows.n))[1] == ["max(n)"]
 
 

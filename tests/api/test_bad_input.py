@@ -191,6 +191,22 @@ def test_a_missing_column_in_an_aggregate_is_named(watermarked: Stream) -> None:
         watermarked.groupBy(sj.window("ts", "1 minute")).agg(J.sum("w"))
 
 
+def test_a_constant_that_is_no_column_is_refused(events: Stream) -> None:
+    constants: list[Any] = [5, "k"]
+    for constant in constants:
+        with pytest.raises(sj.AnalysisError, match=r"withColumn: 'x' is given .*, not a Column. Give F.col\(…\)"):
+            events.withColumn("x", constant)
+    with pytest.raises(sj.AnalysisError, match=r"withColumns: 'x' is given 5, not a Column"):
+        events.withColumns({"x": constants[0]})
+
+
+@pytest.mark.parametrize("nothing", [(), ({},)])
+def test_an_aggregation_of_nothing_is_refused(watermarked: Stream, nothing: tuple[Any, ...]) -> None:
+    for grouped in (watermarked.groupBy("k"), watermarked.groupBy(sj.window("ts", "1 minute"))):
+        with pytest.raises(sj.AnalysisError, match="give at least one aggregate"):
+            grouped.agg(*nothing)
+
+
 def test_two_results_of_one_name_are_refused(watermarked: Stream) -> None:
     with pytest.raises(sj.AnalysisError, match="two columns of the result are named 'k'"):
         watermarked.groupBy(sj.window("ts", "1 minute"), "k").agg(J.max("v").alias("k"))

@@ -12,6 +12,7 @@ import sparkjet as sj
 from sparkjet import functions as J
 from sparkjet.api.grouped import WindowedStream
 from sparkjet.testing import CollectingSink, StreamDriver
+from tests.environment.session_settings import session_with
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -56,6 +57,7 @@ def per_key(stream: Any) -> Any:
 
 
 WINDOWS: dict[str, Query] = {
+    "a column by its name": lambda s: tens(s.where("n > 1").withColumns({"c": "k"}), "c").count(),
     "the window in an expression": lambda s: tens(s, "k").agg(
         (F.max("ts") - F.col("window.start")).alias("reached"), F.struct("window", F.sum("n")).alias("s")
     ),
@@ -77,6 +79,10 @@ WITH_WATERMARK: dict[str, Query] = {
 WITHOUT: dict[str, Query] = {
     "pivot": lambda s: s.groupBy("k").pivot("x", [1, 2]).sum("n"),
     "pivot by a dict": lambda s: s.groupBy("k").pivot("x", [1, 7]).agg({"n": "max", "k": "min"}),
+    "pivot of text by a number": lambda s: s.groupBy("x").pivot("k", ["a", 1, None]).sum("n"),
+    "pivot of fractions": lambda s: (
+        s.withColumn("f", (F.col("x") / 10).cast("float")).groupBy("k").pivot("f", [0.1, 0.2]).count()
+    ),
     "agg of results": lambda s: per_key(s).agg(F.max("t"), F.count(F.lit(1))),
     "rollup of results": lambda s: per_key(s).rollup("k", "x").agg(F.sum("t"), F.grouping_id()),
     "cube of results": lambda s: per_key(s).cube("k", "x").count(),
@@ -127,6 +133,23 @@ def test_a_window_is_known_from_before_the_watermark(rows: DataFrame) -> None:
     found = timed(computed(sj.stream(rows))).groupBy("w").count()
     assert isinstance(found, WindowedStream)
     assert as_spark(rows, lambda _: found.toDF()) == as_spark(rows, lambda frame: computed(frame).groupBy("w").count())
+
+
+def test_a_computed_window_is_kept_in_update_mode(spark: SparkSession) -> None:
+    driver = StreamDriver(spark, lambda s: computed(timed(s)).groupBy("w").count(), SCHEMA, outputMode="update")
+    for ts in ("12:00:01", "12:09:00", "12:00:02"):
+        driver.process([(f"2026-01-01 {ts}", "a", 1, 1)])
+    assert [row["count"] for row in driver.results()] == [1, 1, 2]
+
+
+def test_a_pivot_does_not_depend_on_how_plans_are_shown(spark: SparkSession) -> None:
+    session = session_with(spark, {"spark.sql.debug.maxToStringFields": "1"})
+    few = session.createDataFrame([("a", 1), ("b", 2)], "k string, x int")
+
+    def query(rows: Any) -> Any:
+        return rows.groupBy("k").pivot("x", [1, 2]).agg(F.count(F.lit(1)))
+
+    assert as_spark(few, lambda frame: query(sj.stream(frame)).toDF()) == as_spark(few, query)
 
 
 REFUSED: dict[str, tuple[Query, str, Query]] = {

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 import sparkjet as sj
@@ -31,6 +32,11 @@ def minutes(stream: Stream) -> Any:
 
 def sessions(stream: Stream) -> Any:
     return stream.withWatermark("ts", "1 minute").groupBy(F.session_window("ts", "1 minute")).count()
+
+
+def ranked(stream: Stream, window: Any) -> Any:
+    counts = stream.withWatermark("ts", "1 minute").groupBy(window, "k").count()
+    return counts.withColumn("place", F.rank().over(Window.partitionBy(counts.columns[0]).orderBy("count")))
 
 
 def keys(stream: Stream) -> Any:
@@ -81,6 +87,14 @@ def to(result: Any, mode: str, sink: str = "noop", **options: object) -> None:
             lambda s: to(minutes(s), "update", "parquet", path="/out"),
             r'emits a window again.*outputMode\("append"\).*option\("isEarly", True\)',
         ),
+        (
+            lambda s: to(ranked(s, F.window("ts", "1 minute")), "update"),
+            r'"update" emits the results that have changed, and a window function.*outputMode\("append"\)',
+        ),
+        (
+            lambda s: to(ranked(s.withColumn("w", F.window("ts", "1 minute")), "w"), "update"),
+            r'"update" emits the results that have changed, and a window function.*outputMode\("append"\)',
+        ),
         (lambda s: keys(s).groupBy("count").writeStream, "Call agg"),
         (lambda s: keys(s).groupBy("count").agg(J.top_n("k", 2)), "those of pyspark.sql.functions"),
         (lambda s: keys(s).lateRows, "No row is late"),
@@ -100,3 +114,5 @@ def test_every_other_mode_starts(source: DataFrame) -> None:
             to(result, mode)
     to(minutes(stream), "complete")
     to(stream, "update")
+    for mode in ("append", "complete"):
+        to(ranked(stream, F.window("ts", "1 minute")), mode)

@@ -3,8 +3,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pandas as pd
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.streaming import StatefulProcessor
 
 import sparkjet as sj
@@ -84,3 +86,18 @@ def test_a_stream_by_keys_that_is_windowed_has_no_state(spark: SparkSession) -> 
     stream = sj.stream(spark.createDataFrame([], "ts timestamp, k string")).withWatermark("ts", "1 second")
     with pytest.raises(AttributeError, match=r"on groupBy.* of keys alone, without a window"):
         stream.groupBy(sj.window("ts", "1 minute"), "k").applyInPandasWithState()
+
+
+def test_a_window_that_is_a_column_is_a_key_of_functions_with_state(spark: SparkSession) -> None:
+    rows = spark.sql("SELECT timestamp_seconds(id) AS ts, 'a' AS k FROM range(0, 90)")
+    windows = sj.stream(rows).withWatermark("ts", "1 second").withColumn("w", F.window("ts", "1 minute"))
+
+    def counted(key: Any, frames: Any, state: Any) -> Any:
+        yield pd.DataFrame({"key": [str(len(key))], "rows": [sum(map(len, frames))]})
+
+    found = windows.groupBy("w", "k").applyInPandasWithState(
+        counted, "key string, rows long", "n long", "append", "EventTimeTimeout"
+    )
+    assert sorted(map(tuple, found.toDF().collect())) == [("2", 30), ("2", 60)]
+    transformed = windows.groupBy(F.col("w")).transformWithStateInPandas(Nothing(), "n long", "append", "EventTime")
+    assert transformed.columns == ["n"]

@@ -13,8 +13,9 @@ from sparkjet.engine.query_logger import QueryLogger
 def test_a_line_names_its_query(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "sparkjet"):
         QueryLogger("100% of clicks").info("epoch %d", 7)
+        QueryLogger("100% of clicks").info("it has ended")
         QueryLogger().info("epoch %d", 8)
-    assert caplog.messages == ["query 100% of clicks: epoch 7", "epoch 8"]
+    assert caplog.messages == ["query 100% of clicks: epoch 7", "query 100% of clicks: it has ended", "epoch 8"]
 
 
 @pytest.mark.parametrize("name", ["clicks", None])

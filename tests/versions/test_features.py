@@ -58,3 +58,9 @@ def test_the_greatest_and_least_values_are_the_same_on_all_lines(spark: SparkSes
     values = [number * 7 % 10 for number in range(10) if number % 4]
     assert J.top_n("v", 3).evaluate(rows) == sorted(values, reverse=True)[:3]
     assert J.bottom_n("v", 3).evaluate(rows) == sorted(values)[:3]
+
+
+def test_bytes_delimit_bytes_on_all_lines(spark: SparkSession) -> None:
+    rows = sj.stream(spark.sql("SELECT cast(cast(id AS string) AS binary) AS b FROM range(0, 3)"))
+    (found,) = rows.agg(F.listagg("b", b"+").alias("listed")).toDF().collect()
+    assert bytes(found.listed) == b"0+1+2"

@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DecimalType, IntegralType, NumericType, StructField, StructType
 
 from sparkjet.aggregates.operation import Aggregate
-from sparkjet.aggregates.totals import decimal_mean, failing, no_time
+from sparkjet.aggregates.totals import check_addable, decimal_mean, failing, no_time
 from sparkjet.aggregates.value_sets import value_set
 from sparkjet.aggregates.values import column_of, none_null, orderable_type, summable
 from sparkjet.catalyst.expressions import label
@@ -61,7 +61,7 @@ def sum_distinct(col: ColumnOrName) -> Aggregate:
     distinct values, so it grows with their number.
 
     Raises:
-        AnalysisError: When resolved: the column is neither a number nor an interval.
+        AnalysisError: When resolved: the column is neither a number nor an interval, or is decimal(38,38).
 
     >>> from sparkjet import functions as J
     >>> J.sum_distinct("x").evaluate(spark.createDataFrame([(1,), (2,), (2,), (None,)], "x int"))
@@ -76,7 +76,7 @@ def avg_distinct(col: ColumnOrName) -> Aggregate:
     The result has the type of :func:`avg`. The state holds the distinct values, so it grows with their number.
 
     Raises:
-        AnalysisError: When resolved: the column is neither a number nor an interval.
+        AnalysisError: When resolved: the column is neither a number nor an interval, or is decimal(38,38).
 
     >>> from sparkjet import functions as J
     >>> J.avg_distinct("x").evaluate(spark.createDataFrame([(1,), (2,), (2,), (None,)], "x int"))
@@ -88,6 +88,7 @@ def avg_distinct(col: ColumnOrName) -> Aggregate:
 def _distinct(name: str, col: ColumnOrName, read: Callable[[str, Column, DataType], Column]) -> Aggregate:
     def resolve(inputs: Inputs) -> AggregateOperation:
         data_type = summable(inputs, name, col)
+        check_addable(name, data_type)
 
         def finish(values: Column) -> Column:
             return F.when(F.size(values) > 0, read(name, F.sort_array(values), data_type))

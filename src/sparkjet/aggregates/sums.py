@@ -72,11 +72,11 @@ def avg(col: ColumnOrName) -> Aggregate:
     """Mean of the non-null values; null if there are none.
 
     The result has Spark's type: double, or decimal(min(38, p+4), min(38, s+4)) for decimals, whose last digits may be
-    rounded if s is above 24. The mean of integers is their exact sum divided by their number, so it cannot overflow.
-    Deducts if :func:`sum` does.
+    rounded if s is above 24, or an interval of all its units for intervals. The mean of integers is
+    their exact sum divided by their number, so it cannot overflow. Deducts if :func:`sum` does.
 
     Raises:
-        AnalysisError: When resolved: the column is not a number, or is decimal(38,38).
+        AnalysisError: When resolved: the column is neither a number nor an interval, or is decimal(38,38).
 
     >>> from sparkjet import functions as J
     >>> J.avg("id").evaluate(spark.range(4))
@@ -92,7 +92,7 @@ def try_sum(col: ColumnOrName) -> Aggregate:
     """Sum of the non-null values, like :func:`sum`, but null where it overflows the type of the result.
 
     Raises:
-        AnalysisError: When resolved: the column is not a number, or is decimal(38,38).
+        AnalysisError: When resolved: the column is neither a number nor an interval, or is decimal(38,38).
 
     >>> from sparkjet import functions as J
     >>> J.try_sum("x").evaluate(spark.createDataFrame([(2**63 - 1,), (1,)], "x bigint")) is None
@@ -105,7 +105,7 @@ def try_avg(col: ColumnOrName) -> Aggregate:
     """Mean of the non-null values, like :func:`avg`, but null where it overflows the type of the result.
 
     Raises:
-        AnalysisError: When resolved: the column is not a number, or is decimal(38,38).
+        AnalysisError: When resolved: the column is neither a number nor an interval, or is decimal(38,38).
 
     >>> from sparkjet import functions as J
     >>> J.try_avg("id").evaluate(spark.range(4))

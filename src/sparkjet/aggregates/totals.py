@@ -159,9 +159,8 @@ def _decimal(name: str, value: Column, data_type: DecimalType, overflow: Overflo
 
 
 def _wide_decimal(name: str, value: Column, data_type: DecimalType, overflow: Overflow) -> Total:
+    check_addable(name, data_type)
     scale = data_type.scale
-    if scale == _MOST_DIGITS:
-        raise AnalysisError(f"{name}: decimal(38,38) cannot be added exactly. Cast the column to decimal(38,37).")
     summed = f"decimal({_MOST_DIGITS},{scale})"
 
     def operand(column: Column) -> Column:
@@ -178,6 +177,16 @@ def _interval(name: str, value: Column, data_type: DataType, overflow: Overflow)
     summed = data_type.simpleString()
     message = f"{name}: the sum exceeds {summed} (interval overflow). Sum a number of its units instead."
     return _tried(value, no_time(data_type), summed, overflow(message, summed), lambda total, count: total / count)
+
+
+def check_addable(name: str, data_type: DataType) -> None:
+    """Refuse decimal(38,38): Spark adds it with one digit less, and loses the last one.
+
+    Raises:
+        AnalysisError: It is decimal(38,38).
+    """
+    if isinstance(data_type, DecimalType) and data_type.scale == _MOST_DIGITS:
+        raise AnalysisError(f"{name}: decimal(38,38) cannot be added exactly. Cast the column to decimal(38,37).")
 
 
 def no_time(data_type: DataType) -> Column:

@@ -116,11 +116,28 @@ class FrameMethods(Guided, ABC):
         return self.where(condition)
 
     def withColumn(self, colName: str, col: Column) -> Self:
-        """Add or replace a column, as ``DataFrame.withColumn``."""
+        """Add or replace a column, as ``DataFrame.withColumn``.
+
+        Raises:
+            AnalysisError: It is not given a Column.
+        """
+        given: object = col
+        if not isinstance(given, Column):
+            message = f"withColumn: {colName!r} is given {given!r}, not a Column. Give F.col(…), or F.lit(…)."
+            raise AnalysisError(message)
         return self.withColumns({colName: col})
 
     def withColumns(self, colsMap: Mapping[str, Column], /) -> Self:
-        """Add or replace columns, as ``DataFrame.withColumns``."""
+        """Add or replace columns, as ``DataFrame.withColumns``, where a text is the name of a column.
+
+        Raises:
+            AnalysisError: One is neither a Column nor a name.
+        """
+        everything: Mapping[str, object] = colsMap
+        for name, given in everything.items():
+            if not isinstance(given, Column | str):
+                message = f"withColumns: {name!r} is given {given!r}, not a Column. Give F.col(…), or F.lit(…)."
+                raise AnalysisError(message)
         columns = dict(zip(colsMap, self._starless([*colsMap.values()]), strict=True))
         return self._then(links.with_columns(self._chain.shape, columns))
 

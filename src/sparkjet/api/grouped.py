@@ -12,6 +12,7 @@ from sparkjet.api.aggregate_rows import AggregateRows
 from sparkjet.api.frame_methods import FrameMethods, one_by_one
 from sparkjet.api.grouped_methods import GroupedMethods
 from sparkjet.api.result_rows import ResultRows
+from sparkjet.api.stateful_methods import StatefulMethods
 from sparkjet.catalyst.columns import TIME
 from sparkjet.catalyst.logical_plans import attribute_ids
 from sparkjet.catalyst.row_by_row import Together
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from sparkjet.api.grouped_results import GroupedResults
-    from sparkjet.plan.grouping import Grouping
+    from sparkjet.plan.grouping import Grouping, Key
     from sparkjet.plan.resolved_aggregates import Expression
     from sparkjet.plan.static_join import On
     from sparkjet.plan.static_tables import StaticTable
@@ -53,6 +54,15 @@ class GroupedStream(GroupedMethods["WindowedStream"]):
         feed, grouping, by_key = self._feed, self._grouping, self._grouping.by_key
         kept = None if by_key is None else RollingAggregation(feed, by_key, *self._resolved(exprs, by_key))
         return WindowedStream.of(WindowedAggregation(feed, grouping, *self._resolved(exprs, grouping), kept))
+
+
+class ComputedWindows(StatefulMethods, GroupedStream):
+    """The same where the window is a column of the rows: for functions with state it is a key like others."""
+
+    @property
+    def _keys(self) -> tuple[Key, ...]:
+        assert self._grouping.by_key is not None  # noqa: S101 - else it is a GroupedStream
+        return self._grouping.by_key.keys
 
 
 class WindowedStream(AggregateRows):

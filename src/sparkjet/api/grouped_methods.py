@@ -70,7 +70,7 @@ class GroupedMethods(Guided, ABC, Generic[Result]):
         >>> minutes.agg(F.round(F.avg("value"), 2), (F.max("value") - F.min("value")).alias("spread")).columns
         ['window', 'round(avg(value), 2)', 'spread']
         """
-        if not exprs:
+        if not exprs or any(isinstance(each, Mapping) and not each for each in exprs):
             message = 'agg: give at least one aggregate, e.g. pyspark.sql.functions.count("*").'
             raise AnalysisError(message)
         self._check_keys()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sparkjet.catalyst.logical_plans import analyzed, passed_nodes
 from sparkjet.errors import AnalysisError
 from sparkjet.plan.aggregation import Aggregation
 from sparkjet.plan.outputs import Rows
@@ -64,8 +65,9 @@ def stage_in_mode(settings: OutputSettings, options: Options) -> Stage | None:
             )
             raise AnalysisError(message)
         stage = stage.rolling
-    elif settings.mode == UPDATE and isinstance(stage, WindowedAggregation) and stage.by_key is not None:
-        stage = stage.by_key
+    elif settings.mode == UPDATE and isinstance(stage, WindowedAggregation):
+        _check_comparing(settings)
+        stage = stage.by_key or stage
     if settings.chain.whole and not complete:
         message = (
             f'orderBy, limit and groupBy are of all results, and outputMode("{settings.mode}") emits some in each '
@@ -89,6 +91,24 @@ def check_sink(sink: Sink, mode: str) -> None:
         message = (
             'outputMode: "complete" would add all results once more in each epoch. Give option("keyColumns", "…"), so '
             "that they replace the earlier ones."
+        )
+        raise AnalysisError(message)
+
+
+def _check_comparing(settings: OutputSettings) -> None:
+    """Refuse window functions over results, as those of a window that have not changed are not there to compare.
+
+    Raises:
+        AnalysisError: There are some.
+    """
+    counted = [
+        sum(node.nodeName() == "Window" for node in passed_nodes(analyzed(rows)))
+        for rows in (settings.chain.source, settings.chain.shape)
+    ]
+    if counted[0] < counted[1]:
+        message = (
+            'outputMode: "update" emits the results that have changed, and a window function (over) would compare only '
+            'these. Use outputMode("append"), in which all results of a window come at once, or "complete".'
         )
         raise AnalysisError(message)
 

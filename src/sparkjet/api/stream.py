@@ -11,7 +11,7 @@ from typing_extensions import Self
 
 from sparkjet.api.deduplicated import Deduplicated
 from sparkjet.api.frame_methods import one_by_one
-from sparkjet.api.grouped import GroupedStream, LateStream
+from sparkjet.api.grouped import ComputedWindows, GroupedStream, LateStream
 from sparkjet.api.keyed_stream import KeyedStream
 from sparkjet.api.output_settings import OutputSettings, computed
 from sparkjet.api.stream_joins import StreamJoins, grouped
@@ -178,6 +178,8 @@ class Stream(Deduplicated, StreamJoins, Unions):
         """
         columns = one_by_one(cols)
         feed, grouping = grouped(self._feed, self._times, columns)
+        if grouping.by_key is not None:
+            return ComputedWindows(feed, grouping)
         is_final = grouping.window is not None and self._times
         return (GroupedStream if is_final else KeyedStream)(feed, grouping)
 

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from sparkjet.catalyst.columns import quoted
-from sparkjet.catalyst.expressions import by_name, column_of, expression_of, inlined, label, rebuilt, without_alias
+from sparkjet.catalyst.expressions import by_name, column_of, expression_of, inlined, parts_of, rebuilt, without_alias
 from sparkjet.catalyst.logical_plans import analyzed, attribute_id, children, kind_of, listed, same_name
 from sparkjet.catalyst.markers import marked_by, unmarked
 from sparkjet.errors import AnalysisError
@@ -28,7 +28,7 @@ class AggregateCall:
     Attributes:
         name: Name of the function in SQL.
         text: The whole call in SQL.
-        identity: Equal for calls that compute the same in one ``agg``; SQL leaves out some arguments.
+        identity: Equal for calls that compute the same in one ``agg``.
         function: The Catalyst function.
         columns: Its arguments, by the names of the rows' columns.
         distinct: Whether it takes each value once.
@@ -124,7 +124,7 @@ class AggregateColumns:
         self._names = names_of(rows)
         self._keys = list(keys)
         self._place = place
-        self._only: Column | None = None
+        self._only: tuple[Column, str] | None = None
         self._window: Any = None
         if window is not None and window.held is not None:
             self._keys.append((window.held, window.result))
@@ -163,16 +163,22 @@ class AggregateColumns:
         keys = [key for key, _ in self._keys]
         plan = analyzed(self._rows.groupBy(*keys).pivot(pivot.column, [*pivot.values]).agg(*columns))
         names = [str(each.name()) for each in listed(plan.output())][len(keys) :]
-        # Where Spark looks values up in the groups that it has, it has none of a value that never came.
-        looked_up = "pivotfirst" in str(plan.toString())
+        # Where Spark looks values up in the groups that it has, it has none of a value that never came. Not by the plan
+        # as text, of which the session says how much it shows.
+        tops = [each for node in (plan, *children(plan)) for each in listed(node.expressions())]
+        looked_up = any(kind_of(part) == "PivotFirst" for each in tops for part in parts_of(each))
         found: list[ResultColumn] = []
+        column = F.col(pivot.column)
+        data_type = self._rows.select(column).schema.fields[0].dataType
         for value in pivot.values:
-            self._only = F.col(pivot.column).eqNullSafe(F.lit(value))
+            # Compared as a value of the column's type, as by Spark: texts would fail beside a number, 0.1f is not 0.1.
+            # In words of Python's, which are the same on all lines of Spark, and tell None from "NULL".
+            self._only = column.eqNullSafe(F.lit(value).cast(data_type)), f"{pivot.column} <=> {value!r}"
             of_value = self.taken_apart([*columns, F.count(F.lit(1))])
             here = of_value.pop().column > 0
             for each in of_value:
-                column = F.when(here, each.column) if looked_up else each.column
-                found.append(ResultColumn(names[len(found)], column))
+                value_or_none = F.when(here, each.column) if looked_up else each.column
+                found.append(ResultColumn(names[len(found)], value_or_none))
         self._only = None
         return found
 
@@ -204,12 +210,15 @@ class AggregateColumns:
             if own is not None:
                 message = f"pivot: {own} is an aggregate of sparkjet's. Use those of pyspark.sql.functions, or FILTER."
                 raise AnalysisError(message)
-            only = f" WHERE {label(self._only)}"
-            taken = self._only if taken is None else self._only & taken
+            of_value, said = self._only
+            only = f" WHERE {said}"
+            taken = of_value if taken is None else of_value & taken
+        text = f"{expression.sql()}{only}"
         return AggregateCall(
             name=str(function.prettyName()),
-            text=f"{expression.sql()}{only}",
-            identity=f"{expression.toString()}{only}",
+            text=text,
+            # Both: SQL leaves out some arguments, and the other text all of a long call behind the first 25.
+            identity=f"{text} {expression.toString()}",
             function=function,
             columns=tuple(self._column(each) for each in children(function) if kind_of(each) != "SortOrder"),
             distinct=bool(expression.isDistinct()),
@@ -240,5 +249,8 @@ def names_of(rows: DataFrame) -> dict[int, str]:
 
 
 def _plain(value: Any) -> Any:
-    """A number of SQL such as 0.5, which is a decimal there, as Python writes it."""
+    """A number of SQL such as 0.5, which is a decimal there, as Python writes it; likewise bytes."""
+    if isinstance(value, bytearray):
+        # What Spark 4.0 collects, and later ones where the session says so.
+        return bytes(value)
     return float(value) if isinstance(value, Decimal) else value

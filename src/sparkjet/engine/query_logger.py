@@ -24,9 +24,9 @@ class QueryLogger(_Adapter):
 
     def __init__(self, name: object = None) -> None:
         super().__init__(logging.getLogger("sparkjet"), {})
-        # What is in it is no place for an argument.
-        self._start = "" if name is None else f"query {name}: ".replace("%", "%%")
+        self._start = "" if name is None else f"query {name}: "
 
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
         """The line as it is logged."""
-        return f"{self._start}{msg}", kwargs
+        # A % of the name is no place for an argument; logging looks for them only in lines that have some.
+        return f"{self._start.replace('%', '%%') if '%' in msg else self._start}{msg}", kwargs

@@ -56,8 +56,10 @@ def replace(shape: DataFrame, arguments: Sequence[Any], subset: str | Sequence[s
     return everywhere(lambda frame: frame.replace(*arguments, subset=columns))
 
 
-def with_columns(shape: DataFrame, columns: Mapping[str, Column]) -> Link:
+def with_columns(shape: DataFrame, given: Mapping[str, Column | str]) -> Link:
     """Add or replace columns of rows with the schema of ``shape``."""
+    # In F.when the name of a column would be a constant.
+    columns = {name: F.col(each) if isinstance(each, str) else each for name, each in given.items()}
     guarded = {name: F.when(F.col(KEPT), column) for name, column in columns.items()}
     windows = _windows(columns, shape)
     return Link(lambda frame: frame.withColumns({**columns}), lambda frame: frame.withColumns(guarded), windows=windows)
