@@ -109,7 +109,7 @@ class Jobs:
         stream = sj.stream(self._feed.read(self._spark)).withWatermark("ts", "5 seconds")
         result = stream.groupBy(sj.window("ts", "60 seconds", "10 seconds"), "k").agg(F.sum("v").alias("s"))
         writer = result.writeStream.outputMode("update").option("earlyResultsPeriod", "1 hour")
-        writer.format("files").option("path", self._home / "out").option("statePartitions", 1)
+        writer.format("files").option("path", self._home / "out").option("isEarly", True).option("statePartitions", 1)
         return writer.option("checkpointLocation", self._home / "windows")
 
 

@@ -233,7 +233,7 @@ DOORS = (
         (
             "org.apache.spark.SparkContext.ui(0)",
             "org.apache.spark.SparkContext.longAccumulator(1)",
-            f"org.apache.spark.ui.JettyUtils$.createRedirectHandler({6 if LINE >= (4, 2) else 5})",
+            "org.apache.spark.ui.JettyUtils$.createRedirectHandler(5|6)",
             "org.apache.spark.ui.WebUI.attachHandler(1)",
             "org.apache.spark.ui.WebUI.detachHandler(1)",
             "org.apache.spark.metrics.source.LongAccumulatorSource$.register(2)",

@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from sparkjet.java import is_stopped, scala_context
-from sparkjet.spark_line import LINE
+from sparkjet.java import has_member, is_stopped, scala_context
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -14,6 +13,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("sparkjet")
 
 PATH = "/sparkjet"
+_OF_SIX = "org.apache.spark.ui.JettyUtils$.createRedirectHandler(6)"
 
 
 def link(session: SparkSession, address: str) -> None:
@@ -32,7 +32,8 @@ def link(session: SparkSession, address: str) -> None:
         same = _module(jvm.scala, "$less$colon$less").refl()
         methods = _module(jvm.scala.collection.immutable, "Set").empty().incl("GET")
         jetty = _module(jvm.org.apache.spark.ui, "JettyUtils")
-        further = (jvm.scala.Option.empty(),) if LINE >= (4, 2) else ()
+        # Releases of one line differ in whether there is a sixth parameter; Spark's own default of it is none.
+        further = [jvm.scala.Option.empty()] if has_member(session.sparkContext, _OF_SIX) else []
         handler = jetty.createRedirectHandler(PATH, address, same, "", methods, *further)
         # A second one would be behind the first, which may lead to a page that was stopped.
         ui.get().detachHandler(PATH)
