@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from sparkjet.engine.query_logger import QueryLogger
     from sparkjet.engine.state import QueryState
     from sparkjet.snapshots.record import Record
+    from sparkjet.time.substream import SubstreamProgress
 
 
 @dataclass
@@ -70,8 +71,8 @@ class EpochProgress:
         late, null_timestamps = state.late, state.null_timestamps
         return ProgressReport(
             batch_id=self.batch,
-            watermark=_known(state.tracker.watermark),
-            substreams=_substreams(state),
+            watermark=known(state.tracker.watermark),
+            substreams=substream_reports(state.tracker.progress(), late, null_timestamps),
             accepted_rows=self.accepted,
             late_rows=DroppedCount(self.late.total(), late.total()),
             null_timestamps=DroppedCount(self.null_timestamps.total(), null_timestamps.total()),
@@ -104,22 +105,24 @@ def newest_progress(query: SparkQuery) -> dict[str, Any] | None:
     return None if newest is None else dict(json.loads(newest.json()))
 
 
-def _substreams(state: QueryState) -> dict[str, SubstreamReport]:
+def substream_reports(
+    progress: Iterable[SubstreamProgress], late: Mapping[str, int], null_timestamps: Mapping[str, int]
+) -> dict[str, SubstreamReport]:
     """Every substream that is tracked, or of which rows were dropped: one without event time is not tracked."""
-    tracked = {substream.id: substream for substream in state.tracker.progress()}
-    late, null_timestamps = state.late, state.null_timestamps
+    tracked = {substream.id: substream for substream in progress}
     return {
         name: SubstreamReport(
-            watermark=_known(tracked[name].watermark) if name in tracked else None,
+            watermark=known(tracked[name].watermark) if name in tracked else None,
             idle=name in tracked and tracked[name].idle,
             holds_watermark=name in tracked and tracked[name].holds,
             caught_up=tracked[name].caught_up if name in tracked else None,
-            late_rows=late[name],
-            null_timestamps=null_timestamps[name],
+            late_rows=late.get(name, 0),
+            null_timestamps=null_timestamps.get(name, 0),
         )
         for name in sorted(tracked.keys() | late.keys() | null_timestamps.keys())
     }
 
 
-def _known(time_or_min: int) -> int | None:
+def known(time_or_min: int) -> int | None:
+    """A watermark as reports have it: None before the first."""
     return None if time_or_min == MIN else time_or_min

@@ -5,17 +5,17 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from sparkjet.engine.progress import known, substream_reports
 from sparkjet.engine.progress_report import (
     DroppedCount,
     EpochReport,
     ProgressReport,
     SinkReport,
     SnapshotReport,
-    SubstreamReport,
 )
 from sparkjet.errors import SparkjetError
 from sparkjet.monitoring.runs import Run, in_one_line
-from sparkjet.time import MIN
+from sparkjet.time.substream import SubstreamProgress
 
 if TYPE_CHECKING:
     from sparkjet.snapshots.record import Record
@@ -35,29 +35,24 @@ def report_of(record: Record, before: Record | None = None) -> ProgressReport:
     inputs = record.watermarks.inputs.items()
     members = {prefix + name: each for prefix, state in inputs for name, each in state.frontier.members.items()}
     least = min((each.watermark for each in members.values() if not each.idle), default=None)
-    # Those that are no longer tracked, or never were, of which rows were dropped.
-    substreams = {
-        name: SubstreamReport(None, False, False, None, late.get(name, 0), null_timestamps.get(name, 0))
-        for name in late.keys() | null_timestamps.keys()
-    }
-    substreams |= {
-        prefix + name: SubstreamReport(
-            watermark=_known(members[prefix + name].watermark),
+    tracked = [
+        SubstreamProgress(
+            prefix + name,
+            members[prefix + name].watermark,
             idle=members[prefix + name].idle,
-            holds_watermark=not members[prefix + name].idle and members[prefix + name].watermark == least,
+            holds=not members[prefix + name].idle and members[prefix + name].watermark == least,
+            last_data_at=each.last_data_at,
             caught_up=each.caught_up,
-            late_rows=late.get(prefix + name, 0),
-            null_timestamps=null_timestamps.get(prefix + name, 0),
         )
         for prefix, state in inputs
         for name, each in state.substreams.items()
-    }
+    ]
     deltas = [delta for stage in record.stages.values() for delta in stage.deltas]
     earlier = record if before is None else before
     return ProgressReport(
         batch_id=None if record.spark is None else record.spark.batch,
-        watermark=_known(record.watermarks.coalescer.emitted),
-        substreams=substreams,
+        watermark=known(record.watermarks.coalescer.emitted),
+        substreams=substream_reports(tracked, late, null_timestamps),
         accepted_rows=0,
         late_rows=_count(late, _dropped(earlier, "late")),
         null_timestamps=_count(null_timestamps, _dropped(earlier, "null_timestamps")),
@@ -116,7 +111,3 @@ def _dropped(record: Record, kind: str) -> dict[str, int]:
 def _count(now: dict[str, int], before: dict[str, int]) -> DroppedCount:
     total = sum(now.values())
     return DroppedCount(total - sum(before.values()), total)
-
-
-def _known(time_or_min: int) -> int | None:
-    return None if time_or_min == MIN else time_or_min
