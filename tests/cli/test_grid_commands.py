@@ -210,7 +210,7 @@ def test_where_a_member_cannot_listen_is_refused_at_once(
     arguments, told = REFUSED[name]
     assert main(["grid", "start", "--port", "0", "--token-file", str(token), *arguments]) == 1
     [line] = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"sparkjet: {told}")
+    assert line.startswith(f"sparkjet: [SPARKJET_ANALYSIS] {told}")
 
 
 @pytest.mark.parametrize("command", COMMANDS)

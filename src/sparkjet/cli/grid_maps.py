@@ -73,7 +73,7 @@ def run(chosen: argparse.Namespace, access: Access) -> int:
         client.state()
     except SparkjetError as error:
         # Of the files that give access their own options are named.
-        told = str(error)
+        told = str(error.args[0])
         raise AnalysisError(told if told.startswith("--") else f"{argument}: {told}") from error
     if chosen.map_command == "ls":
         with client:
