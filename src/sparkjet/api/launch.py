@@ -136,7 +136,9 @@ class Launch:
                 sink.attach(self.home.below("snapshots").below("outbox"), session)
         reports: deque[ProgressReport] = deque(maxlen=RECENT)
         events = ListenerEvents(self.plan.source.sparkSession)
-        run = Run("", "", self.name, time.time_ns() // 1000)
+        # Only a home in a grid has it.
+        grid = getattr(self.home, "standing", None)
+        run = Run("", "", self.name, time.time_ns() // 1000, grid=grid)
         feed = Feed(run, SparkGauges(self.plan.source.sparkSession, run), committer)
 
         def on_progress(report: ProgressReport) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sparkjet.grid.cluster_state import ClusterState, Member, may_start
+from sparkjet.grid.standing import answers_of
 from sparkjet.grid.voters import survives
 
 if TYPE_CHECKING:
@@ -46,43 +47,6 @@ def report(found: Mapping[str, Status | GridError]) -> list[str]:
     table = [_HEAD, *(_row(state, member, found[member.id], voters) for member in state.members)]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     return lines + ["  ".join(map(str.ljust, row, widths)).rstrip() for row in table]
-
-
-def described(found: Mapping[str, Status | GridError]) -> dict[str, Any]:
-    """The same for programs: of each member how it is, or its error."""
-    there = answers_of(found)
-    known = there or {id_: each for id_, each in found.items() if not isinstance(each, Exception)}
-    newest = max(known.values(), key=lambda each: each.state.version)
-    state = newest.state
-    return {
-        "cluster": state.cluster,
-        "frozen": not there,
-        "partitions": len(state.rows),
-        "backupCount": state.backup_count,
-        "voters": list(newest.voters),
-        "leaving": list(state.draining),
-        "lost": sorted(state.lost),
-        "members": [_described(state, member, found[member.id]) for member in state.members],
-    }
-
-
-def _described(state: ClusterState, member: Member, status: Status | GridError) -> dict[str, Any]:
-    told: dict[str, Any] = {
-        "id": member.id,
-        "address": member.uri.partition("//")[2],
-        "host": member.host,
-        "primaryOf": sum(row.replicas[:1] == (member.id,) for row in state.rows),
-        "backupOf": sum(member.id in row.replicas[1:] for row in state.rows),
-    }
-    if isinstance(status, Exception):
-        return {**told, "error": {"condition": status.condition, "message": str(status)}}
-    numbers = {name: getattr(status, name) for name in ("copying", "entries", "used", "limit", "frozen")}
-    return {**told, **numbers}
-
-
-def answers_of(found: Mapping[str, Status | GridError]) -> dict[str, Status]:
-    """Of the members that answer, and are not cut off, how they are."""
-    return {id_: each for id_, each in found.items() if not isinstance(each, Exception) and not each.frozen}
 
 
 def _row(state: ClusterState, member: Member, status: Status | GridError, voters: Sequence[str]) -> tuple[str, ...]:

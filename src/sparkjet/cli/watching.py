@@ -143,6 +143,8 @@ def _recorded(home: str, settings: Sequence[str]) -> RecordedRun:
     # Refused now if it is no home.
     newest_record(directory, "home")
     recorded = RecordedRun(RecordLog(DirectoryStore(directory.below("snapshots"))), home, time.time_ns() // 1000)
+    # Only a home in a grid has it.
+    recorded.run.grid = getattr(directory, "standing", None)
     recorded.look()
     return recorded
 

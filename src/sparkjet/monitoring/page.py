@@ -23,9 +23,10 @@ from starlette.responses import JSONResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import Route
 
 from sparkjet.clock import SystemClock
-from sparkjet.errors import AnalysisError
+from sparkjet.errors import AnalysisError, SparkjetError
+from sparkjet.monitoring.late_rows import newest_rows
 from sparkjet.monitoring.metrics import exposition
-from sparkjet.monitoring.runs import DRIVER, Runs
+from sparkjet.monitoring.runs import DRIVER, Runs, condition_of
 from sparkjet.monitoring.view import details, summary
 
 if TYPE_CHECKING:
@@ -150,6 +151,8 @@ class _Routes:
             Route("/", self._allowed(self._page)),
             *(Route(f"/{name}", self._allowed(_file(name))) for name in _KINDS),
             Route("/runs", self._allowed(self._list)),
+            Route("/late/{run:path}", self._allowed(self._late)),
+            Route("/grid/{run:path}", self._allowed(self._grid)),
             Route("/runs/{run:path}", self._allowed(self._one)),
             Route("/events", self._allowed(self._events)),
             Route("/metrics", self._allowed(self._metrics)),
@@ -186,6 +189,22 @@ class _Routes:
         if request.query_params.get("points") != "no":
             told["points"] = msgspec.to_builtins(run.history.points)
         return JSONResponse(told)
+
+    async def _late(self, request: Request) -> Response:
+        run = self.runs.get(request.path_params["run"])
+        if run is None or run.history.dropped is None:
+            return PlainTextResponse("No output of this run has written late rows into files.\n", 404)
+        return JSONResponse(await asyncio.to_thread(newest_rows, run.history.dropped))
+
+    async def _grid(self, request: Request) -> Response:
+        run = self.runs.get(request.path_params["run"])
+        ask = None if run is None else run.grid
+        if ask is None:
+            return PlainTextResponse("The home of this run is in no grid.\n", 404)
+        try:
+            return JSONResponse(await asyncio.to_thread(ask))
+        except (SparkjetError, OSError) as error:
+            return JSONResponse({"error": {"condition": condition_of(error), "message": str(error)}})
 
     async def _events(self, request: Request) -> Response:
         return StreamingResponse(

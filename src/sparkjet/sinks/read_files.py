@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from sparkjet.storage.directory import Directory
 
 
-def read_files(path: str, schema: StructType | str | None = None) -> DataFrame:
+def read_files(path: str | Path, schema: StructType | str | None = None) -> DataFrame:
     """Read a directory written by ``format("files")``, wherever it is: only epochs that are completely published.
 
     A plain ``spark.read`` sees each file as soon as it is renamed into place; this reads the manifest instead.
@@ -39,7 +40,7 @@ def read_files(path: str, schema: StructType | str | None = None) -> DataFrame:
         AnalysisError: If no query has written there, it cannot be read, or a type has changed to one that does not go
             with it, which only ``schema`` can settle.
     """
-    directory = directory_at(path, "read_files", SparkSession.active)
+    directory = directory_at(str(path), "read_files", SparkSession.active)
     try:
         entries = [entry for manifest in Manifest.all_of(directory) for entry in manifest.entries()]
     except OSError as error:

@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import msgspec
 
@@ -18,6 +18,7 @@ from sparkjet.errors import AnalysisError, StorageError
 from sparkjet.grid.cluster_state import may_start
 from sparkjet.grid.files import read_files, write_files
 from sparkjet.grid.messages import Held
+from sparkjet.grid.standing import described
 from sparkjet.storage.grid_location import GridLocation
 from sparkjet.storage.grid_rows import read_rows, write_rows
 
@@ -115,6 +116,10 @@ class GridDirectory:
                 "a copy in a new grid: python -m sparkjet snapshots import."
             )
             raise AnalysisError(message)
+
+    def standing(self) -> dict[str, Any]:
+        """How the grid is: its members, and what they hold."""
+        return described(self.location.client.status())
 
     def create(self) -> None:
         """See :meth:`Directory.create`: there is nothing to create."""
