@@ -13,6 +13,7 @@ from typing_extensions import ParamSpec, Self
 
 from sparkjet.api.guided import Guided
 from sparkjet.api.na_functions import NOT_GIVEN, NaFunctions
+from sparkjet.api.notebook import table
 from sparkjet.catalyst import alternatives
 from sparkjet.catalyst.columns import HIDDEN, quoted, visible
 from sparkjet.catalyst.stars import starless
@@ -65,6 +66,10 @@ class FrameMethods(Guided, ABC):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}[{', '.join(f'{name}: {found}' for name, found in self.dtypes)}]"
+
+    def _repr_html_(self) -> str:
+        """The columns, in a small table for notebooks: rows are there only once a query runs."""
+        return table(type(self).__name__, self.dtypes, ("column", "type"))
 
     @property
     def sparkSession(self) -> SparkSession:

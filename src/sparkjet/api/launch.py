@@ -25,8 +25,10 @@ from sparkjet.engine.context import EngineContext
 from sparkjet.engine.ending import Ending
 from sparkjet.engine.entry_point import EntryPoint
 from sparkjet.engine.plain_logs import plain_logs
+from sparkjet.engine.query_logger import QueryLogger
 from sparkjet.engine.receivers import Receivers
 from sparkjet.engine.recovery import recover
+from sparkjet.engine.start_steps import StartSteps
 from sparkjet.engine.supervisor import Supervisor
 from sparkjet.engine.ticker import Ticker, tick_interval
 from sparkjet.errors import AnalysisError
@@ -110,22 +112,27 @@ class Launch:
 
     def start(self) -> StreamingQuery:
         """Check the destinations, recover and start; see :func:`sparkjet.start`."""
-        with full_disks_named(self.places):
-            return self._start()
+        steps = StartSteps(QueryLogger(self.name or self.home))
+        with full_disks_named(self.places), steps.told():
+            return self._start(steps)
 
-    def _start(self) -> StreamingQuery:
+    def _start(self, steps: StartSteps) -> StreamingQuery:
         store = DirectoryStore(self.home.below("snapshots"))
         sinks = {output.name: output.sink for output in self.plan.outputs}
         formats = {output.name: output.format for output in self.plan.outputs}
         log, committer = RecordLog(store), Committer(sinks, formats=formats)
+        steps.at("reading the newest record")
         newest = self._newest(log)
         if self.backup is not None:
             self.backup.begin(None if newest is None else newest[1])
         if newest is not None:
             # First: what expires must not wait for the user to correct whatever the checks complain about.
             committer.settle_what_expires(newest[1])
+        steps.at("checking where the rows go", len(self.plan.outputs))
         for output in self.plan.outputs:
             output.check()
+            steps.one()
+        steps.at("checking the executors")
         packages = self.home.packages if isinstance(self.home, HoldsRows) else {}
         check_workers(self.plan.source.sparkSession, {**worker_packages(self.plan), **packages})
         self._check_shared()
@@ -164,11 +171,13 @@ class Launch:
             on_progress=on_progress,
             home=self.home,
             name=self.name,
+            steps=steps,
         )
         events.logger = feed.logger = context.logger
         context.configure(session)
         engine, checkpoint = recover(context, self._spark_directory)
         run.query = engine.record.query
+        steps.at("starting Spark's query")
         return self._run(context.receivers, engine, checkpoint, reports, events, feed)
 
     def _newest(self, log: RecordLog) -> tuple[int, Record] | None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from sparkjet.engine.hash_table import CAPACITY, USUAL
 from sparkjet.engine.query_logger import QueryLogger
+from sparkjet.engine.start_steps import StartSteps
 from sparkjet.snapshots.record import EpochKind
 from sparkjet.storage.paths import PLAIN_FILES
 
@@ -40,6 +41,7 @@ class EngineContext:
         on_progress: Called at the end of each epoch.
         home: Where the store is, for messages and to know a query by it whose home was lost.
         name: What the user calls the query.
+        steps: Told what a start or a recovery is doing.
     """
 
     plan: Plan
@@ -56,6 +58,7 @@ class EngineContext:
     on_progress: ProgressListener = lambda _: None
     home: Directory | None = None
     name: str | None = None
+    steps: StartSteps = field(default_factory=StartSteps)
 
     @cached_property
     def logger(self) -> QueryLogger:

@@ -304,8 +304,13 @@ class Engine:
 
     def _restore(self, epoch: Epoch, tracked: InputsState, *, whole: bool = False) -> None:
         self._context.logger.warning("epoch %d: state was lost with an executor, restoring it", epoch.progress.epoch)
-        context = self._context
-        read, kept = self.state.restore(self.record, context.session, context.store, f"{epoch.name}-moved", whole=whole)
+        context, name = self._context, f"{epoch.name}-moved"
+        deltas = sum(len(stage.deltas) for stage in self.record.stages.values())
+        context.steps.at("restoring state that was lost with an executor", deltas)
+        with context.steps.told():
+            read, kept = self.state.restore(
+                self.record, context.session, context.store, name, whole=whole, loaded=context.steps.one
+            )
         # After restoring: before, it would try to compute what was lost.
         self.state.release()
         self.state.tracker.restore(tracked)

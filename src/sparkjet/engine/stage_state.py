@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING
@@ -103,11 +103,18 @@ class StageState:
             withheld=withheld,
         )
 
-    def restore(self, saved: SavedStage | None, session: SparkSession, store: SnapshotStore, name: str) -> Loading:
+    def restore(
+        self,
+        saved: SavedStage | None,
+        session: SparkSession,
+        store: SnapshotStore,
+        name: str,
+        loaded: Callable[[], None] = lambda: None,
+    ) -> Loading:
         """Become what the record says; what executors still hold of it is not read again.
 
         Where the length or step of a sliding window has changed since, the frames are moved to the new grid and
-        stored again under ``name``, as one delta.
+        stored again under ``name``, as one delta. After each delta that is there ``loaded`` is called.
 
         Raises:
             RecoveryError: If entries are missing.
@@ -119,7 +126,10 @@ class StageState:
             self.operator.restore([], None)
             return loading
         self.late, self.null_timestamps = Counter(saved.late), Counter(saved.null_timestamps)
-        segments = [loading.segment(delta, self.recorded.get(delta.name)) for delta in saved.deltas]
+        segments = []
+        for delta in saved.deltas:
+            segments.append(loading.segment(delta, self.recorded.get(delta.name)))
+            loaded()
         self.recorded = {delta.name: segment for delta, segment in zip(saved.deltas, segments, strict=True)}
         before = saved.settings
         if isinstance(self.operator, SlidingWindows) and isinstance(before, SlidingSettings):
