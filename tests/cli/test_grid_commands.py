@@ -218,7 +218,7 @@ def test_without_a_token_the_option_for_it_is_named(command: str, capsys: pytest
     arguments = COMMANDS[command][1]("127.0.0.1:5710")
     assert main(["grid", command, *arguments, "--token-file", "/nowhere"]) == 1
     [line] = capsys.readouterr().err.splitlines()
-    assert line.startswith('sparkjet: --token-file: "/nowhere" cannot be read')
+    assert line.startswith('sparkjet: [SPARKJET_ANALYSIS] --token-file: "/nowhere" cannot be read')
 
 
 def test_a_port_in_use_is_named(token: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -226,4 +226,6 @@ def test_a_port_in_use_is_named(token: Path, capsys: pytest.CaptureFixture[str])
         port = str(taken.getsockname()[1])
         assert main(["grid", "start", "--port", port, "--token-file", str(token)]) == 1
     [line] = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"sparkjet: --port: this member cannot listen at 127.0.0.1, port {port}: Address already")
+    assert line.startswith(
+        f"sparkjet: [SPARKJET_ANALYSIS] --port: this member cannot listen at 127.0.0.1, port {port}: Addr"
+    )
