@@ -71,7 +71,7 @@ def main(substreams: int) -> int:
         fed[0] += time.thread_time() - began
         fed[1] += 1
 
-    Feed.post = timed  # type: ignore[method-assign, assignment]
+    Feed.post = timed  # type: ignore[method-assign]
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     spark = builder.config("spark.sql.session.timeZone", "UTC").getOrCreate()
     with tempfile.TemporaryDirectory() as place:
