@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from pyspark.sql import SparkSession
 
+from sparkjet.api.interrupts import INTERRUPTS
 from sparkjet.api.listener_events import ListenerEvents
 from sparkjet.api.query import StreamingQuery
 from sparkjet.api.worker_check import check_workers
@@ -239,6 +240,7 @@ class Launch:
             engine, ending, spark, ticker=ticker, close_at_end=self.close_at_end, executors=executors
         )
         supervisor.start()
+        INTERRUPTS.add(self.name or str(self.home), supervisor, ending)
         return StreamingQuery(engine, supervisor, ending, spark, reports, self._guarantees)
 
     def _with_backup(self, report: ProgressReport) -> ProgressReport:
