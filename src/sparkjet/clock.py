@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from datetime import datetime, timedelta, timezone
 from typing import Protocol, runtime_checkable
 
+from sparkjet.query_log import logger
 from sparkjet.time import TOLERANCE, ProcessingTime
-
-logger = logging.getLogger("sparkjet")
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 

@@ -1,13 +1,12 @@
 """A script whose query counts numbers, for Ctrl-C: ``python -m tests.crash.interrupted <directory> <where>``.
 
-It says ``ready`` while its first epoch runs and waits there for a file ``go`` (``epoch``), or when it has nothing to do
-(``idle``).
+It says ``ready`` while its first epoch runs and waits there for the pipe ``go`` (``epoch``), or when it has nothing to
+do (``idle``).
 """
 
 from __future__ import annotations
 
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,13 +18,18 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
+def say_ready() -> None:
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+
+
 def main(root: Path, where: str) -> None:
     def keep(rows: DataFrame, epoch: int) -> None:
         counts = [row["count"] for row in rows.collect()]
         if where == "epoch":
-            print("ready", flush=True)
-            while not (root / "go").exists():
-                time.sleep(0.01)
+            say_ready()
+            # A pipe: until the test opens it.
+            (root / "go").read_text()
         with (root / "counts").open("a") as file:
             file.write(f"{epoch} {counts}\n")
 
@@ -35,7 +39,7 @@ def main(root: Path, where: str) -> None:
     query = writer.queryName("clicks").start()
     if where == "idle":
         query.processAllAvailable()
-        print("ready", flush=True)
+        say_ready()
     query.awaitTermination()
 
 

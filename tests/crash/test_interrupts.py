@@ -24,6 +24,7 @@ LINE = "sparkjet: interrupted; query clicks stops when its epoch has ended (Ctrl
 def script(root: Path, where: str) -> Iterator[subprocess.Popen[str]]:
     """The script, once it says that it is where it should be; its output goes on, errors and the JVM's with it."""
     Feed(root / "in").add(*rows([1, 2, 13], v=1))
+    os.mkfifo(root / "go")
     paths = [*filter(None, [os.environ.get("PYTHONPATH")]), str(ROOT / "src"), str(ROOT)]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "PYSPARK_PYTHON": sys.executable}
     process = subprocess.Popen(
@@ -60,7 +61,7 @@ def test_the_epoch_that_runs_is_committed_first(tmp_path: Path) -> None:
         os.killpg(process.pid, signal.SIGINT)
         assert process.stdout is not None
         assert process.stdout.readline() == LINE
-        (tmp_path / "go").touch()
+        (tmp_path / "go").write_text("")
         assert (rest(process), process.wait()) == ("", -signal.SIGINT)
     assert (tmp_path / "counts").read_text() == "1 [2]\n"
     assert epoch(tmp_path) == 1

@@ -64,7 +64,8 @@ class Interrupts:
         if len(running) > 1:
             says = f"queries {names} stop when their epochs have ended (Ctrl-C again ends them at once)"
         try:
-            print(f"sparkjet: interrupted; {says}.", file=sys.stderr, flush=True)
+            sys.stderr.write(f"sparkjet: interrupted; {says}.\n")
+            sys.stderr.flush()
             _in_thread(_only_errors)
             for supervisor, _ in running.values():
                 supervisor.stop()
@@ -100,7 +101,7 @@ def _in_thread(call: Callable[[], None]) -> None:
 
 def _only_errors() -> None:
     """Keep Spark from warning, with stack traces, that it interrupts threads of the queries that are stopped."""
-    context = SparkContext._active_spark_context
+    context = SparkContext._active_spark_context  # noqa: SLF001 - PySpark's handler of Ctrl-C has it too
     # With the JVM, its log has gone.
     if context is not None:
         with contextlib.suppress(*GONE):

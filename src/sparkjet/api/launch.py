@@ -37,6 +37,7 @@ from sparkjet.monitoring.runs import DRIVER, Run
 from sparkjet.monitoring.spark_metrics import SparkGauges
 from sparkjet.plan.spark_sources import guarantee_of_sources
 from sparkjet.plan.worker_packages import worker_packages
+from sparkjet.query_log import about
 from sparkjet.sinks.files import FilesSink
 from sparkjet.sinks.outbox import Outbox
 from sparkjet.sinks.protocol import Guarantee
@@ -111,7 +112,7 @@ class Launch:
 
     def start(self) -> StreamingQuery:
         """Check the destinations, recover and start; see :func:`sparkjet.start`."""
-        with full_disks_named(self.places):
+        with full_disks_named(self.places), about(self.name or self.home):
             return self._start()
 
     def _start(self) -> StreamingQuery:
@@ -164,7 +165,6 @@ class Launch:
             home=self.home,
             name=self.name,
         )
-        events.logger = feed.logger = context.logger
         context.configure(session)
         engine, checkpoint = recover(context, self._spark_directory)
         run.query = engine.record.query

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from sparkjet.engine.hash_table import CAPACITY, USUAL
-from sparkjet.engine.query_logger import QueryLogger
 from sparkjet.snapshots.record import EpochKind
 from sparkjet.storage.paths import PLAIN_FILES
 
@@ -57,10 +55,10 @@ class EngineContext:
     home: Directory | None = None
     name: str | None = None
 
-    @cached_property
-    def logger(self) -> QueryLogger:
-        """The log of this query."""
-        return QueryLogger(self.name or self.home)
+    @property
+    def label(self) -> object:
+        """What log lines call the query: its name, or its home."""
+        return self.name or self.home
 
     def configure(self, session: SparkSession) -> None:
         """Prepare a session of the query's own for its batches; see :func:`configure`."""
