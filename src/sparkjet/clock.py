@@ -28,6 +28,9 @@ class SystemClock:
         """Microseconds since the Unix epoch."""
         return time.time_ns() // 1000
 
+    def __repr__(self) -> str:
+        return "SystemClock()"
+
 
 class ManualClock:
     """A clock that stands still until it is advanced, for tests.
@@ -40,6 +43,9 @@ class ManualClock:
 
     def __init__(self, start: int = 0) -> None:
         self._now = start
+
+    def __repr__(self) -> str:
+        return f"ManualClock({self._now})"
 
     def now(self) -> int:
         """Microseconds set so far."""

@@ -10,6 +10,7 @@ from typing_extensions import Self
 from sparkjet.api.frame_methods import one_by_one
 from sparkjet.api.grouped_results import GroupedResults
 from sparkjet.api.result_rows import ResultRows
+from sparkjet.catalyst.columns import HIDDEN
 from sparkjet.plan import links
 from sparkjet.plan.outputs import Rows
 
@@ -53,7 +54,7 @@ class AggregateRows(ResultRows):
         return self._regrouped(lambda frame: frame.groupingSets(groupingSets, *cols))
 
     def _regrouped(self, group: Callable[[DataFrame], GroupedData]) -> GroupedResults[Self]:
-        return GroupedResults(self._then, group)
+        return GroupedResults(self._then, group, self._chain.shape.drop(*HIDDEN))
 
     def limit(self, num: int) -> Self:
         """The first rows of complete results, as ``DataFrame.limit``; mostly after :meth:`orderBy`."""
