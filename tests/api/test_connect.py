@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 import sparkjet as sj
 from sparkjet import functions as J
-from sparkjet.api.grouped import GroupedStream, WindowedStream
+from sparkjet.api.grouped import GroupedStream, LateStream, WindowedStream
 from sparkjet.api.grouped_results import GroupedResults
 from sparkjet.api.keyed_stream import KeyedStream
 from sparkjet.api.stream import Stream
@@ -36,7 +36,7 @@ METHODS: dict[str, Callable[[Any], Any]] = {
     "FrameMethods.crossJoin": lambda s: s.crossJoin(D),
     "FrameMethods.drop": lambda s: s.drop(C),
     "FrameMethods.filter": lambda s: s.filter(C),
-    "FrameMethods.join": lambda s: s.groupBy(F.window("ts", "1 minute")).count().join(D, "count"),
+    "FrameMethods.join": lambda s: s.groupBy(F.window("ts", "1 minute")).count().lateRows.join(D, "k"),
     "FrameMethods.repartition": lambda s: s.repartition(2, C),
     "FrameMethods.select": lambda s: s.select("k", C),
     "FrameMethods.where": lambda s: s.where(C),
@@ -66,7 +66,7 @@ def stream(spark: SparkSession) -> Stream:
 def test_every_method_that_takes_columns_or_frames_is_here() -> None:
     found = {
         method.__qualname__
-        for kind in (Stream, GroupedStream, WindowedStream, KeyedStream, GroupedResults)
+        for kind in (Stream, GroupedStream, WindowedStream, LateStream, KeyedStream, GroupedResults)
         for name, method in inspect.getmembers(kind, inspect.isfunction)
         if not name.startswith("_")
         and any(

@@ -10,7 +10,7 @@ from pyspark.sql import Column
 from sparkjet.api.guided import Guided
 from sparkjet.catalyst import alternatives
 from sparkjet.catalyst.markers import is_marked
-from sparkjet.errors import AnalysisError
+from sparkjet.errors import AnalysisError, refuse_connect
 from sparkjet.plan import links
 
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ class GroupedResults(Guided, Generic[Results]):
             AnalysisError: Not an aggregate of Spark's.
             AnalysisException: Spark cannot analyze a Column, e.g. because it names a column that does not exist.
         """
+        refuse_connect("agg", *exprs)
         if any(is_marked(each) if isinstance(each, Column) else not isinstance(each, Mapping) for each in exprs):
             message = (
                 "agg: complete results are aggregated by Spark, which does not have the aggregates of sparkjet. Use "
