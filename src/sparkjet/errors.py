@@ -100,13 +100,17 @@ def refuse_connect(entry: str, *given: object) -> None:
 
     Args:
         entry: What it was given to.
-        given: DataFrames, Columns and sessions; anything else passes.
+        given: DataFrames, Columns and sessions, also in lists and dicts; anything else passes.
 
     Raises:
         AnalysisError: One of them does.
     """
     for each in given:
-        if type(each).__module__.startswith("pyspark.sql.connect"):
+        if isinstance(each, list | tuple):
+            refuse_connect(entry, *each)
+        elif isinstance(each, dict):
+            refuse_connect(entry, *each.values())
+        elif type(each).__module__.startswith("pyspark.sql.connect"):
             message = (
                 f"{entry}: this {type(each).__name__} belongs to Spark Connect, which has no access to the driver that "
                 "sparkjet runs in. Use a classic session: SparkSession.builder.master(…), without remote(…), "

@@ -7,8 +7,8 @@ import logging
 
 import pytest
 
-from sparkjet.engine.query_logger import QueryLogger
 from sparkjet.engine.start_steps import StartSteps
+from sparkjet.query_log import about
 from tests.faults.waiting import until
 
 
@@ -19,14 +19,14 @@ class Terminal(io.StringIO):
 
 def test_a_line_each_time_says_what_is_done_and_how_far_it_is(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "sparkjet")
-    steps = StartSteps(QueryLogger("bars"), io.StringIO(), every=0.001)
-    with steps.told():
+    steps = StartSteps(io.StringIO(), every=0.001)
+    with about("bars"), steps.told():
         until(lambda: "query bars: starting (0 s)" in caplog.messages, "the first line", 60)
         steps.at("restoring the state", 4)
         steps.one()
         until(lambda: "query bars: restoring the state, 1 of 4 (0 s)" in caplog.messages, "a part", 60)
     told = len(caplog.messages)
-    with steps.told():
+    with about("bars"), steps.told():
         pass
     assert caplog.messages[told:] in ([], caplog.messages[-1:])
 

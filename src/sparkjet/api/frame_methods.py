@@ -17,7 +17,7 @@ from sparkjet.api.notebook import table
 from sparkjet.catalyst import alternatives
 from sparkjet.catalyst.columns import HIDDEN, quoted, visible
 from sparkjet.catalyst.stars import starless
-from sparkjet.errors import AnalysisError, nearest
+from sparkjet.errors import AnalysisError, nearest, refuse_connect
 from sparkjet.plan import links
 from sparkjet.plan.static_join import static_join
 from sparkjet.plan.static_tables import static_table
@@ -181,6 +181,7 @@ class FrameMethods(Guided, ABC):
 
     def drop(self, *cols: Column | str) -> Self:
         """Drop columns, as ``DataFrame.drop``."""
+        refuse_connect("drop", *cols)
         return self._then(links.everywhere(lambda frame: frame.drop(*cols)))
 
     def dropna(self, how: str = "any", thresh: int | None = None, subset: str | Sequence[str] | None = None) -> Self:

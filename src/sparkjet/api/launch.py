@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from pyspark.sql import SparkSession
 
+from sparkjet.api.interrupts import INTERRUPTS
 from sparkjet.api.listener_events import ListenerEvents
 from sparkjet.api.query import StreamingQuery
 from sparkjet.api.worker_check import check_workers
@@ -25,7 +26,6 @@ from sparkjet.engine.context import EngineContext
 from sparkjet.engine.ending import Ending
 from sparkjet.engine.entry_point import EntryPoint
 from sparkjet.engine.plain_logs import plain_logs
-from sparkjet.engine.query_logger import QueryLogger
 from sparkjet.engine.receivers import Receivers
 from sparkjet.engine.recovery import recover
 from sparkjet.engine.start_steps import StartSteps
@@ -38,6 +38,7 @@ from sparkjet.monitoring.runs import DRIVER, Run
 from sparkjet.monitoring.spark_metrics import SparkGauges
 from sparkjet.plan.spark_sources import guarantee_of_sources
 from sparkjet.plan.worker_packages import worker_packages
+from sparkjet.query_log import about
 from sparkjet.sinks.files import FilesSink
 from sparkjet.sinks.outbox import Outbox
 from sparkjet.sinks.protocol import Guarantee
@@ -112,8 +113,8 @@ class Launch:
 
     def start(self) -> StreamingQuery:
         """Check the destinations, recover and start; see :func:`sparkjet.start`."""
-        steps = StartSteps(QueryLogger(self.name or self.home))
-        with full_disks_named(self.places), steps.told():
+        steps = StartSteps()
+        with full_disks_named(self.places), about(self.name or self.home), steps.told():
             return self._start(steps)
 
     def _start(self, steps: StartSteps) -> StreamingQuery:
@@ -173,7 +174,6 @@ class Launch:
             name=self.name,
             steps=steps,
         )
-        events.logger = feed.logger = context.logger
         context.configure(session)
         engine, checkpoint = recover(context, self._spark_directory)
         run.query = engine.record.query
@@ -250,6 +250,7 @@ class Launch:
             engine, ending, spark, ticker=ticker, close_at_end=self.close_at_end, executors=executors
         )
         supervisor.start()
+        INTERRUPTS.add(self.name or str(self.home), supervisor, ending)
         return StreamingQuery(engine, supervisor, ending, spark, reports, self._guarantees)
 
     def _with_backup(self, report: ProgressReport) -> ProgressReport:

@@ -24,6 +24,7 @@ from sparkjet.cli.arguments import (
 from sparkjet.errors import AnalysisError, SparkjetError
 from sparkjet.grid.partition_table import MOST_BACKUPS, MOST_PARTITIONS, PARTITIONS
 from sparkjet.grid.sizes import size_of
+from sparkjet.query_log import logger
 
 if TYPE_CHECKING:
     from sparkjet.grid.access import Access
@@ -90,7 +91,7 @@ def start(
     from sparkjet.grid.process import with_one_arena  # noqa: PLC0415 - as above
 
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
-    logging.getLogger("sparkjet").setLevel(logging.INFO)
+    logger.setLevel(logging.INFO)
     if not 0 <= backup_count <= MOST_BACKUPS:
         raise AnalysisError(f"--backup-count: {backup_count} is not from 0 to {MOST_BACKUPS}; 1 is usual.")
     if alone and join is not None:

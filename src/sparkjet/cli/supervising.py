@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-logger = logging.getLogger("sparkjet")
+from sparkjet.query_log import logger
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import tenacity
 
 from sparkjet.errors import CopiedHomeError, LostTransactionError, RecoveryError, UnsettledError
+from sparkjet.query_log import logger
 from sparkjet.sinks.copies import run_name
 from sparkjet.sinks.protocol import Aborting, Comparing, Creating, Expiring, TransactionId, Trying, Unknown
 from sparkjet.snapshots.record import PreparedTransaction
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from sparkjet.sinks.protocol import Handle, Sink
     from sparkjet.snapshots.record import Record
 
-logger = logging.getLogger("sparkjet")
 
 _FINAL = LostTransactionError, CopiedHomeError
 """What another attempt at a commit would not change."""

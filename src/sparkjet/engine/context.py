@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from sparkjet.engine.hash_table import CAPACITY, USUAL
-from sparkjet.engine.query_logger import QueryLogger
 from sparkjet.engine.start_steps import StartSteps
 from sparkjet.snapshots.record import EpochKind
 from sparkjet.storage.paths import PLAIN_FILES
@@ -60,10 +58,10 @@ class EngineContext:
     name: str | None = None
     steps: StartSteps = field(default_factory=StartSteps)
 
-    @cached_property
-    def logger(self) -> QueryLogger:
-        """The log of this query."""
-        return QueryLogger(self.name or self.home)
+    @property
+    def label(self) -> object:
+        """What log lines call the query: its name, or its home."""
+        return self.name or self.home
 
     def configure(self, session: SparkSession) -> None:
         """Prepare a session of the query's own for its batches; see :func:`configure`."""

@@ -16,6 +16,7 @@ from sparkjet.engine.spark_checkpoint import same_offsets
 from sparkjet.engine.turn import Turn
 from sparkjet.errors import RecoveryError
 from sparkjet.java import is_stopped
+from sparkjet.query_log import logger
 from sparkjet.sinks.copies import run_name
 from sparkjet.sinks.protocol import TransactionId
 from sparkjet.snapshots.record import EpochKind
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from sparkjet.clock import SteadyClock
-    from sparkjet.engine.query_logger import QueryLogger
     from sparkjet.engine.spark_checkpoint import SparkCheckpoint
     from sparkjet.engine.state import QueryState
     from sparkjet.errors import FencedError
@@ -76,15 +76,10 @@ class Engine:
         self._batch = None if record.spark is None else record.spark.batch
         self._ending: _EndingEpoch | None = None
         self._executors = Executors(context.session)
-        self.turn = Turn()
+        self.turn = Turn(context.label)
         self._beside = ThreadPoolExecutor(2, thread_name_prefix="sparkjet-epoch", initializer=self.turn.enlist)
         self.record = record
         self.state = state
-
-    @property
-    def logger(self) -> QueryLogger:
-        """The log of the query."""
-        return self._context.logger
 
     @property
     def session(self) -> SparkSession:
@@ -303,7 +298,7 @@ class Engine:
         return LOST in str(error) and self.record.epoch + 1 == epoch.progress.epoch
 
     def _restore(self, epoch: Epoch, tracked: InputsState, *, whole: bool = False) -> None:
-        self._context.logger.warning("epoch %d: state was lost with an executor, restoring it", epoch.progress.epoch)
+        logger.warning("epoch %d: state was lost with an executor, restoring it", epoch.progress.epoch)
         context, name = self._context, f"{epoch.name}-moved"
         deltas = sum(len(stage.deltas) for stage in self.record.stages.values())
         context.steps.at("restoring state that was lost with an executor", deltas)
@@ -315,7 +310,7 @@ class Engine:
         self.state.release()
         self.state.tracker.restore(tracked)
         number = epoch.progress.epoch
-        context.logger.warning("epoch %d: %d of %d partitions of the state were read again", number, read, read + kept)
+        logger.warning("epoch %d: %d of %d partitions of the state were read again", number, read, read + kept)
 
     def _forget_tables(self) -> None:
         for table in self._context.plan.tables:

@@ -86,7 +86,7 @@ class Epoch:
         self._results.begin(request.now, tracker.watermark)
         for name, side in list(self._arrivals):
             self._results.accept(name, side, self._arrivals.pop((name, side)))
-        self.progress.count(self._results.arrivals, self._context.logger)
+        self.progress.count(self._results.arrivals)
         self._queues = record.queues
         if request.batch_id is not None:
             offsets = self._checkpoint.end_offsets(request.batch_id)

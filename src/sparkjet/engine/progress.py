@@ -18,6 +18,7 @@ from sparkjet.engine.progress_report import (
     SnapshotReport,
     SubstreamReport,
 )
+from sparkjet.query_log import logger
 from sparkjet.snapshots.record import SlidingSettings
 from sparkjet.time import MIN, WindowGrid
 
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
     from sparkjet.engine.arrival import Arrival
     from sparkjet.engine.phases import EpochPhase
-    from sparkjet.engine.query_logger import QueryLogger
     from sparkjet.engine.state import QueryState
     from sparkjet.snapshots.record import Record, SavedStage
     from sparkjet.time.substream import SubstreamProgress
@@ -43,7 +43,7 @@ class EpochProgress:
     null_timestamps: Counter[str] = field(default_factory=Counter)
     durations: dict[EpochPhase, float] = field(default_factory=dict)
 
-    def count(self, arrivals: Iterable[Arrival], logger: QueryLogger) -> None:
+    def count(self, arrivals: Iterable[Arrival]) -> None:
         """Add what stages accepted and dropped, and log what was dropped."""
         for arrival in arrivals:
             self.accepted += arrival.accepted

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import shutil
 import uuid
 from pathlib import Path
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
 
     from sparkjet.engine.context import EngineContext
     from sparkjet.snapshots.record import Fingerprint
-
-logger = logging.getLogger("sparkjet")
 
 
 def recover(context: EngineContext, spark_directory: Path) -> tuple[Engine, SparkCheckpoint]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from pyspark.sql import DataFrame
 from sparkjet.catalyst.kept_plans import KeptPlans
 from sparkjet.engine.changed_windows import grid_of, shown, whole_from
 from sparkjet.engine.loading import Loading
+from sparkjet.query_log import logger
 from sparkjet.snapshots.record import JoinSettings, SavedStage, SlidingSettings
 from sparkjet.snapshots.store import Delta
 from sparkjet.state import Segment, SegmentStatistics
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from sparkjet.plan.stage import Operator
     from sparkjet.snapshots import SnapshotStore
     from sparkjet.time import WindowGrid
-
-logger = logging.getLogger("sparkjet")
 
 
 @dataclass

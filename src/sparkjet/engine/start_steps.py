@@ -7,12 +7,9 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
-from sparkjet.engine.query_logger import QueryLogger
-
-if TYPE_CHECKING:
-    import logging
+from sparkjet.query_log import about, current, logger
 
 EVERY = 1.0
 """Seconds between two lines; what is done sooner says nothing."""
@@ -23,18 +20,11 @@ class StartSteps:
     """Tells what is being done: lines in the log or, on a terminal, one that is written over, with a progress bar.
 
     Args:
-        logger: The log of the query.
         stream: Where a terminal may be; by default standard error.
         every: Seconds between two lines.
     """
 
-    def __init__(
-        self,
-        logger: logging.LoggerAdapter[logging.Logger] | None = None,
-        stream: TextIO | None = None,
-        every: float = EVERY,
-    ) -> None:
-        self._logger = QueryLogger() if logger is None else logger
+    def __init__(self, stream: TextIO | None = None, every: float = EVERY) -> None:
         self._stream = stream
         self._every = every
         self._what: tuple[str, int | None] = "starting", None
@@ -54,16 +44,17 @@ class StartSteps:
         ended, began = threading.Event(), time.monotonic()
         # Not at definition: a notebook, or a test, replaces it.
         stream = sys.stderr if self._stream is None else self._stream
-        on_terminal = stream.isatty()
+        on_terminal, query = stream.isatty(), current()
 
         def tell() -> None:
-            while not ended.wait(self._every):
-                line = self.line(time.monotonic() - began, bar=on_terminal)
-                if on_terminal:
-                    stream.write(f"\r\x1b[K{line}")
-                    stream.flush()
-                else:
-                    self._logger.info("%s", line)
+            with about(query):
+                while not ended.wait(self._every):
+                    line = self.line(time.monotonic() - began, bar=on_terminal)
+                    if on_terminal:
+                        stream.write(f"\r\x1b[K{line}")
+                        stream.flush()
+                    else:
+                        logger.info("%s", line)
 
         thread = threading.Thread(target=tell, name="sparkjet-start", daemon=True)
         thread.start()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
 from sparkjet.engine.progress import known, open_windows, substream_reports
@@ -15,13 +14,12 @@ from sparkjet.engine.progress_report import (
 )
 from sparkjet.errors import SparkjetError
 from sparkjet.monitoring.runs import Run
+from sparkjet.query_log import logger
 from sparkjet.time.substream import SubstreamProgress
 
 if TYPE_CHECKING:
     from sparkjet.snapshots.record import Record
     from sparkjet.snapshots.record_log import RecordLog
-
-logger = logging.getLogger("sparkjet")
 
 
 def report_of(record: Record, before: Record | None = None) -> ProgressReport:

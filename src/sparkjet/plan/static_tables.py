@@ -29,6 +29,10 @@ class StaticTable:
     def __init__(self, shape: DataFrame) -> None:
         self.shape = shape
 
+    def __repr__(self) -> str:
+        columns = ", ".join(f"{name}: {found}" for name, found in self.shape.dtypes)
+        return f"{type(self).__name__}[{columns}]"
+
     def frame(self) -> DataFrame:
         """The table for the epoch that asks."""
         return self.shape

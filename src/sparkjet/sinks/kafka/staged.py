@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
     from sparkjet.sinks.kafka.staged_settings import StagedSettings
     from sparkjet.storage.directory import Directory
 
-logger = logging.getLogger("sparkjet")
 
 WAY = "kafka-staged"
 """What handles say of how they are committed."""
