@@ -21,6 +21,8 @@ from sparkjet.snapshots.record import EpochKind
 from sparkjet.time import MIN
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import DataFrame
 
     from sparkjet.engine.arrival import Arrival
@@ -46,6 +48,7 @@ class Epoch:
         checkpoint: SparkCheckpoint,
         request: EpochRequest,
         transaction: TransactionId,
+        fixed: Callable[[DataFrame], DataFrame],
     ) -> None:
         self._context = context
         self._state = state
@@ -54,7 +57,7 @@ class Epoch:
         self._arrived: InputBatch | None = None
         self._arrivals: dict[tuple[str, int], Arrival] = {}
         self._highest: dict[str, int] = {}
-        self._moment = Moment(f"{transaction.query}/{transaction.epoch}", request.now)
+        self._moment = Moment(f"{transaction.query}/{transaction.epoch}", request.now, fixed)
         self._results = Results(context.plan, state, self._moment)
         self._position: SparkPosition | None = None
         self._prepared: list[PreparedTransaction] = []
