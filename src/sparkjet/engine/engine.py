@@ -134,7 +134,8 @@ class Engine:
         now, tracker = self._now(), self.state.tracker
         before = tracker.snapshot()
         moved = tracker.advance(now, caught_up).watermark is not None
-        if moved or self.state.early_due(self._context.plan, now) or self.state.is_due(now):
+        due = self.state.early_due(self._context.plan, now) or self.state.is_due(now)
+        if moved or due or self._context.committer.due(now):
             tracker.restore(before)
             self._run(EpochRequest(EpochKind.TICK, now, caught_up=caught_up))
 

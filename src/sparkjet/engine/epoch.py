@@ -231,9 +231,12 @@ class Epoch:
 
     def _transactions(self) -> list[PreparedTransaction]:
         early = self._state.early_due(self._context.plan, self.request.now, arrived=self._results.accepted)
+        due = self._context.committer.due(self.request.now)
         prepared: list[PreparedTransaction] = []
         for output in self._context.plan.outputs:
             rows = self._rows(output, early=output.name in early)
+            if rows is None and output.name in due:
+                rows = self._context.session.createDataFrame([], output.sample().schema)
             if rows is not None:
                 rows = self._moment.of(rows, "output", output.name)
                 transaction = replace(self._transaction, sink=output.name)

@@ -192,11 +192,11 @@ class Map:
         Raises:
             ReleasedError: That epoch is not visible, or no more.
         """
-        version, lease, manifest = self.taken(epoch)
+        version, lease, manifest = self.taken(epoch, shared=True)
         lease.leave()
         return manifest, version
 
-    def taken(self, epoch: int | None = None) -> Taken:
+    def taken(self, epoch: int | None = None, *, shared: bool = False) -> Taken:
         """The newest version, or that of an epoch, held until its lease is given up; the last one seen from now on.
 
         Raises:
@@ -204,7 +204,7 @@ class Map:
         """
         while True:
             version = self.version(epoch)
-            lease = Lease(self._store.client, self._store.place, version.number)
+            lease = Lease(self._store.client, self._store.place, version.number, shared=shared)
             try:
                 # After the lease was put: the writer removes slots before it looks at leases.
                 manifest = self._store.manifest_at(version.number)
@@ -258,7 +258,8 @@ class Map:
             name = self._store.place.name
             message = f'map "{name}": what was planned began after more than {LEASE:.0f} s. Load it again.'
             raise ReleasedError(message) from error
-        with Lease(self._store.client, self._store.place, version.number) as lease, self._still(version, lease):
+        shared = Lease(self._store.client, self._store.place, version.number, shared=True)
+        with shared as lease, self._still(version, lease):
             if keys is not None:
                 # As Arrow has them: Python has no year 10000.
                 names = version.schema.names
