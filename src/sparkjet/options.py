@@ -142,6 +142,7 @@ GRID_MAP_OPTIONS: Mapping[str, str] = {
     "keys": "Columns, separated by commas, that identify the row to replace.",
     "deleted": "Boolean column: where it is true the row of the key is removed.",
     "timeToLive": "How long a row lasts by the clock of its epoch: 12h, 7d, 30 days (for ever).",
+    "expireInterval": "How long a row may be there after that while nothing arrives (10s).",
     "maxBytes": "What the map may take in memory with the epochs that readers hold, such as 512m (no limit).",
 }
 """Options of ``format("grid-map")``."""

@@ -17,6 +17,10 @@ from sparkjet.grid.map_writing import following, write_layers
 from sparkjet.grid.messages import Held
 
 ROWS = pa.schema([("k", pa.string()), ("n", pa.int64())])
+_SPARK_SCHEMA = (
+    '{"type":"struct","fields":[{"name":"k","type":"string","nullable":true,"metadata":{}},'
+    '{"name":"n","type":"long","nullable":true,"metadata":{}}]}'
+)
 Changes = Mapping[str, int | None]
 """New values by key; None where it is deleted."""
 
@@ -66,7 +70,7 @@ class MapWriter:
             run="",
             keys=("k",),
             arrow_schema=self.rows.serialize().to_pybytes(),
-            spark_schema="",
+            spark_schema=_SPARK_SCHEMA,
             partitions=count,
             layers=following(base, written),
         )

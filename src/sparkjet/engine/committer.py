@@ -12,7 +12,7 @@ import tenacity
 from sparkjet.errors import CopiedHomeError, LostTransactionError, RecoveryError, UnsettledError
 from sparkjet.query_log import logger
 from sparkjet.sinks.copies import run_name
-from sparkjet.sinks.protocol import Aborting, Comparing, Creating, Expiring, TransactionId, Trying, Unknown
+from sparkjet.sinks.protocol import Aborting, Clocked, Comparing, Creating, Expiring, TransactionId, Trying, Unknown
 from sparkjet.snapshots.record import PreparedTransaction
 
 if TYPE_CHECKING:
@@ -82,6 +82,10 @@ class Committer:
         self.settle(attempts=self._retry.patient_attempts)
         handle = self.sinks[name].prepare(rows, transaction)
         return [] if handle is None else [PreparedTransaction(name, handle, self._formats[name])]
+
+    def due(self, now: int) -> set[str]:
+        """The outputs that want an epoch by the clock, though there are no rows for them."""
+        return {name for name, sink in self.sinks.items() if isinstance(sink, Clocked) and sink.is_due(now)}
 
     def abort(self, transactions: Sequence[TransactionId]) -> None:
         """Undo what an epoch that failed before its decision has prepared: locks and readers would wait for it.

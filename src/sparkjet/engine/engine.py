@@ -12,6 +12,7 @@ from sparkjet.engine.caught_up import caught_up_by
 from sparkjet.engine.context import CaughtUp, EngineContext, EpochRequest
 from sparkjet.engine.epoch import Epoch
 from sparkjet.engine.executors import Executors
+from sparkjet.engine.map_reads import MapReads
 from sparkjet.engine.spark_checkpoint import same_offsets
 from sparkjet.engine.turn import Turn
 from sparkjet.errors import RecoveryError
@@ -76,6 +77,7 @@ class Engine:
         self._batch = None if record.spark is None else record.spark.batch
         self._ending: _EndingEpoch | None = None
         self._executors = Executors(context.session)
+        self._maps = MapReads(context.plan.tables)
         self.turn = Turn(context.label)
         self._beside = ThreadPoolExecutor(2, thread_name_prefix="sparkjet-epoch", initializer=self.turn.enlist)
         self.record = record
@@ -127,7 +129,8 @@ class Engine:
         now, tracker = self._now(), self.state.tracker
         before = tracker.snapshot()
         moved = tracker.advance(now, caught_up).watermark is not None
-        if moved or self.state.early_due(self._context.plan, now) or self.state.is_due(now):
+        due = self.state.early_due(self._context.plan, now) or self.state.is_due(now)
+        if moved or due or self._context.committer.due(now):
             tracker.restore(before)
             self._run(EpochRequest(EpochKind.TICK, now, caught_up=caught_up))
 
@@ -226,6 +229,7 @@ class Engine:
         Called when nothing of the query runs any more: its handle may be kept for long.
         """
         self._beside.shutdown()
+        self._maps.close()
         # A context that was stopped has freed it.
         if not is_stopped(self._context.session.sparkContext):
             self.state.close()
@@ -239,6 +243,7 @@ class Engine:
             self.record = settled
 
     def _run(self, request: EpochRequest, *, overlap: bool = False, attempt: int = 0) -> None:
+        self._choose_maps()
         tracked: InputsState | None = None
         while True:
             epoch = self._epoch(request, attempt)
@@ -272,6 +277,19 @@ class Engine:
         if overlap:
             self._ending = _EndingEpoch(epoch, tracked, self._beside.submit(self._finish, epoch))
 
+    def _choose_maps(self) -> None:
+        """Have the record say which versions of maps the next epoch reads, before anything of it is computed."""
+        if not self._maps:
+            return
+        # Partial aggregation may read them: it cannot run beside an epoch that is not decided.
+        self.join()
+        chosen = self._maps.chosen(self.record.epoch + 1, self.record.maps)
+        if chosen != self.record.maps:
+            record = msgspec.structs.replace(self.record, maps=chosen)
+            self._context.log.append(self._slot + 1, record)
+            self._slot += 1
+            self.record = record
+
     def _epoch(self, request: EpochRequest, attempt: int) -> Epoch:
         # Not the record's number plus two: the epoch that is ending may be in the record by now.
         before = self.record.epoch if self._ending is None else self._ending.epoch.progress.epoch
@@ -279,7 +297,7 @@ class Engine:
         transaction = TransactionId(
             record.query, "", record.takeover, before + 1, attempt, run_name(record.run), self._since
         )
-        return Epoch(self._context, self.state, self._checkpoint, request, transaction)
+        return Epoch(self._context, self.state, self._checkpoint, request, transaction, self._maps.fixed)
 
     def _finish(self, epoch: Epoch) -> None:
         try:

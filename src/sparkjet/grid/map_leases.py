@@ -19,6 +19,7 @@ from sparkjet.grid.messages import Held
 LEASE = 60.0
 """Seconds after which a lease that was not renewed is none."""
 _PARTS = 3
+_SHARED = "shared"
 
 
 class Lease:
@@ -29,11 +30,16 @@ class Lease:
         place: Of the map.
         number: Of the version.
         every: Seconds between two renewals.
+        shared: Whether others share it who do not know of each other, such as the tasks of a read: each puts the newest
+            one in the place of those that are there, and nobody gives it up.
     """
 
-    def __init__(self, client: GridClient, place: MapPlace, number: int, every: float = LEASE / 3) -> None:
+    def __init__(
+        self, client: GridClient, place: MapPlace, number: int, every: float = LEASE / 3, *, shared: bool = False
+    ) -> None:
         self._client = client
-        self._directory = f"{place.leases(number)}{uuid.uuid4().hex}"
+        self._directory = f"{place.leases(number)}{_SHARED if shared else uuid.uuid4().hex}"
+        self._shared = shared
         self._every = every
         self._count = 0
         self._over = threading.Event()
@@ -46,8 +52,10 @@ class Lease:
         return bool(self._client.entries(f"{self._directory}/"))
 
     def release(self) -> None:
-        """Give it up; a second call does nothing."""
-        if not self._over.is_set():
+        """Give it up, unless others share it; a second call does nothing."""
+        if self._shared:
+            self.leave()
+        elif not self._over.is_set():
             self._over.set()
             # Without it a renewal that is under way would put another one.
             self._thread.join()
@@ -67,7 +75,12 @@ class Lease:
 
     def _take(self) -> Held:
         self._count += 1
-        [held] = write_files(self._client, {f"{self._directory}/{self._count}": b""})
+        before = self._client.entries(f"{self._directory}/") if self._shared else []
+        name = uuid.uuid4().hex if self._shared else self._count
+        [held] = write_files(self._client, {f"{self._directory}/{name}": b""})
+        # Without a writer nobody else would ever remove them. The next one tries again.
+        with suppress(GridError):
+            self._client.remove([each.key for each in before])
         return held
 
     def _renew(self) -> None:
@@ -92,15 +105,18 @@ class LeaseBook:
         self._now, self._seconds = now, seconds
         self._seen: dict[str, float] = {}
 
-    def looked(self, leases: Sequence[Held]) -> tuple[set[int], list[Key]]:
+    def looked(self, listed: Callable[[], Sequence[Held]]) -> tuple[set[int], list[Key]]:
         """Numbers of the versions that are held, and the leases that are given up.
 
         Args:
-            leases: All entries below the map's leases.
+            listed: Lists all entries below the map's leases.
         """
-        now = self._now()
-        self._seen = {each.name: self._seen.get(each.name, now) for each in leases}
-        ended = [each for each in leases if now - self._seen[each.name] > self._seconds]
+        # A process may be paused anywhere: what was renewed meanwhile must not count as old, nor what is new.
+        before = self._now()
+        leases = listed()
+        after = self._now()
+        self._seen = {each.name: self._seen.get(each.name, after) for each in leases}
+        ended = [each for each in leases if before - self._seen[each.name] > self._seconds]
         return {_number(each) for each in leases if each not in ended}, [each.key for each in ended]
 
 

@@ -11,6 +11,7 @@ from sparkjet.plan.inputs import several_substreams, tracker_of
 from sparkjet.plan.outputs import Rows, StageOutput, StreamOutput
 from sparkjet.plan.partial_rows import ProgressDetail
 from sparkjet.plan.spark_sources import given_names
+from sparkjet.sinks.protocol import Clocked
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -126,6 +127,7 @@ class Plan:
             any(each.watermark.uses_clock for each in self.inputs)
             or any(bool(output.early_period) for output in self.of_stages)
             or any(stage.stage.uses_clock for stage in self.stages)
+            or any(isinstance(output.sink, Clocked) and output.sink.uses_clock for output in self.outputs)
         )
 
     @property

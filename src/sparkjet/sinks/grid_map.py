@@ -21,7 +21,6 @@ from sparkjet.errors import (
     StorageError,
     nearest,
 )
-from sparkjet.grid.cluster_state import may_start
 from sparkjet.grid.errors import LostRowsError, MissingEntriesError
 from sparkjet.grid.map_layers import TECHNICAL
 from sparkjet.grid.map_leases import LeaseBook
@@ -30,29 +29,23 @@ from sparkjet.grid.map_version import MapPlace, MapVersion
 from sparkjet.grid.map_writing import following
 from sparkjet.grid.messages import Held
 from sparkjet.sinks.copies import check_run, origin
+from sparkjet.sinks.grid_columns import check_columns, check_keys, described, key_text
 from sparkjet.sinks.grid_map_task import MapTask, RefusedRowError, written_by
 from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
 from sparkjet.sinks.tasks import run_tasks
 from sparkjet.spark_line import SPATIAL, arrow_schema
+from sparkjet.storage.grid_location import check_whole
 from sparkjet.storage.shipping import ship
 from sparkjet.time.frames import MAX
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
     from sparkjet.sinks.grid_map_settings import GridMapSettings
     from sparkjet.storage.grid_location import GridLocation
 
 PACKAGES = {name: name.replace("_", "-") for name in ("msgspec", "pyarrow", "tenacity", "typing_extensions", "xxhash")}
 """Packages that the executors need, by the name that is imported."""
-_TEXTS: dict[type[T.DataType], Callable[[Column], Column]] = {
-    **dict.fromkeys((T.ByteType, T.ShortType, T.IntegerType, T.LongType), lambda key: key.cast("string")),
-    T.StringType: lambda key: key,
-    T.BooleanType: lambda key: key.cast("string"),
-    T.DateType: lambda key: F.unix_date(key).cast("string"),
-    T.TimestampType: lambda key: F.unix_micros(key).cast("string"),
-}
-"""The text of a key by its type, as :mod:`sparkjet.grid.map_keys` has it."""
 
 
 class GridMapSink:
@@ -78,13 +71,25 @@ class GridMapSink:
         self._clock = clock or SystemClock()
         self._leases = LeaseBook(time.monotonic)
         self._schema = T.StructType()
-        self._published = 0
-        """Number of the newest version that is known to have been visible."""
+        self._newest: MapVersion | None = None
+        """The newest version that is known to have been visible."""
 
     @property
     def keys(self) -> tuple[str, ...]:
         """See :attr:`Keyed.keys`."""
         return self._settings.keys
+
+    @property
+    def uses_clock(self) -> bool:
+        """See :attr:`Clocked.uses_clock`."""
+        return self._settings.time_to_live is not None
+
+    def is_due(self, now: int) -> bool:
+        """See :meth:`Clocked.is_due`: rows may have expired that readers still see."""
+        newest = self._newest
+        if newest is None or newest.expiry is None:
+            return False
+        return newest.expiry[0] <= now and now - newest.clock >= self._settings.expire_interval
 
     @property
     def packages(self) -> Mapping[str, str]:
@@ -94,17 +99,12 @@ class GridMapSink:
     def check(self, schema: T.StructType) -> None:
         """See :meth:`Sink.check`."""
         self._schema = _stored(schema, self._settings)
+        check_whole(self._store.client, "path", self._settings.path)
         try:
-            state, newest = self._store.client.state(), self._store.newest()
+            newest = self._store.newest()
         except StorageError as error:
             message = f'path: map "{self._settings.path}" cannot be used: {error}'
             raise AnalysisError(message) from error
-        if not may_start(state):
-            message = (
-                f'path: "{self._settings.path}" has {state.present} members left of {state.largest}: the others may go '
-                "on elsewhere, or hold what is missing here. Start members until there are more than half."
-            )
-            raise AnalysisError(message)
         if newest is not None:
             self._check_shape(newest)
 
@@ -117,18 +117,28 @@ class GridMapSink:
         """
         base = self._store.newest()
         self._check_not_removed(base)
+        self._newest = base
         self._check_writer(base, transaction)
         clock = self._clock.now() if transaction.clock is None else transaction.clock
         # Rows that have expired must not be there again.
         clock = max(clock, base.clock) if base is not None else clock
+        lasts = self._settings.time_to_live
+        expires = None if lasts is None else min(clock + lasts, MAX)
         count = len(self._store.client.state().rows)
         manifest = None if base is None else self._store.manifest_at(base.number)
         schema = arrow_schema(self._schema).serialize().to_pybytes()
         task = MapTask(self._location, self._place, str(transaction), manifest, self.keys, schema, clock)
         ship(rows.sparkSession)
-        found = run_tasks(self._sorted(rows, count, clock), task, [], RefusedRowError, PACKAGES)
-        if not found:
+        found = run_tasks(self._sorted(rows, count, expires), task, [], RefusedRowError, PACKAGES)
+        if not found and not self.is_due(clock):
             return None
+        expiry = None if base is None else base.expiry_at(clock)
+        layers = following(base, [written_by(each["id"]) for each in found])
+        if found and expires is not None:
+            expiry = (expires, expires) if expiry is None else (min(expires, expiry[0]), max(expires, expiry[1]))
+        elif not found and expiry is None:
+            # All rows have expired: what they take is given back.
+            layers = {}
         version = MapVersion(
             number=base.number + 1 if base is not None else 1,
             epoch=transaction.epoch,
@@ -141,7 +151,8 @@ class GridMapSink:
             arrow_schema=schema,
             spark_schema=self._schema.json(),
             partitions=count,
-            layers=following(base, [written_by(each["id"]) for each in found]),
+            layers=layers,
+            expiry=expiry,
         )
         self._check_size(transaction)
         return {
@@ -174,8 +185,6 @@ class GridMapSink:
         """
         store = self._store_of(handle)
         self._publish(store, handle, between)
-        if store is self._store:
-            self._published = max(self._published, handle["number"])
 
     def published_after(self, newest: TransactionId, handle: Handle | None) -> str | None:
         """See :meth:`Sink.published_after`.
@@ -183,13 +192,12 @@ class GridMapSink:
         Raises:
             RecoveryError: The map has another writer, or has lost what this query has published.
         """
-        version = self._store.newest()
+        version = self._newest = self._store.newest()
         writer = self._store.writer()
         if writer not in {None, Writer(newest.query, newest.sink)}:
             raise RecoveryError(self._other_writer(writer))
         if handle is not None and handle["map"] == self._place.name:
             self._check_there(version, handle)
-        self._published = version.number if version is not None else 0
         if version is None or version.epoch <= newest.epoch:
             return None
         return (
@@ -211,17 +219,15 @@ class GridMapSink:
         """See :meth:`Aborting.abort`."""
         self._store.undo(lambda name: name == str(transaction))
 
-    def _sorted(self, rows: DataFrame, partitions: int, clock: int) -> DataFrame:
+    def _sorted(self, rows: DataFrame, partitions: int, expires: int | None) -> DataFrame:
         """Rows of layers by partition and hash; of those of one key the one with the greatest other columns first.
 
         Columns are called by their places: PySpark takes a dot in the name of one for a part of a struct.
         """
         settings, fields = self._settings, self._schema.fields
-        hash_ = F.crc32(_key_text(self._schema, self.keys).cast("binary"))
+        hash_ = F.crc32(key_text(self._schema, self.keys).cast("binary"))
         gone = F.lit(False) if settings.deleted is None else F.coalesce(F.col(quoted(settings.deleted)), F.lit(False))
-        lasts = settings.time_to_live
-        expires = F.lit(None if lasts is None else min(clock + lasts, MAX)).cast("long")
-        columns = [hash_, gone, expires, *(F.col(quoted(each.name)) for each in fields)]
+        columns = [hash_, gone, F.lit(expires).cast("long"), *(F.col(quoted(each.name)) for each in fields)]
         shaped = rows.select(*(column.alias(f"c{place}") for place, column in enumerate(columns)))
         partition = F.pmod(F.col("c0"), F.lit(partitions)).cast("int").alias("partition")
         places = {each.name: F.col(f"c{place}") for place, each in enumerate(fields, len(TECHNICAL))}
@@ -253,6 +259,8 @@ class GridMapSink:
                 raise LostTransactionError(f"Epoch {handle['epoch']} was decided, but {error}") from error
             if is_ours:
                 between()
+                if store is self._store:
+                    self._newest = store.decoded(manifest)
                 store.clean(self._leases)
                 return
 
@@ -261,15 +269,15 @@ class GridMapSink:
         if newest.keys != self.keys or there != self._schema:
             message = (
                 f'path: map "{self._place.name}" has the keys {", ".join(newest.keys)} and the columns '
-                f"{_described(there)}, and these rows have the keys {', '.join(self.keys)} and the columns "
-                f"{_described(self._schema)}. Write into another map, or remove this one first: "
+                f"{described(there)}, and these rows have the keys {', '.join(self.keys)} and the columns "
+                f"{described(self._schema)}. Write into another map, or remove this one first: "
                 "python -m sparkjet grid map remove."
             )
             raise AnalysisError(message)
 
     def _check_not_removed(self, base: MapVersion | None) -> None:
         # Otherwise the epoch would begin another map, without the rows of those before.
-        if (base.number if base is not None else 0) < self._published:
+        if self._newest is not None and (base is None or base.number < self._newest.number):
             message = (
                 f"{self._named} was removed, or its grid was lost, while this query was writing it. {self._way_out()}"
             )
@@ -367,15 +375,6 @@ def _manifest(handle: Handle) -> Held:
     return msgspec.convert(handle["manifest"], Held)
 
 
-def _key_text(schema: T.StructType, keys: Sequence[str]) -> Column:
-    """The text of a key, null where a part of it is."""
-    parts: list[Column] = []
-    for name in keys:
-        text = _TEXTS[type(schema[name].dataType)](F.col(quoted(name)))
-        parts += [F.length(text).cast("string"), F.lit(":"), text]
-    return F.concat(*parts)
-
-
 def _stored(schema: T.StructType, settings: GridMapSettings) -> T.StructType:
     """The columns that a map keeps of some rows.
 
@@ -383,25 +382,7 @@ def _stored(schema: T.StructType, settings: GridMapSettings) -> T.StructType:
         AnalysisError: A key or the column of deletions is missing, or has a type that it cannot have.
     """
     names = schema.fieldNames()
-    for name in settings.keys:
-        if name not in names:
-            message = f"keys: no column {name!r} in the result; {nearest(name, names)}"
-            raise AnalysisError(message)
-        kind = schema[name].dataType
-        if type(kind) not in _TEXTS:
-            message = (
-                f"keys: {name!r} is {kind.simpleString()}, and a key of a map is an integer, a string, a boolean, a "
-                "date or a timestamp: a value of another type has no one text. Select a part of it (window.start), or "
-                'cast it to one of these (cast("string")).'
-            )
-            raise AnalysisError(message)
-        if "collate" in kind.simpleString():
-            message = (
-                f"keys: {name!r} is {kind.simpleString()}: texts that are equal by a collation may differ, and one key "
-                "would have several rows. Compute a key from it that does not differ, as lower(…) is, and cast it: "
-                'cast("string").'
-            )
-            raise AnalysisError(message)
+    check_keys(schema, settings.keys, "map")
     if settings.deleted is not None:
         if settings.deleted not in names or settings.deleted in settings.keys:
             message = f"deleted: no column {settings.deleted!r} beside the keys; {nearest(settings.deleted, names)}"
@@ -410,17 +391,11 @@ def _stored(schema: T.StructType, settings: GridMapSettings) -> T.StructType:
         if not isinstance(kind, T.BooleanType):
             message = f"deleted: {settings.deleted!r} is {kind.simpleString()}, and says with true that a key is gone."
             raise AnalysisError(message)
-    kept = [T.StructField(each.name, each.dataType) for each in schema.fields if each.name != settings.deleted]
-    taken = [name for name in names if name in TECHNICAL]
-    if taken:
-        message = f"start: a map has a column {taken[0]!r} of its own. Give yours another name."
-        raise AnalysisError(message)
-    try:
-        arrow_schema(T.StructType(kept))
-    except Exception as error:
-        message = f'start: format("grid-map") keeps rows in Arrow, which has no type for one of the columns: {error}'
-        raise AnalysisError(message) from error
-    return T.StructType(kept)
+    kept = T.StructType(
+        [T.StructField(each.name, each.dataType) for each in schema.fields if each.name != settings.deleted]
+    )
+    check_columns(kept, TECHNICAL, "map")
+    return kept
 
 
 def _is_ordered(kind: T.DataType) -> bool:
@@ -429,10 +404,6 @@ def _is_ordered(kind: T.DataType) -> bool:
     if isinstance(kind, T.ArrayType):
         return _is_ordered(kind.elementType)
     return not isinstance(kind, (T.MapType, T.VariantType, T.CalendarIntervalType, *SPATIAL))
-
-
-def _described(schema: T.StructType) -> str:
-    return ", ".join(f"{each.name} {each.dataType.simpleString()}" for each in schema.fields)
 
 
 def grid_map_sink(settings: GridMapSettings, session: Any, clock: Clock) -> GridMapSink:

@@ -18,11 +18,12 @@ from sparkjet.errors import AnalysisError
 from sparkjet.grid.map_reader import Map
 from sparkjet.grid.messages import Held
 from sparkjet.options import Options
+from sparkjet.sources import GRID_MAP
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-NAME = "sparkjet-grid-map"
+NAME = GRID_MAP
 OPTIONS = {
     "path": "The map: grid://host:port,…/name of some members; grid:///name for the grid of this machine.",
     "epoch": "The epoch to read, while it is visible (the newest).",
@@ -31,6 +32,8 @@ OPTIONS = {
     "tlsKey": "PEM file with its key.",
     "tlsAuthorities": "PEM file of the authorities that sign the certificates of all.",
 }
+MANIFEST = "sparkjet.manifest"
+"""The option by which an epoch of a query reads one version, whether or not it is visible still: it holds it."""
 _TASK_BYTES = 32 << 20
 """Bytes of layers that a task reads, unless one partition has more."""
 _MOST_KEYS = 10_000
@@ -45,6 +48,7 @@ class MapSettings:
     name: str
     epoch: int | None
     files: tuple[str | None, ...]
+    manifest: Held | None = None
 
     @classmethod
     def of(cls, options: Options) -> MapSettings:
@@ -53,7 +57,7 @@ class MapSettings:
         Raises:
             AnalysisError: One is missing or wrong.
         """
-        options.only(list(OPTIONS), NAME)
+        options.only([*OPTIONS, MANIFEST], NAME)
         parts = urlsplit(options.get("path") or "")
         name = parts.path.strip("/")
         if parts.scheme != "grid" or not name:
@@ -61,7 +65,9 @@ class MapSettings:
             raise AnalysisError(message)
         epoch = None if options.get("epoch") is None else options.number("epoch", default=1)
         files = tuple(options.get(each) for each in ("tokenFile", "tlsCertificate", "tlsKey", "tlsAuthorities"))
-        return cls(f"grid://{parts.netloc}", name, epoch, files)
+        pinned = options.get(MANIFEST)
+        manifest = None if pinned is None else msgspec.json.decode(pinned, type=Held)
+        return cls(f"grid://{parts.netloc}", name, epoch, files, manifest)
 
     def open(self) -> Map:
         """The map."""
@@ -122,7 +128,7 @@ class MapSourceReader(DataSourceReader):
                 # Nothing equals null, and no key is.
                 values.setdefault(each.attribute[0], [value for value in dict.fromkeys(given) if value is not None])
         with self._settings.open() as map_:
-            keys = map_.keys
+            keys = map_.keys if self._settings.manifest is None else map_.at(self._settings.manifest).keys
         # Counted first: of two long lists there are more pairs than memory has room for.
         if all(name in values for name in keys) and prod(len(values[name]) for name in keys) <= _MOST_KEYS:
             self._keys = list(product(*(values[name] for name in keys)))
@@ -131,7 +137,11 @@ class MapSourceReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """One epoch in parts; it is held until the tasks have had a minute to begin."""
         with self._settings.open() as map_:
-            manifest, version = map_.planned(self._settings.epoch)
+            if self._settings.manifest is None:
+                manifest, version = map_.planned(self._settings.epoch)
+            else:
+                manifest = self._settings.manifest
+                version = map_.at(manifest)
         if self._keys is not None:
             return [MapPart(manifest, [], self._keys)]
         groups: list[list[int]] = [[]]
