@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from concurrent.futures import Future
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -34,10 +35,11 @@ class Alone:
         self.places: list[Place] = []
         self.limit: int | None = None
         self.markers: dict[str, Marker] = {}
-        topics = lambda _, names, __: {name: Topic(1, False, self.limit, True, 1) for name in names}  # noqa: E731
+        topics = lambda _, names, __: {name: Topic(1, False, self.limit, True, 1, "made") for name in names}  # noqa: E731
         monkeypatch.setattr(staged, "describe", topics)
         monkeypatch.setattr(progress_topic, "partitions_of", lambda *_: [("progress", number) for number in range(3)])
-        monkeypatch.setattr(progress_topic, "topic_setting", lambda *_: "compact")
+        monkeypatch.setattr(progress_topic, "topic_setting", lambda *_: None)
+        monkeypatch.setattr(progress_topic, "described", lambda *_: SimpleNamespace(authorized_operations=None))
         monkeypatch.setattr(progress_topic.ProgressTopic, "catch_up", lambda topic: topic.newest.update(self.markers))
         monkeypatch.setattr(publishing, "run", lambda _, __, place, **___: self.places.append(place))
         monkeypatch.setattr(self.sink, "_confirm", lambda *_: None)
@@ -219,7 +221,8 @@ def test_the_command_that_is_named_is_one_that_works(
 ) -> None:
     monkeypatch.setattr(progress_topic, "AdminClient", Refusing)
     monkeypatch.setattr(progress_topic, "partitions_of", lambda *_: [("progress", n) for n in range(partitions)])
-    monkeypatch.setattr(progress_topic, "topic_setting", lambda *_: "compact")
+    monkeypatch.setattr(progress_topic, "topic_setting", lambda *_: None)
+    monkeypatch.setattr(progress_topic, "described", lambda *_: SimpleNamespace(authorized_operations=None))
     topic = ProgressTopic({}, "progress", "q", "results", 5.0)
     with pytest.raises(AnalysisError, match=re.escape(f"kafka-topics.sh {command}")):
         topic.check(16, replicas)

@@ -182,14 +182,9 @@ class KafkaBrokers:
         with self._undone(), explained():
             self._queue.drain()
             for number, key in place.keys if marker.rows == place.rows else place.keys[:1]:
-                told = {} if number else self._told()
+                told = {} if number else told_of(self.data_ends(), place.watermark)
                 value = json.dumps({"version": 1, **asdict(marker), **told})
                 self._producer.produce(place.markers, value.encode(), key.encode(), partition=number)
-
-    def _told(self) -> dict[str, Any]:
-        """What the marker of an epoch says besides: its watermark, and offsets behind its rows."""
-        ends = [[*each, end] for each, end in self.data_ends().items()]
-        return {"ends": ends, "watermark": self._place.watermark}
 
     def commit(self) -> None:
         """See :meth:`Brokers.commit`."""
@@ -214,6 +209,14 @@ class KafkaBrokers:
     def _ends(self, partitions: Sequence[tuple[str, int]]) -> dict[tuple[str, int], int]:
         with explained():
             return ends_of(self._asking(), partitions, UNCOMMITTED, self._place.patience)
+
+
+def told_of(ends: Ends, watermark: int | None) -> dict[str, Any]:
+    """What the marker of an epoch says besides: the offset behind its rows in each partition, and its watermark."""
+    listed: dict[str, list[int]] = {}
+    for (topic, _), end in sorted(ends.items()):
+        listed.setdefault(topic, []).append(end)
+    return {"ends": listed, "watermark": watermark}
 
 
 def answered(admin: Any, ask: Callable[[], T], patience: float) -> T:
@@ -258,14 +261,19 @@ def unread(admin: Any, ends: Ends, patience: float) -> tuple[str, int] | None:
 
 
 def partitions_of(admin: Any, topics: Sequence[str], patience: float) -> list[tuple[str, int]]:
-    """All partitions of some topics, which must exist; asked so that brokers do not create what is missing."""
+    """All partitions of some topics, which must exist."""
+    found = topics_of(admin, topics, patience)
+    return [(name, number) for name, each in found.items() for number in sorted(part.id for part in each.partitions)]
 
-    def ask() -> list[tuple[str, int]]:
+
+def topics_of(admin: Any, topics: Sequence[str], patience: float) -> dict[str, Any]:
+    """Some topics, which must exist; asked so that brokers do not create what is missing."""
+
+    def ask() -> dict[str, Any]:
         answers = admin.describe_topics(TopicCollection(list(topics)), request_timeout=ANSWER)
-        found = ((topic, answer.result().partitions) for topic, answer in answers.items())
-        return [(topic, number) for topic, each in found for number in sorted(partition.id for partition in each)]
+        return {name: answer.result() for name, answer in answers.items()}
 
-    return answered(admin, ask, patience) if topics else []
+    return answered(admin, ask, patience) if topics else {}
 
 
 class MarkerReader:

@@ -24,7 +24,15 @@ from sparkjet.sinks.kafka.ends import PartitionEnds
 from sparkjet.sinks.kafka.parts import Marker, Part, PublishError
 from sparkjet.sinks.kafka.progress_topic import COMPLETE, ProgressTopic, key_of, reached
 from sparkjet.sinks.kafka.publishing import KafkaBrokers, Place, PublishTask
-from sparkjet.sinks.kafka.refused_rows import Topic, by_topic, check_rows, check_targets, describe, measures
+from sparkjet.sinks.kafka.refused_rows import (
+    Topic,
+    by_topic,
+    check_ends,
+    check_rows,
+    check_targets,
+    describe,
+    measures,
+)
 from sparkjet.sinks.outbox import Outbox
 from sparkjet.sinks.protocol import Guarantee, Handle, Later, TransactionId, Unknown
 from sparkjet.sinks.tasks import run_tasks
@@ -79,6 +87,7 @@ class StagedKafkaSink(Outbox):
         self._untried: str | None = None
         self._warm: dict[str, KafkaBrokers] = {}
         self._forgets = False
+        self._told: set[str] = set()
         self.packages = PACKAGES
 
     def attach(self, directory: Path | Directory, session: SparkSession) -> None:
@@ -112,6 +121,7 @@ class StagedKafkaSink(Outbox):
         keyless = 0 if "key" in schema.fieldNames() else "all"
         try:
             check_targets({}, topics)
+            check_ends(topics, settings.takes)
             for name, topic in topics.items():
                 check_rows({"keyless": keyless, "record": 0}, name, topic, self._settings.takes, compresses=False)
         except SinkError as error:
@@ -206,6 +216,8 @@ class StagedKafkaSink(Outbox):
         names = {settings.topic} if settings.topic else {each["topic"] for each in targets}
         topics = self._described(sorted(filter(None, names)))
         check_targets(found, topics)
+        largest = self._progress_of(transaction.query, transaction.sink).largest
+        check_ends(topics, settings.takes if largest is None else min(settings.takes, largest))
         self._check_rows(found, topics, self._entries(transaction.sink).at(handle["box"]), handle)
         return self.in_parts(handle, transaction, sorted(topics))
 
@@ -227,6 +239,7 @@ class StagedKafkaSink(Outbox):
             "parts": _parts(entry, stored, max(1, progress.partitions() - 1), self._settings.few),
             "topic": self._settings.topic,
             "topics": list(topics),
+            "made": {name: each.made for name, each in self._described(topics).items()},
             "after": 0 if complete is None else complete.epoch,
             "watermark": transaction.watermark,
             **origin(transaction),
@@ -372,7 +385,20 @@ class StagedKafkaSink(Outbox):
     def _written(self, progress: ProgressTopic, handle: Handle) -> list[tuple[str, int]]:
         """Every partition that the transactions of an epoch may be open in."""
         markers = ((progress.name, number) for number in range(len(handle["parts"]) + 1))
-        return [*self._ends.of(handle["topics"]), *markers]
+        found = self._ends.of(handle["topics"])
+        self._tell_of_new_topics(handle)
+        return [*found, *markers]
+
+    def _tell_of_new_topics(self, handle: Handle) -> None:
+        for name, made in self._ends.made.items():
+            if handle.get("made", {}).get(name, made) != made and made not in self._told:
+                self._told.add(made)
+                logger.warning(
+                    "Kafka: topic %r was deleted and created again after epoch %d was prepared. What had been "
+                    "published there, of this epoch too, is gone with the old one; the rest is in the new one.",
+                    name,
+                    handle["epoch"],
+                )
 
     def _renew(self) -> None:
         self._ids = self._ids[0], self._ids[1] + 1
