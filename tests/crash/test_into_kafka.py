@@ -39,7 +39,7 @@ class Query:
     def run(self, listener: Listener = lambda phase, epoch: None) -> None:
         """Run it to the end of its input."""
         records = sj.stream(self._feed.read(self._spark)).select(F.col("v").cast("string").alias("value"))
-        given = {f"kafka.{name}": value for name, value in self._server.client().items()}
+        given = {f"kafka.{name}": value for name, value in self._server.client().items()} | {"kafka.log_level": "0"}
         writer = records.writeStream.format("kafka").options(topic=self.topic, **given).onEpochPhase(listener)
         writer = writer.option("checkpointLocation", self._root / "home").trigger(availableNow=True)
         writer.start().awaitTermination()

@@ -35,7 +35,6 @@ OFTEN: dict[Fault, tuple[str, ...]] = {
     commits_fail: (),
 }
 """The points in `make test-crash`; all of them in `make test-long`."""
-GONE = "topic '{}' was deleted and created again after epoch {} was prepared"
 MIDDLE = ("before write", "manifest", "first committed")
 CELLS = [
     pytest.param(fault, point, marks=() if point in OFTEN[fault] else pytest.mark.long)
@@ -131,7 +130,7 @@ def test_a_topic_that_was_deleted_after_the_decision_gets_the_rows_once_it_is_th
 
 
 def test_a_topic_that_was_recreated_beside_a_running_query_gets_what_comes_after(
-    kafka: KafkaServer, staged: Orders, capfd: pytest.CaptureFixture[str]
+    kafka: KafkaServer, staged: Orders
 ) -> None:
     # The producer has written to the old one.
     with Driver(replace(staged, stop_at="settled", stop_in=1)) as driver:
@@ -143,7 +142,6 @@ def test_a_topic_that_was_recreated_beside_a_running_query_gets_what_comes_after
         driver.go_on()
         assert driver.ended() is None
     assert seen(kafka, staged) == [n for n in range(30, 50) if n >= 40 or n % 2]
-    assert GONE.format(topic_of(staged), 3) in capfd.readouterr().err
 
 
 def recreate(server: KafkaServer, orders: Orders) -> None:
@@ -160,11 +158,10 @@ def test_a_topic_that_was_deleted_takes_prepared_rows_with_it(kafka: KafkaServer
 
 
 @pytest.mark.parametrize("point", ["first committed", pytest.param("decided", marks=pytest.mark.long)])
-def test_a_topic_that_was_recreated_in_the_middle_of_an_epoch_gets_what_was_missing_and_the_query_says_so(
-    kafka: KafkaServer, staged: Orders, point: str, capfd: pytest.CaptureFixture[str]
+def test_a_topic_that_was_recreated_in_the_middle_of_an_epoch_gets_what_was_missing(
+    kafka: KafkaServer, staged: Orders, point: str
 ) -> None:
     killed(staged, point)
     recreate(kafka, staged)
     finish(staged)
     assert seen(kafka, staged) == [n for n in range(20, 50) if n >= 30 or n % 2 or point == "decided"]
-    assert GONE.format(topic_of(staged), 2) in capfd.readouterr().err

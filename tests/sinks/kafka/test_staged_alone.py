@@ -35,6 +35,7 @@ class Alone:
         self.places: list[Place] = []
         self.limit: int | None = None
         self.markers: dict[str, Marker] = {}
+        self.made: dict[str, str] = {}
         topics = lambda _, names, __: {name: Topic(1, False, self.limit, True, 1, "made") for name in names}  # noqa: E731
         monkeypatch.setattr(staged, "describe", topics)
         monkeypatch.setattr(progress_topic, "partitions_of", lambda *_: [("progress", number) for number in range(3)])
@@ -49,7 +50,9 @@ class Alone:
         box = str(transaction)
         handle = {"sink": "results", "box": box, "epoch": epoch, "rows": 1, "query": "q", "run": "aa", "since": 0}
         handle |= {"ids": self.sink._generation(transaction), "parts": [[[0], 1]], "files": [["0.parquet", 1, 1]]}
-        self.sink.deliver(self.sink._entries("results").at(box), {**handle, "topic": "out", "topics": ["out"]})
+        self.sink.deliver(
+            self.sink._entries("results").at(box), {**handle, "topic": "out", "topics": ["out"], "made": self.made}
+        )
 
 
 @pytest.fixture
@@ -79,6 +82,17 @@ def test_ids_are_kept_only_if_it_is_known_that_their_transactions_have_ended(
     names = [place.name for place in alone.places]
     assert names[0] == names[1] == names[2] != names[3]
     assert len(names) == 4
+
+
+def test_a_topic_that_was_created_again_is_told_once(alone: Alone, caplog: pytest.LogCaptureFixture) -> None:
+    alone.made = {"out": "old"}
+    alone.sink._ends.made = {"out": "old"}
+    alone.deliver(1)
+    assert caplog.text == ""
+    alone.sink._ends.made = {"out": "new"}
+    alone.deliver(2)
+    alone.deliver(3)
+    assert caplog.text.count("topic 'out' was deleted and created again after epoch") == 1
 
 
 def marker(epoch: int, takeover: int, run: str) -> Marker:

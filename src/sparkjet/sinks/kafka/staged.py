@@ -53,6 +53,9 @@ WAY = "kafka-staged"
 """What handles say of how they are committed."""
 PACKAGES = {"confluent_kafka": "confluent-kafka", "pyarrow": "pyarrow"}
 PROBE = "sparkjet/probe"
+BEGUN, ALL = -1, -2
+"""In place of a part's number: that the epoch's first part may be published, and that all of them are."""
+_NAMES = {BEGUN: "begun", ALL: "all"}
 _FEW_BYTES = 16 << 20
 """The largest files of an epoch that is one part."""
 _KNOWN = 60.0
@@ -273,6 +276,9 @@ class StagedKafkaSink(Outbox):
             self._ends.write_lost(self._written(progress, handle), handle["query"], handle["sink"])
         last = len(handle["parts"]) - 1
         try:
+            if last:
+                # Of two copies of a home one alone may begin; with a single part its marker decides that.
+                self._publish(progress, entry, handle, BEGUN, again=again)
             if last == 0:
                 self._publish(progress, entry, handle, 0, again=again, completes=True)
             elif entry.path is not None:
@@ -281,7 +287,8 @@ class StagedKafkaSink(Outbox):
                 for number in range(last + 1):
                     self._publish(progress, entry, handle, number, again=again)
             if last:
-                self._publish(progress, entry, handle, None, again=again, completes=True)
+                progress.catch_up()
+                self._publish(progress, entry, handle, ALL, again=again, completes=True)
         except (PublishError, SinkError) as error:
             self._renew()
             progress.catch_up()
@@ -316,15 +323,15 @@ class StagedKafkaSink(Outbox):
         progress: ProgressTopic,
         entry: Directory,
         handle: Handle,
-        number: int | None,
+        number: int,
         *,
         again: bool,
         completes: bool = False,
     ) -> None:
-        """Publish a part, or only that all are, in this process; its producer is kept for the next epoch."""
+        """Publish a part, or that all are begun or there, in this process; its producer is kept for the next epoch."""
         part, place = self._part(progress, handle, number, completes=completes)
         rows: publishing.Rows | None = None
-        if number is not None:
+        if number >= 0:
             files = [partial(entry.open, name) for name in _files(handle, number)]
             rows = partial(publishing.rows_of, files)
         brokers = self._warm.pop(place.name, None)
@@ -346,26 +353,26 @@ class StagedKafkaSink(Outbox):
         run_tasks(numbers, PublishTask(each, again).task, modules, PublishError, PACKAGES)
 
     def _part(
-        self, progress: ProgressTopic, handle: Handle, number: int | None, *, completes: bool = False
+        self, progress: ProgressTopic, handle: Handle, number: int, *, completes: bool = False
     ) -> tuple[Part, Place]:
         settings, query, sink = self._settings, handle["query"], handle["sink"]
         limits = [each.largest for each in self._described(handle["topics"]).values() if each.largest is not None]
-        rows = 1 if number is None else handle["parts"][number][1]
-        keys = [] if number is None else [(number + 1, key_of(query, sink, number))]
+        rows = 1 if number < 0 else handle["parts"][number][1]
+        keys = [] if number == ALL else [(number + 1, key_of(query, sink, number))]
         if completes:
             keys.append((COMPLETE, key_of(query, sink)))
         part = Part(handle["epoch"], handle["box"], handle.get("run", ""), handle.get("since", 0), rows)
         place = Place(
             settings.producer_for(min(limits, default=None)),
             settings.client,
-            f"sparkjet/{query}/{sink}/{handle['ids']}/{'all' if number is None else number}",
+            f"sparkjet/{query}/{sink}/{handle['ids']}/{_NAMES.get(number, number)}",
             progress.name,
             tuple(keys),
             rows,
             handle["topic"],
             tuple(handle["topics"]),
             handle.get("watermark"),
-            progress.positions.get((progress.name, keys[0][0]), 0),
+            tuple(progress.positions.get((progress.name, where), 0) for where, _ in keys),
             progress.newest.get(keys[0][1]),
             settings.longest,
             settings.patience,
