@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -87,10 +88,13 @@ def test_an_election_in_the_middle_of_publishing_loses_and_repeats_nothing(broke
     check(brokers.first, orders)
 
 
+@pytest.mark.long
 def test_a_topic_with_too_few_replicas_in_sync_is_named_and_goes_on_when_they_are_back(
     brokers: Brokers, orders: Orders
 ) -> None:
     topic = topic_of(orders)
+    # As short as it may be: each attempt waits for so long and 15 seconds.
+    orders = replace(orders, dsn=json.dumps({**json.loads(orders.dsn), "kafka.transaction.timeout.ms": "1000"}))
     brokers.first.configure(topic, min_insync_replicas="3")
     with Driver(replace(orders, stop_at="decided", patience=GIVES_UP)) as driver:
         driver.reached()

@@ -44,6 +44,8 @@ _REMEDIES = {
     "replicas of the topic are in sync (min.insync.replicas).",
     "_TIMED_OUT": "Check that the brokers run, that kafka.bootstrap.servers is right, and that enough replicas are in "
     "sync (min.insync.replicas).",
+    "CONCURRENT_TRANSACTIONS": "Brokers are still ending the transaction before, and cannot where too few replicas of "
+    "the topic are in sync (min.insync.replicas) or a partition has no leader.",
     "INVALID_TIMESTAMP": "Compare this machine's clock with the brokers', and see the topic's "
     "message.timestamp.before.max.ms and message.timestamp.after.max.ms.",
 }
