@@ -1,8 +1,8 @@
 """KO: windows into Kafka whose epochs overlap or do not, with ``commit=staged`` beside ``commit=prepared``.
 
 ``python -m benchmarks.kafka_overlap [SECONDS]``: for so many seconds each (20). *readable* is the time from the end of
-a window to the moment when a read_committed consumer has its rows, with 10,000 rows of input a second and an epoch
-every 0.2 s. *throughput* is that of epochs of 50,000 rows of results, as fast as they come, in several parts.
+a window to the moment when a read_committed consumer has its rows, with 10,000 rows of input a second from Kafka and
+an epoch every 0.2 s. *throughput* is that of epochs of 50,000 rows of results, as fast as they come, in several parts.
 """
 
 from __future__ import annotations
@@ -17,12 +17,11 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from pyspark.sql import functions as F
 
 import sparkjet as sj
 from benchmarks.kafka_commits import PREPARED, STAGED, p
-from benchmarks.latency import WallClock
 from benchmarks.local import local_session
 from sparkjet import EpochPhase
 from sparkjet import functions as J
@@ -34,6 +33,9 @@ if TYPE_CHECKING:
 SECONDS = 20.0
 KEYS = 500
 """Rows of each second's window."""
+RATE = 10_000
+PAUSE = 0.02
+"""Rows of input a second, and seconds from some to the next."""
 BATCH = 50_000
 PARTITIONS = 2
 TRIGGER = 0.2
@@ -56,8 +58,33 @@ class Reader(threading.Thread):
         while not self._ended.is_set():
             messages = [each for each in self._consumer.consume(1000, 0.02) if each.error() is None]
             now = time.time()
-            self.found += [(now, now - int(each.value()) / 1e6) for each in messages]
+            self.found += [(now, now - int(each.value() or 0) / 1e6) for each in messages]
         self._consumer.close()
+
+    def stop(self) -> None:
+        """Stop, and wait for it."""
+        self._ended.set()
+        self.join()
+
+
+class Feeder(threading.Thread):
+    """Writes rows whose times are those at which they are written, all the time."""
+
+    def __init__(self, server: KafkaServer, topic: str) -> None:
+        super().__init__(daemon=True)
+        self._producer, self._topic = Producer({**server.client(), "linger.ms": 5}), topic
+        self._ended = threading.Event()
+
+    def run(self) -> None:
+        """Write until it is told to stop."""
+        began, count = time.monotonic(), 0
+        while not self._ended.wait(PAUSE):
+            due = int((time.monotonic() - began) * RATE)
+            for number in range(count, due):
+                self._producer.produce(self._topic, b"", b"%d" % (number % KEYS), partition=number % PARTITIONS)
+            count = due
+            self._producer.poll(0)
+        self._producer.flush(30)
 
     def stop(self) -> None:
         """Stop, and wait for it."""
@@ -106,11 +133,18 @@ def running(
 
 def readable(session: SparkSession, server: KafkaServer, way: str, *, overlaps: bool, seconds: float) -> str:
     """From the end of a window to its rows."""
-    source = session.readStream.format("wall-clock").load().withColumn("key", F.col("value") % KEYS)
-    with running(server, source, "ts", "key", way, overlaps=overlaps, trigger=TRIGGER) as (reader, epochs):
+    topic = server.topic(partitions=PARTITIONS)
+    source = session.readStream.format("sparkjet-kafka").options(
+        **{"kafka.bootstrap.servers": server.bootstrap, "subscribe": topic, "startingOffsets": "earliest"}
+    )
+    feeder = Feeder(server, topic)
+    feeder.start()
+    rows = source.load().select("timestamp", F.col("key").cast("string").alias("symbol"))
+    with running(server, rows, "timestamp", "symbol", way, overlaps=overlaps, trigger=TRIGGER) as (reader, epochs):
         # Half of it, for Java to compile.
         time.sleep(1.5 * seconds)
         since = time.time() - seconds
+        feeder.stop()
     taken = [late for came, late in reader.found if came >= since]
     ended = sum(1 for end in epochs.ends if end >= since)
     return f"readable p50 {p(taken, 50):.3f} p99 {p(taken, 99):.3f} s, {ended / seconds:.1f} epochs/s"
@@ -131,7 +165,7 @@ def main() -> None:
     """Every way, with and without overlapping epochs."""
     seconds = float(sys.argv[1]) if sys.argv[1:] else SECONDS
     session = local_session()
-    session.dataSource.register(WallClock)
+    sj.register_sources(session)
     with KafkaServer() as server:
         for measure in (readable, throughput):
             for overlaps, way in product((True, False), (STAGED, PREPARED)):
