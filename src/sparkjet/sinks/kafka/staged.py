@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import confluent_kafka
-from pyarrow import parquet
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
@@ -20,6 +19,7 @@ from sparkjet.sinks.kafka import parts, producing, publishing
 from sparkjet.sinks.kafka.cluster import Cluster
 from sparkjet.sinks.kafka.columns import check_columns, records
 from sparkjet.sinks.kafka.connection import BrokerError
+from sparkjet.sinks.kafka.division import names_of, parts_of
 from sparkjet.sinks.kafka.ends import PartitionEnds
 from sparkjet.sinks.kafka.parts import Marker, Part, PublishError
 from sparkjet.sinks.kafka.progress_topic import COMPLETE, ProgressTopic, key_of, reached
@@ -56,8 +56,6 @@ PROBE = "sparkjet/probe"
 BEGUN, ALL = -1, -2
 """In place of a part's number: that the epoch's first part may be published, and that all of them are."""
 _NAMES = {BEGUN: "begun", ALL: "all"}
-_FEW_BYTES = 16 << 20
-"""The largest files of an epoch that is one part."""
 _KNOWN = 60.0
 """Seconds for which it is taken for granted what brokers said of a topic."""
 _ARRIVING = 0.5
@@ -239,7 +237,7 @@ class StagedKafkaSink(Outbox):
             "way": WAY,
             "query": transaction.query,
             "ids": self._generation(transaction),
-            "parts": _parts(entry, stored, max(1, progress.partitions() - 1), self._settings.few),
+            "parts": parts_of(entry, stored, max(1, progress.partitions() - 1), self._settings.few),
             "topic": self._settings.topic,
             "topics": list(topics),
             "made": {name: each.made for name, each in self._described(topics).items()},
@@ -332,7 +330,7 @@ class StagedKafkaSink(Outbox):
         part, place = self._part(progress, handle, number, completes=completes)
         rows: publishing.Rows | None = None
         if number >= 0:
-            files = [partial(entry.open, name) for name in _files(handle, number)]
+            files = [partial(entry.open, name) for name in names_of(handle, number)]
             rows = partial(publishing.rows_of, files)
         brokers = self._warm.pop(place.name, None)
         if brokers is None:
@@ -347,7 +345,7 @@ class StagedKafkaSink(Outbox):
         each = {}
         for number in range(count):
             part, place = self._part(progress, handle, number)
-            each[number] = part, place, [str(entry.below(name)) for name in _files(handle, number)]
+            each[number] = part, place, [str(entry.below(name)) for name in names_of(handle, number)]
         numbers = self._session.range(count, numPartitions=count)
         modules = (producing, parts, publishing)
         run_tasks(numbers, PublishTask(each, again).task, modules, PublishError, PACKAGES)
@@ -443,31 +441,6 @@ class StagedKafkaSink(Outbox):
         with reached("transactions"):
             probe = confluent_kafka.Producer({**self._settings.producer, "transactional.id": PROBE, "log_level": 0})
             probe.init_transactions(self._settings.patience)
-
-
-def _parts(entry: Directory, handle: Handle, most: int, few: int) -> list[list[Any]]:
-    """The files of each part, by their places in the manifest, with the number of rows.
-
-    A small epoch is one part, which the driver publishes itself: a job would take longer than its rows.
-
-    Fixed in the handle, and not by what a later start is set to: a part is the same whoever publishes it.
-    """
-    counts = []
-    for name, _, _ in handle["files"]:
-        with entry.open(name) as content, parquet.ParquetFile(content) as file:
-            counts.append(file.metadata.num_rows)
-    if sum(counts) != handle["rows"]:
-        message = f"The outbox has {sum(counts)} rows of {handle['rows']} that were written; the epoch is not decided."
-        raise SinkError(message)
-    filled = [number for number, count in enumerate(counts) if count]
-    is_small = handle["rows"] <= few and sum(size for _, size, _ in handle["files"]) <= _FEW_BYTES
-    most = 1 if is_small else min(most, len(filled))
-    shared = [filled[number::most] for number in range(most)]
-    return [[files, sum(counts[each] for each in files)] for files in shared]
-
-
-def _files(handle: Handle, number: int) -> list[str]:
-    return [handle["files"][each][0] for each in handle["parts"][number][0]]
 
 
 def _epoch(found: Marker | None) -> int:
