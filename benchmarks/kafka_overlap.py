@@ -146,6 +146,8 @@ def readable(session: SparkSession, server: KafkaServer, way: str, *, overlaps: 
         since = time.time() - seconds
         feeder.stop()
     taken = [late for came, late in reader.found if came >= since]
+    if not taken:
+        sys.exit(f"no rows came in the last {seconds:.0f} s: give it more seconds")
     ended = sum(1 for end in epochs.ends if end >= since)
     return f"readable p50 {p(taken, 50):.3f} p99 {p(taken, 99):.3f} s, {ended / seconds:.1f} epochs/s"
 
