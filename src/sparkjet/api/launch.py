@@ -234,8 +234,12 @@ class Launch:
                 finish.callback(table.release)
             with plain_logs(self.plan.source.sparkSession):
                 spark = writer.start()
-        except BaseException:
+        except BaseException as error:
             finish.close()
+            # A successor removes this run's checkpoint, which Spark is about to read.
+            fenced = engine.fenced() if isinstance(error, Exception) else None
+            if fenced is not None:
+                raise fenced from error
             raise
         events.query = feed.spark = spark
         feed.run.run = spark.runId

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from concurrent.futures import Future
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -34,10 +35,12 @@ class Alone:
         self.places: list[Place] = []
         self.limit: int | None = None
         self.markers: dict[str, Marker] = {}
-        topics = lambda _, names, __: {name: Topic(1, False, self.limit, True, 1) for name in names}  # noqa: E731
+        self.made: dict[str, str] = {}
+        topics = lambda _, names, __: {name: Topic(1, False, self.limit, True, 1, "made") for name in names}  # noqa: E731
         monkeypatch.setattr(staged, "describe", topics)
         monkeypatch.setattr(progress_topic, "partitions_of", lambda *_: [("progress", number) for number in range(3)])
-        monkeypatch.setattr(progress_topic, "topic_setting", lambda *_: "compact")
+        monkeypatch.setattr(progress_topic, "topic_setting", lambda *_: None)
+        monkeypatch.setattr(progress_topic, "described", lambda *_: SimpleNamespace(authorized_operations=None))
         monkeypatch.setattr(progress_topic.ProgressTopic, "catch_up", lambda topic: topic.newest.update(self.markers))
         monkeypatch.setattr(publishing, "run", lambda _, __, place, **___: self.places.append(place))
         monkeypatch.setattr(self.sink, "_confirm", lambda *_: None)
@@ -47,7 +50,9 @@ class Alone:
         box = str(transaction)
         handle = {"sink": "results", "box": box, "epoch": epoch, "rows": 1, "query": "q", "run": "aa", "since": 0}
         handle |= {"ids": self.sink._generation(transaction), "parts": [[[0], 1]], "files": [["0.parquet", 1, 1]]}
-        self.sink.deliver(self.sink._entries("results").at(box), {**handle, "topic": "out", "topics": ["out"]})
+        self.sink.deliver(
+            self.sink._entries("results").at(box), {**handle, "topic": "out", "topics": ["out"], "made": self.made}
+        )
 
 
 @pytest.fixture
@@ -77,6 +82,17 @@ def test_ids_are_kept_only_if_it_is_known_that_their_transactions_have_ended(
     names = [place.name for place in alone.places]
     assert names[0] == names[1] == names[2] != names[3]
     assert len(names) == 4
+
+
+def test_a_topic_that_was_created_again_is_told_once(alone: Alone, caplog: pytest.LogCaptureFixture) -> None:
+    alone.made = {"out": "old"}
+    alone.sink._ends.made = {"out": "old"}
+    alone.deliver(1)
+    assert caplog.text == ""
+    alone.sink._ends.made = {"out": "new"}
+    alone.deliver(2)
+    alone.deliver(3)
+    assert caplog.text.count("topic 'out' was deleted and created again after epoch") == 1
 
 
 def marker(epoch: int, takeover: int, run: str) -> Marker:
@@ -219,7 +235,8 @@ def test_the_command_that_is_named_is_one_that_works(
 ) -> None:
     monkeypatch.setattr(progress_topic, "AdminClient", Refusing)
     monkeypatch.setattr(progress_topic, "partitions_of", lambda *_: [("progress", n) for n in range(partitions)])
-    monkeypatch.setattr(progress_topic, "topic_setting", lambda *_: "compact")
+    monkeypatch.setattr(progress_topic, "topic_setting", lambda *_: None)
+    monkeypatch.setattr(progress_topic, "described", lambda *_: SimpleNamespace(authorized_operations=None))
     topic = ProgressTopic({}, "progress", "q", "results", 5.0)
     with pytest.raises(AnalysisError, match=re.escape(f"kafka-topics.sh {command}")):
         topic.check(16, replicas)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from sparkjet.errors import AnalysisError, SinkError
 from sparkjet.sinks.kafka.parts import ProducerFencedError, PublishError
 from sparkjet.sinks.kafka.producing import Queue, explain
 from sparkjet.sinks.kafka.publishing import COMMITTED, LOOK, MarkerReader, ends_of, marker_of, partitions_of
+from sparkjet.sinks.kafka.rights import allowing, described, missing
 
 if TYPE_CHECKING:
     from sparkjet.sinks.kafka.parts import Marker
@@ -30,6 +31,8 @@ COMPLETE = 0
 """The partition of the markers that speak for epochs; part n has partition n + 1, so that no part waits for another."""
 CONFIG = {"cleanup.policy": "compact", "segment.bytes": "1048576", "min.cleanable.dirty.ratio": "0.1"}
 """How it is created: the segment that is written to is not compacted, so small ones keep it short."""
+NEEDED = ("Read", "Write", "Describe")
+"""What its user must be allowed there."""
 _FEWEST = 2
 _SETTLING = 3.0
 """Seconds that a new topic may take to be known."""
@@ -78,6 +81,8 @@ class ProgressTopic:
         self.newest: dict[str, Marker] = {}
         """By key, before :attr:`positions`."""
         self.positions: dict[tuple[str, int], int] = {}
+        self.largest: int | None = None
+        """Its max.message.bytes; None where this user may not read it."""
 
     def is_of(self, name: str, query: str, sink: str) -> bool:
         """Whether it is this topic, for this sink."""
@@ -107,9 +112,10 @@ class ProgressTopic:
             code = error.args[0].code()
             if code == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 return 0
+            if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                raise AnalysisError(self._refused(NEEDED)) from error
             message = f"progressTopic: {explain(error.args[0], self.name)}"
-            refused = code == KafkaError.TOPIC_AUTHORIZATION_FAILED
-            raise (AnalysisError if refused else SinkError)(message) from error
+            raise SinkError(message) from error
 
     def check(self, writers: int, replicas: int) -> None:
         """Refuse a topic that would lose markers, or that is missing and may not be created; changes nothing.
@@ -121,6 +127,10 @@ class ProgressTopic:
         if not found:
             self._create(writers, replicas, try_only=True)
             return
+        with reached(f"progress topic {self.name!r}"):
+            refused = missing(described(self._admin, self.name, self._patience), NEEDED)
+        if refused:
+            raise AnalysisError(self._refused(refused))
         policy = self._setting("cleanup.policy")
         if policy not in {None, "compact"}:
             message = (
@@ -129,6 +139,8 @@ class ProgressTopic:
                 "--add-config cleanup.policy=compact"
             )
             raise AnalysisError(message)
+        largest = self._setting("max.message.bytes")
+        self.largest = None if largest is None else int(largest)
         if found < _FEWEST:
             message = (
                 f'progressTopic: "{self.name}" has one partition and needs {writers + 1}: one for epochs, and one for '
@@ -190,6 +202,13 @@ class ProgressTopic:
                 f"{self._command(writers, replicas)}"
             )
             raise AnalysisError(message) from error
+
+    def _refused(self, operations: Sequence[str]) -> str:
+        they = " and ".join(operations)
+        return (
+            f'progressTopic: this user needs {they} on "{self.name}", which brokers refuse. Allow it: '
+            f"{allowing(self.name, operations)}"
+        )
 
     def _setting(self, name: str) -> str | None:
         return topic_setting(self._admin, self.name, name, self._patience)
