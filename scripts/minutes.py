@@ -54,7 +54,7 @@ def row_of(path: str, table: list[Row]) -> str:
 
 
 def file_of(classname: str, root: Path = ROOT) -> str:
-    """The file of a test, of which JUnit has the dotted name, followed by that of its class; of a page, with its ending."""
+    """The file of a test, of which JUnit has the dotted name, followed by that of its class; or a page."""
     parts = classname.split(".")
     if parts[-1] == "md":
         return f"{'/'.join(parts[:-1])}.md"

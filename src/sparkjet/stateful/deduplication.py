@@ -27,8 +27,9 @@ class Deduplication:
     """Lets the first row of each key through, and remembers the key; an operator of one feed.
 
     A row that arrives is ``(keys…, time, …)``. Of several of one key in an epoch the one with the least time is the
-    first, one without a time before all. A key is forgotten when the watermark has passed the time of its first row by ``keep``: rows that come closer
-    to the first one than that are always recognized, as those that are late by then do not come here.
+    first, one without a time before all. A key is forgotten when the watermark has passed the time of its first row by
+    ``keep``: rows that come closer to the first one than that are always recognized, as those that are late by then do
+    not come here.
 
     The state is a :class:`sparkjet.state.KeyedStore` without versions: a key is stored once, and dies by itself. What
     else is in a row goes out with the results of its epoch and is not stored.
