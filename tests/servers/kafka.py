@@ -207,7 +207,9 @@ class KafkaServer:
         return name
 
     def grow(self, topic: str, partitions: int) -> None:
-        """Give a topic more partitions, ``partitions`` in all."""
+        """Give a topic more partitions, ``partitions`` in all, unless it has them."""
+        if self._partitions(topic) == partitions:
+            return
         admin = self.admin()
         admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(PATIENCE)
         self.wait(lambda: self._partitions(topic) == partitions, f"{topic} to grow")

@@ -125,8 +125,9 @@ def _client(grid: str, argument: str, access: Access) -> GridClient:
 
     try:
         client = client_of(grid, access)
-        # Asked now, so that what is wrong with the addresses is told of the argument that names them.
-        client.state()
+        # Asked now, so that what is wrong with the addresses is told of the argument that names them; and once, as
+        # nobody at a terminal waits as long as a query does for members that may come back.
+        client.status()
     except SparkjetError as error:
         # Of the files that give access their own options are named.
         told = str(error.args[0])
