@@ -222,6 +222,8 @@ def test_the_home_of_the_other_way_is_refused(spark: SparkSession, kafka: KafkaS
     [
         ("value string, topic string", ("a", None), "topic is null in a row"),
         ("value string, topic string", ("a", "not-there"), "topic 'not-there', which a row names, does not exist"),
+        ("value string, topic string", ("a", "not a name"), "topic 'not a name', which a row names, does not exist"),
+        ("value string, topic string", ("a", "__transaction_state"), "does not exist, or is the brokers' own"),
         ("value string, partition int", ("a", 7), "has 7, and topic 't[0-9a-f]+' has the partitions 0 to 0"),
         ("value string, partition int", ("a", -1), "has -1, and topic"),
         ("key string, value string", (None, "a"), "is compacted and takes no row without a key, and 1 rows"),

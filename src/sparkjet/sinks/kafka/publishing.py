@@ -40,6 +40,16 @@ LOOK = 0.02
 """Seconds from one look for the last stable offset to the next."""
 _CHUNK = 8192
 """Rows that are read at once."""
+READER = {
+    "group.id": "sparkjet-markers",
+    "enable.auto.commit": False,
+    "enable.partition.eof": True,
+    "isolation.level": "read_committed",
+    "fetch.wait.max.ms": 10,
+    # A topic may begin later than at its offset 0; librdkafka would go on from its end.
+    "auto.offset.reset": "earliest",
+}
+"""Properties of a reader of markers, over those of the client."""
 UNCOMMITTED, COMMITTED = (
     confluent_kafka.IsolationLevel.READ_UNCOMMITTED,
     confluent_kafka.IsolationLevel.READ_COMMITTED,
@@ -286,11 +296,7 @@ class MarkerReader:
         if not wanted:
             return
         if self._consumer is None:
-            settings = {"group.id": "sparkjet-markers", "enable.auto.commit": False, "enable.partition.eof": True}
-            settings |= {"isolation.level": "read_committed", "fetch.wait.max.ms": 10}
-            # A topic may begin later than at its offset 0; librdkafka would go on from its end.
-            settings |= {"auto.offset.reset": "earliest"}
-            self._consumer = confluent_kafka.Consumer({**self._client, **settings})
+            self._consumer = confluent_kafka.Consumer({**self._client, **READER})
         self._consumer.assign([confluent_kafka.TopicPartition(*where, since.get(where, 0)) for where in wanted])
         until = time.monotonic() + self._patience
         while wanted:

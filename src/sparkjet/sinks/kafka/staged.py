@@ -105,8 +105,8 @@ class StagedKafkaSink(Outbox):
             raise AnalysisError(message) from error
         if settings.topic is not None and settings.topic not in topics:
             message = (
-                f'topic: "{settings.topic}" does not exist or is not visible to this user. Create it first, with the '
-                "partitions and replicas that it needs."
+                f'topic: "{settings.topic}" does not exist, is the brokers\' own, or is not visible to this user. '
+                "Create it first, with the partitions and replicas that it needs."
             )
             raise AnalysisError(message)
         keyless = 0 if "key" in schema.fieldNames() else "all"
