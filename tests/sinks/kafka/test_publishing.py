@@ -20,8 +20,8 @@ from sparkjet.sinks.kafka.access import Access
 from sparkjet.sinks.kafka.cluster import Cluster
 from sparkjet.sinks.kafka.lost_ends import write_lost_ends
 from sparkjet.sinks.kafka.parts import COMMIT, SEND, Marker, Part, PublishError, publish
-from sparkjet.sinks.kafka.progress_topic import COMPLETE, ProgressTopic, key_of
 from sparkjet.sinks.kafka.producing import SLICE_BYTES
+from sparkjet.sinks.kafka.progress_topic import COMPLETE, ProgressTopic, key_of
 from sparkjet.sinks.kafka.publishing import KafkaBrokers, Place, rows_of, run
 from sparkjet.sinks.kafka.staged_settings import StagedSettings
 from tests.protocol.kafka.checks import committed, held_back

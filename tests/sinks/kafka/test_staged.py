@@ -186,6 +186,25 @@ def test_a_progress_topic_that_was_emptied_or_is_older_than_the_record_is_refuse
     assert goes_on.published_after(transaction(2), handle) is None
 
 
+def test_the_first_epoch_is_not_published_again_by_the_markers_of_another_topic(
+    spark: SparkSession, kafka: KafkaServer, tmp_path: Path
+) -> None:
+    progress, other = (kafka.topic(f"progress-{uuid.uuid4().hex}", 17, cleanup_policy="compact") for _ in range(2))
+    sink = sink_of(spark, kafka, tmp_path, topic=kafka.topic(), progressTopic=progress)
+    handle = prepared(spark, sink, transaction(1), "a")
+    for name, message in [(other, f'"{other}" is not "{progress}"'), (progress, "does not exist, but rows were dec")]:
+        again = StagedKafkaSink(replace(sink._settings, progress=name))
+        again.attach(tmp_path, spark)
+        if name == progress:
+            assert again.published_after(transaction(1), handle) is None
+            kafka.drop(progress)
+        with pytest.raises(AnalysisError, match=message):
+            again.published_after(transaction(1), handle)
+    goes_on = StagedKafkaSink(replace(sink._settings, progress=other, repeats=True))
+    goes_on.attach(tmp_path, spark)
+    assert goes_on.published_after(transaction(1), handle) is None
+
+
 def test_a_backup_is_noticed_and_gone_on_from_only_if_told_so(
     spark: SparkSession, kafka: KafkaServer, tmp_path: Path
 ) -> None:

@@ -145,12 +145,12 @@ class StagedKafkaSink(Outbox):
         known = 0 if handle is None else int(handle["after"])
         if _epoch(found) < known and progress.partitions():
             found = self._once_readable(progress, newest)
-        if _epoch(found) < known:
-            state = "has no epoch of this query" if found is None else f"ends with epoch {found.epoch}"
+        wrong = None if handle is None else _wrong(progress, found, handle)
+        if wrong is not None:
             message = (
-                f'progressTopic: "{progress.name}" {state}, but epoch {known} was published: the topic was emptied, '
-                "created again or restored, or it is another one. Name the right one. To go on without it, set "
-                'option("onRestoredBackup", "continue"): the last epoch may then be written twice.'
+                f'progressTopic: "{progress.name}" {wrong}. Name the right one. To go on without it, set '
+                'option("onRestoredBackup", "continue") until an epoch with rows is published: the last epoch may then '
+                "be written twice."
             )
             raise AnalysisError(message)
         later = progress.later(newest)
@@ -158,7 +158,8 @@ class StagedKafkaSink(Outbox):
             return (
                 f"the progress topic {progress.name!r} says that epoch {later.epoch} was published. Restore the newest "
                 "copy of the home, and nothing is lost or repeated. To go on from this one, set option("
-                '"onRestoredBackup", "continue"): the epochs in between are then written to the topic again.'
+                '"onRestoredBackup", "continue") until an epoch with rows is published: the epochs in between are then '
+                "written to the topic again."
             )
         return self._marked(newest)
 
@@ -227,6 +228,7 @@ class StagedKafkaSink(Outbox):
             "parts": _parts(entry, stored, max(1, progress.partitions() - 1), self._settings.few),
             "topic": self._settings.topic,
             "topics": list(topics),
+            "progress": progress.name,
             "after": 0 if complete is None else complete.epoch,
             "watermark": transaction.watermark,
             **origin(transaction),
@@ -435,6 +437,22 @@ def _parts(entry: Directory, handle: Handle, most: int, few: int) -> list[list[A
 
 def _files(handle: Handle, number: int) -> list[str]:
     return [handle["files"][each][0] for each in handle["parts"][number][0]]
+
+
+def _wrong(progress: ProgressTopic, found: Marker | None, handle: Handle) -> str | None:
+    """Why it cannot be the topic that has the markers of what was decided before; None if it can."""
+    known = int(handle["after"])
+    if _epoch(found) < known:
+        state = "has no epoch of this query" if found is None else f"ends with epoch {found.epoch}"
+        return (
+            f"{state}, but epoch {known} was published: the topic was emptied, created again or restored, or it is "
+            "another one"
+        )
+    # Of the first epoch no earlier one tells: it may be published, and the marker be where nobody looks.
+    used = handle.get("progress", progress.name)
+    if used != progress.name:
+        return f'is not "{used}", which has the markers of this home'
+    return None if progress.partitions() else "does not exist, but rows were decided when it did"
 
 
 def _epoch(found: Marker | None) -> int:
