@@ -20,7 +20,16 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from sparkjet.errors import AnalysisError, SinkError
 from sparkjet.sinks.kafka.parts import ProducerFencedError, PublishError
 from sparkjet.sinks.kafka.producing import Queue, explain
-from sparkjet.sinks.kafka.publishing import COMMITTED, LOOK, MarkerReader, ends_of, marker_of, partitions_of
+from sparkjet.sinks.kafka.publishing import (
+    ANSWER,
+    COMMITTED,
+    LOOK,
+    MarkerReader,
+    answered,
+    ends_of,
+    marker_of,
+    partitions_of,
+)
 
 if TYPE_CHECKING:
     from sparkjet.sinks.kafka.parts import Marker
@@ -180,8 +189,12 @@ class ProgressTopic:
 
     def _create(self, writers: int, replicas: int, *, try_only: bool) -> None:
         topic = NewTopic(self.name, writers + 1, replicas, config=CONFIG)
+
+        def ask() -> None:
+            self._admin.create_topics([topic], validate_only=try_only, request_timeout=ANSWER)[self.name].result()
+
         try:
-            self._admin.create_topics([topic], validate_only=try_only)[self.name].result(self._patience)
+            answered(self._admin, ask, self._patience)
         except confluent_kafka.KafkaException as error:
             if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
                 return
@@ -192,7 +205,8 @@ class ProgressTopic:
             raise AnalysisError(message) from error
 
     def _setting(self, name: str) -> str | None:
-        return topic_setting(self._admin, self.name, name, self._patience)
+        with reached(f"progress topic {self.name!r}"):
+            return topic_setting(self._admin, self.name, name, self._patience)
 
     def _command(self, writers: int, replicas: int) -> str:
         settings = " ".join(f"--config {name}={value}" for name, value in CONFIG.items())
@@ -212,8 +226,12 @@ def _differs(found: Marker, newest: TransactionId) -> bool:
 def topic_setting(admin: Any, topic: str, name: str, patience: float) -> str | None:
     """A setting of a topic; None if this user may not read it."""
     resource = ConfigResource(ResourceType.TOPIC, topic)
+
+    def ask() -> Any:
+        return admin.describe_configs([resource], request_timeout=ANSWER)[resource].result()
+
     try:
-        found = admin.describe_configs([resource], request_timeout=patience)[resource].result(patience)
+        found = answered(admin, ask, patience)
     except confluent_kafka.KafkaException as error:
         if error.args[0].code() != KafkaError.TOPIC_AUTHORIZATION_FAILED:
             raise
