@@ -33,7 +33,7 @@ from sparkjet.sinks.kafka.publishing import (
 
 if TYPE_CHECKING:
     from sparkjet.sinks.kafka.parts import Marker
-    from sparkjet.sinks.protocol import TransactionId
+    from sparkjet.sinks.protocol import Handle, TransactionId
 
 COMPLETE = 0
 """The partition of the markers that speak for epochs; part n has partition n + 1, so that no part waits for another."""
@@ -103,6 +103,21 @@ class ProgressTopic:
         last = max((each.epoch for each in self.newest.values()), default=0)
         of_last = (each for each in self.newest.values() if each.epoch == last)
         return next((each for each in of_last if last > newest.epoch or _differs(each, newest)), None)
+
+    def wrong_for(self, handle: Handle) -> str | None:
+        """Why it cannot be the topic that has the markers of what was decided before; None if it can."""
+        found, known = self.complete, int(handle["after"])
+        if known > (0 if found is None else found.epoch):
+            state = "has no epoch of this query" if found is None else f"ends with epoch {found.epoch}"
+            return (
+                f"{state}, but epoch {known} was published: the topic was emptied, created again or restored, or it is "
+                "another one"
+            )
+        # No epoch before the first one tells: it may be published, and its marker be where nobody looks.
+        used = handle.get("progress", self.name)
+        if used != self.name:
+            return f'is not "{used}", which has the markers of this home'
+        return None if self.partitions() else "does not exist, but rows were decided when it did"
 
     def note(self, marker: Marker) -> None:
         """What has just been published, before it is read."""

@@ -132,27 +132,16 @@ class StagedKafkaSink(Outbox):
             raise AnalysisError(message)
         progress = self._progress_of(newest.query, newest.sink)
         progress.check(self._settings.writers, self._replicas())
-        found = None
         if progress.partitions():
             progress.catch_up()
-            found = progress.complete
             if self._settings.repeats:
                 # A later epoch that is hidden now, and not forgotten, would stand for those that are still to come.
                 self._once_readable(progress, newest)
         if self._settings.repeats:
             self._forgets = progress.later(newest) is not None
             return self._marked(newest)
-        known = 0 if handle is None else int(handle["after"])
-        if _epoch(found) < known and progress.partitions():
-            found = self._once_readable(progress, newest)
-        wrong = None if handle is None else _wrong(progress, found, handle)
-        if wrong is not None:
-            message = (
-                f'progressTopic: "{progress.name}" {wrong}. Name the right one. To go on without it, set '
-                'option("onRestoredBackup", "continue") until an epoch with rows is published: the last epoch may then '
-                "be written twice."
-            )
-            raise AnalysisError(message)
+        if handle is not None:
+            self._check_progress(progress, newest, handle)
         later = progress.later(newest)
         if later is not None:
             return (
@@ -168,8 +157,20 @@ class StagedKafkaSink(Outbox):
         marked = super().published_after(newest, None)
         return None if marked is Unknown.UNKNOWN else marked
 
-    def _once_readable(self, progress: ProgressTopic, newest: TransactionId) -> Marker | None:
-        """The newest epoch that the progress topic has, with what readers do not get yet.
+    def _check_progress(self, progress: ProgressTopic, newest: TransactionId, handle: Handle) -> None:
+        if progress.wrong_for(handle) is not None and progress.partitions():
+            self._once_readable(progress, newest)
+        wrong = progress.wrong_for(handle)
+        if wrong is not None:
+            message = (
+                f'progressTopic: "{progress.name}" {wrong}. Name the right one. To go on without it, set '
+                'option("onRestoredBackup", "continue") until an epoch with rows is published: the last epoch may then '
+                "be written twice."
+            )
+            raise AnalysisError(message)
+
+    def _once_readable(self, progress: ProgressTopic, newest: TransactionId) -> None:
+        """Read what the progress topic has and readers do not get yet.
 
         Raises:
             AnalysisError: A transaction stays open there, so that it cannot be known.
@@ -184,7 +185,6 @@ class StagedKafkaSink(Outbox):
             )
             raise AnalysisError(message)
         progress.catch_up()
-        return progress.complete
 
     def create(self) -> None:
         """See :meth:`Creating.create`: the progress topic."""
@@ -437,23 +437,3 @@ def _parts(entry: Directory, handle: Handle, most: int, few: int) -> list[list[A
 
 def _files(handle: Handle, number: int) -> list[str]:
     return [handle["files"][each][0] for each in handle["parts"][number][0]]
-
-
-def _wrong(progress: ProgressTopic, found: Marker | None, handle: Handle) -> str | None:
-    """Why it cannot be the topic that has the markers of what was decided before; None if it can."""
-    known = int(handle["after"])
-    if _epoch(found) < known:
-        state = "has no epoch of this query" if found is None else f"ends with epoch {found.epoch}"
-        return (
-            f"{state}, but epoch {known} was published: the topic was emptied, created again or restored, or it is "
-            "another one"
-        )
-    # Of the first epoch no earlier one tells: it may be published, and the marker be where nobody looks.
-    used = handle.get("progress", progress.name)
-    if used != progress.name:
-        return f'is not "{used}", which has the markers of this home'
-    return None if progress.partitions() else "does not exist, but rows were decided when it did"
-
-
-def _epoch(found: Marker | None) -> int:
-    return 0 if found is None else found.epoch
