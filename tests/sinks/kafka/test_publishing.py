@@ -22,6 +22,7 @@ from sparkjet.sinks.kafka.access import Access
 from sparkjet.sinks.kafka.cluster import Cluster
 from sparkjet.sinks.kafka.lost_ends import write_lost_ends
 from sparkjet.sinks.kafka.parts import COMMIT, MARK, SEND, ForeignMarkerError, Marker, Part, PublishError, publish
+from sparkjet.sinks.kafka.producing import SLICE_BYTES
 from sparkjet.sinks.kafka.progress_topic import COMPLETE, ProgressTopic, key_of
 from sparkjet.sinks.kafka.publishing import KafkaBrokers, Place, rows_of, run
 from sparkjet.sinks.kafka.staged_settings import StagedSettings
@@ -280,3 +281,11 @@ def test_the_marker_says_how_far_and_where_topic_and_watermark_are(destination: 
     # Behind the rows of both partitions; the end of the transaction comes after that.
     assert ([*ends], sum(ends[one.topic])) == ([one.topic], ALL)
     assert b'"watermark": 1700000000000000}' in complete.value()
+
+
+def test_large_rows_are_not_read_by_the_thousands(tmp_path: Path) -> None:
+    table = pa.table({"value": [b"x" * 1_000_000] * 40})
+    parquet.write_table(table, tmp_path / "0.parquet", row_group_size=8, use_dictionary=False)
+    read = [batch.num_rows for batch in rows_of([tmp_path / "0.parquet"], 3)]
+    assert sum(read) == 37
+    assert max(read) * 1_000_000 <= SLICE_BYTES

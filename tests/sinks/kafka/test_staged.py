@@ -184,6 +184,25 @@ def test_a_progress_topic_that_was_emptied_or_is_older_than_the_record_is_refuse
     assert goes_on.published_after(transaction(2), handle) is None
 
 
+def test_the_first_epoch_is_not_published_again_by_the_markers_of_another_topic(
+    spark: SparkSession, kafka: KafkaServer, tmp_path: Path
+) -> None:
+    progress, other = (kafka.topic(f"progress-{uuid.uuid4().hex}", 17, cleanup_policy="compact") for _ in range(2))
+    sink = sink_of(spark, kafka, tmp_path, topic=kafka.topic(), progressTopic=progress)
+    handle = prepared(spark, sink, transaction(1), "a")
+    for name, message in [(other, f'"{other}" is not "{progress}"'), (progress, "does not exist, but rows were dec")]:
+        again = StagedKafkaSink(replace(sink._settings, progress=name))
+        again.attach(tmp_path, spark)
+        if name == progress:
+            assert again.published_after(transaction(1), handle) is None
+            kafka.drop(progress)
+        with pytest.raises(AnalysisError, match=message):
+            again.published_after(transaction(1), handle)
+    goes_on = StagedKafkaSink(replace(sink._settings, progress=other, repeats=True))
+    goes_on.attach(tmp_path, spark)
+    assert goes_on.published_after(transaction(1), handle) is None
+
+
 def test_a_backup_is_noticed_and_gone_on_from_only_if_told_so(
     spark: SparkSession, kafka: KafkaServer, tmp_path: Path
 ) -> None:
@@ -220,6 +239,8 @@ def test_the_home_of_the_other_way_is_refused(spark: SparkSession, kafka: KafkaS
     [
         ("value string, topic string", ("a", None), "topic is null in a row"),
         ("value string, topic string", ("a", "not-there"), "topic 'not-there', which a row names, does not exist"),
+        ("value string, topic string", ("a", "not a name"), "topic 'not a name', which a row names, does not exist"),
+        ("value string, topic string", ("a", "__transaction_state"), "does not exist, or is the brokers' own"),
         ("value string, partition int", ("a", 7), "has 7, and topic 't[0-9a-f]+' has the partitions 0 to 0"),
         ("value string, partition int", ("a", -1), "has -1, and topic"),
         (

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import ConfigEntry  # type: ignore[attr-defined]
 
 from sparkjet.errors import AnalysisError, SinkError
 from sparkjet.options import Options
@@ -213,8 +214,9 @@ class Refusing:
 
     def __init__(self, _: Any) -> None: ...
 
-    def create_topics(self, topics: Any, *, validate_only: bool) -> dict[str, Any]:
+    def create_topics(self, topics: Any, *, validate_only: bool, request_timeout: float) -> dict[str, Any]:
         assert validate_only
+        assert request_timeout
         refused: Future[None] = Future()
         refused.set_exception(KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)))
         return {topics[0].topic: refused}
@@ -240,3 +242,36 @@ def test_the_command_that_is_named_is_one_that_works(
     topic = ProgressTopic({}, "progress", "q", "results", 5.0)
     with pytest.raises(AnalysisError, match=re.escape(f"kafka-topics.sh {command}")):
         topic.check(16, replicas)
+
+
+class Restarted:
+    """A client whose broker is gone when it is asked first."""
+
+    def __init__(self, _: Any = None) -> None:
+        self.asked: list[str] = []
+
+    def list_topics(self, *, timeout: float) -> None: ...
+
+    def create_topics(self, topics: Any, **_: Any) -> dict[str, Any]:
+        return self._answer("create", topics[0].topic, None)
+
+    def describe_configs(self, resources: Any, **_: Any) -> dict[Any, Any]:
+        return self._answer("describe", resources[0], {"cleanup.policy": ConfigEntry("cleanup.policy", "compact")})
+
+    def _answer(self, what: str, key: Any, value: Any) -> dict[Any, Any]:
+        answer: Future[Any] = Future()
+        self.asked.append(what)
+        if len(self.asked) == 1:
+            answer.set_exception(KafkaException(KafkaError(KafkaError._TRANSPORT)))
+        else:
+            answer.set_result(value)
+        return {key: answer}
+
+
+def test_a_broker_that_is_restarted_while_the_query_starts_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = Restarted()
+    assert progress_topic.topic_setting(client, "t", "cleanup.policy", 5.0) == "compact"
+    assert client.asked == ["describe", "describe"]
+    monkeypatch.setattr(progress_topic, "AdminClient", Restarted)
+    monkeypatch.setattr(progress_topic, "partitions_of", lambda *_: [])
+    ProgressTopic({}, "progress", "q", "results", 5.0).check(16, 1)

@@ -160,7 +160,7 @@ def publish(
             if fenced > MOST_FENCED:
                 message = (
                     f"{part.name}: other publishers of the same part have fenced this one {fenced} times, or brokers "
-                    "have rolled it back after kafka.transaction.timeout.ms: raise that if they are slow."
+                    f"have rolled it back after kafka.transaction.timeout.ms: raise that if they are slow ({error})."
                 )
                 raise PublishError(message) from error
             yield FENCED

@@ -20,12 +20,21 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from sparkjet.errors import AnalysisError, SinkError
 from sparkjet.sinks.kafka.parts import ProducerFencedError, PublishError
 from sparkjet.sinks.kafka.producing import Queue, explain
-from sparkjet.sinks.kafka.publishing import COMMITTED, LOOK, MarkerReader, ends_of, marker_of, partitions_of
+from sparkjet.sinks.kafka.publishing import (
+    ANSWER,
+    COMMITTED,
+    LOOK,
+    MarkerReader,
+    answered,
+    ends_of,
+    marker_of,
+    partitions_of,
+)
 from sparkjet.sinks.kafka.rights import allowing, described, missing
 
 if TYPE_CHECKING:
     from sparkjet.sinks.kafka.parts import Marker
-    from sparkjet.sinks.protocol import TransactionId
+    from sparkjet.sinks.protocol import Handle, TransactionId
 
 COMPLETE = 0
 """The partition of the markers that speak for epochs; part n has partition n + 1, so that no part waits for another."""
@@ -99,6 +108,21 @@ class ProgressTopic:
         last = max((each.epoch for each in self.newest.values()), default=0)
         of_last = (each for each in self.newest.values() if each.epoch == last)
         return next((each for each in of_last if last > newest.epoch or _differs(each, newest)), None)
+
+    def wrong_for(self, handle: Handle) -> str | None:
+        """Why it cannot be the topic that has the markers of what was decided before; None if it can."""
+        found, known = self.complete, int(handle["after"])
+        if known > (0 if found is None else found.epoch):
+            state = "has no epoch of this query" if found is None else f"ends with epoch {found.epoch}"
+            return (
+                f"{state}, but epoch {known} was published: the topic was emptied, created again or restored, or it is "
+                "another one"
+            )
+        # No epoch before the first one tells: it may be published, and its marker be where nobody looks.
+        used = handle.get("progress", self.name)
+        if used != self.name:
+            return f'is not "{used}", which has the markers of this home'
+        return None if self.partitions() else "does not exist, but rows were decided when it did"
 
     def note(self, marker: Marker) -> None:
         """What has just been published, before it is read."""
@@ -192,8 +216,12 @@ class ProgressTopic:
 
     def _create(self, writers: int, replicas: int, *, try_only: bool) -> None:
         topic = NewTopic(self.name, writers + 1, replicas, config=CONFIG)
+
+        def ask() -> None:
+            self._admin.create_topics([topic], validate_only=try_only, request_timeout=ANSWER)[self.name].result()
+
         try:
-            self._admin.create_topics([topic], validate_only=try_only)[self.name].result(self._patience)
+            answered(self._admin, ask, self._patience)
         except confluent_kafka.KafkaException as error:
             if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
                 return
@@ -211,7 +239,8 @@ class ProgressTopic:
         )
 
     def _setting(self, name: str) -> str | None:
-        return topic_setting(self._admin, self.name, name, self._patience)
+        with reached(f"progress topic {self.name!r}"):
+            return topic_setting(self._admin, self.name, name, self._patience)
 
     def _command(self, writers: int, replicas: int) -> str:
         settings = " ".join(f"--config {name}={value}" for name, value in CONFIG.items())
@@ -231,8 +260,12 @@ def _differs(found: Marker, newest: TransactionId) -> bool:
 def topic_setting(admin: Any, topic: str, name: str, patience: float) -> str | None:
     """A setting of a topic; None if this user may not read it."""
     resource = ConfigResource(ResourceType.TOPIC, topic)
+
+    def ask() -> Any:
+        return admin.describe_configs([resource], request_timeout=ANSWER)[resource].result()
+
     try:
-        found = admin.describe_configs([resource], request_timeout=patience)[resource].result(patience)
+        found = answered(admin, ask, patience)
     except confluent_kafka.KafkaException as error:
         if error.args[0].code() != KafkaError.TOPIC_AUTHORIZATION_FAILED:
             raise

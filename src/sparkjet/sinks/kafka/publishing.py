@@ -22,7 +22,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 from pyarrow import parquet
 
 from sparkjet.sinks.kafka.parts import FENCED, Ends, Marker, Part, ProducerFencedError, PublishError, publish
-from sparkjet.sinks.kafka.producing import ProduceError, Queue, explain
+from sparkjet.sinks.kafka.producing import SLICE_BYTES, ProduceError, Queue, explain
 
 T = TypeVar("T")
 FENCING = frozenset({-144, -150, -172, -152, -151, 47, 48, 90})
@@ -39,7 +39,17 @@ _PAUSE = 0.5
 LOOK = 0.02
 """Seconds from one look for the last stable offset to the next."""
 _CHUNK = 8192
-"""Rows that are read at once."""
+"""The most rows that are read at once."""
+READER = {
+    "group.id": "sparkjet-markers",
+    "enable.auto.commit": False,
+    "enable.partition.eof": True,
+    "isolation.level": "read_committed",
+    "fetch.wait.max.ms": 10,
+    # A topic may begin later than at its offset 0; librdkafka would go on from its end.
+    "auto.offset.reset": "earliest",
+}
+"""Properties of a reader of markers, over those of the client."""
 UNCOMMITTED, COMMITTED = (
     confluent_kafka.IsolationLevel.READ_UNCOMMITTED,
     confluent_kafka.IsolationLevel.READ_COMMITTED,
@@ -311,11 +321,7 @@ class MarkerReader:
         if not wanted:
             return
         if self._consumer is None:
-            settings = {"group.id": "sparkjet-markers", "enable.auto.commit": False, "enable.partition.eof": True}
-            settings |= {"isolation.level": "read_committed", "fetch.wait.max.ms": 10}
-            # A topic may begin later than at its offset 0; librdkafka would go on from its end.
-            settings |= {"auto.offset.reset": "earliest"}
-            self._consumer = confluent_kafka.Consumer({**self._client, **settings})
+            self._consumer = confluent_kafka.Consumer({**self._client, **READER})
         self._consumer.assign([confluent_kafka.TopicPartition(*where, since.get(where, 0)) for where in wanted])
         until = time.monotonic() + self._patience
         while wanted:
@@ -360,7 +366,10 @@ def rows_of(files: Sequence[Any], start: int) -> Iterator[pa.RecordBatch]:
             if start >= file.metadata.num_rows:
                 start -= file.metadata.num_rows
                 continue
-            for batch in file.iter_batches(_CHUNK):
+            groups = map(file.metadata.row_group, range(file.metadata.num_row_groups))
+            # One of large rows would take gigabytes: a batch may be of several groups.
+            size = 1 + max(group.total_byte_size / group.num_rows for group in groups if group.num_rows)
+            for batch in file.iter_batches(max(1, min(_CHUNK, int(SLICE_BYTES / size)))):
                 if start < batch.num_rows:
                     yield batch.slice(start)
                 start = max(0, start - batch.num_rows)

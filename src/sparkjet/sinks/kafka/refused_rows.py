@@ -26,6 +26,8 @@ _OF_HEADER = 12
 """Bytes of a header beside its key and value, at most."""
 _OF_MARKER, _OF_END = 1000, 21
 """Bytes of an epoch's marker without the offsets that it names, and of each offset, at most."""
+_NONE = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.TOPIC_EXCEPTION})
+"""Codes of a topic that is not there for this user, or whose name Kafka does not take."""
 
 
 @dataclass(frozen=True)
@@ -50,15 +52,18 @@ class Topic:
 
 
 def describe(admin: Any, names: Iterable[str], patience: float) -> dict[str, Topic]:
-    """The topics that exist."""
+    """The topics that exist and may be written to by clients at all."""
     found = {}
     for name in names:
         try:
             topic = described(admin, name, patience)
         except confluent_kafka.KafkaException as error:
-            if error.args[0].code() in {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED}:
+            if error.args[0].code() in _NONE:
                 continue
             raise
+        if topic.is_internal:
+            # Brokers write there, and refuse everyone else: rows that were decided would never be taken.
+            continue
         policy = topic_setting(admin, name, "cleanup.policy", patience) or ""
         largest = topic_setting(admin, name, "max.message.bytes", patience)
         found[name] = Topic(
@@ -122,7 +127,10 @@ def check_targets(found: Mapping[str, Any], topics: Mapping[str, Topic]) -> None
             message = "Kafka: the column topic is null in a row. Give each row its topic, or use the option topic."
             raise SinkError(message)
         if name not in topics:
-            message = f"Kafka: topic {name!r}, which a row names, does not exist. Create it."
+            message = (
+                f"Kafka: topic {name!r}, which a row names, does not exist, or is the brokers' own. Create it, or name "
+                "another one: 1 to 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-'."
+            )
             raise SinkError(message)
         if number is not None and not 0 <= number < topics[name].partitions:
             message = (

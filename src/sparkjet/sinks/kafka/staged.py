@@ -13,6 +13,7 @@ from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
 from sparkjet.errors import AnalysisError, SinkError
+from sparkjet.query_log import logger
 from sparkjet.sinks.copies import check_run, origin
 from sparkjet.sinks.kafka import parts, producing, publishing
 from sparkjet.sinks.kafka.cluster import Cluster
@@ -113,8 +114,8 @@ class StagedKafkaSink(Outbox):
             raise AnalysisError(message) from error
         if settings.topic is not None and settings.topic not in topics:
             message = (
-                f'topic: "{settings.topic}" does not exist or is not visible to this user. Create it first, with the '
-                "partitions and replicas that it needs."
+                f'topic: "{settings.topic}" does not exist, is the brokers\' own, or is not visible to this user. '
+                "Create it first, with the partitions and replicas that it needs."
             )
             raise AnalysisError(message)
         keyless = 0 if "key" in schema.fieldNames() else "all"
@@ -141,33 +142,23 @@ class StagedKafkaSink(Outbox):
             raise AnalysisError(message)
         progress = self._progress_of(newest.query, newest.sink)
         progress.check(self._settings.writers, self._replicas())
-        found = None
         if progress.partitions():
             progress.catch_up()
-            found = progress.complete
             if self._settings.repeats:
                 # A later epoch that is hidden now, and not forgotten, would stand for those that are still to come.
                 self._once_readable(progress, newest)
         if self._settings.repeats:
             self._forgets = progress.later(newest) is not None
             return self._marked(newest)
-        known = 0 if handle is None else int(handle["after"])
-        if _epoch(found) < known and progress.partitions():
-            found = self._once_readable(progress, newest)
-        if _epoch(found) < known:
-            state = "has no epoch of this query" if found is None else f"ends with epoch {found.epoch}"
-            message = (
-                f'progressTopic: "{progress.name}" {state}, but epoch {known} was published: the topic was emptied, '
-                "created again or restored, or it is another one. Name the right one. To go on without it, set "
-                'option("onRestoredBackup", "continue"): the last epoch may then be written twice.'
-            )
-            raise AnalysisError(message)
+        if handle is not None:
+            self._check_progress(progress, newest, handle)
         later = progress.later(newest)
         if later is not None:
             return (
                 f"the progress topic {progress.name!r} says that epoch {later.epoch} was published. Restore the newest "
                 "copy of the home, and nothing is lost or repeated. To go on from this one, set option("
-                '"onRestoredBackup", "continue"): the epochs in between are then written to the topic again.'
+                '"onRestoredBackup", "continue") until an epoch with rows is published: the epochs in between are then '
+                "written to the topic again."
             )
         return self._marked(newest)
 
@@ -176,8 +167,20 @@ class StagedKafkaSink(Outbox):
         marked = super().published_after(newest, None)
         return None if marked is Unknown.UNKNOWN else marked
 
-    def _once_readable(self, progress: ProgressTopic, newest: TransactionId) -> Marker | None:
-        """The newest epoch that the progress topic has, with what readers do not get yet.
+    def _check_progress(self, progress: ProgressTopic, newest: TransactionId, handle: Handle) -> None:
+        if progress.wrong_for(handle) is not None and progress.partitions():
+            self._once_readable(progress, newest)
+        wrong = progress.wrong_for(handle)
+        if wrong is not None:
+            message = (
+                f'progressTopic: "{progress.name}" {wrong}. Name the right one. To go on without it, set '
+                'option("onRestoredBackup", "continue") until an epoch with rows is published: the last epoch may then '
+                "be written twice."
+            )
+            raise AnalysisError(message)
+
+    def _once_readable(self, progress: ProgressTopic, newest: TransactionId) -> None:
+        """Read what the progress topic has and readers do not get yet.
 
         Raises:
             AnalysisError: A transaction stays open there, so that it cannot be known.
@@ -192,7 +195,6 @@ class StagedKafkaSink(Outbox):
             )
             raise AnalysisError(message)
         progress.catch_up()
-        return progress.complete
 
     def create(self) -> None:
         """See :meth:`Creating.create`: the progress topic."""
@@ -239,6 +241,7 @@ class StagedKafkaSink(Outbox):
             "topic": self._settings.topic,
             "topics": list(topics),
             "made": {name: each.made for name, each in self._described(topics).items()},
+            "progress": progress.name,
             "after": 0 if complete is None else complete.epoch,
             "watermark": transaction.watermark,
             **origin(transaction),
@@ -441,5 +444,3 @@ class StagedKafkaSink(Outbox):
             probe.init_transactions(self._settings.patience)
 
 
-def _epoch(found: Marker | None) -> int:
-    return 0 if found is None else found.epoch
