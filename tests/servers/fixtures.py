@@ -189,6 +189,17 @@ def s3_classes(spark: SparkSession) -> Any:
     return gateway.jvm.java.net.URLClassLoader(urls, context._jsc.hadoopConfiguration().getClassLoader())
 
 
+@pytest.fixture(scope="session")
+def delta(spark: SparkSession) -> SparkSession:
+    """The shared session, to which Delta Kernel was added while it ran."""
+    from tests.servers.delta import kernel
+    from tests.servers.programs import NoProgramError
+
+    for jar in available(kernel, NoProgramError):
+        spark.sql(f"ADD JAR '{jar}'")
+    return spark
+
+
 @pytest.fixture
 def s3_spark(spark: SparkSession, s3: S3Server, s3_classes: Any) -> Iterator[SparkSession]:
     """The shared session, with Hadoop's client of S3 for as long as the test runs."""
