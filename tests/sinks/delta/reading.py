@@ -10,11 +10,17 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable, QueryBuilder
 
 
-def rows_of(path: Path) -> list[dict[str, Any]]:
-    """The rows of the newest version, as delta-rs reads them."""
+def table_at(path: Path) -> pa.Table:
+    """The newest version, as delta-rs reads it."""
     # Not to_pyarrow_table(), which cannot read negative decimals in the log.
     found = QueryBuilder().register("t", DeltaTable(path)).execute("SELECT * FROM t")
-    return pa.table(found.read_all()).to_pylist()
+    return pa.table(found.read_all())
+
+
+def rows_of(path: Path) -> list[dict[str, Any]]:
+    """Its rows."""
+    rows: list[dict[str, Any]] = table_at(path).to_pylist()
+    return rows
 
 
 def files_of(path: Path, where: pc.Expression) -> list[str]:
