@@ -190,12 +190,18 @@ def s3_classes(spark: SparkSession) -> Any:
 
 
 @pytest.fixture(scope="session")
-def delta(spark: SparkSession) -> SparkSession:
-    """The shared session, to which Delta Kernel was added while it ran."""
+def delta_kernel() -> list[str]:
+    """The jars of Delta Kernel."""
     from tests.servers.delta import kernel
     from tests.servers.programs import NoProgramError
 
-    for jar in available(kernel, NoProgramError):
+    return list(map(str, available(kernel, NoProgramError)))
+
+
+@pytest.fixture(scope="session")
+def delta(spark: SparkSession, delta_kernel: list[str]) -> SparkSession:
+    """The shared session, to which Delta Kernel was added while it ran."""
+    for jar in delta_kernel:
         spark.sql(f"ADD JAR '{jar}'")
     return spark
 

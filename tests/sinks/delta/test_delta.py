@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import date, datetime
@@ -24,9 +25,11 @@ from tests.sinks.delta.reading import files_of, rows_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from sparkjet.storage.directory import Directory
 
-def under_test(spark: SparkSession, path: Path) -> SinkUnderTest:
-    sink = DeltaSink(PosixDirectory(path), spark)
+
+def under_test(spark: SparkSession, directory: Directory, read: Callable[[], list[tuple[str, int]]]) -> SinkUnderTest:
+    sink = DeltaSink(directory, spark)
     sink.check(spark.createDataFrame([], SCHEMA).schema)
     sink.create()
     prepared = sink.directory.below(f"_sparkjet/{QUERY}")
@@ -34,13 +37,14 @@ def under_test(spark: SparkSession, path: Path) -> SinkUnderTest:
     def dangling() -> int:
         return sum(len(prepared.below(f"{name}/prepared").names()) for name in prepared.names())
 
-    return SinkUnderTest(sink, lambda: [(row["k"], row["n"]) for row in rows_of(path)], dangling)
+    return SinkUnderTest(sink, read, dangling)
 
 
 class TestOnAPath(SinkContract):
     @pytest.fixture
     def target(self, delta: SparkSession, tmp_path: Path) -> SinkUnderTest:
-        return under_test(delta, tmp_path / "a table")
+        path = tmp_path / "a table"
+        return under_test(delta, PosixDirectory(path), lambda: [(row["k"], row["n"]) for row in rows_of(path)])
 
 
 VALUES = """
