@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from sparkjet.errors import AnalysisError, nearest
 from sparkjet.options import SINK_OPTIONS, Options, delta_writer_options, file_writer_options
 from sparkjet.sinks.console import ConsoleSink
-from sparkjet.sinks.delta.sink import DeltaSink
 from sparkjet.sinks.file_formats import FORMATS
 from sparkjet.sinks.files import FilesSink
 from sparkjet.sinks.foreach import ForeachSink
@@ -174,6 +173,8 @@ def _delta(options: Options, partition_by: Sequence[str], session: SparkSession)
     if path is None:
         message = 'start: format("delta") needs the directory of a table: start("…") or option("path", "…").'
         raise AnalysisError(message)
+    with _extra("delta"):
+        from sparkjet.sinks.delta.sink import DeltaSink  # noqa: PLC0415 - the extra is optional
     at = partial(directory_at, option="path", session=lambda: session)
     return DeltaSink(at(path), session, tuple(partition_by), delta_writer_options(options), at=at)
 

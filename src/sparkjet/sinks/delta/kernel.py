@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 from sparkjet.errors import AnalysisError, SinkError
 from sparkjet.java import end_callback, java_class, static_method
 from sparkjet.sinks.delta.partitions import literal
+from sparkjet.sinks.delta.statistics import FileStatistics
 from sparkjet.storage.hadoop_file_system import JAVA_ERRORS
 
 if TYPE_CHECKING:
@@ -201,12 +202,6 @@ class DeltaTable:
         self._after(done, engine)
         return True
 
-    def counts(self, version: Version, file: DataFile, columns: Sequence[str]) -> dict[str, int]:
-        """The numbers of nulls in some columns of a file, by its footer."""
-        self._enter()
-        found = self._statistics(file, version, self._columns(columns)).getNullCount()
-        return {name: found.get(self._column(name)) for name in columns if found.get(self._column(name)) is not None}
-
     @property
     def _place(self) -> str:
         """As Kernel takes it: Hadoop's paths are not encoded."""
@@ -232,21 +227,16 @@ class DeltaTable:
         for name in version.partition_by:
             values.put(name, literal(self._session, version.schema[name].dataType, file.values[name]))
         context = transactions.getWriteContext(engine, state, values)
-        statistics = self._statistics(file, version, context.getStatisticsColumns())
-        optional = java_class(self._session, "java.util.Optional")
+        columns = [list(each.getNames()) for each in context.getStatisticsColumns()]
+        statistics = FileStatistics(self._directory, file.name).as_json(version.schema, columns)
+        read = static_method(self._session, f"{_KERNEL}.statistics.DataFileStatistics.deserializeFromJson")
         status = java_class(self._session, f"{_KERNEL}.utils.DataFileStatus")(
-            f"{self._place}/{file.name}", file.size, int(time.time() * 1000), optional.of(statistics)
+            f"{self._place}/{file.name}", file.size, int(time.time() * 1000), read(statistics, version.java.getSchema())
         )
         single = java_class(self._session, "java.util.ArrayList")()
         single.add(status)
         actions = transactions.generateAppendActions(engine, state, self._iterator(single), context)
         rows.add(actions.next())
-
-    def _statistics(self, file: DataFile, version: Version, columns: Any) -> Any:
-        opened = java_class(self._session, f"{_DEFAULTS}.engine.hadoopio.HadoopFileIO")(self._settings())
-        read = static_method(self._session, f"{_DEFAULTS}.internal.parquet.ParquetStatsReader.readDataFileStatistics")
-        source = opened.newInputFile(f"{self._place}/{file.name}", file.size)
-        return read(source, version.java.getSchema(), columns)
 
     def _after(self, done: Any, engine: Any) -> None:
         """Let Kernel write what makes the log quick to read, such as a checkpoint every tenth version."""
@@ -269,11 +259,9 @@ class DeltaTable:
             columns.add(self._column(name))
         return columns
 
-    def _settings(self) -> Any:
-        return self._session._jsparkSession.sessionState().newHadoopConf()
-
     def _engine(self) -> Any:
-        return static_method(self._session, f"{_DEFAULTS}.engine.DefaultEngine.create")(self._settings())
+        settings = self._session._jsparkSession.sessionState().newHadoopConf()
+        return static_method(self._session, f"{_DEFAULTS}.engine.DefaultEngine.create")(settings)
 
     def _enter(self) -> None:
         """Have this thread of the JVM find Kernel's classes, also where they were added by SQL's ADD JAR.

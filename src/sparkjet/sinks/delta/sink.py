@@ -18,6 +18,7 @@ from sparkjet.sinks.delta.columns import Mapped, check_new, mapped
 from sparkjet.sinks.delta.kernel import DataFile, DeltaTable, Version
 from sparkjet.sinks.delta.log import find, told
 from sparkjet.sinks.delta.partitions import values_of
+from sparkjet.sinks.delta.statistics import FileStatistics
 from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
 from sparkjet.storage.file_writer import FileWriter
 from sparkjet.storage.written import write
@@ -207,20 +208,16 @@ class DeltaSink:
         in_files = [name for name in self._mapped.required if name not in self._columns]
         if not self._mapped.required:
             return
-        table = self._table(self.directory)
-        version = table.version()
-        for name, size in files:
-            file = _data_file(name, size)
-            nulls = {column: 1 for column in in_paths if file.values.get(column) is None}
-            if version is not None and in_files:
-                nulls |= table.counts(version, file, in_files)
-            for column, count in nulls.items():
-                if count:
-                    message = (
-                        f"delta: column {column!r} has a null, and {self.directory} has it NOT NULL. Leave such rows "
-                        f'out, where("{column} IS NOT NULL"), or give a value with coalesce.'
-                    )
-                    raise SinkError(message)
+        for name, _ in files:
+            values, footer = values_of(name), FileStatistics(self.directory, name)
+            null = [column for column in in_paths if values.get(column) is None]
+            null += [column for column in in_files if footer.nulls(column)]
+            if null:
+                message = (
+                    f"delta: column {null[0]!r} has a null, and {self.directory} has it NOT NULL. Leave such rows out, "
+                    f'where("{null[0]} IS NOT NULL"), or give a value with coalesce.'
+                )
+                raise SinkError(message)
 
     def _append(self, table: DeltaTable, version: Version, handle: Handle) -> bool:
         directory = self._base(handle)
