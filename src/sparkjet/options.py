@@ -63,6 +63,13 @@ FILE_OPTIONS: Mapping[str, str] = {
 }
 """Options of ``format("files")``; all but the first three are passed to Spark's writer."""
 
+DELTA_OPTIONS: Mapping[str, str] = {
+    "path": "The table: a path or a URI; it is created if there is none.",
+    "compression": "Codec of its Parquet files, as in Spark's writer.",
+    "maxRecordsPerFile": "As in Spark's writer.",
+}
+"""Options of ``format("delta")``."""
+
 CONSOLE_OPTIONS: Mapping[str, str] = {
     "numRows": "Number of rows to print of each epoch (20).",
     "truncate": "Whether to truncate long values (true).",
@@ -149,6 +156,7 @@ GRID_MAP_OPTIONS: Mapping[str, str] = {
 
 SINK_OPTIONS: Mapping[str, Mapping[str, str]] = {
     "artemis": ARTEMIS_OPTIONS,
+    "delta": DELTA_OPTIONS,
     "files": FILE_OPTIONS,
     "grid-map": GRID_MAP_OPTIONS,
     "kafka": KAFKA_OPTIONS,
@@ -251,6 +259,14 @@ class Options:
 
 def file_writer_options(options: Options) -> dict[str, str]:
     """The options that are passed to Spark's file writers."""
-    names = [name for name in FILE_OPTIONS if name not in {"path", "fileFormat", "retention"}]
-    found = {name: options.get(name) for name in names}
+    return _given(options, FILE_OPTIONS, "path", "fileFormat", "retention")
+
+
+def delta_writer_options(options: Options) -> dict[str, str]:
+    """The options of ``format("delta")`` that are passed to Spark's writer of Parquet."""
+    return _given(options, DELTA_OPTIONS, "path")
+
+
+def _given(options: Options, known: Mapping[str, str], *but: str) -> dict[str, str]:
+    found = {name: options.get(name) for name in known if name not in but}
     return {name: value for name, value in found.items() if value is not None}

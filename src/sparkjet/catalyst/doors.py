@@ -225,12 +225,20 @@ DOORS = (
         ),
     ),
     Door(
-        "the executors, and what Hadoop has of theirs",
-        ("engine/executors", "plan/window_join", "storage/hadoop_file_system", "storage/sharing"),
+        "the executors, and what Hadoop and jars of the user's have for them",
+        (
+            "engine/executors",
+            "plan/window_join",
+            "sinks/delta/kernel",
+            "sinks/delta/partitions",
+            "storage/hadoop_file_system",
+            "storage/sharing",
+        ),
         (
             "org.apache.spark.SparkContext.getExecutorMemoryStatus(0)",
             "org.apache.spark.SparkContext.maxNumConcurrentTasks(1)",
             f"{_SQL}.internal.SessionState.newHadoopConf(0)",
+            f"{_SQL}.internal.SharedState.jarClassLoader(0)",
             f"{_SQL}.classic.SparkSession.createDataFrame(2)",
         ),
     ),

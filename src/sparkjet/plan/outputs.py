@@ -61,7 +61,7 @@ class Output(ABC):
         """
         sample = self.sample()
         # By its name: the class needs the packages of the extra "grid".
-        if isinstance(self.sink, FilesSink | Outbox) or self.format == "grid-map":
+        if isinstance(self.sink, FilesSink | Outbox) or self.format in {"delta", "grid-map"}:
             check_names(sample, self.format)
         self.sink.check(sample.schema)
 

@@ -442,5 +442,3 @@ class StagedKafkaSink(Outbox):
         with reached("transactions"):
             probe = confluent_kafka.Producer({**self._settings.producer, "transactional.id": PROBE, "log_level": 0})
             probe.init_transactions(self._settings.patience)
-
-
