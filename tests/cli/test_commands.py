@@ -106,7 +106,9 @@ def test_help_needs_neither_spark_nor_a_terminal() -> None:
 
 
 def test_completion_is_installed_and_completes(tmp_path: Path) -> None:
-    done = run("--install-completion", "bash", HOME=str(tmp_path), SHELL="/bin/bash")
+    # Otherwise it asks which shell has started it, which is none in CI.
+    named = {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "true"}
+    done = run("--install-completion", "bash", HOME=str(tmp_path), **named)
     assert done.returncode == 0, done.stderr
     scripts = [path.read_text() for path in tmp_path.rglob("*") if path.is_file()]
     assert any("_SPARKJET_COMPLETE=complete_bash" in text for text in scripts)

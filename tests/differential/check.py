@@ -62,7 +62,7 @@ def _difference(spark: SparkSession, case: Case) -> Difference | None:
     try:
         outcome = RUNS[case.through](spark, case, made["query"], oracle)
     except AnalysisError as error:
-        return Difference(f"refused: {_first_line(error)[:60]}", str(error))
+        return Difference(f"refused: {_first_line(error)[:80]}", str(error))
     except Exception as error:  # noqa: BLE001 - whatever it fails with is a difference
         return Difference(f"{type(error).__name__}: {_first_line(error)[:40]}", str(error)[:3000])
     for number, (found, each) in enumerate(zip(outcome.results, wanted, strict=True)):

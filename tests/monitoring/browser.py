@@ -105,7 +105,10 @@ class Browser:
         )
         scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
         self.ask("Emulation.setEmulatedMedia", features=scheme)
+        # Otherwise the page before would be looked at, or half of this one.
+        self.value("window.before = true")
         self.ask("Page.navigate", url=url)
+        self.waits_for("!window.before && document.readyState === 'complete'", url)
 
     def value(self, expression: str) -> Any:
         """What an expression of JavaScript gives."""

@@ -106,6 +106,23 @@ def test_a_failure_is_told_in_one_line() -> None:
     assert run.failure == "SinkError: [SPARKJET_SINK]"
 
 
+def test_a_failure_in_a_python_worker_names_what_it_has_raised() -> None:
+    run = run_with(report())
+    text = (
+        "\n  An exception was thrown from the Python worker:\nTraceback (most recent call last):\n"
+        '  File "job.py", line 3, in check\nValueError: v is -1\n\nThe above exception was the direct cause of:\n\n'
+        'Traceback (most recent call last):\n  File "worker.py", line 9, in run\n'
+        "FunctionError: [SPARKJET_FUNCTION] check failed for the key ('u',): ValueError: v is -1\n\n"
+        "JVM stacktrace:\norg.apache.spark.SparkException: Job aborted"
+    )
+    run.end(NOW, RuntimeError(text))
+    assert run.failure == (
+        "RuntimeError: An exception was thrown from the Python worker: "
+        "FunctionError: [SPARKJET_FUNCTION] check failed for the key ('u',): ValueError: v is -1"
+    )
+    assert run.condition == "SPARKJET_FUNCTION"
+
+
 def test_a_run_ends_though_its_failure_has_no_message_any_more() -> None:
     """py4j asks the JVM for the message of its errors."""
 

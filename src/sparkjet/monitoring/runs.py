@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +13,7 @@ from sparkjet.monitoring.history import History
 
 ENDED = 20
 """Runs that have ended which are still shown."""
+_RAISED = re.compile(r"[A-Za-z_][\w.]*: ")
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]*(?:\.[A-Z0-9_]+)*)\]")
 
 
@@ -77,12 +78,23 @@ class Run:
 
 
 def in_one_line(error: BaseException) -> str:
-    """An error's type, and the first line of its message."""
+    """An error's type and the first line of its message; of one from a Python worker, also what it has raised there."""
     try:
         lines = str(error).strip().splitlines()
     except Exception:  # noqa: BLE001 - one of the JVM's asks it for its message, and the JVM may be gone
         lines = []
-    return f"{type(error).__name__}: {lines[0] if lines else 'no message'}"
+    if not lines:
+        return f"{type(error).__name__}: no message"
+    told = lines[0]
+    if told.endswith(":"):
+        # The traceback of a worker follows, perhaps with the JVM's below it; its end names the row or the key.
+        raised = [each for each in lines[1 : _end_of_python(lines)] if _RAISED.match(each)]
+        told = f"{told} {raised[-1]}" if raised else told
+    return f"{type(error).__name__}: {told}"
+
+
+def _end_of_python(lines: Sequence[str]) -> int:
+    return next((n for n, line in enumerate(lines) if line.startswith(("JVM stacktrace", "\tat "))), len(lines))
 
 
 def condition_of(error: BaseException) -> str | None:
