@@ -66,8 +66,7 @@ def runs(name: str, *, quick: bool) -> list[list[str]]:
         return [[*tests, "-m", "not long and not crash", "--interpreted", *DOORS]]
     pages = ["docs/guide"] if name in WHOLE else [f"docs/guide/{page}.md" for page in OLDER_PAGES]
     flights = [sys.executable, str(ROOT / "examples" / "flights.py"), "--small"]
-    # Their p95 is from a sketch, which Spark 4.0 does not have.
-    return [[*tests, "-m", "not long", *DOORS, *QUERIES, *pages], *([flights] if name != "4.0" else [])]
+    return [[*tests, "-m", "not long", *DOORS, *QUERIES, *pages], flights]
 
 
 def main() -> int:

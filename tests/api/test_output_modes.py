@@ -12,6 +12,8 @@ from pyspark.sql import functions as F
 
 import sparkjet as sj
 from sparkjet import functions as J
+from tests.feed import SCHEMA as FEED
+from tests.feed import Feed, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -116,3 +118,29 @@ def test_every_other_mode_starts(source: DataFrame) -> None:
     to(stream, "update")
     for mode in ("append", "complete"):
         to(ranked(stream, F.window("ts", "1 minute")), mode)
+
+
+def test_what_is_said_of_windows_in_update_mode_into_files_works(spark: SparkSession, tmp_path: Path) -> None:
+    feed = Feed(tmp_path / "in")
+
+    def run(name: str, mode: str, sink: str = "parquet", **options: object) -> list[int]:
+        stream = sj.stream(spark.readStream.schema(FEED).json(str(feed.directory))).withWatermark("ts", "0 seconds")
+        counts = stream.groupBy(F.window("ts", "10 seconds")).count()
+        writer = counts.writeStream.format(sink).outputMode(mode).options(**options).trigger(availableNow=True)
+        writer = writer.option("path", tmp_path / f"{name}-out") if sink == "parquet" else writer
+        writer.option("checkpointLocation", tmp_path / name).option("statePartitions", 1).start().awaitTermination()
+        if sink != "parquet":
+            return []
+        found = sj.read_files(str(tmp_path / f"{name}-out"))
+        return sorted(
+            row["count"] for row in (found.where("NOT is_early") if "isEarly" in options else found).collect()
+        )
+
+    feed.add(*rows([1, 2, 11], v=1))
+    # A home as sparkjet left it that wrote files in this mode.
+    run("home", "update", "noop")
+    feed.add(*rows([12, 13, 40], v=1))
+    with pytest.raises(sj.AnalysisError, match=r'Use outputMode\("append"\), with which the query goes on'):
+        run("home", "update")
+    assert run("home", "append", closeWindowsAtEnd=True) == [1, 3]
+    assert run("other", "update", isEarly=True, closeWindowsAtEnd=True) == [1, 2, 3]

@@ -24,11 +24,20 @@ FROM = OLDEST if LINE >= (4, 2) else NEWEST
 
 
 @pytest.mark.parametrize(
-    "query", [operators, pytest.param(shops, marks=pytest.mark.crash)], ids=["operators", "windows"]
+    ("query", "kind"),
+    [
+        (operators, "stopped"),
+        pytest.param(operators, "decided", marks=pytest.mark.crash),
+        pytest.param(shops, "stopped", marks=pytest.mark.crash),
+        pytest.param(shops, "decided", marks=pytest.mark.crash),
+    ],
+    ids=["operators", "crashed operators", "windows", "crashed windows"],
 )
-def test_a_query_goes_on_from_a_home_of_another_line(spark: SparkSession, query: ModuleType, tmp_path: Path) -> None:
+def test_a_query_goes_on_from_a_home_of_another_line(
+    spark: SparkSession, query: ModuleType, kind: str, tmp_path: Path
+) -> None:
     name = query.__name__.rpartition(".")[2]
-    unpack(FROM / archive(name, "stopped"), tmp_path)
+    unpack(FROM / archive(name, kind), tmp_path)
     query.arrive(tmp_path, range(BATCHES))
     first, *others = query.outputs(spark, tmp_path, sj.ManualClock(START + BATCHES * PAUSE))
     sj.start(first.option("closeWindowsAtEnd", True).trigger(availableNow=True), *others).awaitTermination()

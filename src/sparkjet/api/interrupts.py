@@ -10,13 +10,13 @@ import threading
 from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 from pyspark import SparkContext
 
 from sparkjet.java import GONE
 
 if TYPE_CHECKING:
-    from sparkjet.engine.ending import Ending
     from sparkjet.engine.supervisor import Supervisor
 
 _PYSPARK = "pyspark.core.context"
@@ -32,26 +32,27 @@ class Interrupts:
     """
 
     def __init__(self) -> None:
-        self._running: dict[str, tuple[Supervisor, Ending]] = {}
+        # Weakly: as long as a query runs, its thread has the supervisor.
+        self._supervisors: WeakValueDictionary[str, Supervisor] = WeakValueDictionary()
         self._lock = threading.Lock()
+        self._installed = False
         self._excepthook = sys.excepthook
 
-    def add(self, name: str, supervisor: Supervisor, ending: Ending) -> None:
+    def add(self, name: str, supervisor: Supervisor) -> None:
         """Watch a query until it has ended.
 
         Args:
             name: What the line calls it; another one than those of all queries that run.
             supervisor: Ends it.
-            ending: Its end.
         """
         with self._lock:
-            self._running = {each: found for each, found in self._running.items() if not found[1].finished}
-            self._running[name] = supervisor, ending
+            self._supervisors[name] = supervisor
+            if not self._installed:
+                self._installed = True
+                # Once: a hook that somebody puts in front of ours calls it, and must not be called by it.
+                self._excepthook, sys.excepthook = sys.excepthook, self.on_uncaught
         if threading.current_thread() is threading.main_thread():
             self._replace_handler()
-        if getattr(sys.excepthook, "__self__", None) is not self:
-            self._excepthook = sys.excepthook
-            sys.excepthook = self.on_uncaught
 
     def on_uncaught(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         """What Python does at last with an exception that nobody has caught."""
@@ -67,16 +68,16 @@ class Interrupts:
             sys.stderr.write(f"sparkjet: interrupted; {says}.\n")
             sys.stderr.flush()
             _in_thread(_only_errors)
-            for supervisor, _ in running.values():
+            for supervisor in running.values():
                 supervisor.stop()
-            for _, ending in running.values():
-                ending.wait()
+            for supervisor in running.values():
+                supervisor.ending.wait()
         except KeyboardInterrupt:
             _end_at_once()
 
-    def _active(self) -> dict[str, tuple[Supervisor, Ending]]:
-        with self._lock:
-            return {name: found for name, found in self._running.items() if not found[1].finished}
+    def _active(self) -> dict[str, Supervisor]:
+        # Without the lock, which the thread that a signal interrupts may have.
+        return {name: each for name, each in dict(self._supervisors).items() if not each.ending.finished}
 
     def _replace_handler(self) -> None:
         before: Any = signal.getsignal(signal.SIGINT)

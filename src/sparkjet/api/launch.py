@@ -254,7 +254,7 @@ class Launch:
             engine, ending, spark, ticker=ticker, close_at_end=self.close_at_end, executors=executors
         )
         supervisor.start()
-        INTERRUPTS.add(self.name or str(self.home), supervisor, ending)
+        INTERRUPTS.add(self.name or str(self.home), supervisor)
         return StreamingQuery(engine, supervisor, ending, spark, reports, self._guarantees)
 
     def _with_backup(self, report: ProgressReport) -> ProgressReport:

@@ -61,6 +61,11 @@ class Supervisor:
         self._executors = executors
 
     @property
+    def ending(self) -> Ending:
+        """The end of the query."""
+        return self._ending
+
+    @property
     def is_called_by_query(self) -> bool:
         """Whether the caller is called by the query itself, so that it must not wait for it."""
         return self._turn.is_ours
