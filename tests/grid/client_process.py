@@ -16,17 +16,21 @@ from sparkjet.grid.cluster_state import ClusterState, may_start
 from sparkjet.grid.connections import Connections
 from sparkjet.grid.errors import GridError
 from sparkjet.grid.fetching import fetched
+from sparkjet.grid.map_reader import Map
 from sparkjet.grid.messages import Held, Part, Put
 from sparkjet.grid.requests import GetSlots, GetState, PutSlot, Unheld, Verify
 from sparkjet.grid.sending import Sending
 from tests.grid.batches import ROWS, rows_of
 from tests.grid.calls import CalledProcess, answer
+from tests.grid.maps import MapWriter
 from tests.grid.processes import is_settled
 
 ENTRIES = 40
 """More than there are partitions: a snapshot has entries on all members."""
 SIZE = 200
 """Rows of an entry, which has its number in addition."""
+KEYS = [f"k{number}" for number in range(60)]
+"""Of a map: in all partitions."""
 _ANSWERS_WITHIN = 2.0
 
 
@@ -66,6 +70,15 @@ class ClientProcess(CalledProcess):
         """The least number of copies that an entry of any snapshot has."""
         fewest: int = self.call("copies", home)
         return fewest
+
+    def write_map(self, name: str, epoch: int) -> None:
+        """Write an epoch of a map in which each key has its number."""
+        self.call("write_map", name, epoch)
+
+    def read_map(self, name: str) -> int:
+        """The epoch of which all rows of a map are, by their keys and as a whole, the newest read last."""
+        found: int = self.call("read_map", name)
+        return found
 
     @property
     def members(self) -> list[str]:
@@ -127,6 +140,17 @@ class _Calls:
                     counts[key] += key not in unheld
             fewest = min(fewest, *counts.values())
         return fewest
+
+    def write_map(self, name: str, epoch: int) -> None:
+        MapWriter(self._client, name).write(epoch, dict.fromkeys(KEYS, epoch))
+
+    def read_map(self, name: str) -> int:
+        map_ = Map("", name, client=self._client)
+        by_key, whole = map_.get_all(KEYS), map_.scan(["n"]).read_all().column("n").to_pylist()
+        found = [row["n"] for row in by_key.values()]
+        if len(found) != len(KEYS) or len(whole) != len(KEYS) or len({*found}) != 1 or len({*whole}) != 1:
+            raise GridError(f"rows of several epochs, or not all: {found} by key, {whole} as a whole.")
+        return max(whole[0], found[0])
 
     def slots(self, home: str) -> list[int]:
         return [int(name.rpartition("/")[2]) for name in self._client.slots(home)]

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from sparkjet.errors import AnalysisError
+from sparkjet.grid.errors import LostRowsError, MissingEntriesError
 from sparkjet.grid.map_reader import Map
 from tests.grid.maps import MapWriter
 from tests.grid.processes import GridProcesses
@@ -118,3 +119,26 @@ def test_a_writer_that_dies_at_any_step_is_followed_by_another(tmp_path: Path) -
         assert sorted({row["n"] for row in reader.get_all(KEYS).values()}) == [1, 3]
         held = {layer.name for version in map(second.store.at, (1, 2)) if version for layer in version.held()}
         assert {each.name for each in second.client.entries(second.store.place.layers())} == held
+
+
+@pytest.mark.crash
+@pytest.mark.long
+def test_more_members_lost_at_once_than_there_are_copies_is_named_with_partitions_and_epochs(tmp_path: Path) -> None:
+    with GridProcesses(tmp_path, 5) as grid:
+        # Whoever leads may be among those that are killed.
+        writer, reader = (
+            MapWriter(grid.client(patience=120), "board"),
+            Map("", "board", client=grid.client(patience=120)),
+        )
+        for epoch in (1, 2, 3):
+            writer.write(epoch, dict.fromkeys(KEYS, epoch))
+        assert len(reader.get_all(KEYS)) == len(KEYS)
+        for member in grid.members[:2]:
+            member.kill()
+        said = r"map \"board\" has lost partitions \d+.* with (rows of epochs up to 3|what says where)"
+        with pytest.raises(LostRowsError, match=said):
+            reader.scan().read_all()
+        with pytest.raises(LostRowsError, match=said):
+            reader.get_all(KEYS)
+        with pytest.raises((LostRowsError, MissingEntriesError), match=r"lost partitions|on no member"):
+            writer.write(4, dict.fromkeys(KEYS[:1], 4))

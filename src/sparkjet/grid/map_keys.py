@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import date, datetime, timedelta, timezone
-from typing import Any
 
 import pyarrow as pa
 from pyarrow import types
@@ -46,9 +45,10 @@ def text_of(values: Sequence[object], kinds: Sequence[str]) -> str:
     return joined([_part(value, kind) for value, kind in zip(values, kinds, strict=True)])
 
 
-def texts_of(columns: Sequence[pa.Array], position: int) -> str:
-    """The key of a row as text, see :func:`text_of`."""
-    return joined([_stored(column[position]) for column in columns])
+def texts_of(columns: Sequence[pa.Array]) -> Callable[[int], str]:
+    """From the number of a row to its key as text, see :func:`text_of`."""
+    stored = [_stored(column) for column in columns]
+    return lambda row: joined([text(row) for text in stored])
 
 
 def joined(parts: Sequence[str]) -> str:
@@ -61,11 +61,13 @@ def hash_of(text: str) -> int:
     return zlib.crc32(text.encode())
 
 
-def _stored(value: Any) -> str:
-    if types.is_boolean(value.type):
-        return "true" if value.as_py() else "false"
+def _stored(column: pa.Array) -> Callable[[int], str]:
+    if types.is_boolean(column.type):
+        return lambda row: "true" if column[row].as_py() else "false"
     # Of dates and moments what Arrow has stored: days, or microseconds.
-    return str(value.value if types.is_temporal(value.type) else value.as_py())
+    if types.is_temporal(column.type):
+        return lambda row: str(column[row].value)
+    return lambda row: str(column[row].as_py())
 
 
 def _part(value: object, kind: str) -> str:

@@ -8,7 +8,7 @@ some of the next ones into it, so older versions go on having theirs.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -82,10 +82,10 @@ def found(batches: Sequence[pa.RecordBatch], keys: Sequence[str], wanted: Sequen
     places: list[Any] = [None] * len(wanted)
     for number, batch in enumerate(batches):
         hashes = _hashes(batch)
-        columns = [batch.column(name) for name in keys]
+        text_at = texts_of([batch.column(name) for name in keys])
         for position, (hash_, text) in enumerate(wanted):
             if places[position] is None:
-                row = _row_of(hashes, columns, hash_, text)
+                row = _row_of(hashes, text_at, hash_, text)
                 places[position] = None if row is None else (number, row)
     return places
 
@@ -95,18 +95,13 @@ def is_there(gone: bool, expires: int | None, clock: int) -> bool:
     return not gone and (expires is None or expires > clock)
 
 
-def _row_of(hashes: memoryview, columns: Sequence[pa.Array], hash_: int, text: str) -> int | None:
-    for row in _candidates(hashes, hash_):
-        if texts_of(columns, row) == text:
-            return row
-    return None
-
-
-def _candidates(hashes: memoryview, hash_: int) -> Iterator[int]:
+def _row_of(hashes: memoryview, text_at: Callable[[int], str], hash_: int, text: str) -> int | None:
     row = bisect_left(hashes, hash_)
     while row < len(hashes) and hashes[row] == hash_:
-        yield row
+        if text_at(row) == text:
+            return row
         row += 1
+    return None
 
 
 def _hashes(batch: pa.RecordBatch) -> memoryview:

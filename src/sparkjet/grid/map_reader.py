@@ -18,7 +18,7 @@ from sparkjet.grid.embedded import embedded_directory, running_member
 from sparkjet.grid.errors import MissingEntriesError, ReleasedError
 from sparkjet.grid.finding import FoundRow
 from sparkjet.grid.map_keys import hash_of, text_of
-from sparkjet.grid.map_layers import EXPIRES, GONE, TECHNICAL, is_there, merged, visible
+from sparkjet.grid.map_layers import is_there, merged, visible
 from sparkjet.grid.map_leases import LEASE, Lease
 from sparkjet.grid.map_store import MapStore, maps_of
 from sparkjet.grid.map_version import MapPlace, MapVersion
@@ -347,12 +347,12 @@ class Map:
     def _found(self, version: MapVersion, keys: Sequence[Any]) -> dict[Any, Row]:
         values: dict[Any, Row] = {}
         batches: dict[int, tuple[pa.RecordBatch, list[Row]]] = {}
+        names = version.schema.names
         for key, found in self._rows(version, keys):
             if id(found.batch) not in batches:
                 # With the batch: another one could have its id once it is gone.
-                batches[id(found.batch)] = found.batch, found.batch.to_pylist()
-            row = batches[id(found.batch)][1][found.row]
-            values[key] = {name: value for name, value in row.items() if name not in TECHNICAL}
+                batches[id(found.batch)] = found.batch, found.batch.select(names).to_pylist()
+            values[key] = batches[id(found.batch)][1][found.row]
         return values
 
     def _rows(self, version: MapVersion, keys: Sequence[Any]) -> Iterator[tuple[Any, FoundRow]]:
@@ -362,16 +362,15 @@ class Map:
         for places in _groups(texts):
             wanted: dict[int, list[tuple[int, int, str]]] = {}
             for place in places:
-                text = texts[place]
-                wanted.setdefault(version.partition(text), []).append((place, hash_of(text), text))
+                hash_ = hash_of(texts[place])
+                wanted.setdefault(hash_ % version.partitions, []).append((place, hash_, texts[place]))
             lookups = [
                 Lookup(partition, [layer.name for layer in version.layers[partition]], of_partition)
                 for partition, of_partition in wanted.items()
                 if partition in version.layers
             ]
             for found in self._store.client.find(version.keys, lookups):
-                gone, expires = (found.batch.column(name)[found.row].as_py() for name in (GONE, EXPIRES))
-                if is_there(gone, expires, version.clock):
+                if is_there(found.gone, found.expires, version.clock):
                     yield keys[found.place], found
 
     def _scanned(
