@@ -286,6 +286,8 @@ class StagedKafkaSink(Outbox):
                 for number in range(last + 1):
                     self._publish(progress, entry, handle, number, again=again)
             if last:
+                # Behind the marker that it was begun with, whose end may take a moment.
+                self._ends.are_read([(progress.name, COMPLETE)], _ARRIVING)
                 progress.catch_up()
                 self._publish(progress, entry, handle, ALL, again=again, completes=True)
         except (PublishError, SinkError) as error:
