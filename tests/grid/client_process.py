@@ -146,8 +146,9 @@ class _Calls:
 
     def read_map(self, name: str) -> int:
         map_ = Map("", name, client=self._client)
-        by_key, whole = map_.get_all(KEYS), map_.scan(["n"]).read_all().column("n").to_pylist()
-        found = [row["n"] for row in by_key.values()]
+        by_key = map_.get_all(KEYS)
+        whole: list[int] = map_.scan(["n"]).read_all().column("n").to_pylist()
+        found: list[int] = [row["n"] for row in by_key.values()]
         if len(found) != len(KEYS) or len(whole) != len(KEYS) or len({*found}) != 1 or len({*whole}) != 1:
             raise GridError(f"rows of several epochs, or not all: {found} by key, {whole} as a whole.")
         return max(whole[0], found[0])

@@ -324,7 +324,9 @@ class Map:
         try:
             yield
         except MissingEntriesError as error:
-            if lease is not None and not (lease.is_there() and self._store.is_kept(version)):
+            # Members that are lost take leases and manifests with them, but no slot.
+            is_visible = self._store.manifest_at(version.number) is not None
+            if lease is not None and not is_visible and not (lease.is_there() and self._store.is_kept(version)):
                 message = (
                     f'epoch {version.epoch} of map "{self._store.place.name}" is not held any more: its lease was not '
                     f"renewed for {LEASE:.0f} s, as happens where a process sleeps. Read again, from a newer epoch."
