@@ -39,6 +39,9 @@ PAUSE = 0.02
 BATCH = 50_000
 PARTITIONS = 2
 TRIGGER = 0.2
+WARM = 3
+PATIENCE = 180.0
+"""Epochs before the clock runs, and seconds that they may take."""
 
 
 class Reader(threading.Thread):
@@ -126,6 +129,13 @@ def running(
         query = writer.trigger(processingTime=f"{trigger} seconds").onEpochPhase(epochs).start()
         reader = Reader(server, topic)
         reader.start()
+        until = time.monotonic() + PATIENCE
+        while len(epochs.ends) < WARM:
+            if (failure := query.exception()) is not None:
+                raise failure
+            if time.monotonic() > until:
+                sys.exit(f"{len(epochs.ends)} epochs ended in {PATIENCE:.0f} s")
+            time.sleep(TRIGGER)
         yield reader, epochs
         if (failure := query.exception()) is not None:
             raise failure
@@ -149,7 +159,7 @@ def readable(session: SparkSession, server: KafkaServer, way: str, *, overlaps: 
         feeder.stop()
     taken = [late for came, late in reader.found if came >= since]
     if not taken:
-        sys.exit(f"no rows came in the last {seconds:.0f} s: give it more seconds")
+        return f"no rows came in the last {seconds:.0f} s: give it more seconds"
     ended = sum(1 for end in epochs.ends if end >= since)
     return f"readable p50 {p(taken, 50):.3f} p99 {p(taken, 99):.3f} s, {ended / seconds:.1f} epochs/s"
 
