@@ -27,11 +27,10 @@ FROM = OLDEST if LINE >= (4, 2) else NEWEST
     ("query", "kind"),
     [
         (operators, "stopped"),
-        pytest.param(operators, "decided", marks=pytest.mark.crash),
         pytest.param(shops, "stopped", marks=pytest.mark.crash),
         pytest.param(shops, "decided", marks=pytest.mark.crash),
     ],
-    ids=["operators", "crashed operators", "windows", "crashed windows"],
+    ids=["operators", "windows", "crashed windows"],
 )
 def test_a_query_goes_on_from_a_home_of_another_line(
     spark: SparkSession, query: ModuleType, kind: str, tmp_path: Path
