@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 import msgspec
 import pyarrow as pa
@@ -15,7 +15,7 @@ from sparkjet.grid.client_of import client_of
 from sparkjet.grid.errors import FallenBehindError, MissingEntriesError
 from sparkjet.grid.journal_store import JournalStore
 from sparkjet.grid.journal_version import EPOCH, OFFSET, PARTITION, JournalVersion, Position
-from sparkjet.grid.messages import Held
+from sparkjet.grid.journal_writing import tables_of
 from sparkjet.grid.places import JournalPlace
 from sparkjet.grid.reader_leases import Lease
 from sparkjet.grid.version_store import Writer, names_of
@@ -150,7 +150,7 @@ class Journal:
             version = self._newest()
             chunks = [chunk for chunk in version.progress if chunk.last_epoch > after_epoch]
             try:
-                rows = self._tables([chunk.entry for chunk in chunks])
+                tables = tables_of(self._store.client, [chunk.entry for chunk in chunks])
             except MissingEntriesError:
                 if self._newest().number == version.number:
                     self._store.check(version)
@@ -158,8 +158,8 @@ class Journal:
                 continue
             return [
                 Position(row["epoch"], row["watermark"], dict(enumerate(row["ends"])))
-                for table in rows
-                for row in table.to_pylist()
+                for chunk in chunks
+                for row in tables[chunk.entry.name].to_pylist()
                 if row["epoch"] > after_epoch
             ]
 
@@ -275,7 +275,7 @@ class Journal:
         """The rows of some offsets as one version has them."""
         names = version.schema.names
         for chunk in version.between(partition, start, end):
-            [table] = self._tables([chunk.entry])
+            table = tables_of(self._store.client, [chunk.entry])[chunk.entry.name]
             low, high = max(start, chunk.first), min(end, chunk.end)
             offset = low
             rows = table.slice(low - chunk.first, high - low)
@@ -289,12 +289,6 @@ class Journal:
                 ]
                 offset += count
                 yield pa.RecordBatch.from_arrays(columns, schema=read_schema(version.schema))
-
-    def _tables(self, entries: Sequence[Held]) -> list[pa.Table]:
-        found = {
-            each.key.name: pa.Table.from_batches(each.batches, each.schema) for each in self._store.client.get(entries)
-        }
-        return [found[each.name] for each in entries]
 
 
 def read_schema(schema: pa.Schema) -> pa.Schema:

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
 from sparkjet.grid.entries import Key
 from sparkjet.grid.errors import MissingEntriesError
 from sparkjet.grid.files import contents_of
+from sparkjet.grid.journal_retention import Offsets, lowest
 from sparkjet.grid.journal_version import Chunk, JournalVersion
 from sparkjet.grid.messages import Held
 from sparkjet.grid.reader_leases import LeaseBook, holder_of
 from sparkjet.grid.version_store import VersionStore
 
 _SHOWN = 5
-_TRIES = 20
-Offsets = dict[int, int]
-"""Of some partitions, the offset of the next row that a reader wants."""
 
 
 class JournalStore(VersionStore[JournalVersion]):
@@ -64,15 +62,6 @@ class JournalStore(VersionStore[JournalVersion]):
             return f"with what says how far its epochs came (its newest is {version.epoch})"
         more = f"; and of {len(told) - _SHOWN} more partitions" if len(told) > _SHOWN else ""
         return f"with {'; '.join(told[:_SHOWN])}{more} (its newest epoch is {version.epoch})"
-
-
-def lowest(readers: Sequence[Mapping[int, int]]) -> Offsets:
-    """Of each partition that a reader names, the lowest offset."""
-    found: Offsets = {}
-    for offsets in readers:
-        for partition, offset in offsets.items():
-            found[partition] = min(offset, found.get(partition, offset))
-    return found
 
 
 def _told(partition: int, chunks: Sequence[Chunk]) -> str:

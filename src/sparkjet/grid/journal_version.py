@@ -7,7 +7,7 @@ was decided, and no other row ever has it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 import pyarrow as pa
@@ -28,7 +28,7 @@ PROGRESS = pa.schema(
 FAN = 8
 """So many chunks become one, unless one is more than twice as large as what is newer."""
 LARGEST = 8 << 20
-"""Bytes of a chunk that is merged no more."""
+"""Bytes of a chunk that is merged no more, unless the journal is small."""
 
 
 class Position(msgspec.Struct, frozen=True):
@@ -151,89 +151,43 @@ class Appended(msgspec.Struct, frozen=True, array_like=True):
     chunk: Chunk
 
 
-def to_merge(size: int, chunks: Sequence[Held]) -> int:
-    """How many of the newest chunks a new one takes in: of n bytes there are never more than about log n chunks.
+def to_merge(rows: int, chunks: Sequence[Held], most: int = LARGEST) -> int:
+    """How many of the newest chunks a new one takes in: of n rows there are never more than about log n small chunks.
 
     A reader that follows closely reads rows twice only when chunks are merged.
 
     Args:
-        size: Bytes of the new rows.
+        rows: Number of new rows.
         chunks: What is there, the oldest first.
+        most: Bytes of a chunk that is merged.
 
-    >>> def sized(*sizes):
-    ...     return [Held(0, "chunk", 1, size, "") for size in sizes]
-    >>> to_merge(10, sized(*[10] * 6)), to_merge(10, sized(*[10] * 7)), to_merge(10, sized(100, *[10] * 6))
+    >>> def of_rows(*counts):
+    ...     return [Held(0, "chunk", rows, 100, "") for rows in counts]
+    >>> to_merge(10, of_rows(*[10] * 6)), to_merge(10, of_rows(*[10] * 7)), to_merge(10, of_rows(100, *[10] * 6))
     (0, 7, 0)
     """
     merged = 0
     while True:
         group = chunks[max(0, len(chunks) - merged - FAN + 1) : len(chunks) - merged]
-        if len(group) < FAN - 1 or any(each.size > min(2 * size, LARGEST) for each in group):
+        if len(group) < FAN - 1 or any(each.rows > 2 * rows or each.size > most for each in group):
             return merged
         merged += len(group)
-        size += sum(each.size for each in group)
+        rows += sum(each.rows for each in group)
 
 
-def with_chunks(chunks: Sequence[tuple[Chunk, ...]], appended: Iterable[Appended]) -> tuple[tuple[Chunk, ...], ...]:
-    """The chunks of the next version, by partition.
+def following(version: JournalVersion, appended: Iterable[Appended]) -> JournalVersion:
+    """A version with what was appended.
 
     Args:
-        chunks: Those that are there.
+        version: Has the chunks and the ends of the one before.
         appended: What was written, of each partition in the order of the rows.
     """
-    following = list(chunks)
+    chunks, ends = list(version.chunks), list(version.ends)
     for each in appended:
-        there = following[each.partition]
-        following[each.partition] = (*there[: len(there) - each.merged], each.chunk)
-    return tuple(following)
-
-
-def ends_of(ends: Sequence[int], appended: Iterable[Appended]) -> tuple[int, ...]:
-    """The ends of the next version, by partition."""
-    rows = dict.fromkeys(range(len(ends)), 0)
-    for each in appended:
-        rows[each.partition] += each.rows
-    return tuple(end + rows[partition] for partition, end in enumerate(ends))
-
-
-def trimmed(
-    chunks: Sequence[tuple[Chunk, ...]],
-    epoch: int,
-    *,
-    size: int | None = None,
-    since: int | None = None,
-    floors: Mapping[int, int] | None = None,
-) -> tuple[tuple[Chunk, ...], ...]:
-    """Chunks without the oldest ones that are too many or too old.
-
-    Args:
-        chunks: By partition.
-        epoch: The newest one, whose rows stay.
-        size: Bytes that may stay; what has to go goes by its clock, the oldest first, whole chunks until it is enough.
-        since: What ended before this clock reading goes.
-        floors: Of each partition, the offset from which a reader still needs the rows.
-    """
-    left = [list(each) for each in chunks]
-    total = sum(chunk.entry.size for each in left for chunk in each)
-    for partition, chunk in _oldest_first(chunks):
-        is_old = since is not None and chunk.clock < since
-        is_needed = floors is not None and partition in floors and chunk.end > floors[partition]
-        # Otherwise of a partition something in the middle would go.
-        is_next = left[partition][:1] == [chunk]
-        if is_next and not is_needed and chunk.last_epoch < epoch and (is_old or (size is not None and total > size)):
-            del left[partition][0]
-            total -= chunk.entry.size
-    return tuple(map(tuple, left))
-
-
-def trimmed_progress(progress: Sequence[Chunk], chunks: Sequence[tuple[Chunk, ...]]) -> tuple[Chunk, ...]:
-    """Progress without that of epochs of which no rows are retained; never without the newest."""
-    oldest = min((each[0].first_epoch for each in chunks if each), default=None)
-    return tuple(
-        chunk
-        for place, chunk in enumerate(progress)
-        if place == len(progress) - 1 or (oldest is not None and chunk.last_epoch >= oldest)
-    )
+        there = chunks[each.partition]
+        chunks[each.partition] = (*there[: len(there) - each.merged], each.chunk)
+        ends[each.partition] += each.rows
+    return msgspec.structs.replace(version, chunks=tuple(chunks), ends=tuple(ends))
 
 
 def thinned(progress: pa.Table) -> pa.Table:
@@ -241,8 +195,3 @@ def thinned(progress: pa.Table) -> pa.Table:
     ends = progress.column("ends").to_pylist()
     kept = [place for place, each in enumerate(ends) if place + 1 == len(ends) or ends[place + 1] != each]
     return progress.take(pa.array(kept, pa.int64()))
-
-
-def _oldest_first(chunks: Sequence[tuple[Chunk, ...]]) -> Iterator[tuple[int, Chunk]]:
-    placed = [(partition, chunk) for partition, each in enumerate(chunks) for chunk in each]
-    yield from sorted(placed, key=lambda each: (each[1].last_epoch, each[0], each[1].first))
