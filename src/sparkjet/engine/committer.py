@@ -11,7 +11,7 @@ import tenacity
 
 from sparkjet.errors import CopiedHomeError, LostTransactionError, RecoveryError, UnsettledError
 from sparkjet.sinks.copies import run_name
-from sparkjet.sinks.protocol import Aborting, Comparing, Creating, Expiring, TransactionId, Trying, Unknown
+from sparkjet.sinks.protocol import Aborting, Comparing, Creating, Expiring, Telling, TransactionId, Trying, Unknown
 from sparkjet.snapshots.record import PreparedTransaction
 
 if TYPE_CHECKING:
@@ -82,6 +82,22 @@ class Committer:
         self.settle(attempts=self._retry.patient_attempts)
         handle = self.sinks[name].prepare(rows, transaction)
         return [] if handle is None else [PreparedTransaction(name, handle, self._formats[name])]
+
+    def is_to_tell(self, name: str, clock: int, watermark: int | None) -> bool:
+        """Whether the readers of one sink are to be told of a watermark, with or without rows."""
+        sink = self.sinks[name]
+        return isinstance(sink, Telling) and sink.tells(clock, watermark)
+
+    def tell(self, name: str, transaction: TransactionId) -> list[PreparedTransaction]:
+        """Like :meth:`prepare`, of a sink that :meth:`is_to_tell`, and without rows.
+
+        Raises:
+            UnsettledError: If an earlier transaction could not be committed first.
+        """
+        self.settle(attempts=self._retry.patient_attempts)
+        sink = self.sinks[name]
+        assert isinstance(sink, Telling)  # noqa: S101 - as above
+        return [PreparedTransaction(name, sink.tell(transaction), self._formats[name])]
 
     def abort(self, transactions: Sequence[TransactionId]) -> None:
         """Undo what an epoch that failed before its decision has prepared: locks and readers would wait for it.

@@ -228,14 +228,18 @@ class Epoch:
 
     def _transactions(self) -> list[PreparedTransaction]:
         early = self._state.early_due(self._context.plan, self.request.now, arrived=self._results.accepted)
+        committer = self._context.committer
         prepared: list[PreparedTransaction] = []
         for output in self._context.plan.outputs:
             rows = self._rows(output, early=output.name in early)
+            transaction = replace(self._transaction, sink=output.name)
             if rows is not None:
                 rows = self._moment.of(rows, "output", output.name)
-                transaction = replace(self._transaction, sink=output.name)
                 self._opened.append(transaction)
-                prepared += self._context.committer.prepare(output.name, rows, transaction)
+                prepared += committer.prepare(output.name, rows, transaction)
+            elif committer.is_to_tell(output.name, self.request.now, transaction.watermark):
+                self._opened.append(transaction)
+                prepared += committer.tell(output.name, transaction)
         for output in self._context.plan.of_stages:
             changes = self._state.changes.get(output.name)
             if changes is not None:

@@ -184,6 +184,24 @@ class Aborting(Protocol):
 
 
 @runtime_checkable
+class Telling(Protocol):
+    """A sink that tells its readers of the query's watermark, also where epochs have no rows for it."""
+
+    def tells(self, clock: int, watermark: int | None) -> bool:
+        """Whether readers are to be told now; called often, without a call to the destination.
+
+        Args:
+            clock: The reading of the clock, in microseconds.
+            watermark: The query's.
+        """
+        ...
+
+    def tell(self, transaction: TransactionId) -> Handle:
+        """Like :meth:`Sink.prepare`, of an epoch that has no rows for certain."""
+        ...
+
+
+@runtime_checkable
 class Keyed(Protocol):
     """A sink whose rows may replace older ones; its keys must be deterministic, as an epoch may be recomputed."""
 
