@@ -30,9 +30,7 @@ POLICIES: st.SearchStrategy[PolicySettings] = st.one_of(
     st.builds(limiting_lag_and_lull, st.integers(0, 9), st.integers(0, 9)),
     st.builds(limiting_timestamp_and_wall_clock_lag, st.integers(0, 9), st.integers(0, 9)),
     st.builds(limiting_real_time_lag, st.integers(0, 9)),
-    st.builds(
-        lambda lag, lull: carried(otherwise=limiting_lag_and_lull(lag, lull)), st.integers(0, 9), st.integers(0, 9)
-    ),
+    st.builds(carried, st.builds(limiting_lag_and_lull, st.integers(0, 9), st.integers(0, 9))),
 )
 
 

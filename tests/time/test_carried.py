@@ -1,4 +1,4 @@
-"""Watermarks that come with the rows: of each substream, coalesced to the least, restored, and what there is without."""
+"""Watermarks that come with the rows: of each substream, coalesced to the least, restored, and none at all."""
 
 from __future__ import annotations
 

@@ -269,12 +269,12 @@ class CarriedPolicy:
 
     def resume(self, now: int) -> None:
         """Tell the other policy of a restart."""
-        if isinstance(self._otherwise, ResumablePolicy):
+        if self._otherwise is not None and isinstance(self._otherwise, ResumablePolicy):
             self._otherwise.resume(now)
 
     def set_back(self, before: int, now: int) -> None:
         """Tell the other policy that the clock was set back."""
-        if isinstance(self._otherwise, ClockedPolicy):
+        if self._otherwise is not None and isinstance(self._otherwise, ClockedPolicy):
             self._otherwise.set_back(before, now)
 
     def snapshot(self) -> Json:
