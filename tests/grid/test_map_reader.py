@@ -17,8 +17,8 @@ from sparkjet.grid.errors import LostRowsError, MalformedError, ReleasedError, U
 from sparkjet.grid.files import write_files
 from sparkjet.grid.map_keys import hash_of, text_of
 from sparkjet.grid.map_layers import EXPIRES, GONE, HASH, layer_schema, merged
-from sparkjet.grid.map_leases import LEASE
 from sparkjet.grid.map_reader import EPOCH, WATERMARK, Map
+from sparkjet.grid.reader_leases import LEASE
 from sparkjet.grid.requests import Lookup
 from tests.faults.waiting import until
 from tests.grid.grids import Grid, grid_of
@@ -348,7 +348,7 @@ def test_what_is_lost_is_named_with_partitions_and_epochs(tmp_path_factory: pyte
         key = next(layer.key for layer in writer.store.newest().held())  # type: ignore[union-attr]
         for member in grid.members:
             member.entries.remove([key])
-        said = rf'map "m" has lost partitions {key.partition}, with rows of epochs up to 17'
+        said = rf'map "m" has lost partitions {key.partition} of the grid, with rows of epochs up to 17'
         reader = Map("", "m", client=grid.client(patience=3.0))
         with pytest.raises(LostRowsError, match=said):
             reader.scan().read_all()

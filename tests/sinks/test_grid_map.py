@@ -18,7 +18,7 @@ from sparkjet.grid.map_keys import hash_of, text_of
 from sparkjet.grid.map_layers import HASH
 from sparkjet.grid.map_reader import Map
 from sparkjet.grid.map_store import MapStore
-from sparkjet.grid.map_version import MapPlace
+from sparkjet.grid.places import MapPlace
 from sparkjet.sinks.grid_map import GridMapSink, _key_text
 from sparkjet.sinks.grid_map_settings import GridMapSettings
 from sparkjet.sinks.grid_map_task import MapTask, RefusedRowError

@@ -56,7 +56,8 @@ def run(chosen: argparse.Namespace, access: Access) -> int:
         AnalysisError: An argument is wrong, or there is no such map.
         GridError: The grid cannot be reached.
     """
-    from sparkjet.grid.map_reader import Map, client_of  # noqa: PLC0415 - the extra is optional
+    from sparkjet.grid.client_of import client_of  # noqa: PLC0415 - the extra is optional
+    from sparkjet.grid.map_reader import Map  # noqa: PLC0415 - the extra is optional
 
     parts = urlsplit(chosen.where)
     name, grid = parts.path.strip("/"), f"{parts.scheme}://{parts.netloc}"
@@ -88,10 +89,11 @@ def run(chosen: argparse.Namespace, access: Access) -> int:
 
 def summaries(client: GridClient) -> Iterable[dict[str, Any]]:
     """What there is to know of each map of a grid."""
-    from sparkjet.grid.map_store import MapStore, maps_of  # noqa: PLC0415 - the extra is optional
-    from sparkjet.grid.map_version import MapPlace  # noqa: PLC0415 - as above
+    from sparkjet.grid.map_store import MapStore  # noqa: PLC0415 - the extra is optional
+    from sparkjet.grid.places import MapPlace  # noqa: PLC0415 - as above
+    from sparkjet.grid.version_store import names_of  # noqa: PLC0415 - as above
 
-    for name in maps_of(client):
+    for name in names_of(client, MapPlace):
         store = MapStore(client, MapPlace(name))
         versions = [version for version in map(store.at, store.numbers()) if version is not None]
         if versions:

@@ -10,8 +10,9 @@ import pyarrow as pa
 
 from sparkjet.grid.client import GridClient
 from sparkjet.grid.map_layers import merged, to_merge
-from sparkjet.grid.map_version import MapPlace, MapVersion
+from sparkjet.grid.map_version import MapVersion
 from sparkjet.grid.messages import Held
+from sparkjet.grid.places import MapPlace
 
 _BATCH = 64 << 20
 """Bytes of the batches of a layer, more or less."""

@@ -24,11 +24,13 @@ from sparkjet.errors import (
 from sparkjet.grid.cluster_state import may_start
 from sparkjet.grid.errors import LostRowsError, MissingEntriesError
 from sparkjet.grid.map_layers import TECHNICAL
-from sparkjet.grid.map_leases import LeaseBook
-from sparkjet.grid.map_store import MapStore, Writer
-from sparkjet.grid.map_version import MapPlace, MapVersion
+from sparkjet.grid.map_store import MapStore
+from sparkjet.grid.map_version import MapVersion
 from sparkjet.grid.map_writing import following
 from sparkjet.grid.messages import Held
+from sparkjet.grid.places import MapPlace
+from sparkjet.grid.reader_leases import LeaseBook
+from sparkjet.grid.version_store import Writer
 from sparkjet.sinks.copies import check_run, origin
 from sparkjet.sinks.grid_map_task import MapTask, RefusedRowError, written_by
 from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
