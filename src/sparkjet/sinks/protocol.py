@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
+    from sparkjet.time import WriterProgress
+
 Handle = dict[str, Any]
 """What a record keeps of a prepared transaction: JSON, no secrets. Progress reports its ``rows``, if it has them."""
 
@@ -44,6 +46,7 @@ class TransactionId:
 
     ``clock`` is the epoch's reading of the clock and ``watermark`` the query's watermark after the epoch, in
     microseconds, None where there is none: no part of the identity, but for sinks that tell their readers.
+    ``progress`` is what a sink that carries watermarks writes beside the rows, which it counts.
     """
 
     query: str
@@ -55,6 +58,7 @@ class TransactionId:
     since: int = 0
     clock: int | None = field(default=None, compare=False)
     watermark: int | None = field(default=None, compare=False)
+    progress: WriterProgress | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
         """Name for files and servers, starting with the takeover and ending with the run."""
@@ -184,20 +188,31 @@ class Aborting(Protocol):
 
 
 @runtime_checkable
-class Telling(Protocol):
-    """A sink that tells its readers of the query's watermark, also where epochs have no rows for it."""
+class Carrying(Protocol):
+    """A sink whose readers get the query's watermark with the rows, also where there are none."""
 
-    def tells(self, clock: int, watermark: int | None) -> bool:
-        """Whether readers are to be told now; called often, without a call to the destination.
+    def carry(self, transaction: TransactionId) -> Handle | None:
+        """Called instead of :meth:`Sink.prepare`, or after it had no rows, in an epoch that moved the watermark.
 
-        Args:
-            clock: The reading of the clock, in microseconds.
-            watermark: The query's.
+        Returns:
+            A handle that commits ``transaction.progress``, None if nobody needs to know.
         """
         ...
 
-    def tell(self, transaction: TransactionId) -> Handle:
-        """Like :meth:`Sink.prepare`, of an epoch that has no rows for certain."""
+
+@runtime_checkable
+class Withholding(Protocol):
+    """A sink that carries watermarks from time to time only, so that quiet queries do not write one after another."""
+
+    def withholds(self, watermark: int, clock: int) -> bool:
+        """Whether readers do not know of a watermark that they should know by now.
+
+        Called with each tick, which then becomes an epoch, and before each :meth:`Carrying.carry`; asks nobody.
+
+        Args:
+            watermark: As ``transaction.progress`` would have it.
+            clock: The reading of the clock, in microseconds.
+        """
         ...
 
 
