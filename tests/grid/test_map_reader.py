@@ -367,9 +367,7 @@ def test_a_map_of_which_the_manifest_is_lost_says_how_it_is_built_again(
     assert manifest is not None
     for member in grid.members:
         member.entries.remove([manifest.key])
-    said = (
-        f"has lost partitions {manifest.partition}, with what says where .* version 1 are.*start the query that writes"
-    )
+    said = f"has lost partitions {manifest.partition} of the grid, with what says where .* version 1 are.*start the query that writes"
     with pytest.raises(LostRowsError, match=said):
         reader.get("a")
 
@@ -390,7 +388,7 @@ print(sorted({name.split(".")[1] for name in sys.modules if name.startswith("spa
 
 
 def test_the_address_of_a_grid_is_not_that_of_a_map() -> None:
-    with pytest.raises(AnalysisError, match="The map is the next argument"):
+    with pytest.raises(AnalysisError, match="What it holds is the next argument"):
         Map("grid://127.0.0.1:5710/orders", "orders")
     with pytest.raises(AnalysisError, match='"a/b" is no name of a map'):
         Map("grid://127.0.0.1:5710", "a/b")

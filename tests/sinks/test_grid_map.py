@@ -19,7 +19,8 @@ from sparkjet.grid.map_layers import HASH
 from sparkjet.grid.map_reader import Map
 from sparkjet.grid.map_store import MapStore
 from sparkjet.grid.places import MapPlace
-from sparkjet.sinks.grid_map import GridMapSink, _key_text
+from sparkjet.sinks.grid_columns import key_text
+from sparkjet.sinks.grid_map import GridMapSink
 from sparkjet.sinks.grid_map_settings import GridMapSettings
 from sparkjet.sinks.grid_map_task import MapTask, RefusedRowError
 from sparkjet.storage.grid_location import GridLocation
@@ -142,7 +143,7 @@ def test_a_key_has_the_same_text_in_spark_and_in_python(spark: SparkSession) -> 
         "(-5, 'ä𝄞:', false, DATE '1900-12-31', TIMESTAMP '1899-01-01 23:00:00'), "
         "(0, '', false, DATE '1970-01-01', TIMESTAMP '1970-01-01 00:00:00') AS v(i, s, b, d, t)"
     )
-    text = _key_text(rows.schema, rows.columns)
+    text = key_text(rows.schema, rows.columns)
     kinds = ["integer", "text", "boolean", "date", "moment"]
     for row in rows.select("*", text.alias("text"), F.crc32(text.cast("binary")).alias("hash")).collect():
         *key, found, hash_ = row
@@ -353,7 +354,7 @@ def test_layers_that_were_lost_are_named_before_the_decision_and_at_the_start(
     untouched = next(held for held in version.held() if held.partition != version.partition("2:k1"))
     for member in grid.members:
         member.entries.remove([untouched.key])
-    said = f"has lost partitions {untouched.partition}, with rows of epochs up to 7"
+    said = f"has lost partitions {untouched.partition} of the grid, with rows of epochs up to 7"
     with pytest.raises(SinkError, match=said):
         sink.check_alive(handle)
     with pytest.raises(RecoveryError, match=said):

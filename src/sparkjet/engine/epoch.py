@@ -18,7 +18,7 @@ from sparkjet.plan.outputs import Rows
 from sparkjet.plan.plan import PlannedOutput, PlannedStreamOutput
 from sparkjet.sinks.protocol import Guarantee, TransactionId
 from sparkjet.snapshots.record import EpochKind
-from sparkjet.time import MIN, WriterProgress, clamp
+from sparkjet.time import MIN, WriterProgress
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -63,7 +63,6 @@ class Epoch:
         self._received: dict[str, int] = {}
         self._queues: dict[str, str] = {}
         self._ends: dict[str, str] = {}
-        self._moved = False
         self.request = request
         self.progress = EpochProgress(epoch=transaction.epoch, batch=request.batch_id)
 
@@ -85,8 +84,7 @@ class Epoch:
             record: The record of the epoch before.
         """
         tracker, request = self._state.tracker, self.request
-        before = tracker.watermark
-        self._results.begin(request.now, before)
+        self._results.begin(request.now, tracker.watermark)
         for name, side in list(self._arrivals):
             self._results.accept(name, side, self._arrivals.pop((name, side)))
         self.progress.count(self._results.arrivals, self._context.logger)
@@ -112,7 +110,6 @@ class Epoch:
             else:
                 tracker.advance(request.now, request.caught_up)
                 self._results.close(tracker.watermark)
-        self._moved = tracker.watermark > before
         # Now: where epochs overlap, the next one may have moved it on when the sinks are asked.
         watermark = None if tracker.watermark == MIN else tracker.watermark
         self._transaction = replace(self._transaction, clock=request.now, watermark=watermark)
@@ -239,18 +236,19 @@ class Epoch:
 
     def _transactions(self) -> list[PreparedTransaction]:
         early = self._state.early_due(self._context.plan, self.request.now, arrived=self._results.accepted)
+        committer = self._context.committer
         prepared: list[PreparedTransaction] = []
         for output in self._context.plan.outputs:
             rows = self._rows(output, early=output.name in early)
             reached = self._reached_by(output)
-            tells = self._moved and reached.watermark is not None and self._context.committer.carries(output.name)
+            transaction = replace(self._transaction, sink=output.name, progress=reached)
             if rows is not None:
                 rows = self._moment.of(rows, "output", output.name)
-            elif not tells:
-                continue
-            transaction = replace(self._transaction, sink=output.name, progress=reached)
-            self._opened.append(transaction)
-            prepared += self._context.committer.prepare(output.name, rows, transaction, tells=tells)
+                self._opened.append(transaction)
+                prepared += committer.prepare(output.name, rows, transaction)
+            elif committer.is_to_tell(output.name, self.request.now, reached.watermark):
+                self._opened.append(transaction)
+                prepared += committer.tell(output.name, transaction)
         for output in self._context.plan.of_stages:
             changes = self._state.changes.get(output.name)
             if changes is not None:
@@ -261,12 +259,8 @@ class Epoch:
 
     def _reached_by(self, output: PlannedOutput | PlannedStreamOutput) -> WriterProgress:
         """What readers of an output may be told."""
-        reached, behind = self._transaction.watermark, output.behind
-        watermark: int | None = MIN if reached is None else reached
-        if behind is None or not self._context.plan.inputs:
-            watermark = None
-        elif reached is not None:
-            watermark = clamp(reached - behind)
+        reached = self._transaction.watermark
+        watermark = self._context.plan.watermark_of(output, MIN if reached is None else reached)
         return WriterProgress(
             query=self._transaction.query,
             output=output.name,

@@ -36,6 +36,11 @@ class Version(Protocol):
         ...
 
     @property
+    def clock(self) -> int:
+        """Microseconds of its clock."""
+        ...
+
+    @property
     def run(self) -> str:
         """Of the driver that wrote it."""
         ...

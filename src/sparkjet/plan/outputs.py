@@ -65,8 +65,8 @@ class Output(ABC):
             AnalysisError: The rows cannot be written there, or it cannot be reached.
         """
         sample = self.sample()
-        # By its name: the class needs the packages of the extra "grid".
-        if isinstance(self.sink, FilesSink | Outbox) or self.format == "grid-map":
+        # By their names: the classes need the packages of the extra "grid".
+        if isinstance(self.sink, FilesSink | Outbox) or self.format in {"grid-journal", "grid-map"}:
             check_names(sample, self.format)
         self.sink.check(sample.schema)
 

@@ -188,15 +188,20 @@ class Aborting(Protocol):
 
 
 @runtime_checkable
-class Carrying(Protocol):
-    """A sink whose readers get the query's watermark with the rows, also where there are none."""
+class Telling(Protocol):
+    """A sink that tells its readers of the query's watermark, also where epochs have no rows for it."""
 
-    def carry(self, transaction: TransactionId) -> Handle | None:
-        """Called instead of :meth:`Sink.prepare`, or after it had no rows, in an epoch that moved the watermark.
+    def tells(self, clock: int, watermark: int | None) -> bool:
+        """Whether readers are to be told now; called often, without a call to the destination.
 
-        Returns:
-            A handle that commits ``transaction.progress``, None if nobody needs to know.
+        Args:
+            clock: The reading of the clock, in microseconds.
+            watermark: That of the output; MIN before the first, None where its rows have none.
         """
+        ...
+
+    def tell(self, transaction: TransactionId) -> Handle:
+        """Like :meth:`Sink.prepare`, of an epoch that has no rows for certain: of ``transaction.progress``."""
         ...
 
 
