@@ -137,7 +137,7 @@ def test_a_sink_that_carries_is_told_of_every_move(spark: SparkSession) -> None:
     driver.process([(at(28), "none"), (at(3), "a")])
     told = {epoch: (each.watermark, rows, each.epoch) for epoch, (each, rows) in results.committed.items()}
     # The first has no results, and that of the third is filtered away. The fourth moves nothing.
-    assert told == {1: (micros(-10), None, 1), 2: (micros(10), 1, 2), 3: (micros(20), 0, 3)}
+    assert told == {1: (micros(-10), 0, 1), 2: (micros(10), 1, 2), 3: (micros(20), 0, 3)}
     assert results.committed[2][0].offsets == {"0": "[2]"}
     # Of rows that are late a watermark says nothing.
     assert {epoch: (each.watermark, rows) for epoch, (each, rows) in late.committed.items()} == {4: (None, 1)}
