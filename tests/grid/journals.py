@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -31,6 +31,7 @@ class JournalWriter:
         now: What its leases are measured by.
         retention: What it keeps.
         expected: The rows of each partition, with their epochs.
+        watermark: That of each epoch.
     """
 
     client: GridClient
@@ -38,6 +39,8 @@ class JournalWriter:
     now: float = 0.0
     retention: Retention = field(default_factory=Retention)
     expected: list[list[tuple[int, int]]] = field(default_factory=lambda: [[] for _ in range(PARTITIONS)])
+
+    watermark: Callable[[int], int | None] = lambda epoch: epoch * 1000
 
     def __post_init__(self) -> None:
         self.store = JournalStore(self.client, JournalPlace(self.name))
@@ -55,7 +58,7 @@ class JournalWriter:
             number=base.number + 1 if base is not None else 1,
             epoch=epoch,
             clock=clock,
-            watermark=epoch * 1000,
+            watermark=self.watermark(epoch),
             query="q",
             output="results",
             run="",
