@@ -367,7 +367,9 @@ def test_a_map_of_which_the_manifest_is_lost_says_how_it_is_built_again(
     assert manifest is not None
     for member in grid.members:
         member.entries.remove([manifest.key])
-    said = f"has lost partitions {manifest.partition} of the grid, with what says where .* version 1 are.*start the query that writes"
+    said = (
+        f"has lost partitions {manifest.partition} of the grid, with what says where .* version 1 are.*start the query"
+    )
     with pytest.raises(LostRowsError, match=said):
         reader.get("a")
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from sparkjet.cli import grid_maps
+from sparkjet.cli import grid_journals, grid_maps
 from sparkjet.errors import AnalysisError, SparkjetError
 from sparkjet.grid.partition_table import MOST_BACKUPS, MOST_PARTITIONS, PARTITIONS
 from sparkjet.grid.sizes import size_of
@@ -54,6 +54,7 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     _add_access(status)
     _add_member(status)
     grid_maps.add_to(grid, _add_access)
+    grid_journals.add_to(grid, _add_access)
     reform = grid.add_parser("reform", help="let members go on that have lost their majority", description=_DESCRIPTION)
     _add_access(reform)
     reform.add_argument("member", metavar=_ADDRESS, nargs="+", help="of each member that is left")
@@ -78,6 +79,7 @@ def run(chosen: argparse.Namespace) -> int:
         "status": _status,
         "reform": _reform,
         "map": grid_maps.run,
+        "journal": grid_journals.run,
     }
     return commands[chosen.grid_command](chosen, access) or 0
 
@@ -232,24 +234,32 @@ def _status(chosen: argparse.Namespace, access: Access) -> int:
     for line in report(found):
         print(line)
     if answers_of(found):
-        _show_maps(client)
+        _show_places(client)
     client.close()
     return 0 if len(answers_of(found)) == len(found) else NOT_ALL_ANSWER
 
 
-def _show_maps(client: GridClient) -> None:
+def _show_places(client: GridClient) -> None:
+    """Show maps and journals."""
     from sparkjet.grid.errors import GridError  # noqa: PLC0415 - the extra is optional
 
     try:
-        found = [*grid_maps.summaries(client)]
+        maps, journals = [*grid_maps.summaries(client)], [*grid_journals.summaries(client)]
     except GridError as error:
         # As where the majority is gone: what was said of the members stays true.
-        print(f"maps: {error}")
+        print(f"maps and journals: {error}")
         return
-    for each in found:
+    for each in maps:
         print(
             f"map {each['map']}: epochs {each['oldest']} to {each['epoch']}, {each['rows']} rows at most, "
-            f"{each['bytes']} bytes, {each['readers']} readers hold epochs"
+            f"{each['entries']} entries, {each['bytes']} bytes, {each['readers']} readers hold epochs"
+        )
+    for each in journals:
+        readers = [f"{name} ({lag} rows behind)" for name, lag in each["readers"].items()]
+        print(
+            f"journal {each['journal']}: epochs {each['oldest']} to {each['epoch']}, {each['rows']} rows in "
+            f"{each['partitions']} partitions, {each['entries']} entries, {each['bytes']} bytes, "
+            f"readers: {', '.join(readers) or 'none'}"
         )
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Iterable
-from datetime import date, datetime, timezone
+from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
-from sparkjet.errors import AnalysisError, SparkjetError
+from sparkjet.cli.grid_places import moment, opened, show
+from sparkjet.errors import AnalysisError
 
 if TYPE_CHECKING:
     from sparkjet.grid.access import Access
@@ -56,31 +56,14 @@ def run(chosen: argparse.Namespace, access: Access) -> int:
         AnalysisError: An argument is wrong, or there is no such map.
         GridError: The grid cannot be reached.
     """
-    from sparkjet.grid.client_of import client_of  # noqa: PLC0415 - the extra is optional
     from sparkjet.grid.map_reader import Map  # noqa: PLC0415 - the extra is optional
 
-    parts = urlsplit(chosen.where)
-    name, grid = parts.path.strip("/"), f"{parts.scheme}://{parts.netloc}"
-    argument = "GRID" if chosen.map_command == "ls" else "MAP"
-    if parts.scheme != "grid":
-        raise AnalysisError(
-            f'{argument}: "{chosen.where}" is not grid://host:port of members, as grid://10.0.0.1:5710 is.'
-        )
-    if chosen.map_command == "ls" and name:
-        raise AnalysisError(f'GRID: "{chosen.where}" names a map. Name only the grid: {grid}.')
-    try:
-        client = client_of(grid, access)
-        # Asked now, so that what is wrong with the addresses is told of the argument that names them.
-        client.state()
-    except SparkjetError as error:
-        # Of the files that give access their own options are named.
-        told = str(error)
-        raise AnalysisError(told if told.startswith("--") else f"{argument}: {told}") from error
+    client, name = opened(chosen.where, access, "map", of_all=chosen.map_command == "ls")
     if chosen.map_command == "ls":
         with client:
-            _show([*summaries(client)], as_json=chosen.json)
+            show([*summaries(client)], as_json=chosen.json)
         return 0
-    with Map(grid, name, client=client) as map_:
+    with Map("", name, client=client) as map_:
         if chosen.map_command == "remove":
             map_.remove()
             return 0
@@ -102,8 +85,9 @@ def summaries(client: GridClient) -> Iterable[dict[str, Any]]:
                 "map": name,
                 "epoch": newest.epoch,
                 "oldest": min([version.epoch for version in versions]),
-                "watermark": _moment(newest.watermark),
+                "watermark": moment(newest.watermark),
                 "rows": sum(layer.rows for layer in newest.held()),
+                "entries": len(newest.held()),
                 "bytes": store.used(),
                 "readers": len(client.entries(store.place.leases())),
                 "query": newest.query,
@@ -114,7 +98,7 @@ def _get(chosen: argparse.Namespace, map_: Map) -> int:
     """Rows in the order of the keys; status 1 where one has none."""
     keys = [_key(text, map_) for text in chosen.key]
     found = map_.get_all(keys)
-    _show((found[key] for key in keys if key in found), as_json=chosen.json)
+    show((found[key] for key in keys if key in found), as_json=chosen.json)
     return 0 if len(found) == len(set(keys)) else 1
 
 
@@ -125,7 +109,7 @@ def _scan(chosen: argparse.Namespace, map_: Map) -> int:
     reader = map_.scan([name.strip() for name in chosen.columns.split(",")] if chosen.columns else None)
     for batch in reader:
         rows = batch.to_pylist() if left is None else batch.slice(0, left).to_pylist()
-        _show(rows, as_json=chosen.json)
+        show(rows, as_json=chosen.json)
         left = None if left is None else left - len(rows)
         if left == 0:
             break
@@ -144,20 +128,3 @@ def _key(text: str, map_: Map) -> tuple[object, ...]:
         wanted = ", ".join(f"{name} ({kind})" for name, kind in zip(map_.keys, kinds, strict=True))
         message = f"KEY: {text!r} is no key of this map, which has {wanted}. Several are JSON: '[\"a\", 3]'."
         raise AnalysisError(message) from error
-
-
-def _show(rows: Iterable[dict[str, Any]], *, as_json: bool) -> None:
-    from msgspec import json as encoding  # noqa: PLC0415 - JSON's own has no times
-
-    for row in rows:
-        if as_json:
-            print(encoding.encode(row).decode())
-        else:
-            print("  ".join(f"{name}={value}" for name, value in row.items()))
-
-
-def _moment(micros: int | None) -> str | None:
-    if micros is None:
-        return None
-    seconds, rest = divmod(micros, 1_000_000)
-    return datetime.fromtimestamp(seconds, timezone.utc).replace(microsecond=rest).isoformat()

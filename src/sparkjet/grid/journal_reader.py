@@ -264,10 +264,11 @@ class Journal:
         rows = sum(first[each] - asked[each] for each in first)
         epochs = [version.chunks[each][0].first_epoch for each in first if version.chunks[each]]
         upto = max(epochs, default=version.epoch)
+        gone = "1 row is" if rows == 1 else f"{rows} rows are"
         message = (
-            f"{place} retains no more what was to be read: {rows} rows are gone, of epochs up to {upto}: "
-            f"{'; '.join(told)}{more}. Give it more (retentionBytes, retentionAge, maxBytes), or have it wait for its "
-            "readers (onFull=wait); or go on without these rows."
+            f"{place} no longer has what was to be read: {gone} gone, of epochs up to {upto}: {'; '.join(told)}{more}. "
+            "Have the writer retain more (retentionBytes, retentionAge, maxBytes) or wait for its readers "
+            "(onFull=wait), or go on without these rows."
         )
         raise FallenBehindError(message, asked, first)
 

@@ -36,7 +36,8 @@ class Position(msgspec.Struct, frozen=True):
 
     Attributes:
         epoch: Of the query that writes.
-        watermark: Its watermark after it, in microseconds since 1970; None if there was none.
+        watermark: No row of a later epoch is older, but for late ones, in microseconds since 1970; the least there is
+            before the first, None where the rows have none.
         ends: Of each partition, the offset after its last row.
     """
 
@@ -75,7 +76,7 @@ class JournalVersion(msgspec.Struct, frozen=True, kw_only=True):
         number: Counts the versions.
         epoch: Of the query, the newest one that is in it.
         clock: Microseconds of the epoch's clock.
-        watermark: Of the epoch, in microseconds; None if there was none.
+        watermark: As in :class:`Position`.
         query: Id of the query that writes the journal.
         output: Name of its output.
         run: Of the driver that wrote it.

@@ -58,7 +58,7 @@ class Second:
     @property
     def rows(self) -> Counter[tuple[Any, ...]]:
         """What it has written."""
-        found = sj.read_files(self._home / "out")
+        found = sj.read_files(str(self._home / "out"))
         return Counter(map(tuple, found.select("hour", "k", "n", "v", "windows").collect()))
 
 
