@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash.drivers import ROOT
+from tests.crash.drivers import ROOT, SLOW
 from tests.grid.grids import grid_of
 from tests.sources.grid.chained import at
 
@@ -47,6 +47,16 @@ def run(arguments: list[str], log: Path, until: str, times: int) -> str:
     return line
 
 
+def patiently(arguments: list[str], log: Path, until: str, times: int) -> str:
+    """Like :func:`run`, and once more where a busy machine has started a worker of Python too slowly."""
+    for _ in range(5):
+        before = log.stat().st_size if log.exists() else 0
+        line = run(arguments, log, until, times)
+        if line.startswith(until) or SLOW not in log.read_text()[before:]:
+            break
+    return line
+
+
 def test_killed_drivers_lose_and_repeat_nothing(tmp_path: Path) -> None:
     chance = random.Random(5)
     (tmp_path / "feed").mkdir()
@@ -64,8 +74,8 @@ def test_killed_drivers_lose_and_repeat_nothing(tmp_path: Path) -> None:
         members = ",".join(member.address.uri.partition("//")[2] for member in grid.members)
         arguments = [str(tmp_path), f"grid://{members}/results", str(grid.access.token_file)]
         for moment, times in KILLED_AT:
-            assert run(arguments, log, moment, times).startswith(moment), log.read_text()[-3000:]
-        last = run(arguments, log, "{", 2)
+            assert patiently(arguments, log, moment, times).startswith(moment), log.read_text()[-3000:]
+        last = patiently(arguments, log, "{", 1)
     assert last.startswith("{"), log.read_text()[-3000:]
     found = json.loads(last)
     assert found["found"] == found["expected"] != []

@@ -91,8 +91,12 @@ class TellingSink:
     def prepare(self, rows: DataFrame, transaction: TransactionId) -> Handle | None:
         return self._tell(transaction, rows.count())
 
-    def carry(self, transaction: TransactionId) -> Handle | None:
-        return self._tell(transaction, None)
+    def tells(self, clock: int, watermark: int | None) -> bool:
+        newest = max((each.watermark for each, _ in self.told.values() if each.watermark is not None), default=MIN - 1)
+        return watermark is not None and watermark > newest
+
+    def tell(self, transaction: TransactionId) -> Handle:
+        return self._tell(transaction, None) or {}
 
     def commit(self, handle: Handle, between: Callable[[], None]) -> None:
         between()
@@ -105,9 +109,9 @@ class TellingSink:
         """Nothing is left behind."""
 
     def _tell(self, transaction: TransactionId, rows: int | None) -> Handle | None:
-        if rows == 0:
-            return None
         assert transaction.progress is not None
+        if rows == 0 and not self.tells(0, transaction.progress.watermark):
+            return None
         self.told[transaction.epoch] = transaction.progress, rows
         return {"epoch": transaction.epoch}
 
@@ -133,7 +137,7 @@ def test_a_sink_that_carries_is_told_of_every_move(spark: SparkSession) -> None:
     driver.process([(at(28), "none"), (at(3), "a")])
     told = {epoch: (each.watermark, rows, each.epoch) for epoch, (each, rows) in results.committed.items()}
     # The first has no results, and that of the third is filtered away. The fourth moves nothing.
-    assert told == {1: (micros(-10), None, 1), 2: (micros(10), 1, 2), 3: (micros(20), None, 3)}
+    assert told == {1: (micros(-10), 0, 1), 2: (micros(10), 1, 2), 3: (micros(20), 0, 3)}
     assert results.committed[2][0].offsets == {"0": "[2]"}
     # Of rows that are late a watermark says nothing.
     assert {epoch: (each.watermark, rows) for epoch, (each, rows) in late.committed.items()} == {4: (None, 1)}

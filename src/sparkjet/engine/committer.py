@@ -11,17 +11,7 @@ import tenacity
 
 from sparkjet.errors import CopiedHomeError, LostTransactionError, RecoveryError, UnsettledError
 from sparkjet.sinks.copies import run_name
-from sparkjet.sinks.protocol import (
-    Aborting,
-    Carrying,
-    Comparing,
-    Creating,
-    Expiring,
-    TransactionId,
-    Trying,
-    Unknown,
-    Withholding,
-)
+from sparkjet.sinks.protocol import Aborting, Comparing, Creating, Expiring, Telling, TransactionId, Trying, Unknown
 from sparkjet.snapshots.record import PreparedTransaction
 
 if TYPE_CHECKING:
@@ -83,35 +73,31 @@ class Committer:
             if isinstance(sink, Creating):
                 sink.create()
 
-    def carries(self, name: str) -> bool:
-        """Whether a sink tells its readers the watermark."""
-        return isinstance(self.sinks[name], Carrying)
-
-    def withholds(self, name: str, watermark: int, clock: int) -> bool:
-        """Whether the readers of a sink do not know of a watermark that they should know by now."""
-        sink = self.sinks[name]
-        return isinstance(sink, Withholding) and sink.withholds(watermark, clock)
-
-    def prepare(
-        self, name: str, rows: DataFrame | None, transaction: TransactionId, *, tells: bool = False
-    ) -> list[PreparedTransaction]:
-        """Prepare the rows of one sink; empty if there were none, and nothing else to tell.
-
-        Args:
-            name: The output.
-            rows: Its rows, None if there are none for certain.
-            transaction: The transaction.
-            tells: Whether the sink is to tell its readers how far the query is, even if there are no rows.
+    def prepare(self, name: str, rows: DataFrame, transaction: TransactionId) -> list[PreparedTransaction]:
+        """Prepare the rows of one sink; empty if there were none.
 
         Raises:
             UnsettledError: If an earlier transaction could not be committed first.
         """
-        sink = self.sinks[name]
         self.settle(attempts=self._retry.patient_attempts)
-        handle = None if rows is None else sink.prepare(rows, transaction)
-        if handle is None and tells and isinstance(sink, Carrying):
-            handle = sink.carry(transaction)
+        handle = self.sinks[name].prepare(rows, transaction)
         return [] if handle is None else [PreparedTransaction(name, handle, self._formats[name])]
+
+    def is_to_tell(self, name: str, clock: int, watermark: int | None) -> bool:
+        """Whether the readers of one sink are to be told of a watermark, with or without rows."""
+        sink = self.sinks[name]
+        return isinstance(sink, Telling) and sink.tells(clock, watermark)
+
+    def tell(self, name: str, transaction: TransactionId) -> list[PreparedTransaction]:
+        """Like :meth:`prepare`, of a sink that :meth:`is_to_tell`, and without rows.
+
+        Raises:
+            UnsettledError: If an earlier transaction could not be committed first.
+        """
+        self.settle(attempts=self._retry.patient_attempts)
+        sink = self.sinks[name]
+        assert isinstance(sink, Telling)  # noqa: S101 - as above
+        return [PreparedTransaction(name, sink.tell(transaction), self._formats[name])]
 
     def abort(self, transactions: Sequence[TransactionId]) -> None:
         """Undo what an epoch that failed before its decision has prepared: locks and readers would wait for it.

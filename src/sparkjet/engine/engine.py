@@ -10,7 +10,7 @@ import msgspec
 
 from sparkjet.engine.caught_up import caught_up_by
 from sparkjet.engine.context import CaughtUp, EngineContext, EpochRequest
-from sparkjet.engine.epoch import Epoch, told_watermark
+from sparkjet.engine.epoch import Epoch
 from sparkjet.engine.executors import Executors
 from sparkjet.engine.spark_checkpoint import same_offsets
 from sparkjet.engine.turn import Turn
@@ -134,7 +134,7 @@ class Engine:
         before = tracker.snapshot()
         moved = tracker.advance(now, caught_up).watermark is not None
         is_due = moved or self.state.early_due(self._context.plan, now) or self.state.is_due(now)
-        if is_due or self._withholds(now):
+        if is_due or self._is_to_tell(now):
             tracker.restore(before)
             self._run(EpochRequest(EpochKind.TICK, now, caught_up=caught_up))
 
@@ -237,12 +237,13 @@ class Engine:
         if not is_stopped(self._context.session.sparkContext):
             self.state.close()
 
-    def _withholds(self, now: int) -> bool:
-        """Whether readers do not know of a watermark, as it was too soon to tell them when it was reached."""
-        plan, reached = self._context.plan, self.state.tracker.watermark
-        told = {output.name: told_watermark(plan, output, reached) for output in plan.outputs} if reached != MIN else {}
-        committer = self._context.committer
-        return any(mark is not None and committer.withholds(name, mark, now) for name, mark in told.items())
+    def _is_to_tell(self, now: int) -> bool:
+        """Whether a sink has not told its readers of the watermark yet, as it was too soon then."""
+        plan, watermark = self._context.plan, self.state.tracker.watermark
+        return watermark != MIN and any(
+            self._context.committer.is_to_tell(output.name, now, plan.watermark_of(output, watermark))
+            for output in plan.outputs
+        )
 
     def _record_settled(self) -> None:
         """Record that everything is committed: sinks may forget it, and the next start may have other outputs."""

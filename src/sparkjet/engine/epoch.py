@@ -18,7 +18,7 @@ from sparkjet.plan.outputs import Rows
 from sparkjet.plan.plan import PlannedOutput, PlannedStreamOutput
 from sparkjet.sinks.protocol import Guarantee, TransactionId
 from sparkjet.snapshots.record import EpochKind
-from sparkjet.time import MIN, WriterProgress, clamp
+from sparkjet.time import MIN, WriterProgress
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from sparkjet.engine.context import EngineContext, EpochRequest
     from sparkjet.engine.spark_checkpoint import SparkCheckpoint
     from sparkjet.engine.state import QueryState
-    from sparkjet.plan.plan import Plan
     from sparkjet.snapshots.record import PreparedTransaction, Record, SparkPosition
 
 
@@ -64,7 +63,6 @@ class Epoch:
         self._received: dict[str, int] = {}
         self._queues: dict[str, str] = {}
         self._ends: dict[str, str] = {}
-        self._moved = False
         self.request = request
         self.progress = EpochProgress(epoch=transaction.epoch, batch=request.batch_id)
 
@@ -86,8 +84,7 @@ class Epoch:
             record: The record of the epoch before.
         """
         tracker, request = self._state.tracker, self.request
-        before = tracker.watermark
-        self._results.begin(request.now, before)
+        self._results.begin(request.now, tracker.watermark)
         for name, side in list(self._arrivals):
             self._results.accept(name, side, self._arrivals.pop((name, side)))
         self.progress.count(self._results.arrivals, self._context.logger)
@@ -113,7 +110,6 @@ class Epoch:
             else:
                 tracker.advance(request.now, request.caught_up)
                 self._results.close(tracker.watermark)
-        self._moved = tracker.watermark > before
         # Now: where epochs overlap, the next one may have moved it on when the sinks are asked.
         watermark = None if tracker.watermark == MIN else tracker.watermark
         self._transaction = replace(self._transaction, clock=request.now, watermark=watermark)
@@ -240,18 +236,19 @@ class Epoch:
 
     def _transactions(self) -> list[PreparedTransaction]:
         early = self._state.early_due(self._context.plan, self.request.now, arrived=self._results.accepted)
+        committer = self._context.committer
         prepared: list[PreparedTransaction] = []
         for output in self._context.plan.outputs:
             rows = self._rows(output, early=output.name in early)
             reached = self._reached_by(output)
-            tells = self._tells(output.name, reached.watermark)
+            transaction = replace(self._transaction, sink=output.name, progress=reached)
             if rows is not None:
                 rows = self._moment.of(rows, "output", output.name)
-            elif not tells:
-                continue
-            transaction = replace(self._transaction, sink=output.name, progress=reached)
-            self._opened.append(transaction)
-            prepared += self._context.committer.prepare(output.name, rows, transaction, tells=tells)
+                self._opened.append(transaction)
+                prepared += committer.prepare(output.name, rows, transaction)
+            elif committer.is_to_tell(output.name, self.request.now, reached.watermark):
+                self._opened.append(transaction)
+                prepared += committer.tell(output.name, transaction)
         for output in self._context.plan.of_stages:
             changes = self._state.changes.get(output.name)
             if changes is not None:
@@ -260,21 +257,15 @@ class Epoch:
         self._state.early_at |= dict.fromkeys(early, self.request.now)
         return prepared
 
-    def _tells(self, name: str, watermark: int | None) -> bool:
-        """Whether the readers of an output are to be told how far it is, even without rows."""
-        committer = self._context.committer
-        if watermark is None or not committer.carries(name):
-            return False
-        return self._moved or committer.withholds(name, watermark, self.request.now)
-
     def _reached_by(self, output: PlannedOutput | PlannedStreamOutput) -> WriterProgress:
         """What readers of an output may be told."""
-        reached = MIN if self._transaction.watermark is None else self._transaction.watermark
+        reached = self._transaction.watermark
+        watermark = self._context.plan.watermark_of(output, MIN if reached is None else reached)
         return WriterProgress(
             query=self._transaction.query,
             output=output.name,
             epoch=self.progress.epoch,
-            watermark=told_watermark(self._context.plan, output, reached),
+            watermark=watermark,
             offsets=self._ends,
         )
 
@@ -297,8 +288,3 @@ class Epoch:
 
     def _reached(self, phase: EpochPhase) -> None:
         self._context.listener(phase, self.progress.epoch)
-
-
-def told_watermark(plan: Plan, output: PlannedOutput | PlannedStreamOutput, reached: int) -> int | None:
-    """The watermark that readers of an output may be told, when the query has reached one; None if it has no time."""
-    return None if output.behind is None or not plan.inputs else clamp(reached - output.behind)

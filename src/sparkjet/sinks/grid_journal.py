@@ -27,7 +27,6 @@ from sparkjet.sinks.protocol import Handle, TransactionId
 from sparkjet.sinks.tasks import run_tasks
 from sparkjet.spark_line import arrow_schema
 from sparkjet.storage.shipping import ship
-from sparkjet.time import MIN
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -80,7 +79,7 @@ class GridJournalSink(GridVersionsSink[JournalVersion]):
             self._check_shape(newest)
 
     def prepare(self, rows: DataFrame, transaction: TransactionId) -> Handle | None:
-        """See :meth:`Sink.prepare`.
+        """See :meth:`Sink.prepare`; an epoch without rows may tell of its watermark.
 
         Raises:
             SinkError: The journal has another writer or was removed, or has no room for the rows.
@@ -102,25 +101,24 @@ class GridJournalSink(GridVersionsSink[JournalVersion]):
         )
         ship(rows.sparkSession)
         found = run_tasks(self._placed(rows, version.partitions), task, [], RefusedEpochError, PACKAGES)
-        if not found:
+        if not found and not self.tells(clock, _watermark(transaction)):
             return None
         version = following(version, appended_by([each["id"] for each in found]))
         return self._written(base, version, transaction, sum(each["rows"] for each in found))
 
-    def withholds(self, watermark: int, clock: int) -> bool:
-        """See :meth:`Withholding.withholds`."""
+    def tells(self, clock: int, watermark: int | None) -> bool:
+        """See :meth:`Telling.tells`: whether the watermark is another one, and the last was told a while ago."""
+        if watermark is None:
+            return False
         newest = self._newest
         if newest is None:
-            return watermark > MIN
+            return True
         is_another = newest.watermark is None or watermark > newest.watermark
         return is_another and clock - newest.clock >= self._settings.progress_interval
 
-    def carry(self, transaction: TransactionId) -> Handle | None:
-        """See :meth:`Carrying.carry`."""
-        watermark = _watermark(transaction)
+    def tell(self, transaction: TransactionId) -> Handle:
+        """See :meth:`Telling.tell`."""
         base, clock = self._begin(transaction)
-        if watermark is None or not self.withholds(watermark, clock):
-            return None
         return self._written(base, self._following(base, clock, transaction), transaction, 0)
 
     def _following(self, base: JournalVersion | None, clock: int, transaction: TransactionId) -> JournalVersion:
@@ -220,8 +218,8 @@ class GridJournalSink(GridVersionsSink[JournalVersion]):
 
 
 def _watermark(transaction: TransactionId) -> int | None:
-    """The watermark that readers are told."""
-    return None if transaction.progress is None else transaction.progress.watermark
+    """What readers are told: of a join's results less than the query's."""
+    return transaction.watermark if transaction.progress is None else transaction.progress.watermark
 
 
 def grid_journal_sink(settings: GridJournalSettings, session: Any, clock: Clock) -> GridJournalSink:

@@ -188,31 +188,20 @@ class Aborting(Protocol):
 
 
 @runtime_checkable
-class Carrying(Protocol):
-    """A sink whose readers get the query's watermark with the rows, also where there are none."""
+class Telling(Protocol):
+    """A sink that tells its readers of the query's watermark, also where epochs have no rows for it."""
 
-    def carry(self, transaction: TransactionId) -> Handle | None:
-        """Called instead of :meth:`Sink.prepare`, or after it had no rows, in an epoch that moved the watermark.
+    def tells(self, clock: int, watermark: int | None) -> bool:
+        """Whether readers are to be told now; called often, without a call to the destination.
 
-        Returns:
-            A handle that commits ``transaction.progress``, None if nobody needs to know.
+        Args:
+            clock: The reading of the clock, in microseconds.
+            watermark: That of the output; MIN before the first, None where its rows have none.
         """
         ...
 
-
-@runtime_checkable
-class Withholding(Protocol):
-    """A sink that carries watermarks from time to time only, so that quiet queries do not write one after another."""
-
-    def withholds(self, watermark: int, clock: int) -> bool:
-        """Whether readers do not know of a watermark that they should know by now.
-
-        Called with each tick, which then becomes an epoch, and before each :meth:`Carrying.carry`; asks nobody.
-
-        Args:
-            watermark: As ``transaction.progress`` would have it.
-            clock: The reading of the clock, in microseconds.
-        """
+    def tell(self, transaction: TransactionId) -> Handle:
+        """Like :meth:`Sink.prepare`, of an epoch that has no rows for certain: of ``transaction.progress``."""
         ...
 
 
