@@ -19,11 +19,11 @@ from sparkjet.sinks.grid_journal_settings import GridJournalSettings
 from sparkjet.storage.grid_location import GridLocation
 from sparkjet.testing import StreamDriver
 from tests.grid.grids import Grid, grid_of
+from tests.sources.grid.chained import SCHEMA, at, both_in_batch, per_hour, per_ten_minutes
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
-SCHEMA = "ts timestamp, k string, v long"
 PARTITIONS = 4
 
 
@@ -37,33 +37,6 @@ def grid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Grid]:
 def location(grid: Grid) -> GridLocation:
     members = tuple(member.address.uri.partition("//")[2] for member in grid.members)
     return GridLocation(members, grid.access, grid.client().state().cluster)
-
-
-def at(minute: float) -> str:
-    return f"2026-01-01 {int(minute) // 60:02}:{int(minute) % 60:02}:{int(minute * 60) % 60:02}"
-
-
-def per_ten_minutes(rows: sj.Stream) -> object:
-    """What the first query writes."""
-    windows = rows.withWatermark("ts", "5 minutes").groupBy(sj.window("ts", "10 minutes"), "k")
-    sums = windows.agg(F.count("*").alias("n"), F.sum("v").alias("v"))
-    return sums.where("k <> 'nobody'").select(F.expr("window.end - INTERVAL 1 MICROSECOND AS ts"), "k", "n", "v")
-
-
-def per_hour(journal: DataFrame) -> Any:
-    """The second."""
-    windows = sj.stream(journal).withWatermark("ts", sj.carried()).groupBy(sj.window("ts", "1 hour"), "k")
-    sums = windows.agg(F.sum("n").alias("n"), F.sum("v").alias("v"), F.count("*").alias("windows"))
-    return sums.select(F.col("window.start").alias("hour"), "k", "n", "v", "windows")
-
-
-def both_in_batch(rows: DataFrame) -> Counter[tuple[Any, ...]]:
-    """Spark's batch of one after the other."""
-    first = rows.where("k <> 'nobody'").groupBy(F.window("ts", "10 minutes"), "k")
-    sums = first.agg(F.count("*").alias("n"), F.sum("v").alias("v"))
-    second = sums.groupBy(F.window(F.expr("window.end - INTERVAL 1 MICROSECOND"), "1 hour"), "k")
-    found = second.agg(F.sum("n").alias("n"), F.sum("v").alias("v"), F.count("*").alias("windows"))
-    return Counter(map(tuple, found.select("window.start", "k", "n", "v", "windows").collect()))
 
 
 class Second:
@@ -85,7 +58,7 @@ class Second:
     @property
     def rows(self) -> Counter[tuple[Any, ...]]:
         """What it has written."""
-        found = sj.read_files(self._home / "out")
+        found = sj.read_files(str(self._home / "out"))
         return Counter(map(tuple, found.select("hour", "k", "n", "v", "windows").collect()))
 
 

@@ -210,6 +210,16 @@ def test_a_reader_that_is_gone_holds_nothing_and_what_is_lost_is_named(setting: 
     assert rows_of(setting.reader(fail_on_data_loss=False), start, end) == []
 
 
+def test_another_journal_of_the_same_name_is_refused(setting: Setting) -> None:
+    setting.write({0: 2})
+    reader = setting.reader()
+    end = latest(reader, reader.initialOffset())
+    another = {**end, "writer": "another query"}
+    for begun in (reader, setting.reader()):
+        with pytest.raises(SourceError, match="is written by query q, and was by another query when.*begun again"):
+            latest(begun, another)
+
+
 def test_options_are_checked_and_a_journal_must_be_there(setting: Setting) -> None:
     path = {"path": "grid://127.0.0.1:1/orders"}
     found = JournalSettings.of(Options({**path, "startingOffsets": '{"0": 5, "1": -1}', "maxOffsetsPerTrigger": "7"}))

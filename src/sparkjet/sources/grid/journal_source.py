@@ -44,10 +44,12 @@ class JournalOffset(CarryingOffset, frozen=True):
     """Where a batch ends.
 
     Attributes:
+        writer: Id of the query that writes the journal: in another one the same offsets are other rows.
         reader: The name under which the journal keeps rows for the query; empty before it has one.
         lost: Of each partition, how many rows were gone before they were read, since the query's first start.
     """
 
+    writer: str = ""
     reader: str = ""
     lost: dict[str, int] = msgspec.field(default_factory=dict)
 
@@ -134,7 +136,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         starts = self._settings.starts(self._journal.earliest(), ends)
         if self._settings.moving:
             self._placed = {each: start for each, start in starts.items() if start == ends[each]}
-        return _offset(starts).to_spark()
+        return self._offset(starts).to_spark()
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """The option ``maxOffsetsPerTrigger``."""
@@ -163,13 +165,13 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ends = limited(first, ends, limit.max_rows)
         watermarks = self._epochs.watermarks(ends, None if self._target is None else self._target.epoch)
         lost = {each: begun.lost.get(str(each), 0) + first[each] - asked[each] for each in first}
-        end = _offset(ends, watermarks, begun.reader, lost)
+        end = self._offset(ends, watermarks, begun.reader, lost)
         # A name alone is no reason for a batch.
         return (begun if end == begun else msgspec.structs.replace(end, reader=self._reader)).to_spark()
 
     def reportLatestOffset(self) -> dict[str, Any]:
         """The end of every partition."""
-        return _offset(self._epochs.newest().ends).to_spark()
+        return self._offset(self._epochs.newest().ends).to_spark()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """A task for every partition with new rows, but for those that were lost when the batch was planned."""
@@ -207,6 +209,14 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _keep(self, offset: JournalOffset) -> dict[int, int]:
         """Have the rows kept from an offset on, and answer where they begin: further on if some are lost."""
         first = offset.positions
+        writer = self._journal.writer.query
+        if writer != offset.writer:
+            message = (
+                f"{NAME}: {self._settings.location.name} is written by query {writer}, and was by {offset.writer} when "
+                "this query read it: it was removed and begun again, and its offsets are those of other rows. Start "
+                "from scratch with another checkpointLocation."
+            )
+            raise SourceError(message)
         while True:
             try:
                 if self._reader:
@@ -221,6 +231,23 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             else:
                 return first
 
+    def _offset(
+        self,
+        offsets: dict[int, int],
+        watermarks: dict[int, int | None] | None = None,
+        reader: str = "",
+        lost: dict[int, int] | None = None,
+    ) -> JournalOffset:
+        """An offset in the one form that it has: Spark compares text."""
+        return JournalOffset(
+            "grid-journal",
+            {str(each): offset for each, offset in sorted(offsets.items())},
+            {str(each): watermark for each, watermark in sorted((watermarks or {}).items())},
+            self._journal.writer.query,
+            reader,
+            {str(each): rows for each, rows in sorted((lost or {}).items()) if rows},
+        )
+
     def _lost(self, error: FallenBehindError) -> None:
         if self._settings.fail_on_data_loss:
             message = (
@@ -229,22 +256,6 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
             raise SourceError(message) from error
         logger.warning("%s: %s Going on without %d rows", NAME, error, error.rows)
-
-
-def _offset(
-    offsets: dict[int, int],
-    watermarks: dict[int, int | None] | None = None,
-    reader: str = "",
-    lost: dict[int, int] | None = None,
-) -> JournalOffset:
-    """An offset in the one form that it has: Spark compares text."""
-    return JournalOffset(
-        "grid-journal",
-        {str(each): offset for each, offset in sorted(offsets.items())},
-        {str(each): watermark for each, watermark in sorted((watermarks or {}).items())},
-        reader,
-        {str(each): rows for each, rows in sorted((lost or {}).items()) if rows},
-    )
 
 
 @cache
