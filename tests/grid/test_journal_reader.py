@@ -164,10 +164,33 @@ def test_a_reader_lets_rows_go_as_it_goes_on(writer: JournalWriter, journal: Jou
     written(writer, range(12, 13))
     # In chunks: one that has more goes later.
     assert journal.earliest() == {**offsets, 0: first[0]}
-    journal.release("two")
-    journal.release("two")
-    written(writer, range(13, 14))
+    for reader in ("one", "two", "two"):
+        journal.release(reader)
+    written(writer, range(13, 22))
     assert journal.earliest()[0] > offsets[0]
+
+
+def test_a_reader_is_not_overlooked_while_its_registration_is_renewed(
+    writer: JournalWriter, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer.write(1, {0: [1]})
+    journal.register("one", {0: 0})
+    entries = writer.client.entries
+    renewed = iter([True, True, False])
+
+    def then_renewed(prefix: str) -> object:
+        found = entries(prefix)
+        if next(renewed, False):
+            journal.renew("one", {0: 1})
+        return found
+
+    monkeypatch.setattr(writer.client, "entries", then_renewed)
+    assert writer.store.readers() == {"one": {0: 1}}
+    [before] = entries(writer.store.place.leases())
+    journal.renew("one", {0: 1})
+    [after] = entries(writer.store.place.leases())
+    assert (before.name != after.name, before.partition) == (True, after.partition)
+    journal.release("one")
 
 
 def test_a_full_journal_waits_for_readers_or_lets_go(writer: JournalWriter, journal: Journal) -> None:

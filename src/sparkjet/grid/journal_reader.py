@@ -143,7 +143,7 @@ class Journal:
         """How far the writer was with each epoch after a given one, ascending; the newest is always there.
 
         A reader that has read each partition up to the ends of an epoch has its watermark, in all partitions: those
-        without rows as well. Of epochs that added no rows only the last one may be there, and those of which no row is
+        without rows as well. Of epochs with the same ends only the last one may be there, and those of which no row is
         retained may be missing.
         """
         while True:
@@ -180,6 +180,7 @@ class Journal:
         JournalPlace.of(reader, "reader")
         if reader in self._leases:
             self.renew(reader, offsets)
+            self.check(offsets)
             return
         before = self._store.client.entries(self._store.place.leases(reader))
         lease = Lease(self._store.client, self._store.place, reader, _encoded(offsets))
@@ -187,7 +188,8 @@ class Journal:
         # Those of a process that is gone would hold more than is needed.
         self._store.client.remove([held.key for held in before])
         try:
-            # After the lease was put: what the writer has trimmed until then is not there.
+            # After the lease was put: what the writer has let go until then is not there. An epoch that it is about to
+            # publish may let go a little more, which the first read says.
             self.check(offsets)
         except BaseException:
             self.release(reader)

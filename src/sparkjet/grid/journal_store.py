@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from sparkjet.grid.entries import Key
-from sparkjet.grid.errors import MissingEntriesError
+from sparkjet.grid.errors import GridError, MissingEntriesError
 from sparkjet.grid.files import contents_of
 from sparkjet.grid.journal_retention import Offsets, lowest
 from sparkjet.grid.journal_version import Chunk, JournalVersion
@@ -16,6 +16,7 @@ from sparkjet.grid.reader_leases import LeaseBook, holder_of
 from sparkjet.grid.version_store import VersionStore
 
 _SHOWN = 5
+_TRIES = 20
 
 
 class JournalStore(VersionStore[JournalVersion]):
@@ -29,27 +30,18 @@ class JournalStore(VersionStore[JournalVersion]):
         Args:
             book: Of the writer: those whose registration it takes for given up are none, and are removed.
         """
-        leases = self.client.entries(self.place.leases())
-        if book is not None:
-            leases, ended = book.looked(leases)
-            self.client.remove(ended)
-        found: dict[str, Offsets] = {}
-        for lease, content in self._contents(leases).items():
-            offsets = msgspec.msgpack.decode(content, type=Offsets)
-            before = found.setdefault(holder_of(lease), offsets)
-            # Two of one name, as while it is renewed: both count.
-            found[holder_of(lease)] = lowest([before, offsets])
-        return found
-
-    def _contents(self, leases: Sequence[Held]) -> dict[Held, bytes]:
-        found = {}
-        for lease in leases:
+        for _ in range(_TRIES):
+            leases = self.client.entries(self.place.leases())
+            if book is not None:
+                leases, ended = book.looked(leases)
+                self.client.remove(ended)
             try:
-                found[lease] = contents_of(self.client, [lease])[lease.name]
+                contents = contents_of(self.client, leases) if leases else {}
             except MissingEntriesError:
-                # Renewed meanwhile.
+                # One was renewed meanwhile: without another look its reader would be taken for none.
                 continue
-        return found
+            return _by_reader(leases, contents)
+        raise GridError(f"the readers of {self.place} register faster than they can be read.")
 
     def _lost_of(self, version: JournalVersion, lost: Sequence[Key]) -> str:
         keys = set(lost)
@@ -62,6 +54,15 @@ class JournalStore(VersionStore[JournalVersion]):
             return f"with what says how far its epochs came (its newest is {version.epoch})"
         more = f"; and of {len(told) - _SHOWN} more partitions" if len(told) > _SHOWN else ""
         return f"with {'; '.join(told[:_SHOWN])}{more} (its newest epoch is {version.epoch})"
+
+
+def _by_reader(leases: Sequence[Held], contents: Mapping[str, bytes]) -> dict[str, Offsets]:
+    found: dict[str, Offsets] = {}
+    for lease in leases:
+        offsets = msgspec.msgpack.decode(contents[lease.name], type=Offsets)
+        # Two of one name, as while it is renewed: both count.
+        found[holder_of(lease)] = lowest([offsets, found.get(holder_of(lease), offsets)])
+    return found
 
 
 def _told(partition: int, chunks: Sequence[Chunk]) -> str:

@@ -84,7 +84,9 @@ class Lease:
 
     def _take(self) -> Held:
         self._count += 1
-        [held] = write_files(self._client, {f"{self.directory}/{self._count}": self._content})
+        # All in one partition: who lists them while the next one takes the place of this one would see neither.
+        where = self._client.key(self.directory).partition
+        [held] = write_files(self._client, {f"{self.directory}/{self._count}": self._content}, where)
         return held
 
     def _renew(self) -> None:
