@@ -81,4 +81,3 @@ def test_killed_drivers_lose_and_repeat_nothing(tmp_path: Path, moments: list[tu
     assert last.startswith("{"), log.read_text()[-3000:]
     found = json.loads(last)
     assert found["found"] == found["expected"] != []
-    assert found["late"] == 0
