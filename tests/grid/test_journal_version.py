@@ -134,7 +134,10 @@ def kept_or_full(retention: Retention, version: JournalVersion, offsets: dict[in
         return full
 
 
-def test_an_epoch_that_is_larger_than_the_limit_is_no_readers_fault() -> None:
+@pytest.mark.parametrize("waits", [True, False])
+def test_an_epoch_that_is_larger_than_the_limit_is_no_readers_fault(waits: bool) -> None:
+    model = Model()
+    model.version = model.append([5, 0, 0], 0)
     with pytest.raises(FullError) as caught:
-        Retention(1, None, 20, waits=False).kept(Model().append([10, 11, 0], 0), {})
-    assert (caught.value.size, caught.value.readers) == (21, {})
+        Retention(1, None, 20, waits=waits).kept(model.append([10, 11, 0], 0), {"r": {0: 0}})
+    assert caught.value.readers == {}

@@ -282,6 +282,30 @@ def test_a_journal_may_let_go_what_readers_need(spark: SparkSession, made: Made,
     journal.release("slow")
 
 
+def test_rows_that_are_lost_are_named_at_the_start_and_before_the_decision(
+    spark: SparkSession, grid: Grid, made: Made
+) -> None:
+    sink = made(partitions=1)
+    rows = spark.range(4).selectExpr("cast(id as string) k", "id n").coalesce(1)
+    handles = []
+    for epoch in (1, 3):
+        handle = sink.prepare(rows, transaction(epoch))
+        assert handle is not None
+        sink.commit(handle, lambda: None)
+        handles.append(handle)
+    version = sink._journal.newest()
+    assert version is not None
+    for member in grid.members:
+        member.entries.remove([version.chunks[0][0].entry.key])
+    said = "with 4 rows of its partition 0, offsets 0 to 3, of epochs 1 to 1"
+    with pytest.raises(RecoveryError, match=said):
+        made(partitions=1).published_after(transaction(3), handles[-1])
+    following = sink.prepare(rows, transaction(4))
+    assert following is not None
+    with pytest.raises(SinkError, match=f"{said}.*grid journal remove.*start the query that writes it"):
+        sink.check_alive(following)
+
+
 def at(second: int) -> datetime:
     return datetime(2026, 1, 1, tzinfo=timezone.utc) + timedelta(seconds=second)
 

@@ -69,7 +69,10 @@ class Retention:
             chunks = _trimmed(chunks, version.epoch, size=self.limit)
         size = _size(chunks)
         if size > self.limit:
-            raise FullError(size, {each: lag(version, offsets) for each, offsets in readers.items()})
+            # Waiting does not help where the epoch has no room even without them.
+            is_readers_fault = _size(_trimmed(chunks, version.epoch, size=self.limit)) <= self.limit
+            behind = {each: lag(version, offsets) for each, offsets in readers.items()} if is_readers_fault else {}
+            raise FullError(size, {each: rows for each, rows in behind.items() if rows})
         return msgspec.structs.replace(version, chunks=chunks, progress=_progress_of(version.progress, chunks))
 
 
