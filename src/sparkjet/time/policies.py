@@ -203,7 +203,7 @@ class Carried:
         """That of the other policy; nothing is known of how far the writer's events were out of order."""
         return None if self.otherwise is None else delay_of(self.otherwise)
 
-    def create(self) -> WatermarkPolicy:
+    def create(self) -> CarriedPolicy:
         """A policy that has seen nothing yet."""
         return CarriedPolicy(self.otherwise)
 

@@ -216,7 +216,7 @@ def test_another_journal_of_the_same_name_is_refused(setting: Setting) -> None:
     end = latest(reader, reader.initialOffset())
     another = {**end, "writer": "another query"}
     for begun in (reader, setting.reader()):
-        with pytest.raises(SourceError, match="is written by query q, and was by another query when.*begun again"):
+        with pytest.raises(SourceError, match=r"is written by query q, and was by another query when.*begun again"):
             latest(begun, another)
 
 
