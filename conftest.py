@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.interpreting import INTERPRETED, interpreted
 from tests.servers.programs import ARCHIVE, SMALL
 
 if TYPE_CHECKING:
@@ -37,9 +38,10 @@ MATRICES = ("cluster", "crash", "differential", "environment", "faults", "ported
 """Folders of tests over many cases: killed drivers, executors and servers, random queries, strange environments, and
 queries that were written for Spark."""
 
-CARRIERS = ("cli", "sinks", "snapshots", "sources", "storage")
-"""Folders of tests whose queries only carry what they are about: homes, sinks, sources. In `make test-crash` no code is
-generated for these; in `make test-long` it is."""
+COUNTED = ("bounded_state", "full_disk", "growth", "lost_state", "requests", "undecided")
+CARRIERS = ("cli", "crash", "sinks", "snapshots", "sources", "storage", *(f"engine/test_{name}.py" for name in COUNTED))
+"""Tests whose queries only carry what they are about: homes, sinks, sources, damage, and what epochs leave behind. In
+`make test-crash` no code is generated for these; in `make test-long` it is."""
 
 # Before any JVM: naive datetimes of rows are read in the process's zone, and a test must not depend on the machine's.
 os.environ["TZ"] = "UTC"
@@ -52,10 +54,6 @@ os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
 os.environ["SPARK_SUBMIT_OPTS"] = " ".join(ARCHIVE)
 # The tests' client of Artemis would look for the machine's names when it is imported, and wait where there is no DNS.
 os.environ["STOMP_SKIP_HOSTNAME_SCAN"] = "1"
-
-
-INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-"""Spark's own settings for evaluating expressions without compiling code for each query."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -115,17 +113,12 @@ def _shared_session_is_active(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _carriers_are_interpreted(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Has Spark generate no code for a test that is marked so: it would take longer to compile than to run."""
+    """A test that is marked so."""
     if request.node.get_closest_marker("interpreted") is None or "spark" not in request.fixturenames:
         yield
         return
-    conf = request.getfixturevalue("spark").conf
-    before = {name: conf.get(name) for name in INTERPRETED}
-    for name, value in INTERPRETED.items():
-        conf.set(name, value)
-    yield
-    for name, value in before.items():
-        conf.set(name, value)
+    with interpreted(request.getfixturevalue("spark")):
+        yield
 
 
 class LoggedErrors(logging.Handler):

@@ -8,7 +8,6 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from benchmarks.process import PeerError
 from benchmarks.run import JAVA, OPENED
@@ -34,6 +33,51 @@ hazelcast:
 """
 
 
+class HazelcastMembers:
+    """Members with a map of one backup, each a process.
+
+    Args:
+        folder: For their configuration and output.
+        count: How many.
+    """
+
+    def __init__(self, folder: Path, count: int) -> None:
+        self._folder = folder
+        self.addresses = [f"127.0.0.1:{port}" for port in free_ports(count)]
+        self._members = [self._member(number) for number in range(count)]
+
+    def kill(self) -> None:
+        """Kill one."""
+        self._members[-1].kill()
+
+    def end(self) -> None:
+        """Kill all."""
+        for process in self._members:
+            process.kill()
+            process.wait()
+
+    def _member(self, number: int) -> subprocess.Popen[bytes]:
+        address = self.addresses[number]
+        config = self._folder / f"member-{number}.yaml"
+        members = ", ".join(f'"{each}"' for each in self.addresses)
+        config.write_text(_CONFIG.format(cluster=CLUSTER, port=address.rpartition(":")[2], members=members))
+        opened = [part for package in OPENED for part in ("--add-opens", f"{package}=ALL-UNNAMED")]
+        internal = ["--add-modules", "java.se", "--add-exports", "java.base/jdk.internal.ref=ALL-UNNAMED"]
+        jars = [*(JAVA / "target" / "dependency").glob("hazelcast-*.jar")]
+        if not jars:
+            raise PeerError(f"no jar of Hazelcast in {JAVA}/target/dependency: run make benchmark-peers")
+        words = ["java", "-Xmx1g", *internal, *opened, f"-Dhazelcast.config={config}", "-cp", str(jars[0])]
+        log = self._folder / f"member-{number}.log"
+        with log.open("w") as output:
+            process = subprocess.Popen([*words, _STARTER], stdout=output, stderr=subprocess.STDOUT)
+        # One after the other: those that start at once may form two clusters, which merge later.
+        while f"Members {{size:{number + 1}," not in log.read_text():
+            if process.poll() is not None:
+                raise PeerError(f"a member of Hazelcast has ended: {log.read_text()[-2000:]}")
+            time.sleep(0.1)
+        return process
+
+
 class HazelcastGrid:
     """Members and their client, each a process.
 
@@ -46,9 +90,8 @@ class HazelcastGrid:
 
     def __init__(self, folder: Path, members: int, entries: int, size: int) -> None:
         self._folder = folder
-        self._addresses = [f"127.0.0.1:{port}" for port in _free_ports(members)]
-        self._members = [self._member(number) for number in range(members)]
-        arguments = [CLUSTER, str(entries), str(size), *self._addresses]
+        self._members = HazelcastMembers(folder, members)
+        arguments = [CLUSTER, str(entries), str(size), *self._members.addresses]
         self._client = subprocess.Popen(
             [PYTHON, str(Path(__file__).parent / "peers" / "hazelcast_client.py"), *arguments],
             stdin=subprocess.PIPE,
@@ -72,14 +115,13 @@ class HazelcastGrid:
 
     def kill(self) -> None:
         """Kill a member."""
-        self._members[-1].kill()
+        self._members.kill()
 
     def end(self) -> None:
         """Kill all processes."""
-        processes: list[subprocess.Popen[Any]] = [self._client, *self._members]
-        for process in processes:
-            process.kill()
-            process.wait()
+        self._client.kill()
+        self._client.wait()
+        self._members.end()
 
     def _told(self, what: str) -> float:
         assert self._client.stdin is not None  # noqa: S101 - for mypy
@@ -94,27 +136,6 @@ class HazelcastGrid:
             raise PeerError(f"Hazelcast's client has ended: {(self._folder / 'client.log').read_text()[-2000:]}")
         return line
 
-    def _member(self, number: int) -> subprocess.Popen[bytes]:
-        address = self._addresses[number]
-        config = self._folder / f"member-{number}.yaml"
-        members = ", ".join(f'"{each}"' for each in self._addresses)
-        config.write_text(_CONFIG.format(cluster=CLUSTER, port=address.rpartition(":")[2], members=members))
-        opened = [part for package in OPENED for part in ("--add-opens", f"{package}=ALL-UNNAMED")]
-        internal = ["--add-modules", "java.se", "--add-exports", "java.base/jdk.internal.ref=ALL-UNNAMED"]
-        jars = [*(JAVA / "target" / "dependency").glob("hazelcast-*.jar")]
-        if not jars:
-            raise PeerError(f"no jar of Hazelcast in {JAVA}/target/dependency: run make benchmark-peers")
-        words = ["java", "-Xmx1g", *internal, *opened, f"-Dhazelcast.config={config}", "-cp", str(jars[0])]
-        log = self._folder / f"member-{number}.log"
-        with log.open("w") as output:
-            process = subprocess.Popen([*words, _STARTER], stdout=output, stderr=subprocess.STDOUT)
-        # One after the other: those that start at once may form two clusters, which merge later.
-        while f"Members {{size:{number + 1}," not in log.read_text():
-            if process.poll() is not None:
-                raise PeerError(f"a member of Hazelcast has ended: {log.read_text()[-2000:]}")
-            time.sleep(0.1)
-        return process
-
 
 @contextlib.contextmanager
 def hazelcast(folder: Path, members: int, entries: int, size: int) -> Iterator[HazelcastGrid]:
@@ -126,7 +147,8 @@ def hazelcast(folder: Path, members: int, entries: int, size: int) -> Iterator[H
         grid.end()
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens at."""
     with contextlib.ExitStack() as held:
         sockets = [held.enter_context(socket.socket()) for _ in range(count)]
         for each in sockets:

@@ -31,6 +31,7 @@ STUDIES = {
     "AQ": "artemis",
     "RW": "rabbitmq_sink",
     "GR": "grid",
+    "GM": "grid_map",
 }
 """Modules by id, in the order in which they run; each is a separate program."""
 LONGEST = 1800

@@ -25,7 +25,15 @@ FENCE = re.compile(r"^(?P<indent> *)```[^\n`]*\n.*?^(?P=indent)```[ ]*$", re.MUL
 CODE = re.compile(r"`[^`\n]+`")
 HEADING = re.compile(r"^#+ +(.+?)[ #]*$", re.MULTILINE)
 LINK = re.compile(r"\]\((?!https?:|mailto:)([^)\s#]*)(?:#([^)\s]*))?[^)]*\)")
-SERVERS = ("postgres_dsn", "kafka_servers", "rabbitmq_port", "artemis_port", "grid_address", "grid_token")
+SERVERS = (
+    "postgres_dsn",
+    "kafka_servers",
+    "rabbitmq_port",
+    "artemis_port",
+    "delta_kernel",
+    "grid_address",
+    "grid_token",
+)
 """Names under which a page finds a server, from the fixtures of these names."""
 
 

@@ -121,9 +121,28 @@ class Rules:
                     case ast.Attribute(value=ast.Attribute(attr="read"), lineno=line):
                         yield self.at(path, line, "reads by patterns: use sparkjet.storage.file_reader")
 
+    def one_log(self) -> Iterator[str]:
+        """A line that a module logs by itself does not name the query that it is about."""
+        for path in self.below("src/**/*.py"):
+            if path.name == "query_log.py":
+                continue
+            for node in ast.walk(ast.parse(path.read_bytes())):
+                match node:
+                    case ast.Call(
+                        func=ast.Attribute(attr="getLogger"), args=[ast.Constant(value="sparkjet")], lineno=line
+                    ):
+                        yield self.at(path, line, "a log of its own: use sparkjet.query_log.logger")
+
     def broken(self) -> list[str]:
         """Everything that is wrong."""
-        rules = (self.short_modules, self.tested_modules, self.no_machine_paths, self.own_words, self.one_reader)
+        rules = (
+            self.short_modules,
+            self.tested_modules,
+            self.no_machine_paths,
+            self.own_words,
+            self.one_reader,
+            self.one_log,
+        )
         return [finding for rule in rules for finding in rule()]
 
 

@@ -54,8 +54,10 @@ def row_of(path: str, table: list[Row]) -> str:
 
 
 def file_of(classname: str, root: Path = ROOT) -> str:
-    """The file of a test, of which JUnit has the dotted name, followed by that of its class."""
+    """The file of a test, of which JUnit has the dotted name, followed by that of its class; or a page."""
     parts = classname.split(".")
+    if parts[-1] == "md":
+        return f"{'/'.join(parts[:-1])}.md"
     for end in range(len(parts), 0, -1):
         path = "/".join(parts[:end])
         if (root / f"{path}.py").is_file():

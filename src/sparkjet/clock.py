@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from datetime import datetime, timedelta, timezone
 from typing import Protocol, runtime_checkable
 
+from sparkjet.query_log import logger
 from sparkjet.time import TOLERANCE, ProcessingTime
-
-logger = logging.getLogger("sparkjet")
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
@@ -30,6 +28,9 @@ class SystemClock:
         """Microseconds since the Unix epoch."""
         return time.time_ns() // 1000
 
+    def __repr__(self) -> str:
+        return "SystemClock()"
+
 
 class ManualClock:
     """A clock that stands still until it is advanced, for tests.
@@ -42,6 +43,9 @@ class ManualClock:
 
     def __init__(self, start: int = 0) -> None:
         self._now = start
+
+    def __repr__(self) -> str:
+        return f"ManualClock({self._now})"
 
     def now(self) -> int:
         """Microseconds set so far."""

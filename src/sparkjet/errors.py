@@ -3,31 +3,69 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Mapping
+from typing import ClassVar
+
+_CODE = re.compile(r"\[SPARKJET_[A-Z_.]+\] ")
 
 
 class SparkjetError(Exception):
-    """Base class of sparkjet's errors."""
+    """Base class of sparkjet's errors.
+
+    Attributes:
+        condition: A code that stays the same in all versions, as Spark's error conditions do; the message begins with
+            it. The page "Errors" lists them all.
+
+    >>> print(AnalysisError("trigger: 5 is no duration."))
+    [SPARKJET_ANALYSIS] trigger: 5 is no duration.
+    >>> print(SinkError(f"results: {StorageError('the disk is full.')}"))
+    [SPARKJET_SINK] results: the disk is full.
+    """
+
+    condition: ClassVar[str] = "SPARKJET_ERROR"
+
+    def __str__(self) -> str:
+        """The condition and the text; where the text quotes another error, that one's cause has its condition."""
+        return f"[{self.condition}] {_CODE.sub('', super().__str__())}"
+
+    def getCondition(self) -> str:
+        """The condition, as PySpark's exceptions have it."""
+        return self.condition
+
+    def getErrorClass(self) -> str:
+        """The same: what PySpark called it before version 4."""
+        return self.condition
 
 
 class AnalysisError(SparkjetError, ValueError):
     """The query cannot run as written; raised before it starts, nothing has been read or written."""
 
+    condition = "SPARKJET_ANALYSIS"
+
 
 class RecoveryError(SparkjetError):
     """The stored state cannot be continued safely; nothing has been changed."""
+
+    condition = "SPARKJET_RECOVERY"
 
 
 class FencedError(SparkjetError):
     """Another driver has taken over this query; this one has stopped without committing or rolling back."""
 
+    condition = "SPARKJET_FENCED"
+
 
 class UnsettledError(SparkjetError):
     """A decided transaction could not be published in time; it stays decided, and the next start publishes it."""
 
+    condition = "SPARKJET_UNSETTLED"
+
 
 class SinkError(SparkjetError):
     """An external system rejected rows or could not be reached; nothing is lost: fix the cause and start again."""
+
+    condition = "SPARKJET_SINK"
 
 
 class StorageError(SparkjetError):
@@ -36,17 +74,25 @@ class StorageError(SparkjetError):
     Nothing is lost, and the next start resumes where the query stopped.
     """
 
+    condition = "SPARKJET_STORAGE"
+
 
 class SourceError(SparkjetError):
     """An external system could not be read, or no longer has the data; nothing was skipped."""
+
+    condition = "SPARKJET_SOURCE"
 
 
 class CopiedHomeError(SparkjetError):
     """Another copy of this query's home has published too: two queries count the same epochs, and one must end."""
 
+    condition = "SPARKJET_COPIED_HOME"
+
 
 class LostTransactionError(SparkjetError):
     """A decided transaction is gone from the external system: its rows are lost."""
+
+    condition = "SPARKJET_LOST_TRANSACTION"
 
 
 def refuse_connect(entry: str, *given: object) -> None:
@@ -54,13 +100,17 @@ def refuse_connect(entry: str, *given: object) -> None:
 
     Args:
         entry: What it was given to.
-        given: DataFrames, Columns and sessions; anything else passes.
+        given: DataFrames, Columns and sessions, also in lists and dicts; anything else passes.
 
     Raises:
         AnalysisError: One of them does.
     """
     for each in given:
-        if type(each).__module__.startswith("pyspark.sql.connect"):
+        if isinstance(each, list | tuple):
+            refuse_connect(entry, *each)
+        elif isinstance(each, dict):
+            refuse_connect(entry, *each.values())
+        elif type(each).__module__.startswith("pyspark.sql.connect"):
             message = (
                 f"{entry}: this {type(each).__name__} belongs to Spark Connect, which has no access to the driver that "
                 "sparkjet runs in. Use a classic session: SparkSession.builder.master(…), without remote(…), "

@@ -63,6 +63,13 @@ FILE_OPTIONS: Mapping[str, str] = {
 }
 """Options of ``format("files")``; all but the first three are passed to Spark's writer."""
 
+DELTA_OPTIONS: Mapping[str, str] = {
+    "path": "The table: a path or a URI; it is created if there is none.",
+    "compression": "Codec of its Parquet files, as in Spark's writer.",
+    "maxRecordsPerFile": "As in Spark's writer.",
+}
+"""Options of ``format("delta")``."""
+
 CONSOLE_OPTIONS: Mapping[str, str] = {
     "numRows": "Number of rows to print of each epoch (20).",
     "truncate": "Whether to truncate long values (true).",
@@ -142,6 +149,7 @@ GRID_MAP_OPTIONS: Mapping[str, str] = {
     "keys": "Columns, separated by commas, that identify the row to replace.",
     "deleted": "Boolean column: where it is true the row of the key is removed.",
     "timeToLive": "How long a row lasts by the clock of its epoch: 12h, 7d, 30 days (for ever).",
+    "expireInterval": "How long a row may be there after that while nothing arrives (10s).",
     "maxBytes": "What the map may take in memory with the epochs that readers hold, such as 512m (no limit).",
 }
 """Options of ``format("grid-map")``."""
@@ -161,6 +169,7 @@ GRID_JOURNAL_OPTIONS: Mapping[str, str] = {
 
 SINK_OPTIONS: Mapping[str, Mapping[str, str]] = {
     "artemis": ARTEMIS_OPTIONS,
+    "delta": DELTA_OPTIONS,
     "files": FILE_OPTIONS,
     "grid-journal": GRID_JOURNAL_OPTIONS,
     "grid-map": GRID_MAP_OPTIONS,
@@ -264,6 +273,14 @@ class Options:
 
 def file_writer_options(options: Options) -> dict[str, str]:
     """The options that are passed to Spark's file writers."""
-    names = [name for name in FILE_OPTIONS if name not in {"path", "fileFormat", "retention"}]
-    found = {name: options.get(name) for name in names}
+    return _given(options, FILE_OPTIONS, "path", "fileFormat", "retention")
+
+
+def delta_writer_options(options: Options) -> dict[str, str]:
+    """The options of ``format("delta")`` that are passed to Spark's writer of Parquet."""
+    return _given(options, DELTA_OPTIONS, "path")
+
+
+def _given(options: Options, known: Mapping[str, str], *but: str) -> dict[str, str]:
+    found = {name: options.get(name) for name in known if name not in but}
     return {name: value for name, value in found.items() if value is not None}

@@ -249,7 +249,9 @@ def test_a_scan_that_differs_from_combine_is_found(samples: DataFrame) -> None:
     ],
 )
 def test_an_error_names_the_part_and_the_value(samples: DataFrame, changed: Parts, message: str) -> None:
-    with pytest.raises(PythonException, match=rf"PartError: python_aggregate\(value\): {message}"):
+    with pytest.raises(
+        PythonException, match=rf"PartError: \[SPARKJET_AGGREGATE\] python_aggregate\(value\): {message}"
+    ):
         total(**changed).evaluate(samples.where("value IS NOT NULL"))
 
 

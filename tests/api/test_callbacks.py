@@ -59,7 +59,9 @@ def called(query: sj.StreamingQuery, method: str) -> str:
     try:
         METHODS[method](query)
     except sj.AnalysisError as error:
-        return "refused" if str(error).startswith(f"{method}: the query itself calls") else str(error)
+        return (
+            "refused" if str(error).startswith(f"[SPARKJET_ANALYSIS] {method}: the query itself calls") else str(error)
+        )
     return "done"
 
 

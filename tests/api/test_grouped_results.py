@@ -44,6 +44,13 @@ def test_every_epoch_gives_sparks_result_of_all_rows_so_far(spark: SparkSession)
             assert list(map(tuple, sink.committed[number])) == list(map(tuple, query(so_far).collect()))
 
 
+def test_they_say_what_they_are(spark: SparkSession) -> None:
+    totals = sj.stream(spark.createDataFrame([], SCHEMA)).groupBy("load", "kind").agg(F.max("cents").alias("p"))
+    for grouped in (totals.groupBy("kind"), totals.groupBy("kind").pivot("load", [1])):
+        assert repr(grouped).startswith("GroupedResults[grouping expressions: [kind")
+    assert repr(totals.na) == f"NaFunctions[{totals!r}]"
+
+
 @pytest.mark.parametrize(
     "aggregated",
     [

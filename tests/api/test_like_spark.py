@@ -61,6 +61,14 @@ WINDOWS: dict[str, Query] = {
     "the window in an expression": lambda s: tens(s, "k").agg(
         (F.max("ts") - F.col("window.start")).alias("reached"), F.struct("window", F.sum("n")).alias("s")
     ),
+    "the call of the window once more": lambda s: tens(s, "k").agg(
+        F.window("ts", "10 seconds").start,
+        (F.max("ts") - F.window("ts", "10 seconds").getField("start")).alias("reached"),
+        F.window("ts", "10 seconds").alias("w"),
+    ),
+    "the call of the session once more": lambda s: s.groupBy(F.session_window("ts", "3 seconds")).agg(
+        F.count("n"), F.session_window("ts", "3 seconds").end
+    ),
     "a dict": lambda s: tens(s).agg({"n": "sum", "x": "average", "k": "size", "ts": "max", "*": "count"}),
     "pivot": lambda s: tens(s).pivot("x", [1, 5]).agg(F.sum("n").alias("sum"), F.count(F.lit(1)).alias("rows")),
     "pivot of a type that is looked for": lambda s: tens(s).pivot("x", [1, 5]).agg(F.max("k"), F.count("n")),
@@ -162,6 +170,11 @@ REFUSED: dict[str, tuple[Query, str, Query]] = {
         lambda s: tens(timed(s)).agg(F.max(F.col("ts") - F.col("window.start"))),
         r"max\(\(ts - window.`start`\)\): the window is not known yet.*outside of the aggregate.*withColumn",
         lambda s: tens(timed(computed(s))).agg(F.max(F.col("ts") - F.col("w.start"))),
+    ),
+    "the call of another window": (
+        lambda s: tens(timed(s)).agg(F.max("n"), F.window("ts", "20 seconds").start),
+        r"agg: .*'20 seconds'.*grouped by another window, 'window'.*F.col\(\"window.start\"\)",
+        lambda s: tens(timed(s)).agg(F.max("n"), F.col("window.start")),
     ),
     "pivot without values": (
         lambda s: s.groupBy("k").pivot("x"),

@@ -136,9 +136,13 @@ def counts(spark: SparkSession, feed: Feed) -> Any:
 def test_twice_and_at_once_while_it_runs_and_after_its_stop(spark: SparkSession, feed: Feed, tmp_path: Path) -> None:
     query = counts(spark, feed).writeStream.format("noop").option("checkpointLocation", tmp_path / "home").start()
     query.processAllAvailable()
-    twice_and_at_once(query, {"retireSubstream": "AnalysisError: no substream 'b': Known: all"}, leaving="stop")
+    twice_and_at_once(
+        query, {"retireSubstream": "AnalysisError: [SPARKJET_ANALYSIS] no substream 'b': Known: all"}, leaving="stop"
+    )
     assert at_once(query.stop, query.stop, query.processAllAvailable)[:2] == ["done", "done"]
-    twice_and_at_once(query, {"retireSubstream": "AnalysisError: retireSubstream('b'): the query has ended"})
+    twice_and_at_once(
+        query, {"retireSubstream": "AnalysisError: [SPARKJET_ANALYSIS] retireSubstream('b'): the query has ended"}
+    )
 
 
 def test_twice_and_at_once_after_an_error(spark: SparkSession, feed: Feed) -> None:
@@ -148,7 +152,10 @@ def test_twice_and_at_once_after_an_error(spark: SparkSession, feed: Feed) -> No
     query = counts(spark, feed).writeStream.format("noop").onEpochPhase(fails).start()
     assert outcome(lambda: query.awaitTermination(PATIENCE)) == "ValueError: broken"
     raised = dict.fromkeys(("awaitTermination", "processAllAvailable"), "ValueError: broken")
-    twice_and_at_once(query, {**raised, "retireSubstream": "AnalysisError: retireSubstream('b'): the query has ended"})
+    twice_and_at_once(
+        query,
+        {**raised, "retireSubstream": "AnalysisError: [SPARKJET_ANALYSIS] retireSubstream('b'): the query has ended"},
+    )
 
 
 def test_a_query_that_is_started_twice_goes_on_as_the_second(spark: SparkSession, feed: Feed, tmp_path: Path) -> None:
@@ -160,7 +167,7 @@ def test_a_query_that_is_started_twice_goes_on_as_the_second(spark: SparkSession
     second = writer.start()
     feed.add(*rows([13, 25], k="a", v=1))
     second.processAllAvailable()
-    taken = "FencedError: Another driver has taken over"
+    taken = "FencedError: [SPARKJET_FENCED] Another driver has taken over"
     assert outcome(lambda: first.awaitTermination(PATIENCE)).startswith(taken)
     second.stop()
     feed.add(*rows([26, 37], k="a", v=1))
@@ -219,7 +226,9 @@ def test_everything_that_a_query_calls_may_describe_and_start_others(
     called = [name for _, name in caller.found]
     assert set(called) == {*(f"stream.{name}" for name in STREAMS), *(f"writer.{name}" for name in WRITERS)}
     for (place, name), end in caller.found.items():
-        expected = before.get(name, "AnalysisError: toTable: " if name == "writer.toTable" else "done")
+        expected = before.get(
+            name, "AnalysisError: [SPARKJET_ANALYSIS] toTable: " if name == "writer.toTable" else "done"
+        )
         assert end.startswith(expected), (place, name, end)
     undone = {name: end for name, end in before.items() if end != "done"}
     assert undone.keys() <= {"stream.dropDuplicatesWithinWatermark", "stream.lateRows"}, undone

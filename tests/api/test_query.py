@@ -234,3 +234,19 @@ def test_a_running_query_processes_what_comes(spark: SparkSession, feed: Feed) -
         assert query.status["isDataAvailable"] in {True, False}
     finally:
         query.stop()
+
+
+def test_a_notebook_shows_small_tables(spark: SparkSession, feed: Feed, tmp_path: Path) -> None:
+    feed.add(*rows([1, 12], k="<a>", v=1))
+    stream = sj.stream(feed.read(spark)).select(F.col("v").alias("<v>"))
+    assert "<tr><td>&lt;v&gt;</td><td>bigint</td></tr>" in stream._repr_html_()
+    result = watermarked(spark, feed, by="k").groupBy(sj.window("ts", "10 seconds")).agg(J.count().alias("n"))
+    query = result.writeStream.format("noop").queryName("<q>").start()
+    query.processAllAvailable()
+    html = query._repr_html_()
+    query.stop()
+    assert "<b>&lt;q&gt;: " in html
+    assert "<tr><td>state</td><td>running</td></tr>" in html
+    assert "<tr><td>rows in, this run</td>" in html
+    assert "is behind</td>" in html
+    assert "<tr><td>state</td><td>ended</td></tr>" in query._repr_html_()

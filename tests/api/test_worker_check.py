@@ -36,7 +36,7 @@ def test_a_package_that_is_missing_is_named_with_its_python_and_a_way_out(
     with pytest.raises(sj.AnalysisError) as refused:
         check_workers(spark, NOBODY_HAS)
     text = str(refused.value)
-    assert text.startswith("start: the executors' ")
+    assert text.startswith("[SPARKJET_ANALYSIS] start: the executors' ")
     assert "has no a_package_nobody_has. Install a-package-nobody-has and pyarrow there" in text
     assert "--archives" in text
     assert "\n" not in text

@@ -69,7 +69,7 @@ def test_each_method_changes_and_returns_the_writer(writer: StreamWriter) -> Non
 def test_a_trigger_that_is_not_supported_names_what_to_use(
     writer: StreamWriter, given: dict[str, Any], named: str
 ) -> None:
-    with pytest.raises(sj.AnalysisError, match=f"^(trigger: |processingTime = ).*{named}"):
+    with pytest.raises(sj.AnalysisError, match=rf"^\[SPARKJET_ANALYSIS\] (trigger: |processingTime = ).*{named}"):
         writer.trigger(**given)
 
 

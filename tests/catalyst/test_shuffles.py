@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sparkjet.catalyst.kept_plans import KeptPlans
-from sparkjet.catalyst.tables import Rows
+from sparkjet.catalyst.tables import Rows, table_of
 
 pytestmark = pytest.mark.spark
 
@@ -101,3 +101,13 @@ def test_each_partition_by_itself_adds_up_to_the_whole(numbers: DataFrame) -> No
     for value, count in got.collect():
         added[value] += count
     assert added == dict(map(tuple, build(numbers).collect()))
+
+
+def test_tables_by_other_keys_are_of_another_kind_however_little_of_a_plan_is_shown(numbers: DataFrame) -> None:
+    numbers.sparkSession.conf.set("spark.sql.debug.maxToStringFields", 1)
+    partitioned = [("a", "b"), ("a", "id"), ("a", "b"), ("b", "a")]
+    tables = [table_of(numbers.repartition(PARTITIONS, *keys).localCheckpoint()) for keys in partitioned]
+    tables.append(table_of(numbers.repartition(PARTITIONS + 1, "a", "b").localCheckpoint()))
+    kinds = [each.kind for each in tables if each is not None]
+    assert all(kind.is_partitioned for kind in kinds)
+    assert [kinds.index(kind) for kind in kinds] == [0, 1, 0, 3, 4]

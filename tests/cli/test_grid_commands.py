@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import re
 import socket
 from collections.abc import Callable, Iterator
@@ -11,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import typer.main
+from typer.core import TyperGroup
 
 from sparkjet.cli import grid as commands
 from sparkjet.cli import main
@@ -165,10 +166,9 @@ def cases() -> Iterator[object]:
 
 
 def test_every_command_is_tried() -> None:
-    subcommands = argparse.ArgumentParser().add_subparsers()
-    commands.add_to(subcommands)
-    [of_grid] = [each for each in subcommands.choices["grid"]._actions if isinstance(each.choices, dict)]
-    assert set(of_grid.choices or ()) == set(COMMANDS)
+    group = typer.main.get_command(commands.app)
+    assert isinstance(group, TyperGroup)
+    assert set(group.commands) == set(COMMANDS)
 
 
 @pytest.mark.parametrize(("command", "name"), [*cases()])
@@ -186,7 +186,7 @@ def test_how_it_ends(
         assert found.err == ""
         return
     [line] = found.err.splitlines()
-    assert line.startswith(f"sparkjet: {option}: ")
+    assert re.match(rf"sparkjet: \[SPARKJET_[A-Z_.]+\] {re.escape(option)}: ", line)
     assert re.search(told, line)
 
 
@@ -210,7 +210,7 @@ def test_where_a_member_cannot_listen_is_refused_at_once(
     arguments, told = REFUSED[name]
     assert main(["grid", "start", "--port", "0", "--token-file", str(token), *arguments]) == 1
     [line] = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"sparkjet: {told}")
+    assert line.startswith(f"sparkjet: [SPARKJET_ANALYSIS] {told}")
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -218,7 +218,7 @@ def test_without_a_token_the_option_for_it_is_named(command: str, capsys: pytest
     arguments = COMMANDS[command][1]("127.0.0.1:5710")
     assert main(["grid", command, *arguments, "--token-file", "/nowhere"]) == 1
     [line] = capsys.readouterr().err.splitlines()
-    assert line.startswith('sparkjet: --token-file: "/nowhere" cannot be read')
+    assert line.startswith('sparkjet: [SPARKJET_ANALYSIS] --token-file: "/nowhere" cannot be read')
 
 
 def test_a_port_in_use_is_named(token: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -226,4 +226,6 @@ def test_a_port_in_use_is_named(token: Path, capsys: pytest.CaptureFixture[str])
         port = str(taken.getsockname()[1])
         assert main(["grid", "start", "--port", port, "--token-file", str(token)]) == 1
     [line] = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"sparkjet: --port: this member cannot listen at 127.0.0.1, port {port}: Address already")
+    assert line.startswith(
+        f"sparkjet: [SPARKJET_ANALYSIS] --port: this member cannot listen at 127.0.0.1, port {port}: Addr"
+    )

@@ -16,7 +16,6 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 import sparkjet as sj
-from conftest import INTERPRETED
 from sparkjet import functions as J
 from sparkjet.options import Options
 from sparkjet.sinks.postgres.settings import PostgresSettings
@@ -25,6 +24,7 @@ from sparkjet.testing.sink_contract import QUERY, SCHEMA, SinkContract, SinkUnde
 from sparkjet.time import MIN
 from tests.faults.waiting import until
 from tests.feed import Feed
+from tests.interpreting import INTERPRETED
 from tests.servers.programs import SMALL
 from tests.windows.test_sliding import EXAMPLE, PATHS, WINDOW, check_modes
 

@@ -15,9 +15,9 @@ from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
-from conftest import INTERPRETED
 from sparkjet import EpochPhase
 from tests.feed import Feed
+from tests.interpreting import INTERPRETED
 from tests.servers.programs import SMALL
 from tests.servers.spark import elsewhere
 

@@ -145,7 +145,7 @@ def test_what_a_home_in_a_grid_needs_is_named(
     cluster: SparkCluster, wheel: Path, place: Path, in_grid: dict[str, Any]
 ) -> None:
     found = submit(cluster, wheel, place, python(place / "no-msgspec", IN_GRIDS[:2]), in_grid, GRID_DRIVERS)
-    assert "AnalysisError: start: the executors'" in found["first"]
+    assert "AnalysisError: [SPARKJET_ANALYSIS] start: the executors'" in found["first"]
     assert "has no msgspec" in found["first"]
 
 
@@ -157,7 +157,7 @@ def test_what_a_bare_python_lacks_is_said_in_one_line(
     (place / "bare").mkdir()
     found = submit(cluster, wheel, place, python(place / "nothing", ()), job)
     assert sum(found["files"]) == RECORDS
-    assert "AnalysisError: start: the executors'" in found["python"]
+    assert "AnalysisError: [SPARKJET_ANALYSIS] start: the executors'" in found["python"]
     assert "has no pyarrow. Install pyarrow there" in found["python"]
     assert "\n" not in found["python"]
     # Spark says it, of the process that plans batches on the driver.

@@ -100,7 +100,9 @@ def check_refused(places: Path, starts: dict[str, list[str]]) -> None:
     for case, (error, text) in starts.items():
         _, option, place = case.split()
         assert error == "AnalysisError", (case, text)
-        assert text.startswith("checkpointLocation is missing" if option == "nowhere" else f"{option}: "), (case, text)
+        assert text.startswith(
+            "[SPARKJET_ANALYSIS] " + ("checkpointLocation is missing" if option == "nowhere" else f"{option}: ")
+        ), (case, text)
         assert f"{places}/{place}" in text, case
         assert "under the same path" in text, case
 

@@ -11,6 +11,7 @@ import pytest
 from tests.crash.farm import Farm, Suite
 from tests.crash.feeds import write_skewed
 from tests.crash.jobs import JOBS, Place
+from tests.interpreting import interpreted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,7 +27,8 @@ def at_rest(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pl
     root = tmp_path_factory.mktemp("at_rest")
     place = Place(root / "query", root / "feed")
     write_skewed(place.feed, SEED, 0, HALF)
-    JOBS["sums"].run(spark, place, close=False)
+    with interpreted(spark):
+        JOBS["sums"].run(spark, place, close=False)
     write_skewed(place.feed, SEED, HALF, WHOLE)
     return place
 
@@ -35,7 +37,8 @@ def at_rest(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pl
 def finished(spark: SparkSession, at_rest: Place, tmp_path_factory: pytest.TempPathFactory) -> Place:
     """The same query at its end; for copying only."""
     place = copied(at_rest, tmp_path_factory.mktemp("finished"))
-    JOBS["sums"].run(spark, place)
+    with interpreted(spark):
+        JOBS["sums"].run(spark, place)
     return place
 
 

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import Enum
 from pathlib import Path
@@ -64,9 +64,10 @@ class Driver:
     Args:
         log: The file for its output.
         master: Where its tasks run.
+        more: Variables of its environment, and of its executors'.
     """
 
-    def __init__(self, log: Path, master: str = "local[2]") -> None:
+    def __init__(self, log: Path, master: str = "local[2]", more: Mapping[str, str] | None = None) -> None:
         self._log = log
         reading, writing = os.pipe()
         # In front what this process was started with: `make test-sparks` names a Spark there.
@@ -75,6 +76,7 @@ class Driver:
             "PYTHONPATH": os.pathsep.join(paths),
             "PYSPARK_PYTHON": sys.executable,
             "SPARK_LOCAL_IP": "127.0.0.1",
+            **(more or {}),
         }
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.crash.driver", str(writing), master],

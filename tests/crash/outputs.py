@@ -30,18 +30,31 @@ def into_table(
     results: AggregateRows | Stream, place: Place, rules: Rules, prepared: str = "always", output: str = RESULTS
 ) -> StreamWriter:
     """A table with the query's name; the dsn is in the query's directory."""
-    columns = rules.outputs[output]
-    flat = ["window.start", "window.end", *columns[1:]] if rules.windowed else columns
     return (
-        results.select(*flat)
+        results.select(*_flat(rules, output))
         .writeStream.format("postgres")
         .options(dsn=(place.root / "dsn").read_text(), dbtable=f'"{table_of(place, output)}"', prepared=prepared)
     )
 
 
+def _flat(rules: Rules, output: str) -> list[str]:
+    columns = list(rules.outputs[output])
+    return ["window.start", "window.end", *columns[1:]] if rules.windowed else columns
+
+
 def table_of(place: Place, output: str = RESULTS) -> str:
     """Name of the table of an output."""
     return place.root.name if output == RESULTS else f"{place.root.name} {output}"
+
+
+def into_delta(results: AggregateRows | Stream, place: Place, rules: Rules) -> StreamWriter:
+    """A Delta table below the query's directory, partitioned by the key; Kernel's jars are named there."""
+    from pyspark.sql import SparkSession
+
+    for jar in json.loads((place.root / "jars.json").read_text()):
+        SparkSession.active().sql(f"ADD JAR '{jar}'")
+    writer = results.select(*_flat(rules, RESULTS)).writeStream.format("delta").partitionBy("key")
+    return writer.option("path", place.root / "delta")
 
 
 def into_topic(results: WindowedStream | Stream, place: Place, rules: Rules) -> StreamWriter:

@@ -17,6 +17,7 @@ from tests.crash.invariants import check, same_epochs
 from tests.crash.jobs import JOBS, Place
 from tests.crash.readers import listed, newest_record, published, recorded_batches
 from tests.crash.replay import replay
+from tests.interpreting import interpreted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -120,7 +121,8 @@ def stages_done(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -
     write_skewed(root / "feed", SEED, 0, FEW)
     places = {job: Place(root / job, root / "feed") for job in ("state", "joins")}
     for job, place in places.items():
-        JOBS[job].run(spark, place)
+        with interpreted(spark):
+            JOBS[job].run(spark, place)
         check(place, JOBS[job], batches=FEW, closings=[FEW])
     return places
 

@@ -12,7 +12,8 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from conftest import INTERPRETED, SMALL
+from tests.interpreting import INTERPRETED
+from tests.servers.programs import SMALL
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

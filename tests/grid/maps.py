@@ -18,6 +18,10 @@ from sparkjet.grid.places import MapPlace
 from sparkjet.grid.reader_leases import LeaseBook
 
 ROWS = pa.schema([("k", pa.string()), ("n", pa.int64())])
+_SPARK_SCHEMA = (
+    '{"type":"struct","fields":[{"name":"k","type":"string","nullable":true,"metadata":{}},'
+    '{"name":"n","type":"long","nullable":true,"metadata":{}}]}'
+)
 Changes = Mapping[str, int | None]
 """New values by key; None where it is deleted."""
 
@@ -67,7 +71,7 @@ class MapWriter:
             run="",
             keys=("k",),
             arrow_schema=self.rows.serialize().to_pybytes(),
-            spark_schema="",
+            spark_schema=_SPARK_SCHEMA,
             partitions=count,
             layers=following(base, written),
         )

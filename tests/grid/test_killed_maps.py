@@ -17,6 +17,8 @@ from tests.grid.processes import GridProcesses
 
 KEYS = [f"k{n}" for n in range(60)]
 ROUNDS = 3
+BREAK = 0.05
+"""Seconds between two reads."""
 
 
 @dataclass
@@ -38,7 +40,8 @@ class Reading:
 
     def _read(self) -> None:
         try:
-            while not self.over.is_set():
+            # Without a break two readers would take a core from the members that they read from.
+            while not self.over.wait(BREAK):
                 by_key = [row["n"] for row in self.map_.get_all(KEYS).values()]
                 self._judge(by_key)
                 self._judge(self.map_.scan(["n"]).read_all().column("n").to_pylist())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,7 +18,9 @@ from sparkjet.grid.files import write_files
 from sparkjet.grid.map_keys import hash_of, text_of
 from sparkjet.grid.map_layers import EXPIRES, GONE, HASH, layer_schema, merged
 from sparkjet.grid.map_reader import EPOCH, WATERMARK, Map
-from sparkjet.grid.reader_leases import LEASE
+from sparkjet.grid.map_store import MapStore
+from sparkjet.grid.messages import Held
+from sparkjet.grid.reader_leases import LEASE, LeaseBook
 from sparkjet.grid.requests import Lookup
 from tests.faults.waiting import until
 from tests.grid.grids import Grid, grid_of
@@ -251,7 +253,7 @@ def test_a_scan_reads_what_its_lease_is_on_whatever_others_read_meanwhile(
     writer: MapWriter, reader: Map, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writer.write(1, {"a": 1})
-    leased = Map._leased
+    leased = Map.taken
 
     def meanwhile(map_: Map, epoch: int | None = None) -> object:
         found = leased(map_, epoch)
@@ -260,11 +262,87 @@ def test_a_scan_reads_what_its_lease_is_on_whatever_others_read_meanwhile(
         assert map_.get("a") == {"k": "a", "n": 2}
         return found
 
-    monkeypatch.setattr(Map, "_leased", meanwhile)
+    monkeypatch.setattr(Map, "taken", meanwhile)
     rows = reader.scan()
     for epoch in (3, 4, 5):
         writer.write(epoch, {"a": epoch})
     assert rows.read_all().to_pylist() == [{"k": "a", "n": 1}]
+
+
+def test_reads_in_parts_share_one_lease_though_no_writer_removes_any(writer: MapWriter, reader: Map) -> None:
+    writer.write(1, {"a": 1})
+    leases = writer.store.place.leases()
+    for _ in range(3):
+        manifest, version = reader.planned()
+        for partition in version.layers:
+            assert [row for batch in reader.part(manifest, [partition]) for row in batch.to_pylist()] == [
+                {"k": "a", "n": 1}
+            ]
+    assert len(writer.client.entries(leases)) == 1
+    for epoch in (2, 3, 4):
+        writer.write(epoch, {"a": epoch})
+        assert [each["n"] for batch in reader.part(manifest, [*version.layers]) for each in batch.to_pylist()] == [1]
+    writer.now += LEASE + 1
+    writer.write(5, {"a": 5})
+    writer.now += LEASE + 1
+    writer.write(6, {"a": 6})
+    assert writer.client.entries(leases) == []
+    with pytest.raises(ReleasedError, match=r"epoch 1 of map .* is not held any more"):
+        list(reader.part(manifest, [*version.layers]))
+
+
+class Meanwhile(MapStore):
+    """The versions of a map, for a driver beside which another one goes on right after it has listed them."""
+
+    def __init__(self, store: MapStore, then: Callable[[], object]) -> None:
+        super().__init__(store.client, store.place)
+        self._then = then
+
+    def numbers(self) -> list[int]:
+        found = super().numbers()
+        then, self._then = self._then, lambda: None
+        then()
+        return found
+
+
+def test_a_start_beside_a_driver_that_goes_on_leaves_what_readers_hold(writer: MapWriter, reader: Map) -> None:
+    for epoch in (1, 2):
+        writer.write(epoch, {"a": epoch, "b": 0})
+    with reader.held(1):
+        decided = writer.prepare(3, {"a": 3})
+        Meanwhile(writer.store, lambda: writer.publish(decided)).undo(lambda name: name < "000002", [decided])
+        assert scanned(reader) == {"a": 1, "b": 0}
+    assert scanned(reader) == {"a": 3, "b": 0}
+
+
+def test_a_driver_that_was_taken_over_removes_nothing_of_its_successor(writer: MapWriter, reader: Map) -> None:
+    for epoch in (1, 2):
+        writer.write(epoch, {"a": epoch, "b": 0})
+    with reader.held(1):
+
+        def taken_over() -> None:
+            for epoch in (3, 4, 5):
+                writer.write(epoch, {"a": epoch})
+
+        Meanwhile(writer.store, taken_over).clean(LeaseBook(lambda: writer.now))
+        assert scanned(reader) == {"a": 1, "b": 0}
+    assert scanned(reader) == {"a": 5, "b": 0}
+
+
+def test_a_process_that_was_paused_while_it_looked_takes_no_lease_for_given_up() -> None:
+    now = [0.0]
+    book = LeaseBook(lambda: now[0])
+
+    lease = Held(0, "leases/7/r/1", 0, 0, "")
+
+    def listed(pause: float) -> list[Held]:
+        now[0] += pause
+        return [lease]
+
+    assert book.looked(lambda: listed(pause=300)) == ([lease], [])
+    assert book.looked(lambda: listed(pause=300)) == ([lease], [])
+    now[0] += LEASE + 1
+    assert book.looked(lambda: listed(pause=0)) == ([], [lease.key])
 
 
 def test_a_lease_is_not_renewed_for_a_read_that_has_failed(

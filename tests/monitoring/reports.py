@@ -30,6 +30,7 @@ def report(
     late: int = 0,
     duration_ms: Mapping[str, int] | None = None,
     sinks: Sequence[SinkReport] = (),
+    open_windows: int | None = None,
 ) -> ProgressReport:
     known = dict(substreams or {})
     times = [each.watermark for each in known.values() if each.watermark is not None and not each.idle]
@@ -44,4 +45,5 @@ def report(
         epoch=EpochReport(epoch, dict(duration_ms or {"aggregate": 40, "commit": 7})),
         snapshot=SnapshotReport(1, 5, 2),
         sinks=list(sinks),
+        open_windows=open_windows,
     )

@@ -96,3 +96,14 @@ def test_names_may_hold_anything() -> None:
     run.history.add(report(1, {'a"\n\\': substream(0)}), NOW)
     runs.add(run)
     assert scraped(runs)["sparkjet_up"] == {(("query", 'q"\n\\'),): 1}
+
+
+def test_queries_of_one_name_in_two_sessions_have_samples_of_their_own() -> None:
+    runs = Runs()
+    for number in (1, 2):
+        run = Run(f"{number}23456789", f"run-{number}", "bars", number)
+        run.history.add(report(number), NOW)
+        runs.add(run)
+    text = exposition(ManualClock(NOW), runs).decode()
+    assert 'sparkjet_up{query="bars"} 1.0' in text
+    assert 'sparkjet_up{query="bars (22345678)"} 1.0' in text

@@ -7,11 +7,16 @@ import json
 import socket
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from sparkjet.clock import ManualClock
+from sparkjet.engine.progress_report import SinkReport
 from sparkjet.errors import AnalysisError
+from sparkjet.grid.errors import UnreachableError
 from sparkjet.monitoring import Run, Runs, open_page
 from sparkjet.monitoring.page import Page
 from tests.monitoring.reports import NOW, SECOND, report, substream
@@ -96,6 +101,47 @@ def test_a_page_that_shows_a_run_of_a_driver_before_goes_on_with_one_that_is_the
     told = json.loads(connection.getresponse().readline().decode().removeprefix("data: "))
     assert told["run"]["name"] == "flights"
     connection.close()
+
+
+def test_late_rows_are_looked_at_where_they_are_in_files(page: Page, runs: Runs, tmp_path: Path) -> None:
+    path = "/late/run%20of%20flights/1"
+    assert asked(page, path)[0].status == 404
+    pq.write_table(pa.table({"v": [*range(30)], "_reason": ["late"] * 30}), tmp_path / "part 1")
+    handle = {"directory": str(tmp_path), "epoch": 2, "format": "parquet", "files": [["staged", "part 1"]]}
+    handle["schema"] = {"type": "struct", "fields": [{"name": "v"}, {"name": "_reason"}]}
+    runs.all()[0].history.add(report(2, sinks=[SinkReport("late", 30, handle)]), NOW + SECOND)
+    runs.all()[0].history.add(report(3, sinks=[SinkReport("results", 1, {"epoch": 3})]), NOW + 2 * SECOND)
+    assert json.loads(asked(page, "/runs/run%20of%20flights/1")[1])["lateRowsShown"] is True
+    told = json.loads(asked(page, path)[1])
+    assert (told["epoch"], len(told["rows"]), told["rows"][7], told["why"]) == (
+        2,
+        20,
+        {"v": "7", "_reason": "late"},
+        None,
+    )
+    (tmp_path / "part 1").unlink()
+    assert "cannot be read" in json.loads(asked(page, path)[1])["why"]
+    handle["directory"] = "s3a://bucket/late"
+    assert "read them with sparkjet.read_files" in json.loads(asked(page, path)[1])["why"]
+
+
+def test_the_grid_of_a_home_is_asked_and_what_it_fails_with_is_told(page: Page, runs: Runs) -> None:
+    path, run = "/grid/run%20of%20flights/1", runs.all()[0]
+    assert asked(page, path)[0].status == 404
+    run.grid = lambda: {"members": []}
+    assert json.loads(asked(page, "/runs/run%20of%20flights/1")[1])["grid"] is True
+    assert json.loads(asked(page, path)[1]) == {"members": []}
+
+    def fails() -> dict[str, object]:
+        raise UnreachableError("nobody answers")
+
+    run.grid = fails
+    assert json.loads(asked(page, path)[1])["error"] == {
+        "condition": "SPARKJET_GRID.UNREACHABLE",
+        "message": "[SPARKJET_GRID.UNREACHABLE] nobody answers",
+    }
+    run.end(NOW, None)
+    assert asked(page, path)[0].status == 404
 
 
 def test_another_sites_name_for_this_address_is_refused(page: Page) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sparkjet.errors import SinkError
 from sparkjet.monitoring.runs import ENDED, Run, Runs
 
 
@@ -23,3 +24,28 @@ def test_running_ones_come_first_and_of_those_that_ended_the_last_ones_stay() ->
 def test_a_query_without_a_name_is_called_by_its_id() -> None:
     assert Run("0123456789", "run", None, 0).label == "01234567"
     assert Run("0123456789", "run", None, 0, recorded=True).state == "recorded"
+
+
+def test_two_queries_of_one_name_are_told_apart_until_one_has_ended() -> None:
+    runs, first, second = Runs(), Run("0123456789", "a", "bars", 0), Run("9876543210", "b", "bars", 1)
+    for run in (first, second):
+        runs.add(run)
+    assert [first.label, second.label] == ["bars", "bars (98765432)"]
+    first.end(2, None)
+    # What it was called stays, also in the metrics.
+    assert second.label == "bars (98765432)"
+    third = Run("9876543210", "c", "bars", 3)
+    second.end(3, None)
+    runs.add(third)
+    assert third.label == "bars"
+
+
+def test_a_failure_has_a_condition() -> None:
+    run = Run("query", "run", None, 0)
+    for error, condition in (
+        (SinkError("refused"), "SPARKJET_SINK"),
+        (RuntimeError("[DIVIDE_BY_ZERO.SUB] Division by zero"), "DIVIDE_BY_ZERO.SUB"),
+        (RuntimeError("list [1, 2]"), None),
+    ):
+        run.end(1, error)
+        assert (run.condition, run.state) == (condition, "failed")

@@ -101,9 +101,9 @@ def test_a_failure_is_told_in_one_line() -> None:
     run = run_with(report())
     run.end(NOW, SinkError("the disk is full\nsecond line"))
     assert run.state == "failed"
-    assert sentence(run, NOW)[0] == "The query has failed. SinkError: the disk is full"
+    assert sentence(run, NOW)[0] == "The query has failed. SinkError: [SPARKJET_SINK] the disk is full"
     run.end(NOW, SinkError())
-    assert run.failure == "SinkError: no message"
+    assert run.failure == "SinkError: [SPARKJET_SINK]"
 
 
 def test_a_run_ends_though_its_failure_has_no_message_any_more() -> None:

@@ -121,6 +121,25 @@ def test_of_a_stream_without_a_watermark_every_row_comes_once(spark: SparkSessio
     assert driver.watermark is None
 
 
+def test_where_a_key_is_kept_for_ever_rows_without_a_time_are_rows_as_in_sparks_batch(spark: SparkSession) -> None:
+    """Their time is no part of the key, and nothing is forgotten by it; windows behind count them as timeless."""
+
+    def query(rows: Stream) -> Any:
+        first = rows.withWatermark("ts", "1 second").dropDuplicates(["id"])
+        return [first, first.groupBy(F.window("ts", "1 minute")).agg(F.sum("n").alias("n"))]
+
+    driver = StreamDriver(spark, query, SCHEMA)
+    at = "2026-01-01 00:00:{:02}".format
+    # Of one epoch they are older than all others.
+    driver.process([("b", at(1), 1), ("a", at(1), 2), ("a", None, 3), (None, None, 4)])
+    driver.process([("a", at(2), 5), ("c", None, 6), ("c", at(0), 7), (None, at(3), 8)])
+    driver.close_windows()
+    assert sorted((row.id or "", row.n) for row in driver.results()) == [("", 4), ("a", 3), ("b", 1), ("c", 6)]
+    assert [row.n for row in driver.results(1)] == [1]
+    timeless = {name: stage.null_timestamps.total() for name, stage in driver.engine.state.stages.items()}
+    assert timeless == {"stage0": 0, "stage1": 3}
+
+
 @pytest.mark.crash
 def test_windows_over_what_is_left_count_each_once_and_lose_nothing(spark: SparkSession) -> None:
     """An idle substream does not hold them, and a lagging one does."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import msgspec
 
@@ -62,6 +63,7 @@ class Orders:
         patience: How long commits are retried.
         empty: Epochs without rows.
         broken_task: Whether the last task of ``stop_in`` fails after the others have prepared.
+        query: Its id; of its own, as a broker that tests share lists the transactions of a query.
     """
 
     home: Path
@@ -76,6 +78,7 @@ class Orders:
     broken_task: bool = False
     patience: Retry = PATIENT
     empty: tuple[int, ...] = ()
+    query: str = field(default_factory=lambda: str(uuid4()))
 
 
 @dataclass
@@ -195,7 +198,7 @@ class PlainDriver:
         newest = self._log.newest()
         if newest is None:
             slot, record = 0, Record(
-                kind=EpochKind.TAKEOVER, query="00000000-1111-2222-3333-444444444444", takeover=0, run="0", epoch=0,
+                kind=EpochKind.TAKEOVER, query=self._orders.query, takeover=0, run="0", epoch=0,
                 fingerprint={}, clock=0, watermarks=NO_WATERMARKS, stages={}, early_at={}, spark=None,
                 transactions=[],
             )  # fmt: skip

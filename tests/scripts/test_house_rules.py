@@ -44,6 +44,11 @@ def test_a_good_checkout(checkout: Path, capsys: pytest.CaptureFixture[str]) -> 
             GOOD + "rows = session.read.parquet(file.read())\n",
             "time/frames.py:2: reads by patterns",
         ),
+        (
+            "src/sparkjet/time/frames.py",
+            GOOD + 'logger = logging.getLogger("sparkjet")\n',
+            "time/frames.py:2: a log of its own",
+        ),
         ("docs/a.md", "In `" + "/ho" + "me/me/data`.\n", "docs/a.md:1: a path of one machine"),
     ],
 )

@@ -48,6 +48,11 @@ def test_a_test_of_a_class_is_found_in_its_file() -> None:
     assert file_of("tests.scripts.test_minutes.TestSome") == "tests/scripts/test_minutes.py"
 
 
+def test_a_page_keeps_its_ending_and_is_found_in_the_table() -> None:
+    assert file_of("docs.guide.state.md") == "docs/guide/state.md"
+    assert row_of(file_of("README.md"), rows()) == "oldest Spark"
+
+
 def test_the_minutes_of_a_step_are_shared_in_proportion(tmp_path: Path) -> None:
     # Two processes: 600 seconds of tests in 300.
     junit(tmp_path / "test.xml", 300, **{"tests.scripts.test_minutes": 200, "tests.scripts.test_setup": 400})

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from tests.servers import artemis, hdfs, kafka, s3
+from tests.servers import artemis, delta, hdfs, kafka, s3
 
 
 def main() -> None:
     """What the first test of each would wait for."""
     kafka.jars()
     artemis.jars()
+    delta.kernel()
     hdfs.jars(hdfs.POM)
     s3.client()
     s3.proxy()

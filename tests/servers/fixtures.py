@@ -189,6 +189,23 @@ def s3_classes(spark: SparkSession) -> Any:
     return gateway.jvm.java.net.URLClassLoader(urls, context._jsc.hadoopConfiguration().getClassLoader())
 
 
+@pytest.fixture(scope="session")
+def delta_kernel() -> list[str]:
+    """The jars of Delta Kernel."""
+    from tests.servers.delta import kernel
+    from tests.servers.programs import NoProgramError
+
+    return list(map(str, available(kernel, NoProgramError)))
+
+
+@pytest.fixture(scope="session")
+def delta(spark: SparkSession, delta_kernel: list[str]) -> SparkSession:
+    """The shared session, to which Delta Kernel was added while it ran."""
+    for jar in delta_kernel:
+        spark.sql(f"ADD JAR '{jar}'")
+    return spark
+
+
 @pytest.fixture
 def s3_spark(spark: SparkSession, s3: S3Server, s3_classes: Any) -> Iterator[SparkSession]:
     """The shared session, with Hadoop's client of S3 for as long as the test runs."""

@@ -15,7 +15,15 @@ from pathlib import Path
 from uuid import uuid4
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    ResourceType,
+)
 from typing_extensions import Self
 
 from tests.servers import programs
@@ -199,10 +207,22 @@ class KafkaServer:
         return name
 
     def grow(self, topic: str, partitions: int) -> None:
-        """Give a topic more partitions, ``partitions`` in all."""
+        """Give a topic more partitions, ``partitions`` in all, unless it has them."""
+        if self._partitions(topic) == partitions:
+            return
         admin = self.admin()
         admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(PATIENCE)
         self.wait(lambda: self._partitions(topic) == partitions, f"{topic} to grow")
+
+    def configure(self, topic: str, **settings: str) -> None:
+        """Change settings of a topic, with ``_`` for the dot."""
+        changes = [
+            ConfigEntry(name.replace("_", "."), value, incremental_operation=AlterConfigOpType.SET)
+            for name, value in settings.items()
+        ]
+        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=changes)
+        admin = self.admin()
+        admin.incremental_alter_configs([resource])[resource].result(PATIENCE)
 
     def drop(self, topic: str) -> None:
         """Delete a topic."""

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 import sparkjet as sj
 from sparkjet.errors import AnalysisError, LostTransactionError, RecoveryError, SinkError
 from sparkjet.grid.access import Access
+from sparkjet.grid.files import write_files
 from sparkjet.grid.map_keys import hash_of, text_of
 from sparkjet.grid.map_layers import HASH
 from sparkjet.grid.map_reader import Map
@@ -177,6 +178,7 @@ def test_what_cannot_be_a_map_is_refused_before_the_start(
         ({}, r'needs option\("keys", "a, b"\)'),
         ({"keys": "n", "maxBytes": "much"}, 'maxBytes: "much" is no size, as 512m'),
         ({"keys": "n", "timeToLive": "soon"}, "timeToLive"),
+        ({"keys": "n", "expireInterval": "5s"}, 'expireInterval: no row ever expires. Say with option\\("timeToLive"'),
         ({"keys": "n", "key": "n"}, '"key" is not an option of format\\("grid-map"\\); did you mean "keys"'),
     ],
 )
@@ -220,7 +222,7 @@ def test_an_executor_without_token_says_so_in_one_line(tmp_path: Path) -> None:
     row = {"c0": 1, "c1": False, "c2": None, "c3": "a", "partition": 0}
     arrow = pa.schema([("c0", pa.int64()), ("c1", pa.bool_()), ("c2", pa.int64()), ("c3", pa.string())])
     batch = pa.RecordBatch.from_pylist([row], arrow.append(pa.field("partition", pa.int32())))
-    with pytest.raises(RefusedRowError, match=r"^--token-file: .*none"):
+    with pytest.raises(RefusedRowError, match=r"--token-file: .*none"):
         list(task(iter([batch])))
 
 
@@ -395,6 +397,56 @@ def test_a_driven_query_dates_its_epochs_and_rows_expire_by_its_clock(
     driver.process([("d", 1, at.replace(second=45))])
     assert sorted(rows_of(reader)) == [("b", 5), ("c", 1)]
     driver.stop()
+
+
+def test_rows_expire_though_none_arrive_and_no_epoch_is_run_before(
+    spark: SparkSession, made: Made, reader: Map, tmp_path: Path
+) -> None:
+    second = 1_000_000
+    sink = made("k string, n long", time_to_live=60 * second, expire_interval=10 * second)
+    schema = spark.createDataFrame([], "k string, n long").schema
+    driver = StreamDriver(spark, lambda stream: stream.select("k", "n"), schema, sinks=[sink], directory=tmp_path)
+    assert driver.plan.uses_clock
+    driver.process([("a", 1)])
+    driver.clock.advance(20 * second)
+    driver.process([("b", 2)])
+    for _ in range(3):
+        driver.advance("13 seconds")
+    assert (driver.engine.record.epoch, sorted(rows_of(reader))) == (2, [("a", 1), ("b", 2)])
+    driver.advance("1 second")
+    assert (reader.get("a"), rows_of(reader), driver.engine.record.epoch) == (None, [("b", 2)], 3)
+    # Which row is the next to expire is not known.
+    driver.advance("9 seconds")
+    assert driver.engine.record.epoch == 3
+    with driver.crash(at=sj.EpochPhase.DECIDE):
+        driver.advance("11 seconds")
+    driver.restart()
+    assert (rows_of(reader), driver.engine.record.epoch) == ([], 4)
+    driver.advance("1 hour")
+    assert driver.engine.record.epoch == 4
+    version = sink._store.newest()
+    assert version is not None
+    assert version.layers == {}
+    driver.process([("a", 3)])
+    assert rows_of(reader) == [("a", 3)]
+    driver.stop()
+
+
+def test_what_attempts_of_tasks_have_left_goes_with_the_epoch(spark: SparkSession, made: Made) -> None:
+    sink = made()
+    store, rows = sink._store, spark.createDataFrame([(f"k{n}", n) for n in range(20)], SCHEMA)
+    for epoch in (1, 2, 3):
+        handle = sink.prepare(rows, transaction(epoch))
+        assert handle is not None
+        # As one that failed, and one that goes on beside its successor.
+        name = f"{store.place.layers(str(transaction(epoch)))}7-left"
+        write_files(store.client, {name: b"left"})
+        sink.commit(handle, lambda: None)
+        assert [held.name for held in store.client.entries(name)] == []
+    of_next = f"{store.place.layers(str(transaction(4)))}7-left"
+    write_files(store.client, {of_next: b"not decided"})
+    store.clean(sink._leases)
+    assert [held.name for held in store.client.entries(of_next)] == [of_next]
 
 
 def test_a_commit_that_was_cut_short_is_finished_with_its_cleaning_left_to_the_next(

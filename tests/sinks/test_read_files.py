@@ -63,6 +63,18 @@ def test_each_epoch_is_read_with_its_own_format(spark: SparkSession, out: Path) 
     assert found(out, "k", "v") == sorted([*zip(formats, range(4), strict=True), ("text", None)], key=repr)
 
 
+@pytest.mark.parametrize("file_format", ["orc", "parquet"])
+def test_collations_come_back_though_sparks_readers_fail_at_them(
+    spark: SparkSession, out: Path, file_format: str
+) -> None:
+    """ORC's at those of columns, all of them at those of partition columns."""
+    text = "'a' COLLATE UNICODE_CI"
+    rows = spark.sql(f"SELECT {text} AS k, MAP(1, ARRAY(NAMED_STRUCT('t', {text}))) AS `a.m`, 'p' AS p, {text} AS q")
+    publish(out, 1, rows, file_format, ("p", "q"))
+    assert read_files(str(out)).dtypes == rows.dtypes
+    assert [tuple(row) for row in read_files(str(out)).where("k = 'A' AND q = 'A'").collect()] == [tuple(rows.head())]
+
+
 def test_columns_are_found_by_name_and_the_newest_epochs_come_first(spark: SparkSession, out: Path) -> None:
     publish(out, 1, spark.createDataFrame([("a", 1)], "k string, v long"), "csv")
     publish(out, 2, spark.createDataFrame([(2, "b", True)], "v long, K string, w boolean"), "csv")

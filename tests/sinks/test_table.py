@@ -148,6 +148,15 @@ def test_rows_must_have_the_columns_of_the_table(spark: SparkSession, tmp_path: 
         writer(spark, Feed(tmp_path / "in"), tmp_path).toTable(NAME, "postgres")
 
 
+def test_collations_in_a_table_of_orc_are_refused_as_spark_could_not_read_it(spark: SparkSession) -> None:
+    rows = spark.sql("SELECT 1 AS n, ARRAY('a' COLLATE UNICODE_CI) AS texts")
+    sink = table_sink("collated", spark, "orc", (), {}, None)
+    with pytest.raises(AnalysisError, match=r"toTable: .* has a collation, .* texts array<string collate UNICODE_CI>"):
+        sink.check(rows.schema)
+    table_sink("collated", spark, "parquet", (), {}, None).check(rows.schema)
+    sink.check(rows.selectExpr("n", "CAST(texts AS ARRAY<STRING>) AS texts").schema)
+
+
 def test_a_table_of_sparks_own_streaming_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     feed = Feed(tmp_path / "in")
     feed.add(*rows([1], k="a"))

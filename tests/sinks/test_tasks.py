@@ -57,7 +57,7 @@ def test_tasks_run_and_their_refusals_come_without_a_traceback(spark: SparkSessi
     assert [row["rows"] for row in run_tasks(rows, passes, [half], RefusedError, PACKAGES)] == [0, 1, 2, 3]
     with pytest.raises(SinkError) as refused:
         run_tasks(rows, refuses, [half], RefusedError, PACKAGES)
-    assert str(refused.value) == "the row is too large. Make it smaller."
+    assert str(refused.value) == "[SPARKJET_SINK] the row is too large. Make it smaller."
     with pytest.raises(
         SinkError, match=r"has no a_package_nobody_has\. Install a-package-nobody-has and pyarrow there"
     ):

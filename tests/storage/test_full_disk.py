@@ -13,7 +13,7 @@ from sparkjet.storage.full_disk import full_disk, full_disks_named
 
 
 def test_a_failure_that_names_the_file_is_reported_with_it() -> None:
-    with pytest.raises(StorageError, match=r"^No space left on device: /ck/log/7\. .*Free space there"):  # noqa: SIM117
+    with pytest.raises(StorageError, match=r"No space left on device: /ck/log/7\. .*Free space there"):  # noqa: SIM117
         with full_disks_named([]):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/ck/log/7")
 
@@ -22,7 +22,7 @@ def test_a_failure_that_names_the_file_is_reported_with_it() -> None:
 def test_a_failure_inside_spark_is_reported_with_its_directory(number: int) -> None:
     text = f"[TASK_WRITE_FAILED] Task failed while writing rows to file:/out/x. {os.strerror(number)}\\n\\tat org…"
     said = str(full_disk(RuntimeError(text), []))
-    assert said.startswith(f"{os.strerror(number)}: /out/x. ")
+    assert said.startswith(f"[SPARKJET_STORAGE] {os.strerror(number)}: /out/x. ")
     assert ("Make it writable" in said) == (number == errno.EROFS)
 
 
@@ -30,7 +30,7 @@ def test_a_directory_with_spaces_is_named_as_a_whole() -> None:
     cause = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     error = RuntimeError("[TASK_WRITE_FAILED] Task failed while writing rows to file:/a b/x y. SQLSTATE: 58030\n\tat …")
     error.__cause__ = cause
-    assert str(full_disk(error, [])).startswith("No space left on device: /a b/x y. The epoch")
+    assert str(full_disk(error, [])).startswith("[SPARKJET_STORAGE] No space left on device: /a b/x y. The epoch")
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
@@ -38,11 +38,11 @@ def test_too_few_file_handles_are_named_with_how_to_have_more(number: int) -> No
     error = UnboundLocalError("what PySpark fails with where it cannot open a socket")
     error.__context__ = RuntimeError(f"[Errno {number}] {os.strerror(number)}")
     said = str(full_disk(error, []))
-    assert said.startswith(f"{os.strerror(number)}: the driver may have ")
+    assert said.startswith(f"[SPARKJET_STORAGE] {os.strerror(number)}: the driver may have ")
     assert "nothing is lost. Let this user have more file handles" in said
     assert "ulimit -n" in said
     named = str(full_disk(OSError(number, os.strerror(number), "/ck/offsets/1"), []))
-    assert named.startswith(f"{os.strerror(number)}: /ck/offsets/1. ")
+    assert named.startswith(f"[SPARKJET_STORAGE] {os.strerror(number)}: /ck/offsets/1. ")
 
 
 def test_a_cause_further_down_counts() -> None:

@@ -73,7 +73,7 @@ def test_members_of_two_grids_are_refused_by_the_option(token: str, grid: Grid, 
     (tmp_path / "other").mkdir()
     with grid_of(tmp_path / "other", 1, access=Access(token)) as other:
         location = f"grid://{address(grid)},{address(other)}/orders"
-        with pytest.raises(AnalysisError, match=r"^snapshotStore: .* are members of different grids .* name those of"):
+        with pytest.raises(AnalysisError, match=r"snapshotStore: .* are members of different grids .* name those of"):
             grid_location(location, "snapshotStore", session(**{"spark.sparkjet.grid.tokenFile": token}))
 
 
@@ -81,7 +81,7 @@ def test_members_of_two_grids_are_refused_by_the_option(token: str, grid: Grid, 
     "location", ["grid://10.0.0.1:5710", "grid://10.0.0.1:5710/", "grid:///", "grid:", "grid://a:1/x//y"]
 )
 def test_a_location_without_a_place_is_refused(token: str, location: str) -> None:
-    with pytest.raises(AnalysisError, match=r"^checkpointLocation: .* names no place in a grid"):
+    with pytest.raises(AnalysisError, match=r"checkpointLocation: .* names no place in a grid"):
         grid_location(location, "checkpointLocation", session(**{"spark.sparkjet.grid.tokenFile": token}))
 
 
@@ -97,5 +97,5 @@ def test_without_a_token_nothing_is_asked(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_the_embedded_member_is_not_for_executors_elsewhere() -> None:
-    with pytest.raises(AnalysisError, match=r"^snapshotStore: executors on other machines cannot reach"):
+    with pytest.raises(AnalysisError, match=r"snapshotStore: executors on other machines cannot reach"):
         grid_location("grid:///x", "snapshotStore", session("spark://10.0.0.1:7077"))

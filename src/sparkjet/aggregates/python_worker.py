@@ -22,6 +22,12 @@ _LONGEST_SHOWN = 300
 class PartError(Exception):
     """A part of an aggregate written in Python failed; the message names the part and the values."""
 
+    condition = "SPARKJET_AGGREGATE"
+
+    def __str__(self) -> str:
+        # Not an error of sparkjet.errors, which is not shipped: Spark forwards its text.
+        return f"[{self.condition}] {super().__str__()}"
+
 
 @dataclass(frozen=True)
 class PythonParts:

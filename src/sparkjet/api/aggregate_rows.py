@@ -10,6 +10,8 @@ from typing_extensions import Self
 from sparkjet.api.frame_methods import one_by_one
 from sparkjet.api.grouped_results import GroupedResults
 from sparkjet.api.result_rows import ResultRows
+from sparkjet.catalyst.columns import HIDDEN
+from sparkjet.errors import refuse_connect
 from sparkjet.plan import links
 from sparkjet.plan.outputs import Rows
 
@@ -29,6 +31,7 @@ class AggregateRows(ResultRows):
 
         The start refuses other modes: what an epoch changes is not in any order.
         """
+        refuse_connect("orderBy", *cols)
         # Sinks write what one task has in its order; and sorted by ranges, every epoch would take a sample first.
         return self._then(links.whole(lambda frame: frame.repartition(1).orderBy(*cols, **kwargs)))
 
@@ -42,18 +45,19 @@ class AggregateRows(ResultRows):
 
     def rollup(self, *cols: str | Column | Sequence[str | Column]) -> GroupedResults[Self]:
         """Aggregate complete results with their totals, as ``DataFrame.rollup``; see :meth:`RollingStream.groupBy`."""
-        return self._regrouped(lambda frame: frame.rollup(*one_by_one(cols)))
+        return self._regrouped(lambda frame: frame.rollup(*one_by_one(cols)), cols)
 
     def cube(self, *cols: str | Column | Sequence[str | Column]) -> GroupedResults[Self]:
         """Aggregate complete results by all combinations of columns, as ``DataFrame.cube``."""
-        return self._regrouped(lambda frame: frame.cube(*one_by_one(cols)))
+        return self._regrouped(lambda frame: frame.cube(*one_by_one(cols)), cols)
 
     def groupingSets(self, groupingSets: Sequence[Sequence[str | Column]], *cols: str | Column) -> GroupedResults[Self]:
         """Aggregate complete results by several sets of columns, as ``DataFrame.groupingSets``."""
-        return self._regrouped(lambda frame: frame.groupingSets(groupingSets, *cols))
+        return self._regrouped(lambda frame: frame.groupingSets(groupingSets, *cols), (groupingSets, cols))
 
-    def _regrouped(self, group: Callable[[DataFrame], GroupedData]) -> GroupedResults[Self]:
-        return GroupedResults(self._then, group)
+    def _regrouped(self, group: Callable[[DataFrame], GroupedData], cols: Sequence[Any] = ()) -> GroupedResults[Self]:
+        refuse_connect("groupBy", cols)
+        return GroupedResults(self._then, group, self._chain.shape.drop(*HIDDEN))
 
     def limit(self, num: int) -> Self:
         """The first rows of complete results, as ``DataFrame.limit``; mostly after :meth:`orderBy`."""

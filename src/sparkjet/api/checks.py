@@ -13,13 +13,13 @@ from sparkjet.catalyst.plan_analysis import check_streaming
 from sparkjet.clock import SystemClock
 from sparkjet.engine.backup import Backup
 from sparkjet.engine.parallelism import state_partitions
-from sparkjet.engine.query_logger import QueryLogger
 from sparkjet.errors import AnalysisError
 from sparkjet.options import QUERY_OPTIONS, Options
 from sparkjet.plan.outputs import AnyOutput, Rows, StageOutput
 from sparkjet.plan.plan import Plan
 from sparkjet.plan.planning import plan_of
 from sparkjet.plan.spark_sources import REPLAYABLE, acknowledging_source, check_replayable
+from sparkjet.query_log import about, logger
 from sparkjet.sinks.files import FilesSink
 from sparkjet.sinks.memory import MemorySink
 from sparkjet.sinks.protocol import Guarantee
@@ -71,11 +71,13 @@ def checked(
     _check_without_stages(plan, options)
     _check_end(plan, close_at_end=close_at_end)
     overlap = _overlap(plan, options, ends=bool(trigger.get("availableNow")))
-    check_replayable(plan.source, guarantee)
     check_streaming(plan.source)
     name = name if name is not None else results[0].name
     place = _home(plan, options, name, needs_one=any(output.is_durable for output in outputs))
-    _warn(plan, QueryLogger(name or place), guarantee)
+    with about(name or place):
+        check_replayable(plan.source, guarantee)
+        _warn(plan, guarantee)
+        partitions = _partitions(plan, options)
     directory = directory_at(
         place if place is not None else tempfile.mkdtemp(prefix="sparkjet-"),
         "checkpointLocation" if options.get("snapshotStore") is None else "snapshotStore",
@@ -87,7 +89,7 @@ def checked(
         has_own_home=place is not None,
         backup=_backup(plan, options, directory),
         guarantee=guarantee,
-        partitions=_partitions(plan, options),
+        partitions=partitions,
         overlap=overlap,
         trigger=trigger,
         close_at_end=close_at_end,
@@ -259,7 +261,7 @@ def _in_grid(store: str, identity: str | None) -> str:
     return f"{address}/{quote(identity.strip('/'), safe='/')}"
 
 
-def _warn(plan: Plan, logger: QueryLogger, guarantee: Guarantee) -> None:
+def _warn(plan: Plan, guarantee: Guarantee) -> None:
     for output in plan.outputs:
         if guarantee is Guarantee.EXACTLY_ONCE and output.sink.guarantee is not Guarantee.EXACTLY_ONCE:
             promise = output.sink.guarantee.value

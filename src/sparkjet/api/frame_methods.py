@@ -13,10 +13,11 @@ from typing_extensions import ParamSpec, Self
 
 from sparkjet.api.guided import Guided
 from sparkjet.api.na_functions import NOT_GIVEN, NaFunctions
+from sparkjet.api.notebook import table
 from sparkjet.catalyst import alternatives
 from sparkjet.catalyst.columns import HIDDEN, quoted, visible
 from sparkjet.catalyst.stars import starless
-from sparkjet.errors import AnalysisError, nearest
+from sparkjet.errors import AnalysisError, nearest, refuse_connect
 from sparkjet.plan import links
 from sparkjet.plan.static_join import static_join
 from sparkjet.plan.static_tables import static_table
@@ -65,6 +66,10 @@ class FrameMethods(Guided, ABC):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}[{', '.join(f'{name}: {found}' for name, found in self.dtypes)}]"
+
+    def _repr_html_(self) -> str:
+        """The columns, in a small table for notebooks: rows are there only once a query runs."""
+        return table(type(self).__name__, self.dtypes, ("column", "type"))
 
     @property
     def sparkSession(self) -> SparkSession:
@@ -176,6 +181,7 @@ class FrameMethods(Guided, ABC):
 
     def drop(self, *cols: Column | str) -> Self:
         """Drop columns, as ``DataFrame.drop``."""
+        refuse_connect("drop", *cols)
         return self._then(links.everywhere(lambda frame: frame.drop(*cols)))
 
     def dropna(self, how: str = "any", thresh: int | None = None, subset: str | Sequence[str] | None = None) -> Self:

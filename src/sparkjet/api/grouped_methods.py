@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import NumericType
 from typing_extensions import Self
@@ -19,11 +20,10 @@ from sparkjet.catalyst.aggregate_calls import GroupWindow, Pivot
 from sparkjet.catalyst.columns import HIDDEN, TIME, quoted
 from sparkjet.errors import AnalysisError
 from sparkjet.plan.aggregation import window_column
+from sparkjet.plan.grouping import with_group_window
 from sparkjet.plan.resolved_aggregates import Expression, resolved_aggregates
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column
-
     from sparkjet.catalyst.aggregate_calls import ResultColumn
     from sparkjet.plan.aggregation import ResolvedAggregate
     from sparkjet.plan.grouping import Grouping
@@ -85,6 +85,10 @@ class GroupedMethods(Guided, ABC, Generic[Result]):
             AnalysisError: As :meth:`agg`.
         """
         inputs = Inputs(self._feed.shape.drop(*HIDDEN[1:]), F.col(TIME))
+        window = self._grouping.window
+        if window is not None:
+            session = self._feed.shape.sparkSession
+            exprs = [with_group_window(each, window, session) if isinstance(each, Column) else each for each in exprs]
         keys = [key.column for key in grouping.keys]
         aggregates, columns = resolved_aggregates(exprs, inputs, keys, _group_window(grouping), self._pivot)
         names = [*grouping.order, *(column.name for column in columns)]

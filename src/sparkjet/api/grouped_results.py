@@ -10,7 +10,7 @@ from pyspark.sql import Column
 from sparkjet.api.guided import Guided
 from sparkjet.catalyst import alternatives
 from sparkjet.catalyst.markers import is_marked
-from sparkjet.errors import AnalysisError
+from sparkjet.errors import AnalysisError, refuse_connect
 from sparkjet.plan import links
 
 if TYPE_CHECKING:
@@ -32,9 +32,15 @@ class GroupedResults(Guided, Generic[Results]):
 
     _alternatives = alternatives.GROUPS_OF_RESULTS
 
-    def __init__(self, then: Callable[[Link], Results], group: Callable[[DataFrame], GroupedData]) -> None:
+    def __init__(
+        self, then: Callable[[Link], Results], group: Callable[[DataFrame], GroupedData], shape: DataFrame
+    ) -> None:
         self._then = then
         self._group = group
+        self._shape = shape
+
+    def __repr__(self) -> str:
+        return repr(self._group(self._shape)).replace("GroupedData", type(self).__name__, 1)
 
     def pivot(self, pivot_col: str, values: Sequence[Any] | None = None) -> GroupedResults[Results]:
         """Make a column of each of some values, as ``GroupedData.pivot``.
@@ -45,7 +51,7 @@ class GroupedResults(Guided, Generic[Results]):
         if not values:
             message = f'pivot: give the values of {pivot_col!r}, e.g. pivot("{pivot_col}", ["a", "b"]).'
             raise AnalysisError(message)
-        return GroupedResults(self._then, lambda frame: self._group(frame).pivot(pivot_col, [*values]))
+        return GroupedResults(self._then, lambda frame: self._group(frame).pivot(pivot_col, [*values]), self._shape)
 
     def agg(self, *exprs: Column | Mapping[str, str] | AggregateOperation) -> Results:
         """Compute aggregates of all results, as ``GroupedData.agg``.
@@ -54,6 +60,7 @@ class GroupedResults(Guided, Generic[Results]):
             AnalysisError: Not an aggregate of Spark's.
             AnalysisException: Spark cannot analyze a Column, e.g. because it names a column that does not exist.
         """
+        refuse_connect("agg", *exprs)
         if any(is_marked(each) if isinstance(each, Column) else not isinstance(each, Mapping) for each in exprs):
             message = (
                 "agg: complete results are aggregated by Spark, which does not have the aggregates of sparkjet. Use "

@@ -78,7 +78,7 @@ class RollingStream(AggregateRows):
         >>> lowest.groupBy("kind").agg(F.avg("lowest")).toDF().orderBy("kind").collect()
         [Row(kind=0, avg(lowest)=1.0), Row(kind=1, avg(lowest)=1.0)]
         """
-        return self._regrouped(lambda frame: frame.groupBy(*one_by_one(cols)))
+        return self._regrouped(lambda frame: frame.groupBy(*one_by_one(cols)), cols)
 
     if TYPE_CHECKING:
         # A type checker cannot tell F.window(…) from a key: what groupBy of Columns returns may be either.

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from pyspark.sql import SparkSession
 
+from sparkjet.api.interrupts import INTERRUPTS
 from sparkjet.api.listener_events import ListenerEvents
 from sparkjet.api.query import StreamingQuery
 from sparkjet.api.worker_check import check_workers
@@ -27,6 +28,7 @@ from sparkjet.engine.entry_point import EntryPoint
 from sparkjet.engine.plain_logs import plain_logs
 from sparkjet.engine.receivers import Receivers
 from sparkjet.engine.recovery import recover
+from sparkjet.engine.start_steps import StartSteps
 from sparkjet.engine.supervisor import Supervisor
 from sparkjet.engine.ticker import Ticker, tick_interval
 from sparkjet.errors import AnalysisError
@@ -36,6 +38,7 @@ from sparkjet.monitoring.runs import DRIVER, Run
 from sparkjet.monitoring.spark_metrics import SparkGauges
 from sparkjet.plan.spark_sources import guarantee_of_sources
 from sparkjet.plan.worker_packages import worker_packages
+from sparkjet.query_log import about
 from sparkjet.sinks.files import FilesSink
 from sparkjet.sinks.outbox import Outbox
 from sparkjet.sinks.protocol import Guarantee
@@ -110,22 +113,27 @@ class Launch:
 
     def start(self) -> StreamingQuery:
         """Check the destinations, recover and start; see :func:`sparkjet.start`."""
-        with full_disks_named(self.places):
-            return self._start()
+        steps = StartSteps()
+        with full_disks_named(self.places), about(self.name or self.home), steps.told():
+            return self._start(steps)
 
-    def _start(self) -> StreamingQuery:
+    def _start(self, steps: StartSteps) -> StreamingQuery:
         store = DirectoryStore(self.home.below("snapshots"))
         sinks = {output.name: output.sink for output in self.plan.outputs}
         formats = {output.name: output.format for output in self.plan.outputs}
         log, committer = RecordLog(store), Committer(sinks, formats=formats)
+        steps.at("reading the newest record")
         newest = self._newest(log)
         if self.backup is not None:
             self.backup.begin(None if newest is None else newest[1])
         if newest is not None:
             # First: what expires must not wait for the user to correct whatever the checks complain about.
             committer.settle_what_expires(newest[1])
+        steps.at("checking where the rows go", len(self.plan.outputs))
         for output in self.plan.outputs:
             output.check()
+            steps.one()
+        steps.at("checking the executors")
         packages = self.home.packages if isinstance(self.home, HoldsRows) else {}
         check_workers(self.plan.source.sparkSession, {**worker_packages(self.plan), **packages})
         self._check_shared()
@@ -136,7 +144,9 @@ class Launch:
                 sink.attach(self.home.below("snapshots").below("outbox"), session)
         reports: deque[ProgressReport] = deque(maxlen=RECENT)
         events = ListenerEvents(self.plan.source.sparkSession)
-        run = Run("", "", self.name, time.time_ns() // 1000)
+        # Only a home in a grid has it.
+        grid = getattr(self.home, "standing", None)
+        run = Run("", "", self.name, time.time_ns() // 1000, grid=grid)
         feed = Feed(run, SparkGauges(self.plan.source.sparkSession, run), committer)
 
         def on_progress(report: ProgressReport) -> None:
@@ -162,11 +172,12 @@ class Launch:
             on_progress=on_progress,
             home=self.home,
             name=self.name,
+            steps=steps,
         )
-        events.logger = feed.logger = context.logger
         context.configure(session)
         engine, checkpoint = recover(context, self._spark_directory)
         run.query = engine.record.query
+        steps.at("starting Spark's query")
         return self._run(context.receivers, engine, checkpoint, reports, events, feed)
 
     def _newest(self, log: RecordLog) -> tuple[int, Record] | None:
@@ -223,8 +234,12 @@ class Launch:
                 finish.callback(table.release)
             with plain_logs(self.plan.source.sparkSession):
                 spark = writer.start()
-        except BaseException:
+        except BaseException as error:
             finish.close()
+            # A successor removes this run's checkpoint, which Spark is about to read.
+            fenced = engine.fenced() if isinstance(error, Exception) else None
+            if fenced is not None:
+                raise fenced from error
             raise
         events.query = feed.spark = spark
         feed.run.run = spark.runId
@@ -239,6 +254,7 @@ class Launch:
             engine, ending, spark, ticker=ticker, close_at_end=self.close_at_end, executors=executors
         )
         supervisor.start()
+        INTERRUPTS.add(self.name or str(self.home), supervisor, ending)
         return StreamingQuery(engine, supervisor, ending, spark, reports, self._guarantees)
 
     def _with_backup(self, report: ProgressReport) -> ProgressReport:

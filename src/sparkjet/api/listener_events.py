@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sparkjet.api.spark_progress import as_json
-from sparkjet.engine.query_logger import QueryLogger
+from sparkjet.query_log import logger
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,12 +25,10 @@ class ListenerEvents:
     Attributes:
         session: The session that the query runs in.
         query: Spark's query, None until it has started.
-        logger: The log of the query.
     """
 
     session: SparkSession
     query: SparkQuery | None = None
-    logger: QueryLogger = field(default_factory=QueryLogger)
 
     def post(self, report: ProgressReport) -> None:
         """Post the event of an epoch; nothing is done while there are no listeners.
@@ -40,7 +38,7 @@ class ListenerEvents:
         try:
             self._post(report)
         except Exception as error:  # noqa: BLE001 - whatever it is
-            self.logger.warning("epoch %d: Spark's listeners do not hear of it: %s", report.epoch.number, error)
+            logger.warning("epoch %d: Spark's listeners do not hear of it: %s", report.epoch.number, error)
 
     def _post(self, report: ProgressReport) -> None:
         # Python's manager hides these; each costs one call to the JVM.

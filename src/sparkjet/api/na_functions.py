@@ -20,6 +20,9 @@ class NaFunctions(Generic[T]):
     def __init__(self, rows: T) -> None:
         self._rows = rows
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}[{self._rows!r}]"
+
     def drop(self, how: str = "any", thresh: int | None = None, subset: str | Sequence[str] | None = None) -> T:
         """See :meth:`FrameMethods.dropna`."""
         return self._rows.dropna(how, thresh, subset)

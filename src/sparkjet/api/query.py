@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 from sparkjet.api.guided import Guided
+from sparkjet.api.notebook import table
 from sparkjet.api.spark_progress import progress_of
 from sparkjet.catalyst.spark_ui import link
 from sparkjet.engine.progress import spark_progress
 from sparkjet.errors import AnalysisError
-from sparkjet.monitoring import open_page
+from sparkjet.monitoring import DRIVER, open_page
+from sparkjet.monitoring.view import details, shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,6 +25,19 @@ if TYPE_CHECKING:
     from sparkjet.engine.progress_report import ProgressReport
     from sparkjet.engine.supervisor import Supervisor
     from sparkjet.monitoring.page import Page
+
+
+_SHOWN = {
+    "state": "state",
+    "epoch": "epoch",
+    "rows in, this run": "rowsIn",
+    "late rows": "lateRows",
+    "rows without event time": "nullTimestamps",
+    "windows open": "openWindows",
+    "transactions not settled": "unsettled",
+}
+_SUBSTREAMS = 5
+"""How many of them a notebook shows."""
 
 
 class StreamingQuery(Guided):
@@ -51,6 +67,19 @@ class StreamingQuery(Guided):
     def __repr__(self) -> str:
         state = "active" if self.isActive else "ended" if self._ending.failure is None else "failed"
         return f"StreamingQuery[name: {self.name}, id: {self.id}, runId: {self.runId}, {state}]"
+
+    def _repr_html_(self) -> str:
+        """How the query is, in a small table for notebooks; :meth:`page` shows all of it."""
+        run = DRIVER.get(self.runId)
+        if run is None:
+            return table(repr(self), [])
+        told = details(run, time.time_ns() // 1000)
+        rows = [(name, told[key]) for name, key in _SHOWN.items() if told.get(key) is not None]
+        behind = [
+            (each["name"], "–" if each["watermark"] is None else shown(told["now"] - each["watermark"]))
+            for each in told.get("substreams", [])[:_SUBSTREAMS]
+        ]
+        return table(f"{run.label}: {told['sentence']}", [*rows, *((f"{name} is behind", by) for name, by in behind)])
 
     @property
     def id(self) -> str:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sparkjet.errors import AnalysisError, nearest
-from sparkjet.options import SINK_OPTIONS, Options, file_writer_options
+from sparkjet.options import SINK_OPTIONS, Options, delta_writer_options, file_writer_options
 from sparkjet.sinks.console import ConsoleSink
 from sparkjet.sinks.file_formats import FORMATS
 from sparkjet.sinks.files import FilesSink
@@ -58,6 +58,7 @@ class SinkFormat:
         """Whether the output outlives the session."""
         return self.own is not None or self.name in {
             "artemis",
+            "delta",
             "files",
             "grid-journal",
             "grid-map",
@@ -89,6 +90,7 @@ class SinkFormat:
         simple: Mapping[str, Callable[[], Sink]] = {
             "artemis": lambda: _artemis(options),
             "console": lambda: _console(options),
+            "delta": lambda: _delta(options, partition_by, session),
             "foreach": lambda: ForeachSink(self.function),
             "foreachBatch": lambda: ForeachBatchSink(self.function, complete=complete),
             "grid-journal": lambda: _grid_journal(options, session, clock),
@@ -166,6 +168,17 @@ def sink_format(source: str | Sink) -> SinkFormat:
         )
         raise AnalysisError(message)
     return SinkFormat(source)
+
+
+def _delta(options: Options, partition_by: Sequence[str], session: SparkSession) -> Sink:
+    path = options.get("path")
+    if path is None:
+        message = 'start: format("delta") needs the directory of a table: start("…") or option("path", "…").'
+        raise AnalysisError(message)
+    with _extra("delta"):
+        from sparkjet.sinks.delta.sink import DeltaSink  # noqa: PLC0415 - the extra is optional
+    at = partial(directory_at, option="path", session=lambda: session)
+    return DeltaSink(at(path), session, tuple(partition_by), delta_writer_options(options), at=at)
 
 
 def _console(options: Options) -> Sink:

@@ -22,6 +22,7 @@ from sparkjet.catalyst import alternatives
 from sparkjet.catalyst.columns import SUBSTREAM, TIME, quoted, substream_id
 from sparkjet.catalyst.doors import check_doors
 from sparkjet.catalyst.plan_analysis import check_source
+from sparkjet.catalyst.python_sources import options_of
 from sparkjet.errors import AnalysisError
 from sparkjet.plan import links
 from sparkjet.plan.event_time import EventTime
@@ -30,6 +31,7 @@ from sparkjet.plan.outputs import Rows
 from sparkjet.plan.spark_sources import streaming_sources
 from sparkjet.plan.stage import Feed
 from sparkjet.plan.transformations import Transformation, Transformations
+from sparkjet.sources import GRID_MAP
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -255,4 +257,10 @@ def stream(df: DataFrame) -> Stream:
     """
     check_source(df)
     check_doors(df.sparkSession)
+    if df.isStreaming and options_of(df, GRID_MAP):
+        message = (
+            "stream: the DataFrame is joined with a map of a grid, and Spark would read it once and for all. "
+            "Join with it after stream(…): each epoch reads the newest version then."
+        )
+        raise AnalysisError(message)
     return Stream(Feed(Transformations(df, df)))

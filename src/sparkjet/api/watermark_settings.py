@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ from sparkjet.errors import AnalysisError, nearest
 from sparkjet.plan.event_time import as_timestamp
 from sparkjet.plan.inputs import WatermarkSettings
 from sparkjet.plan.spark_sources import partition_columns
+from sparkjet.query_log import logger
 from sparkjet.time import Carried, limiting_lag, parse_duration
 
 if TYPE_CHECKING:
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from sparkjet.time import PolicySettings, Throttle
     from sparkjet.time.durations import Duration
-
-logger = logging.getLogger("sparkjet")
 
 
 def watermark_settings(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -49,11 +49,15 @@ class Moment:
     Args:
         epoch: What no other epoch has; None to leave rows as they are, with their own seeds: as Spark runs a batch.
         now: Its processing time, in microseconds.
+        fixed: Exchanges reads of what changes from one time to the next for reads of what the epoch sees.
     """
 
-    def __init__(self, epoch: str | None, now: int = 0) -> None:
+    def __init__(
+        self, epoch: str | None, now: int = 0, fixed: Callable[[DataFrame], DataFrame] = lambda frame: frame
+    ) -> None:
         self._epoch = epoch
         self._now = now
+        self._fixed = fixed
         self._made: set[int] = set()
         self._times: dict[str, Any] = {}
 
@@ -68,6 +72,7 @@ class Moment:
         """
         if self._epoch is None:
             return frame
+        frame = self._fixed(frame)
         session, plan = frame.sparkSession, analyzed(frame)
         replaced = []
         for number, expression in enumerate(_expressions(plan, _patterns(session, (_CURRENT, _SEEDED)))):

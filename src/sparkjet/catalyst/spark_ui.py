@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any
 
 from sparkjet.java import has_member, is_stopped, scala_context
+from sparkjet.query_log import logger
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-logger = logging.getLogger("sparkjet")
 
 PATH = "/sparkjet"
 _OF_SIX = "org.apache.spark.ui.JettyUtils$.createRedirectHandler(6)"

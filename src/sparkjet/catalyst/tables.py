@@ -120,10 +120,15 @@ def _found(frame: DataFrame) -> Table | None:
         logical, plan = logical.logicalPlan(), logical.physicalPlan()
     if logical.getClass().getSimpleName() != "LogicalRDD" or logical.isStreaming():
         return None
-    # The numbers of the columns are others each time.
-    partitioning = re.sub(r"#\d+L?", "", logical.outputPartitioning().toString())
-    shape = frame.sparkSession._jsparkSession.sessionUUID(), frame._jdf.schema().json(), partitioning
-    return Table(frame._jdf, Kind(shape, partitioning.startswith("hashpartitioning")), plan)
+    partitioning = logical.outputPartitioning()
+    kind = partitioning.getClass().getSimpleName()
+    is_partitioned = kind == "HashPartitioning"
+    # Its own text has no more keys than the session shows of a plan, and then no number of partitions either. The
+    # numbers of the columns are others each time.
+    keys = re.sub(r"#\d+L?", "", partitioning.expressions().mkString(", ")) if is_partitioned else ""
+    known = kind, keys, partitioning.numPartitions()
+    shape = frame.sparkSession._jsparkSession.sessionUUID(), frame._jdf.schema().json(), known
+    return Table(frame._jdf, Kind(shape, is_partitioned), plan)
 
 
 Groups = Mapping[tuple[Hashable, "Read | None"], Sequence[Table]]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import re
 import resource
@@ -20,7 +18,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TypeAlias
 
-from sparkjet.cli.homes import add_settings, home_at, session
+from sparkjet.cli.arguments import show
+from sparkjet.cli.homes import home_at, session
 from sparkjet.errors import SparkjetError
 
 OK, ADVICE, BAD = "ok", "advice", "BAD"
@@ -58,38 +57,36 @@ class Finding:
 Check: TypeAlias = Callable[[], Iterable[Finding]]
 
 
-def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the command with its options to those of the command line."""
-    doctor = commands.add_parser("doctor", help="look for what would stop a query here, with the remedy")
-    doctor.add_argument("home", nargs="?", help="a place for a query's checkpointLocation: may it hold decisions?")
-    doctor.add_argument("--dsn", help="a PostgreSQL to write to, as libpq's connection string: host=… dbname=… user=…")
-    doctor.add_argument("--json", action="store_true", help="print the findings as JSON")
-    add_settings(doctor)
-    doctor.set_defaults(run=_run)
+def examine(location: str | None, dsn: str | None, settings: Sequence[str], *, as_json: bool) -> int:
+    """Print the findings; returns 1 if one of them is bad.
 
-
-def _run(chosen: argparse.Namespace) -> int:
+    Args:
+        location: A place for a query's checkpointLocation.
+        dsn: A PostgreSQL to write to.
+        settings: Of Spark's, as NAME=VALUE.
+        as_json: Whether to print JSON.
+    """
     checks: list[tuple[str, Check]] = [
         ("Python", python),
         ("packages", packages),
         ("Java", java),
         ("file handles", handles),
         ("temporary directory", temporary),
-        ("Spark", partial(spark, chosen.conf)),
+        ("Spark", partial(spark, settings)),
     ]
-    if chosen.home is not None:
-        checks.append(("home", partial(home, chosen.home, chosen.conf)))
-    if chosen.dsn is not None:
-        checks.append(("PostgreSQL", partial(postgres, chosen.dsn)))
+    if location is not None:
+        checks.append(("home", partial(home, location, settings)))
+    if dsn is not None:
+        checks.append(("PostgreSQL", partial(postgres, dsn)))
     findings = []
     for subject, check in checks:
         for finding in _findings(subject, check):
             findings.append(finding)
-            if not chosen.json:
+            if not as_json:
                 # At once: starting Spark takes seconds.
                 print(_line(finding), flush=True)
-    if chosen.json:
-        print(json.dumps([asdict(each) for each in findings], indent=2))
+    if as_json:
+        show((), [asdict(each) for each in findings], as_json=True)
     return int(any(each.verdict == BAD for each in findings))
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Annotated, Any
 
-from sparkjet.cli.grid_places import moment, opened, show
+import typer
+
+from sparkjet.cli.arguments import AsJson, TlsAuthorities, TlsCertificate, TlsKey, TokenFile, access_of
+from sparkjet.cli.grid_places import Lines, moment, opened, show_rows
 from sparkjet.errors import AnalysisError
 
 if TYPE_CHECKING:
@@ -15,51 +17,67 @@ if TYPE_CHECKING:
     from sparkjet.grid.journal_reader import Journal
 
 _WHERE = "grid://HOST:PORT,…/JOURNAL; grid:///JOURNAL is in the member that drivers start on this machine"
+_Journal = Annotated[str, typer.Argument(metavar="JOURNAL", help=_WHERE, show_default=False)]
 
 
-def add_to(
-    grid: argparse._SubParsersAction[argparse.ArgumentParser], add_access: Callable[[argparse.ArgumentParser], None]
+app = typer.Typer(help="The journals of a grid.", rich_markup_mode=None)
+
+
+@app.command(name="ls")
+def list_journals(
+    grid: Annotated[str, typer.Argument(help=_WHERE, show_default=False)],
+    token_file: TokenFile = None,
+    tls_certificate: TlsCertificate = None,
+    tls_key: TlsKey = None,
+    tls_authorities: TlsAuthorities = None,
+    as_json: Lines = False,
 ) -> None:
-    """Add the command with its options to those of ``grid``."""
-    parser = grid.add_parser("journal", help="the journals of a grid")
-    commands = parser.add_subparsers(dest="journal_command", required=True)
-    told = {
-        "ls": "names, epochs, rows, bytes and readers of all journals",
-        "read": "rows that are retained",
-        "remove": "remove a journal with all that it holds",
-    }
-    for name, shown in told.items():
-        command = commands.add_parser(name, help=shown)
-        add_access(command)
-        command.add_argument("where", metavar="GRID" if name == "ls" else "JOURNAL", help=_WHERE)
-        if name != "remove":
-            command.add_argument("--json", action="store_true", help="one object of JSON a line")
-    read = commands.choices["read"]
-    read.add_argument("--partition", type=int, metavar="N", help="the partition to read (all)")
-    read.add_argument("--offset", type=int, metavar="N", help="of the first row (the oldest that is retained)")
-    read.add_argument("--limit", type=int, metavar="N", help="rows of each partition to show at most (all)")
+    """Show names, epochs, rows, bytes and readers of all journals."""
+    access = access_of(token_file, tls_certificate, tls_key, tls_authorities)
+    client, _ = opened(grid, access, "journal", of_all=True)
+    with client:
+        show_rows([*summaries(client)], as_json=as_json)
 
 
-def run(chosen: argparse.Namespace, access: Access) -> int:
-    """Run the command; returns the exit status.
+@app.command()
+def read(
+    where: _Journal,
+    partition: Annotated[int | None, typer.Option(metavar="N", help="the partition to read (all)")] = None,
+    offset: Annotated[
+        int | None, typer.Option(metavar="N", help="of the first row (the oldest that is retained)")
+    ] = None,
+    limit: Annotated[int | None, typer.Option(metavar="N", help="rows of each partition to show at most (all)")] = None,
+    token_file: TokenFile = None,
+    tls_certificate: TlsCertificate = None,
+    tls_key: TlsKey = None,
+    tls_authorities: TlsAuthorities = None,
+    as_json: Lines = False,
+) -> None:
+    """Show rows that are retained."""
+    with _opened(where, access_of(token_file, tls_certificate, tls_key, tls_authorities)) as journal:
+        show_rows(_rows(journal, partition, offset, limit), as_json=as_json)
 
-    Raises:
-        AnalysisError: An argument is wrong, or there is no such journal.
-        GridError: The grid cannot be reached, or rows are lost or retained no more.
-    """
+
+@app.command()
+def remove(
+    where: _Journal,
+    token_file: TokenFile = None,
+    tls_certificate: TlsCertificate = None,
+    tls_key: TlsKey = None,
+    tls_authorities: TlsAuthorities = None,
+    as_json: AsJson = False,
+) -> None:
+    """Remove a journal with all that it holds."""
+    del as_json  # only a failure is printed
+    with _opened(where, access_of(token_file, tls_certificate, tls_key, tls_authorities)) as journal:
+        journal.remove()
+
+
+def _opened(where: str, access: Access) -> Journal:
     from sparkjet.grid.journal_reader import Journal  # noqa: PLC0415 - the extra is optional
 
-    client, name = opened(chosen.where, access, "journal", of_all=chosen.journal_command == "ls")
-    if chosen.journal_command == "ls":
-        with client:
-            show([*summaries(client)], as_json=chosen.json)
-        return 0
-    with Journal("", name, client=client) as journal:
-        if chosen.journal_command == "remove":
-            journal.remove()
-        else:
-            show(_rows(chosen, journal), as_json=chosen.json)
-    return 0
+    client, name = opened(where, access, "journal", of_all=False)
+    return Journal("", name, client=client)
 
 
 def summaries(client: GridClient) -> Iterable[dict[str, Any]]:
@@ -88,17 +106,16 @@ def summaries(client: GridClient) -> Iterable[dict[str, Any]]:
             }
 
 
-def _rows(chosen: argparse.Namespace, journal: Journal) -> Iterator[dict[str, Any]]:
-    limit = chosen.limit
+def _rows(journal: Journal, partition: int | None, offset: int | None, limit: int | None) -> Iterator[dict[str, Any]]:
     if limit is not None and limit < 0:
         raise AnalysisError(f"--limit: {limit} is no number of rows.")
-    if chosen.offset is not None and (chosen.partition is None or chosen.offset < 0):
-        raise AnalysisError(f"--offset: {chosen.offset} is of one partition, from 0. Name it with --partition.")
+    if offset is not None and (partition is None or offset < 0):
+        raise AnalysisError(f"--offset: {offset} is of one partition, from 0. Name it with --partition.")
     ends, first = journal.latest().ends, journal.earliest()
-    if chosen.partition is not None and chosen.partition not in ends:
-        raise AnalysisError(f"--partition: there are {len(ends)}, from 0, and no {chosen.partition}.")
-    for partition in ends if chosen.partition is None else [chosen.partition]:
-        start = first[partition] if chosen.offset is None else chosen.offset
-        end = ends[partition] if limit is None else min(ends[partition], start + limit)
-        for batch in journal.read(partition, start, end):
+    if partition is not None and partition not in ends:
+        raise AnalysisError(f"--partition: there are {len(ends)}, from 0, and no {partition}.")
+    for each in ends if partition is None else [partition]:
+        start = first[each] if offset is None else offset
+        end = ends[each] if limit is None else min(ends[each], start + limit)
+        for batch in journal.read(each, start, end):
             yield from batch.to_pylist()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Callable, Iterable
 from datetime import date, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from sparkjet.cli.grid_places import moment, opened, show
+import typer
+
+from sparkjet.cli.arguments import AsJson, TlsAuthorities, TlsCertificate, TlsKey, TokenFile, access_of
+from sparkjet.cli.grid_places import Lines, moment, opened, show_rows
 from sparkjet.errors import AnalysisError
 
 if TYPE_CHECKING:
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from sparkjet.grid.map_reader import Map
 
 _WHERE = "grid://HOST:PORT,…/MAP; grid:///MAP is in the member that drivers start on this machine"
+_Map = Annotated[str, typer.Argument(metavar="MAP", help=_WHERE, show_default=False)]
 _FROM_TEXT: dict[str, Callable[[str], object]] = {
     "integer": int,
     "text": str,
@@ -26,48 +29,91 @@ _FROM_TEXT: dict[str, Callable[[str], object]] = {
 }
 
 
-def add_to(
-    grid: argparse._SubParsersAction[argparse.ArgumentParser], add_access: Callable[[argparse.ArgumentParser], None]
+app = typer.Typer(help="The maps of a grid.", rich_markup_mode=None)
+
+
+@app.command(name="ls")
+def list_maps(
+    grid: Annotated[str, typer.Argument(help=_WHERE, show_default=False)],
+    token_file: TokenFile = None,
+    tls_certificate: TlsCertificate = None,
+    tls_key: TlsKey = None,
+    tls_authorities: TlsAuthorities = None,
+    as_json: Lines = False,
 ) -> None:
-    """Add the command with its options to those of ``grid``."""
-    commands = grid.add_parser("map", help="the maps of a grid").add_subparsers(dest="map_command", required=True)
-    told = {
-        "ls": "names, epochs, rows and bytes of all maps",
-        "get": "the rows of keys",
-        "scan": "all rows of one epoch",
-        "remove": "remove a map with all that it holds",
-    }
-    for name, shown in told.items():
-        command = commands.add_parser(name, help=shown)
-        add_access(command)
-        command.add_argument("where", metavar="GRID" if name == "ls" else "MAP", help=_WHERE)
-        if name != "remove":
-            command.add_argument("--json", action="store_true", help="one object of JSON a line")
-    key = "a key; of several columns as JSON: '[\"a\", 3]'"
-    commands.choices["get"].add_argument("key", nargs="+", metavar="KEY", help=key)
-    commands.choices["scan"].add_argument("--columns", metavar="A,B", help="the columns to show (all)")
-    commands.choices["scan"].add_argument("--limit", type=int, metavar="N", help="rows to show at most (all)")
+    """Show names, epochs, rows and bytes of all maps."""
+    access = access_of(token_file, tls_certificate, tls_key, tls_authorities)
+    client, _ = opened(grid, access, "map", of_all=True)
+    with client:
+        show_rows([*summaries(client)], as_json=as_json)
 
 
-def run(chosen: argparse.Namespace, access: Access) -> int:
-    """Run the command; returns the exit status.
+@app.command()
+def get(
+    where: _Map,
+    key: Annotated[
+        list[str],
+        typer.Argument(metavar="KEY...", help="a key; of several columns as JSON: '[\"a\", 3]'", show_default=False),
+    ],
+    token_file: TokenFile = None,
+    tls_certificate: TlsCertificate = None,
+    tls_key: TlsKey = None,
+    tls_authorities: TlsAuthorities = None,
+    as_json: Lines = False,
+) -> int:
+    """Show the rows of keys, in their order; the exit status is 1 where one has none."""
+    with _opened(where, access_of(token_file, tls_certificate, tls_key, tls_authorities)) as map_:
+        keys = [_key(text, map_) for text in key]
+        found = map_.get_all(keys)
+        show_rows((found[each] for each in keys if each in found), as_json=as_json)
+        return 0 if len(found) == len(set(keys)) else 1
 
-    Raises:
-        AnalysisError: An argument is wrong, or there is no such map.
-        GridError: The grid cannot be reached.
-    """
+
+@app.command()
+def scan(
+    where: _Map,
+    columns: Annotated[str | None, typer.Option(metavar="A,B", help="the columns to show (all)")] = None,
+    limit: Annotated[int | None, typer.Option(metavar="N", help="rows to show at most (all)")] = None,
+    token_file: TokenFile = None,
+    tls_certificate: TlsCertificate = None,
+    tls_key: TlsKey = None,
+    tls_authorities: TlsAuthorities = None,
+    as_json: Lines = False,
+) -> None:
+    """Show all rows of one epoch."""
+    with _opened(where, access_of(token_file, tls_certificate, tls_key, tls_authorities)) as map_:
+        left = limit
+        if left is not None and left < 0:
+            raise AnalysisError(f"--limit: {left} is no number of rows.")
+        reader = map_.scan([name.strip() for name in columns.split(",")] if columns else None)
+        for batch in reader:
+            rows = batch.to_pylist() if left is None else batch.slice(0, left).to_pylist()
+            show_rows(rows, as_json=as_json)
+            left = None if left is None else left - len(rows)
+            if left == 0:
+                break
+
+
+@app.command()
+def remove(
+    where: _Map,
+    token_file: TokenFile = None,
+    tls_certificate: TlsCertificate = None,
+    tls_key: TlsKey = None,
+    tls_authorities: TlsAuthorities = None,
+    as_json: AsJson = False,
+) -> None:
+    """Remove a map with all that it holds."""
+    del as_json  # only a failure is printed
+    with _opened(where, access_of(token_file, tls_certificate, tls_key, tls_authorities)) as map_:
+        map_.remove()
+
+
+def _opened(where: str, access: Access) -> Map:
     from sparkjet.grid.map_reader import Map  # noqa: PLC0415 - the extra is optional
 
-    client, name = opened(chosen.where, access, "map", of_all=chosen.map_command == "ls")
-    if chosen.map_command == "ls":
-        with client:
-            show([*summaries(client)], as_json=chosen.json)
-        return 0
-    with Map("", name, client=client) as map_:
-        if chosen.map_command == "remove":
-            map_.remove()
-            return 0
-        return _get(chosen, map_) if chosen.map_command == "get" else _scan(chosen, map_)
+    client, name = opened(where, access, "map", of_all=False)
+    return Map("", name, client=client)
 
 
 def summaries(client: GridClient) -> Iterable[dict[str, Any]]:
@@ -92,28 +138,6 @@ def summaries(client: GridClient) -> Iterable[dict[str, Any]]:
                 "readers": len(client.entries(store.place.leases())),
                 "query": newest.query,
             }
-
-
-def _get(chosen: argparse.Namespace, map_: Map) -> int:
-    """Rows in the order of the keys; status 1 where one has none."""
-    keys = [_key(text, map_) for text in chosen.key]
-    found = map_.get_all(keys)
-    show((found[key] for key in keys if key in found), as_json=chosen.json)
-    return 0 if len(found) == len(set(keys)) else 1
-
-
-def _scan(chosen: argparse.Namespace, map_: Map) -> int:
-    left = chosen.limit
-    if left is not None and left < 0:
-        raise AnalysisError(f"--limit: {left} is no number of rows.")
-    reader = map_.scan([name.strip() for name in chosen.columns.split(",")] if chosen.columns else None)
-    for batch in reader:
-        rows = batch.to_pylist() if left is None else batch.slice(0, left).to_pylist()
-        show(rows, as_json=chosen.json)
-        left = None if left is None else left - len(rows)
-        if left == 0:
-            break
-    return 0
 
 
 def _key(text: str, map_: Map) -> tuple[object, ...]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
+
+import typer
 
 from sparkjet.errors import AnalysisError, SparkjetError
 from sparkjet.time import MIN
@@ -13,6 +15,8 @@ from sparkjet.time import MIN
 if TYPE_CHECKING:
     from sparkjet.grid.access import Access
     from sparkjet.grid.client import GridClient
+
+Lines = Annotated[bool, typer.Option("--json", help="one object of JSON a line")]
 
 
 def opened(where: str, access: Access, kind: str, *, of_all: bool) -> tuple[GridClient, str]:
@@ -38,16 +42,17 @@ def opened(where: str, access: Access, kind: str, *, of_all: bool) -> tuple[Grid
         raise AnalysisError(f'GRID: "{where}" names a {kind}. Name only the grid: {grid}.')
     try:
         client = client_of(grid, access)
-        # Asked now, so that what is wrong with the addresses is told of the argument that names them.
-        client.state()
+        # Asked now, so that what is wrong with the addresses is told of the argument that names them; and once, as
+        # nobody at a terminal waits as long as a query does for members that may come back.
+        client.status()
     except SparkjetError as error:
         # Of the files that give access their own options are named.
-        told = str(error)
+        told = str(error.args[0])
         raise AnalysisError(told if told.startswith("--") else f"{argument}: {told}") from error
     return client, name
 
 
-def show(rows: Iterable[dict[str, Any]], *, as_json: bool) -> None:
+def show_rows(rows: Iterable[dict[str, Any]], *, as_json: bool) -> None:
     """Print rows, one a line."""
     from msgspec import json as encoding  # noqa: PLC0415 - JSON's own has no times
 

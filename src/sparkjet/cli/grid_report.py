@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from sparkjet.grid.cluster_state import ClusterState, Member, may_start
+from sparkjet.grid.standing import answers_of
 from sparkjet.grid.voters import survives
 
 if TYPE_CHECKING:
@@ -46,11 +47,6 @@ def report(found: Mapping[str, Status | GridError]) -> list[str]:
     table = [_HEAD, *(_row(state, member, found[member.id], voters) for member in state.members)]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     return lines + ["  ".join(map(str.ljust, row, widths)).rstrip() for row in table]
-
-
-def answers_of(found: Mapping[str, Status | GridError]) -> dict[str, Status]:
-    """Of the members that answer, and are not cut off, how they are."""
-    return {id_: each for id_, each in found.items() if not isinstance(each, Exception) and not each.frozen}
 
 
 def _row(state: ClusterState, member: Member, status: Status | GridError, voters: Sequence[str]) -> tuple[str, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -16,12 +15,6 @@ if TYPE_CHECKING:
 
     from sparkjet.snapshots.record import Record
     from sparkjet.storage.directory import Directory
-
-
-def add_settings(parser: argparse.ArgumentParser) -> None:
-    """Add the option for what a location needs to be reached."""
-    told = "a setting of Spark's, for a location on HDFS, in an object store or a grid; may be repeated"
-    parser.add_argument("--conf", metavar="NAME=VALUE", action="append", default=[], help=told)
 
 
 def home_at(location: str, argument: str, settings: Sequence[str]) -> Directory:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
-from sparkjet.cli.homes import add_settings, home_at, newest_record
+from sparkjet.cli.arguments import show
+from sparkjet.cli.homes import home_at, newest_record
 from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.copying import copy_newest
 
@@ -13,53 +14,59 @@ if TYPE_CHECKING:
     from sparkjet.snapshots.record import Record
 
 
-def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the command with its options to those of the command line."""
-    parser = commands.add_parser("snapshots", help="what a query has stored: show it, or copy it elsewhere")
-    below = parser.add_subparsers(dest="snapshots_command", required=True)
-    home = "the query's checkpointLocation, or its place in a grid: grid://host:port/name"
-    for name, told, run in (
-        ("list", "the records of a query", _list),
-        ("inspect", "what the newest record of a query names", _inspect),
-        ("copy", "copy the newest snapshot of a query, which may go on meanwhile, to another home", _copy),
-    ):
-        command = below.add_parser(name, help=told, aliases=["export", "import"] if run is _copy else [])
-        command.add_argument("home", help=home)
-        if run is _copy:
-            command.add_argument("to", help="the other home, which has no records or earlier ones of the query")
-        add_settings(command)
-        command.set_defaults(run=run)
-
-
-def _list(chosen: argparse.Namespace) -> int:
-    home = home_at(chosen.home, "home", chosen.conf)
+def list_records(location: str, settings: Sequence[str], *, as_json: bool) -> None:
+    """Print the records of a query, with their sizes."""
+    home = home_at(location, "home", settings)
     newest_record(home, "snapshots")
     store = DirectoryStore(home.below("snapshots"))
-    for slot in store.slots():
-        print(f"record {slot}: {len(store.read(slot))} bytes")
-    return 0
+    sizes = {slot: len(store.read(slot)) for slot in store.slots()}
+    told = [{"record": slot, "bytes": size} for slot, size in sizes.items()]
+    show((f"record {slot}: {size} bytes" for slot, size in sizes.items()), told, as_json=as_json)
 
 
-def _inspect(chosen: argparse.Namespace) -> int:
-    slot, record = newest_record(home_at(chosen.home, "home", chosen.conf), "snapshots")
-    for line in report(slot, record):
-        print(line)
-    return 0
+def inspect_newest(location: str, settings: Sequence[str], *, as_json: bool) -> None:
+    """Print what the newest record of a query names."""
+    slot, record = newest_record(home_at(location, "home", settings), "snapshots")
+    told = described(slot, record)
+    show(report(told), told, as_json=as_json)
 
 
-def _copy(chosen: argparse.Namespace) -> int:
-    source, target = home_at(chosen.home, "home", chosen.conf), home_at(chosen.to, "to", chosen.conf)
+def copy_snapshot(location: str, to: str, settings: Sequence[str], *, as_json: bool) -> None:
+    """Copy the newest snapshot of a query to another home."""
+    source, target = home_at(location, "home", settings), home_at(to, "to", settings)
     slot, record, files = copy_newest(source, target)
-    print(f"record {slot} of query {record.query}, epoch {record.epoch}, is in {target}: {files} files were copied")
-    return 0
+    line = f"record {slot} of query {record.query}, epoch {record.epoch}, is in {target}: {files} files were copied"
+    told = {"record": slot, "query": record.query, "epoch": record.epoch, "to": str(target), "files": files}
+    show([line], told, as_json=as_json)
 
 
-def report(slot: int, record: Record) -> list[str]:
-    """What ``snapshots inspect`` prints."""
-    lines = [f"record {slot}: query {record.query}, epoch {record.epoch}, takeover {record.takeover}"]
-    for name, stage in record.stages.items():
-        rows, files = sum(each.rows for each in stage.deltas), sum(len(each.files) for each in stage.deltas)
-        lines.append(f"stage {name}: {rows} rows in {len(stage.deltas)} deltas of {files} files")
-    blobs = len(record.names()) - sum(len(stage.deltas) for stage in record.stages.values())
-    lines.append(f"{blobs} blobs, {len(record.transactions)} transactions that are decided")
-    return lines
+def described(slot: int, record: Record) -> dict[str, Any]:
+    """A record as ``snapshots inspect`` shows it."""
+    return {
+        "record": slot,
+        "query": record.query,
+        "epoch": record.epoch,
+        "takeover": record.takeover,
+        "stages": {
+            name: {
+                "rows": sum(each.rows for each in stage.deltas),
+                "deltas": len(stage.deltas),
+                "files": sum(len(each.files) for each in stage.deltas),
+            }
+            for name, stage in record.stages.items()
+        },
+        "blobs": len(record.names()) - sum(len(stage.deltas) for stage in record.stages.values()),
+        "transactions": len(record.transactions),
+    }
+
+
+def report(told: dict[str, Any]) -> list[str]:
+    """The same in lines."""
+    return [
+        f"record {told['record']}: query {told['query']}, epoch {told['epoch']}, takeover {told['takeover']}",
+        *(
+            f"stage {name}: {stage['rows']} rows in {stage['deltas']} deltas of {stage['files']} files"
+            for name, stage in told["stages"].items()
+        ),
+        f"{told['blobs']} blobs, {told['transactions']} transactions that are decided",
+    ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import logging
 import signal
 import subprocess
@@ -13,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-logger = logging.getLogger("sparkjet")
+from sparkjet.query_log import logger
 
 
 @dataclass(frozen=True)
@@ -39,20 +38,11 @@ class Backoff:
         return self.first if pause is None or ran >= self.healthy else min(2 * pause, self.longest)
 
 
-def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the command with its options to those of the command line."""
-    told = "run an application, and start it again when it ends with an error"
-    parser = commands.add_parser("run", help=told)
-    parser.add_argument("--restart", action="store_true", help="start it again, after 1 s, 2 s, … 60 s")
-    parser.add_argument("application", help="a Python file, or any program such as spark-submit")
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments")
-    parser.set_defaults(run=_run)
-
-
-def _run(chosen: argparse.Namespace) -> int:
+def run_one(application: str, arguments: Sequence[str], *, restart: bool) -> int:
+    """Run an application, with Python if it is a Python file; returns its exit status."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    interpreter = [sys.executable] if chosen.application.endswith(".py") else []
-    return supervise([*interpreter, chosen.application, *chosen.arguments], Backoff() if chosen.restart else None)
+    interpreter = [sys.executable] if application.endswith(".py") else []
+    return supervise([*interpreter, application, *arguments], Backoff() if restart else None)
 
 
 def supervise(command: Sequence[str], backoff: Backoff | None) -> int:

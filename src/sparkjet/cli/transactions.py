@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from sparkjet.cli.homes import add_settings, home_at, newest_record
+from sparkjet.cli.arguments import show
+from sparkjet.cli.homes import home_at, newest_record
 from sparkjet.errors import AnalysisError, LostTransactionError, SparkjetError
 from sparkjet.sinks.naming import ListedTransaction, prefix_of
 from sparkjet.snapshots.outbox_entries import OutboxEntries
@@ -30,50 +30,40 @@ MEANINGS = {
     OPEN: "its epoch is not decided: left to its driver, or to the next start of the query",
     UNKNOWN: "of a later run than the record: left, as this checkpoint is not the newest copy",
 }
-_DESCRIPTION = (
-    "Lists the transactions that a query has prepared, in PostgreSQL or with --kafka in Kafka, with age and "
-    "state by its record. PostgreSQL's password comes from PGPASSWORD or libpq's password file."
-)
 
 
-def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the command with its options to those of the command line."""
-    txns = commands.add_parser("txns", help="prepared transactions of a query", description=_DESCRIPTION)
-    txns.add_argument("checkpoint", help="the query's checkpointLocation")
-    add_settings(txns)
-    # One of them, explicitly: a query may write to both, and the other would silently be left unsettled.
-    where = txns.add_mutually_exclusive_group()
-    where.add_argument("--dsn", default="", help="libpq's connection string: host=… dbname=… user=…")
-    where.add_argument(
-        "--kafka", metavar="FILE", help="librdkafka's properties, one per line: bootstrap.servers=host:port"
-    )
-    how = txns.add_mutually_exclusive_group()
-    how.add_argument("--settle", action="store_true", help="commit or abort what the record decides, and nothing else")
-    how.add_argument(
-        "--refused",
-        metavar="FILE",
-        help="publish the decided rows that wait in the outbox for PostgreSQL, except those that the table refuses: "
-        "write these into a new file, one JSON object a line",
-    )
-    txns.set_defaults(run=_run)
+def settled(
+    checkpoint: str,
+    settings: Sequence[str],
+    dsn: str,
+    kafka: Path | None,
+    refused: Path | None,
+    *,
+    settle: bool,
+    as_json: bool,
+) -> int:
+    """List, settle or publish what a query has left; returns the exit status.
 
-
-def _run(chosen: argparse.Namespace) -> int:
-    if chosen.kafka is not None:
-        if chosen.refused is not None:
+    Raises:
+        AnalysisError: An argument is wrong, or a server cannot be reached.
+    """
+    if kafka is not None:
+        if refused is not None:
             message = (
                 "--refused: this is for rows that a table in PostgreSQL refuses: pass --dsn. What a topic refuses "
                 "waits in the home: change the topic so that it takes the rows, and start the query."
             )
             raise AnalysisError(message)
-        return in_kafka(lambda: _record(chosen.checkpoint, chosen.conf), _access(chosen.kafka), settle=chosen.settle)
-    if chosen.refused is not None:
-        home = home_at(chosen.checkpoint, "checkpoint", chosen.conf)
-        return publish_accepted(newest_record(home, "txns")[1], home, chosen.dsn, Path(chosen.refused))
-    return in_postgres(_record(chosen.checkpoint, chosen.conf), chosen.dsn, settle=chosen.settle)
+        in_kafka(lambda: _record(checkpoint, settings), _access(kafka), settle=settle, as_json=as_json)
+        return 0
+    if refused is not None:
+        home = home_at(checkpoint, "checkpoint", settings)
+        return publish_accepted(newest_record(home, "txns")[1], home, dsn, refused, as_json=as_json)
+    in_postgres(_record(checkpoint, settings), dsn, settle=settle, as_json=as_json)
+    return 0
 
 
-def in_postgres(record: Record, dsn: str, *, settle: bool) -> int:
+def in_postgres(record: Record, dsn: str, *, settle: bool, as_json: bool) -> None:
     """List a query's prepared transactions and, with ``settle``, end them by its newest record.
 
     May run beside the query: it only ends transactions that no driver can decide any more.
@@ -102,10 +92,10 @@ def in_postgres(record: Record, dsn: str, *, settle: bool) -> int:
             if decided.handle.get("way") == "prepared":
                 server.commit(decided.handle, lambda: None)
 
-    return _report(record, found, commit, server.roll_back, settle=settle)
+    _report(record, found, commit, server.roll_back, settle=settle, as_json=as_json)
 
 
-def publish_accepted(record: Record, home: Directory, dsn: str, path: Path) -> int:
+def publish_accepted(record: Record, home: Directory, dsn: str, path: Path, *, as_json: bool) -> int:
     """Publish what is decided and waits in the outbox, except the rows that the table refuses: these go into a file.
 
     May run beside the query, and repeatedly: rows and marker are committed together, after the file is durable.
@@ -127,8 +117,10 @@ def publish_accepted(record: Record, home: Directory, dsn: str, path: Path) -> i
     except OSError as error:
         message = f'--refused: "{path}" cannot be created: {error.strerror}. Name a new file.'
         raise AnalysisError(message) from error
+    result: dict[str, object]
     status, waiting = 0, [each.handle for each in record.transactions if each.handle.get("way") == "outbox"]
-    print(f"query {record.query}, epoch {record.epoch}: {len(waiting)} transactions wait in the outbox")
+    told: dict[str, Any] = {"query": record.query, "epoch": record.epoch, "outbox": []}
+    lines = [f"query {record.query}, epoch {record.epoch}: {len(waiting)} transactions wait in the outbox"]
     for handle in waiting:
         entries = OutboxEntries(home.below("snapshots").below("outbox").below(handle["sink"]))
         refused = RefusedRows()
@@ -136,14 +128,17 @@ def publish_accepted(record: Record, home: Directory, dsn: str, path: Path) -> i
             rows = _undamaged(entries, handle, decided_rows)
             is_new = PostgresTransactions(dsn).publish(handle, rows, partial(refused.save, path), refused.write)
         except (SparkjetError, OSError) as error:
-            status, done = 1, f"nothing was published: {error}"
+            status, done, result = 1, f"nothing was published: {error}", {"error": str(error)}
         else:
             done = f"{refused.accepted} rows published, {len(refused.lines)} refused" if is_new else "published before"
-        print(f"epoch {handle['epoch']} of output {handle['sink']!r}: {done}")
+            result = {"published": refused.accepted, "refused": len(refused.lines)} if is_new else {}
+        lines.append(f"epoch {handle['epoch']} of output {handle['sink']!r}: {done}")
+        told["outbox"].append({"epoch": handle["epoch"], "output": handle["sink"], **result})
+    show(lines, told, as_json=as_json)
     return status
 
 
-def in_kafka(read: Callable[[], Record], access: Access, *, settle: bool) -> int:
+def in_kafka(read: Callable[[], Record], access: Access, *, settle: bool, as_json: bool) -> None:
     """Like :func:`in_postgres`, for open transactions in Kafka; ``read`` reads the newest record.
 
     Raises:
@@ -159,19 +154,18 @@ def in_kafka(read: Callable[[], Record], access: Access, *, settle: bool) -> int
     found = brokers.open_of(read().query)
     # Read after the listing: what was open before the record was read cannot belong to an epoch after it.
     record = read()
-    for decided in record.transactions:
-        if decided.handle.get("way") == "kafka-staged":
-            print(
-                f"epoch {decided.handle['epoch']} of output {decided.sink!r}: its rows are in the home, and the next "
-                "start of the query publishes what is missing"
-            )
+    staged = [
+        {"epoch": decided.handle["epoch"], "output": decided.sink}
+        for decided in record.transactions
+        if decided.handle.get("way") == "kafka-staged"
+    ]
 
     def commit() -> None:
         for decided in record.transactions:
             if decided.handle.get("way") == "kafka":
                 brokers.commit(decided.handle, lambda: None)
 
-    return _report(record, found, commit, brokers.abort, settle=settle)
+    _report(record, found, commit, brokers.abort, settle=settle, as_json=as_json, staged=staged)
 
 
 def _undamaged(
@@ -208,20 +202,46 @@ def _report(
     roll_back: Callable[[Sequence[str]], None],
     *,
     settle: bool,
-) -> int:
+    as_json: bool,
+    staged: Sequence[dict[str, Any]] = (),
+) -> None:
+    """Print what was found and, with ``settle``, what was done with it."""
     now = datetime.now(timezone.utc)
-    print(f"query {record.query}, epoch {record.epoch}: {len(found)} prepared transactions")
-    for each in found:
-        kind = verdict(each, record)
-        print(f"{kind:8} {str(now - each.since).partition('.')[0]:>16} {each.gid}  ({MEANINGS[kind]})")
-    if not settle:
-        return 0
-    commit()
-    orphans = [each.gid for each in found if verdict(each, record) == ORPHAN]
-    roll_back(orphans)
-    committed = sum(verdict(each, record) == DECIDED for each in found)
-    print(f"committed {committed}, rolled back {len(orphans)}, left {len(found) - committed - len(orphans)}")
-    return 0
+    verdicts = [verdict(each, record) for each in found]
+    lines = [
+        *(
+            f"epoch {each['epoch']} of output {each['output']!r}: its rows are in the home, and the next start of the "
+            "query publishes what is missing"
+            for each in staged
+        ),
+        f"query {record.query}, epoch {record.epoch}: {len(found)} prepared transactions",
+        *(
+            f"{kind:8} {str(now - each.since).partition('.')[0]:>16} {each.gid}  ({MEANINGS[kind]})"
+            for kind, each in zip(verdicts, found, strict=True)
+        ),
+    ]
+    told: dict[str, Any] = {
+        "query": record.query,
+        "epoch": record.epoch,
+        "transactions": [
+            {"id": each.gid, "state": kind, "since": each.since.isoformat()}
+            for kind, each in zip(verdicts, found, strict=True)
+        ],
+        "staged": staged,
+    }
+    if settle:
+        if not as_json:
+            # Before it is tried: what refuses to end is among them.
+            show(lines, told, as_json=False)
+            lines = []
+        commit()
+        orphans = [each.gid for kind, each in zip(verdicts, found, strict=True) if kind == ORPHAN]
+        roll_back(orphans)
+        committed = verdicts.count(DECIDED)
+        left = len(found) - committed - len(orphans)
+        lines.append(f"committed {committed}, rolled back {len(orphans)}, left {left}")
+        told["settled"] = {"committed": committed, "rolledBack": len(orphans), "left": left}
+    show(lines, told, as_json=as_json)
 
 
 def verdict(found: ListedTransaction, record: Record) -> str:
@@ -245,12 +265,12 @@ def _record(checkpoint: str, settings: Sequence[str]) -> Record:
     return newest_record(home_at(checkpoint, "checkpoint", settings), "txns")[1]
 
 
-def _access(file: str) -> Access:
+def _access(file: Path) -> Access:
     # Parsed without librdkafka: sparkjet itself sends the requests that end transactions.
     from sparkjet.sinks.kafka.access import Access  # noqa: PLC0415 - on use only
 
     try:
-        lines = [line.strip() for line in Path(file).read_text(encoding="utf-8").splitlines()]
+        lines = [line.strip() for line in file.read_text(encoding="utf-8").splitlines()]
     except (OSError, UnicodeDecodeError) as error:
         message = f'--kafka: "{file}" cannot be read: {error.strerror if isinstance(error, OSError) else "not UTF-8"}.'
         raise AnalysisError(message) from error

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import time
 import urllib.request
 from collections.abc import Callable, Sequence
 from http.client import HTTPException
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import msgspec
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
 
-from sparkjet.cli.homes import add_settings, home_at, newest_record
+from sparkjet.cli.homes import home_at, newest_record
 from sparkjet.errors import AnalysisError
 from sparkjet.monitoring import Runs, open_page
 from sparkjet.monitoring.recorded import RecordedRun
@@ -22,40 +26,22 @@ from sparkjet.monitoring.view import details, shown
 from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.record_log import RecordLog
 
-if TYPE_CHECKING:
-    from rich.console import Group
-
 LOOK_SECONDS = 1.0
 """How often records, or a page, are looked at."""
 PATIENCE_SECONDS = 10
 """How long a page may take to answer."""
 
 
-def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add both commands with their options to those of the command line."""
-    home = "a query's checkpointLocation, or its place in a grid: grid://host:port/name"
-    page = commands.add_parser("page", help="serve a page of queries, running or stopped, from their records")
-    page.add_argument("homes", metavar="home", nargs="+", help=home)
-    page.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
-    page.add_argument("--port", type=int, default=0, help="port to listen on (default: one that is free)")
-    page.add_argument("--token", help="what readers must know; beyond loopback one is made up without it")
-    add_settings(page)
-    page.set_defaults(run=_page)
-    top = commands.add_parser("top", help="queries in the terminal, from their records or from a driver's page")
-    top.add_argument("homes", metavar="home", nargs="+", help=f"{home}; or the address of a page: http://…")
-    top.add_argument("--once", action="store_true", help="print it once, without colours in a pipe")
-    top.add_argument("--json", action="store_true", help="print it once, as JSON")
-    add_settings(top)
-    top.set_defaults(run=_top)
-
-
-def _page(chosen: argparse.Namespace) -> int:
-    recorded = [_recorded(home, chosen.conf) for home in chosen.homes]
+def serve(
+    homes: Sequence[str], host: str, port: int, token: str | None, settings: Sequence[str], *, as_json: bool
+) -> int:
+    """Serve the page of some homes until Ctrl-C."""
+    recorded = [_recorded(home, settings) for home in homes]
     runs = Runs()
     for each in recorded:
         runs.add(each.run)
-    page = open_page(chosen.host, chosen.port, chosen.token, runs=runs)
-    print(f"{page}  (Ctrl-C ends it)", flush=True)
+    page = open_page(host, port, token, runs=runs)
+    print(json.dumps({"url": page.url}) if as_json else f"{page}  (Ctrl-C ends it)", flush=True)
     try:
         while not page.wait(LOOK_SECONDS):
             for each in recorded:
@@ -65,20 +51,31 @@ def _page(chosen: argparse.Namespace) -> int:
     return 0
 
 
-def _top(chosen: argparse.Namespace) -> int:
+def token_of(token: str | None, file: Path | None) -> str | None:
+    """The token of a page: given as it is, or in a file.
+
+    Raises:
+        AnalysisError: The file cannot be read.
+    """
+    if file is None:
+        return token
+    try:
+        return file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
+        message = f'--token-file: "{file}" cannot be read: {reason}.'
+        raise AnalysisError(message) from error
+
+
+def watch(homes: Sequence[str], settings: Sequence[str], *, once: bool, as_json: bool) -> int:
+    """Show queries in the terminal, until Ctrl-C or once."""
     pages = "http://", "https://"
-    watched = [_of_page(each) if each.startswith(pages) else _of_home(each, chosen.conf) for each in chosen.homes]
-    if chosen.json:
+    watched = [_of_page(each) if each.startswith(pages) else _of_home(each, settings) for each in homes]
+    if as_json:
         print(json.dumps([run for look in watched for run in look()], indent=2))
         return 0
-    try:
-        from rich.console import Console  # noqa: PLC0415 - an extra
-        from rich.live import Live  # noqa: PLC0415
-    except ModuleNotFoundError as error:
-        message = 'top needs rich. Install it with: pip install "sparkjet[page]", or use --json'
-        raise AnalysisError(message) from error
     console = Console()
-    if chosen.once:
+    if once:
         console.print(screen([run for look in watched for run in look()]))
         return 0
     try:
@@ -92,10 +89,6 @@ def _top(chosen: argparse.Namespace) -> int:
 
 def screen(runs: Sequence[dict[str, Any]]) -> Group:
     """Runs in full as a terminal shows them: one sentence each, then its substreams and numbers."""
-    from rich.console import Group  # noqa: PLC0415 - an extra
-    from rich.table import Table  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
-
     parts: list[Table | Text] = []
     for run in runs:
         parts.append(Text.assemble((_printable(run["name"]), "bold"), f"  {run['state']}"))
@@ -150,6 +143,8 @@ def _recorded(home: str, settings: Sequence[str]) -> RecordedRun:
     # Refused now if it is no home.
     newest_record(directory, "home")
     recorded = RecordedRun(RecordLog(DirectoryStore(directory.below("snapshots"))), home, time.time_ns() // 1000)
+    # Only a home in a grid has it.
+    recorded.run.grid = getattr(directory, "standing", None)
     recorded.look()
     return recorded
 

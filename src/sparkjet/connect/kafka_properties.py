@@ -64,6 +64,8 @@ def check_properties(properties: Mapping[str, str], make: Callable[[], object], 
         AnalysisError: Naming the property that it does not accept, never the value of a secret one.
     """
     try:
+        # Alone, as it says nothing without a broker: those that only check are made to log nothing.
+        confluent_kafka.Producer({name: properties[name] for name in ("log_level",) if name in properties})
         make()
     except _REFUSALS as error:
         # Without its cause: librdkafka's message quotes values.
@@ -95,7 +97,7 @@ def _refused(properties: Mapping[str, str], together: Exception, known: Iterable
     for name, value in properties.items():
         try:
             # A producer accepts the properties of consumers too, but would log that it does not need them.
-            confluent_kafka.Producer({name: value, "log_level": "0"})
+            confluent_kafka.Producer({"log_level": "0", name: value})
         except _REFUSALS as error:
             if "No such configuration property" in str(error):
                 return f"option: {PREFIX}{name}: librdkafka has no such property; {nearest(name, {*known, *_COMMON})}"

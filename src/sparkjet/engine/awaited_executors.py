@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable
 
-logger = logging.getLogger("sparkjet")
+from sparkjet.query_log import logger
 
 PATIENCE = 60.0
 """Seconds; longer than a cluster takes to replace an executor."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import threading
+from contextvars import copy_context
 from typing import TYPE_CHECKING
 
 from sparkjet.engine.progress_report import BackupReport
 from sparkjet.errors import AnalysisError, SparkjetError
+from sparkjet.query_log import logger
 from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.copying import copy_newest
 from sparkjet.snapshots.record_log import RecordLog
@@ -16,7 +18,6 @@ if TYPE_CHECKING:
     from sparkjet.snapshots.record import Record
     from sparkjet.storage.directory import Directory
 
-logger = logging.getLogger("sparkjet")
 
 OPTION = "snapshotBackup"
 
@@ -69,7 +70,9 @@ class Backup:
         """Begin a copy if one is due; on the driver, after each epoch."""
         if epoch - self._tried >= self._every and not (self._running and self._running.is_alive()):
             self._tried = epoch
-            self._running = threading.Thread(target=self._copy, name="sparkjet backup", daemon=True)
+            self._running = threading.Thread(
+                target=copy_context().run, args=(self._copy,), name="sparkjet backup", daemon=True
+            )
             self._running.start()
 
     def finish(self) -> None:

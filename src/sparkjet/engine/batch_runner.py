@@ -24,6 +24,8 @@ POLLING = 0.05
 class FailedError(SparkjetError):
     """A batch has failed, or is not run as the query has failed before it; what Spark ends its query with."""
 
+    condition = "SPARKJET_BATCH_FAILED"
+
 
 class BatchRunner:
     """Runs each micro-batch as one epoch, or leaves it to the next run if the query is ending.

@@ -10,8 +10,19 @@ from typing import TYPE_CHECKING
 import tenacity
 
 from sparkjet.errors import CopiedHomeError, LostTransactionError, RecoveryError, UnsettledError
+from sparkjet.query_log import logger
 from sparkjet.sinks.copies import run_name
-from sparkjet.sinks.protocol import Aborting, Comparing, Creating, Expiring, Telling, TransactionId, Trying, Unknown
+from sparkjet.sinks.protocol import (
+    Aborting,
+    Clocked,
+    Comparing,
+    Creating,
+    Expiring,
+    Telling,
+    TransactionId,
+    Trying,
+    Unknown,
+)
 from sparkjet.snapshots.record import PreparedTransaction
 
 if TYPE_CHECKING:
@@ -22,7 +33,6 @@ if TYPE_CHECKING:
     from sparkjet.sinks.protocol import Handle, Sink
     from sparkjet.snapshots.record import Record
 
-logger = logging.getLogger("sparkjet")
 
 _FINAL = LostTransactionError, CopiedHomeError
 """What another attempt at a commit would not change."""
@@ -82,6 +92,10 @@ class Committer:
         self.settle(attempts=self._retry.patient_attempts)
         handle = self.sinks[name].prepare(rows, transaction)
         return [] if handle is None else [PreparedTransaction(name, handle, self._formats[name])]
+
+    def due(self, now: int) -> set[str]:
+        """The outputs that want an epoch by the clock, though there are no rows for them."""
+        return {name for name, sink in self.sinks.items() if isinstance(sink, Clocked) and sink.is_due(now)}
 
     def is_to_tell(self, name: str, clock: int, watermark: int | None) -> bool:
         """Whether the readers of one sink are to be told of a watermark, with or without rows."""

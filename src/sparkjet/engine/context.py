@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sparkjet.engine.hash_table import CAPACITY, USUAL
-from sparkjet.engine.query_logger import QueryLogger
+from sparkjet.engine.start_steps import StartSteps
 from sparkjet.snapshots.record import EpochKind
 from sparkjet.storage.paths import PLAIN_FILES
 
@@ -40,6 +39,7 @@ class EngineContext:
         on_progress: Called at the end of each epoch.
         home: Where the store is, for messages and to know a query by it whose home was lost.
         name: What the user calls the query.
+        steps: Told what a start or a recovery is doing.
     """
 
     plan: Plan
@@ -56,11 +56,12 @@ class EngineContext:
     on_progress: ProgressListener = lambda _: None
     home: Directory | None = None
     name: str | None = None
+    steps: StartSteps = field(default_factory=StartSteps)
 
-    @cached_property
-    def logger(self) -> QueryLogger:
-        """The log of this query."""
-        return QueryLogger(self.name or self.home)
+    @property
+    def label(self) -> object:
+        """What log lines call the query: its name, or its home."""
+        return self.name or self.home
 
     def configure(self, session: SparkSession) -> None:
         """Prepare a session of the query's own for its batches; see :func:`configure`."""

@@ -12,10 +12,12 @@ from sparkjet.engine.caught_up import caught_up_by
 from sparkjet.engine.context import CaughtUp, EngineContext, EpochRequest
 from sparkjet.engine.epoch import Epoch
 from sparkjet.engine.executors import Executors
+from sparkjet.engine.map_reads import MapReads
 from sparkjet.engine.spark_checkpoint import same_offsets
 from sparkjet.engine.turn import Turn
 from sparkjet.errors import RecoveryError
 from sparkjet.java import is_stopped
+from sparkjet.query_log import logger
 from sparkjet.sinks.copies import run_name
 from sparkjet.sinks.protocol import TransactionId
 from sparkjet.snapshots.record import EpochKind
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from sparkjet.clock import SteadyClock
-    from sparkjet.engine.query_logger import QueryLogger
     from sparkjet.engine.spark_checkpoint import SparkCheckpoint
     from sparkjet.engine.state import QueryState
     from sparkjet.errors import FencedError
@@ -77,15 +78,11 @@ class Engine:
         self._batch = None if record.spark is None else record.spark.batch
         self._ending: _EndingEpoch | None = None
         self._executors = Executors(context.session)
-        self.turn = Turn()
+        self._maps = MapReads(context.plan.tables)
+        self.turn = Turn(context.label)
         self._beside = ThreadPoolExecutor(2, thread_name_prefix="sparkjet-epoch", initializer=self.turn.enlist)
         self.record = record
         self.state = state
-
-    @property
-    def logger(self) -> QueryLogger:
-        """The log of the query."""
-        return self._context.logger
 
     @property
     def session(self) -> SparkSession:
@@ -134,7 +131,7 @@ class Engine:
         before = tracker.snapshot()
         moved = tracker.advance(now, caught_up).watermark is not None
         is_due = moved or self.state.early_due(self._context.plan, now) or self.state.is_due(now)
-        if is_due or self._is_to_tell(now):
+        if is_due or self._context.committer.due(now) or self._is_to_tell(now):
             tracker.restore(before)
             self._run(EpochRequest(EpochKind.TICK, now, caught_up=caught_up))
 
@@ -233,6 +230,7 @@ class Engine:
         Called when nothing of the query runs any more: its handle may be kept for long.
         """
         self._beside.shutdown()
+        self._maps.close()
         # A context that was stopped has freed it.
         if not is_stopped(self._context.session.sparkContext):
             self.state.close()
@@ -254,6 +252,7 @@ class Engine:
             self.record = settled
 
     def _run(self, request: EpochRequest, *, overlap: bool = False, attempt: int = 0) -> None:
+        self._choose_maps()
         tracked: InputsState | None = None
         while True:
             epoch = self._epoch(request, attempt)
@@ -287,6 +286,19 @@ class Engine:
         if overlap:
             self._ending = _EndingEpoch(epoch, tracked, self._beside.submit(self._finish, epoch))
 
+    def _choose_maps(self) -> None:
+        """Have the record say which versions of maps the next epoch reads, before anything of it is computed."""
+        if not self._maps:
+            return
+        # Partial aggregation may read them: it cannot run beside an epoch that is not decided.
+        self.join()
+        chosen = self._maps.chosen(self.record.epoch + 1, self.record.maps)
+        if chosen != self.record.maps:
+            record = msgspec.structs.replace(self.record, maps=chosen)
+            self._context.log.append(self._slot + 1, record)
+            self._slot += 1
+            self.record = record
+
     def _epoch(self, request: EpochRequest, attempt: int) -> Epoch:
         # Not the record's number plus two: the epoch that is ending may be in the record by now.
         before = self.record.epoch if self._ending is None else self._ending.epoch.progress.epoch
@@ -294,7 +306,7 @@ class Engine:
         transaction = TransactionId(
             record.query, "", record.takeover, before + 1, attempt, run_name(record.run), self._since
         )
-        return Epoch(self._context, self.state, self._checkpoint, request, transaction)
+        return Epoch(self._context, self.state, self._checkpoint, request, transaction, self._maps.fixed)
 
     def _finish(self, epoch: Epoch) -> None:
         try:
@@ -313,14 +325,19 @@ class Engine:
         return LOST in str(error) and self.record.epoch + 1 == epoch.progress.epoch
 
     def _restore(self, epoch: Epoch, tracked: InputsState, *, whole: bool = False) -> None:
-        self._context.logger.warning("epoch %d: state was lost with an executor, restoring it", epoch.progress.epoch)
-        context = self._context
-        read, kept = self.state.restore(self.record, context.session, context.store, f"{epoch.name}-moved", whole=whole)
+        logger.warning("epoch %d: state was lost with an executor, restoring it", epoch.progress.epoch)
+        context, name = self._context, f"{epoch.name}-moved"
+        deltas = sum(len(stage.deltas) for stage in self.record.stages.values())
+        context.steps.at("restoring state that was lost with an executor", deltas)
+        with context.steps.told():
+            read, kept = self.state.restore(
+                self.record, context.session, context.store, name, whole=whole, loaded=context.steps.one
+            )
         # After restoring: before, it would try to compute what was lost.
         self.state.release()
         self.state.tracker.restore(tracked)
         number = epoch.progress.epoch
-        context.logger.warning("epoch %d: %d of %d partitions of the state were read again", number, read, read + kept)
+        logger.warning("epoch %d: %d of %d partitions of the state were read again", number, read, read + kept)
 
     def _forget_tables(self) -> None:
         for table in self._context.plan.tables:

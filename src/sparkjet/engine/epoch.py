@@ -21,6 +21,8 @@ from sparkjet.snapshots.record import EpochKind
 from sparkjet.time import MIN, WriterProgress
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import DataFrame
 
     from sparkjet.engine.arrival import Arrival
@@ -46,6 +48,7 @@ class Epoch:
         checkpoint: SparkCheckpoint,
         request: EpochRequest,
         transaction: TransactionId,
+        fixed: Callable[[DataFrame], DataFrame],
     ) -> None:
         self._context = context
         self._state = state
@@ -54,7 +57,7 @@ class Epoch:
         self._arrived: InputBatch | None = None
         self._arrivals: dict[tuple[str, int], Arrival] = {}
         self._highest: dict[str, int] = {}
-        self._moment = Moment(f"{transaction.query}/{transaction.epoch}", request.now)
+        self._moment = Moment(f"{transaction.query}/{transaction.epoch}", request.now, fixed)
         self._results = Results(context.plan, state, self._moment)
         self._position: SparkPosition | None = None
         self._prepared: list[PreparedTransaction] = []
@@ -87,7 +90,7 @@ class Epoch:
         self._results.begin(request.now, tracker.watermark)
         for name, side in list(self._arrivals):
             self._results.accept(name, side, self._arrivals.pop((name, side)))
-        self.progress.count(self._results.arrivals, self._context.logger)
+        self.progress.count(self._results.arrivals)
         self._queues = record.queues
         inputs = self._context.plan.inputs
         ends: list[str] = []
@@ -237,9 +240,12 @@ class Epoch:
     def _transactions(self) -> list[PreparedTransaction]:
         early = self._state.early_due(self._context.plan, self.request.now, arrived=self._results.accepted)
         committer = self._context.committer
+        due = committer.due(self.request.now)
         prepared: list[PreparedTransaction] = []
         for output in self._context.plan.outputs:
             rows = self._rows(output, early=output.name in early)
+            if rows is None and output.name in due:
+                rows = self._context.session.createDataFrame([], output.sample().schema)
             reached = self._reached_by(output)
             transaction = replace(self._transaction, sink=output.name, progress=reached)
             if rows is not None:

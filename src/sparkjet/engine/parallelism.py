@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 import re
 import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from sparkjet.query_log import logger
 from sparkjet.storage.sharing import is_local, slots
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-logger = logging.getLogger("sparkjet")
 
 PATIENCE = 30.0
 """How long to wait for a first executor, in seconds; Spark's default for ``maxRegisteredResourcesWaitingTime``."""

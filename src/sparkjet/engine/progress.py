@@ -18,16 +18,17 @@ from sparkjet.engine.progress_report import (
     SnapshotReport,
     SubstreamReport,
 )
-from sparkjet.time import MIN
+from sparkjet.query_log import logger
+from sparkjet.snapshots.record import SlidingSettings
+from sparkjet.time import MIN, WindowGrid
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery as SparkQuery
 
     from sparkjet.engine.arrival import Arrival
     from sparkjet.engine.phases import EpochPhase
-    from sparkjet.engine.query_logger import QueryLogger
     from sparkjet.engine.state import QueryState
-    from sparkjet.snapshots.record import Record
+    from sparkjet.snapshots.record import Record, SavedStage
     from sparkjet.time.substream import SubstreamProgress
 
 
@@ -42,7 +43,7 @@ class EpochProgress:
     null_timestamps: Counter[str] = field(default_factory=Counter)
     durations: dict[EpochPhase, float] = field(default_factory=dict)
 
-    def count(self, arrivals: Iterable[Arrival], logger: QueryLogger) -> None:
+    def count(self, arrivals: Iterable[Arrival]) -> None:
         """Add what stages accepted and dropped, and log what was dropped."""
         for arrival in arrivals:
             self.accepted += arrival.accepted
@@ -87,7 +88,26 @@ class EpochProgress:
                 SinkReport(prepared.sink, prepared.handle.get("rows"), prepared.handle)
                 for prepared in record.transactions
             ],
+            open_windows=open_windows(record.stages.values()),
         )
+
+
+def open_windows(stages: Iterable[SavedStage]) -> int | None:
+    """How many windows of a fixed length have rows and are not final, by their time; None without such windows."""
+    found = [_open(stage, stage.settings) for stage in stages if isinstance(stage.settings, SlidingSettings)]
+    return sum(found) if found else None
+
+
+def _open(stage: SavedStage, settings: SlidingSettings) -> int:
+    window = WindowGrid(settings.size, settings.step, settings.offset)
+    # Each delta is of a stretch of time, from its first window that is open to its last; stretches may overlap.
+    reached, count = window.closed_end(MIN if stage.closed is None else stage.closed), 0
+    for delta in sorted(stage.deltas, key=lambda each: each.low):
+        first = max(reached + settings.step if reached > MIN else MIN, window.ends.higher_frame(delta.low - 1))
+        last = window.last_end(delta.high)
+        count += max(0, (last - first) // settings.step + 1)
+        reached = max(reached, last)
+    return count
 
 
 def spark_progress(query: SparkQuery) -> list[dict[str, Any]]:

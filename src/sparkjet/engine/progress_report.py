@@ -107,6 +107,9 @@ class ProgressReport(msgspec.Struct, frozen=True, rename="camel"):
     """The state that a restart would begin with."""
     sinks: list[SinkReport]
     """Transactions that the record decides: this epoch's, and earlier ones that are not committed yet."""
+    open_windows: int | None = None
+    """Windows of a fixed length that have rows and are not final: windows of the same time count once, whatever their
+    keys; null without such windows."""
     backup: BackupReport | None = None
     """The copies that `snapshotBackup` asks for; null without it."""
 

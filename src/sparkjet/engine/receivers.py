@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from sparkjet.errors import SourceError
+from sparkjet.query_log import logger
 from sparkjet.sources.acknowledging.control import Acknowledge, ControlClient, Held, Start, Stop
 from sparkjet.sources.acknowledging.ledger import LedgerState
 from sparkjet.sources.acknowledging.offset import QueueOffset
 
 if TYPE_CHECKING:
     from sparkjet.snapshots import SnapshotStore
-
-logger = logging.getLogger("sparkjet")
 
 
 class Receivers:

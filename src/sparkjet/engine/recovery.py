@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import shutil
 import uuid
 from pathlib import Path
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
     from sparkjet.engine.context import EngineContext
     from sparkjet.snapshots.record import Fingerprint
 
-logger = logging.getLogger("sparkjet")
-
 
 def recover(context: EngineContext, spark_directory: Path) -> tuple[Engine, SparkCheckpoint]:
     """Take a query over and make it ready to run.
@@ -39,6 +36,7 @@ def recover(context: EngineContext, spark_directory: Path) -> tuple[Engine, Spar
     Raises:
         RecoveryError: If store and checkpoint disagree, the query's shape has changed, or entries are missing.
     """
+    context.steps.at("comparing record, sinks and Spark's checkpoint")
     slot, record = _take_over(context, spark_directory)
     try:
         return _recovered(context, slot, record, spark_directory)
@@ -55,13 +53,20 @@ def _recovered(
 ) -> tuple[Engine, SparkCheckpoint]:
     """Bring sinks, store, state and checkpoint to the position of the record."""
     # Not before the takeover: a start that is refused must leave nothing behind.
+    steps = context.steps
     context.committer.create()
+    steps.at(f"committing what is decided: {len(record.transactions)} transactions")
     context.committer.decided(list(record.transactions))
     context.committer.settle()
+    steps.at("rolling back what is not decided")
     context.committer.abort_orphans(record)
+    steps.at("removing what no record names")
     _remove_leftovers(context, record)
     state = QueryState.of(context.plan, context.partitions)
-    state.restore(record, context.session, context.store, f"{record.takeover:06d}-{record.epoch:09d}-moved")
+    steps.at("restoring the state", sum(len(stage.deltas) for stage in record.stages.values()))
+    name = f"{record.takeover:06d}-{record.epoch:09d}-moved"
+    state.restore(record, context.session, context.store, name, loaded=steps.one)
+    steps.at("rebuilding Spark's checkpoint")
     clock = SteadyClock(context.clock, record.clock)
     now = clock.now()
     for each in context.plan.inputs:

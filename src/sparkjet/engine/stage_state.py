@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ from pyspark.sql import DataFrame
 from sparkjet.catalyst.kept_plans import KeptPlans
 from sparkjet.engine.changed_windows import grid_of, shown, whole_from
 from sparkjet.engine.loading import Loading
+from sparkjet.query_log import logger
 from sparkjet.snapshots.record import JoinSettings, SavedStage, SlidingSettings
 from sparkjet.snapshots.store import Delta
 from sparkjet.state import Segment, SegmentStatistics
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from sparkjet.plan.stage import Operator
     from sparkjet.snapshots import SnapshotStore
     from sparkjet.time import WindowGrid
-
-logger = logging.getLogger("sparkjet")
 
 
 @dataclass
@@ -103,11 +101,18 @@ class StageState:
             withheld=withheld,
         )
 
-    def restore(self, saved: SavedStage | None, session: SparkSession, store: SnapshotStore, name: str) -> Loading:
+    def restore(
+        self,
+        saved: SavedStage | None,
+        session: SparkSession,
+        store: SnapshotStore,
+        name: str,
+        loaded: Callable[[], None] = lambda: None,
+    ) -> Loading:
         """Become what the record says; what executors still hold of it is not read again.
 
         Where the length or step of a sliding window has changed since, the frames are moved to the new grid and
-        stored again under ``name``, as one delta.
+        stored again under ``name``, as one delta. After each delta that is there ``loaded`` is called.
 
         Raises:
             RecoveryError: If entries are missing.
@@ -119,7 +124,10 @@ class StageState:
             self.operator.restore([], None)
             return loading
         self.late, self.null_timestamps = Counter(saved.late), Counter(saved.null_timestamps)
-        segments = [loading.segment(delta, self.recorded.get(delta.name)) for delta in saved.deltas]
+        segments = []
+        for delta in saved.deltas:
+            segments.append(loading.segment(delta, self.recorded.get(delta.name)))
+            loaded()
         self.recorded = {delta.name: segment for delta, segment in zip(saved.deltas, segments, strict=True)}
         before = saved.settings
         if isinstance(self.operator, SlidingWindows) and isinstance(before, SlidingSettings):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -84,7 +84,14 @@ class QueryState:
         return any(stage.has_lost for stage in self.stages.values())
 
     def restore(
-        self, record: Record, session: SparkSession, store: SnapshotStore, name: str, *, whole: bool = True
+        self,
+        record: Record,
+        session: SparkSession,
+        store: SnapshotStore,
+        name: str,
+        *,
+        whole: bool = True,
+        loaded: Callable[[], None] = lambda: None,
     ) -> tuple[int, int]:
         """Become what the record says, forgetting everything since.
 
@@ -94,6 +101,7 @@ class QueryState:
             store: Where the deltas are.
             name: What deltas are named that are written anew, because a window has changed.
             whole: Whether to read all of it again, and not only what executors do not hold any more.
+            loaded: Called after each delta.
 
         Returns:
             The numbers of partitions that were read, and that executors still held.
@@ -109,8 +117,8 @@ class QueryState:
         for stage, state in self.stages.items():
             if whole:
                 state.recorded = {}
-            loaded = state.restore(record.stages.get(stage), session, store, f"{name}-{stage}")
-            read, kept = read + loaded.read, kept + loaded.kept
+            loading = state.restore(record.stages.get(stage), session, store, f"{name}-{stage}", loaded)
+            read, kept = read + loading.read, kept + loading.kept
         return read, kept
 
     def early_due(self, plan: Plan, now: int, arrived: Collection[str] = ()) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextvars import copy_context
 from typing import TYPE_CHECKING
 
 from pyspark.errors import StreamingQueryException
@@ -10,6 +11,7 @@ from pyspark.errors import StreamingQueryException
 from sparkjet.catalyst.plan_analysis import fail_at_stop, used_up
 from sparkjet.engine.progress import newest_progress
 from sparkjet.errors import AnalysisError
+from sparkjet.query_log import logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,7 +59,6 @@ class Supervisor:
         self._ticker = ticker
         self._close_at_end = close_at_end
         self._executors = executors
-        self._logger = engine.logger
 
     @property
     def is_called_by_query(self) -> bool:
@@ -66,7 +67,9 @@ class Supervisor:
 
     def start(self) -> None:
         """Begin to watch, and to let time pass."""
-        threading.Thread(target=self._watch, name=f"sparkjet-{self._query}", daemon=True).start()
+        threading.Thread(
+            target=copy_context().run, args=(self._watch,), name=f"sparkjet-{self._query}", daemon=True
+        ).start()
         if self._ticker is not None:
             self._ticker.start(self._query, lambda: self._if_free(self._tick))
 
@@ -137,7 +140,7 @@ class Supervisor:
         except Exception as error:
             if self._ending.stopping:
                 # Spark interrupts its thread wherever it is, in a source for example; in an epoch it never is.
-                self._logger.warning("Spark's query failed while it was being stopped", exc_info=True)
+                logger.warning("Spark's query failed while it was being stopped", exc_info=True)
             elif self._ending.failure is None:
                 self._ending.fail(error)
 
@@ -145,7 +148,7 @@ class Supervisor:
         if used_up(self._spark):
             self._engine.close_windows()
         else:
-            self._logger.warning("it was stopped from outside before its end; windows stay open")
+            logger.warning("it was stopped from outside before its end; windows stay open")
 
     def _if_free(self, work: Callable[[], None]) -> None:
         """Do something between two epochs, unless one is running, which does the same. Errors end the query."""
@@ -183,7 +186,7 @@ class Supervisor:
         try:
             fail_at_stop(self._spark, self._engine.session, self._ending.failure or error)
         except Exception:  # it is stopped in any case, and the user of this query is told
-            self._logger.warning("Spark's query could not be told of the failure", exc_info=True)
+            logger.warning("Spark's query could not be told of the failure", exc_info=True)
         self._stop_spark()
 
     def _stop_between_epochs(self) -> None:
@@ -197,4 +200,4 @@ class Supervisor:
         try:
             self._spark.stop()
         except Exception:  # the supervisor waits for Spark's query in any case, and learns how it ends
-            self._logger.warning("Spark's query could not be stopped at once", exc_info=True)
+            logger.warning("Spark's query could not be stopped at once", exc_info=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextvars import copy_context
 
 from sparkjet.time import parse_duration
 
@@ -36,7 +37,7 @@ class Ticker:
             while not self._stopped.wait(self._interval):
                 tick()
 
-        threading.Thread(target=run, name=f"sparkjet-ticker-{name}", daemon=True).start()
+        threading.Thread(target=copy_context().run, args=(run,), name=f"sparkjet-ticker-{name}", daemon=True).start()
 
     def stop(self) -> None:
         """Stop calling; a call that is under way goes on. A second call does nothing."""

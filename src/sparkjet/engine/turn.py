@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from types import TracebackType
 
+from sparkjet.query_log import begin, end
+
 
 class Turn:
     """Taken by everything that uses an engine, one thread at a time.
@@ -12,6 +14,9 @@ class Turn:
     What users give a query (functions, listeners, sinks, policies, clocks) is called in the threads that
     :attr:`is_ours` tells. What waits there for the turn, or for the end of the query, would wait for itself. A thread
     that such a function starts is not known here.
+
+    Args:
+        query: What the log lines of these threads name.
 
     >>> turn = Turn()
     >>> with turn:
@@ -21,7 +26,8 @@ class Turn:
     (False, False)
     """
 
-    def __init__(self) -> None:
+    def __init__(self, query: object = None) -> None:
+        self._query = query
         self._lock = threading.Lock()
         self._here = threading.local()
 
@@ -30,16 +36,19 @@ class Turn:
         taken = self._lock.acquire(timeout=timeout)
         if taken:
             self._here.ours = True
+            self._here.log = begin(self._query)
         return taken
 
     def give_back(self) -> None:
         """End the turn; in the thread that has taken it."""
         self._here.ours = False
+        end(self._here.log)
         self._lock.release()
 
     def enlist(self) -> None:
         """Have the calling thread work for whoever has the turn, as long as it lives; it never takes it itself."""
         self._here.ours = True
+        begin(self._query)
 
     @property
     def is_taken(self) -> bool:

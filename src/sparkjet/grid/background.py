@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TypeVar
+
+from sparkjet.query_log import logger
 
 T = TypeVar("T")
 
@@ -15,7 +16,6 @@ _AGAIN = 1.0
 """Seconds after which a step that has failed is begun again."""
 _TELLS = 60.0
 """Seconds after which a failure that lasts is logged again."""
-logger = logging.getLogger("sparkjet")
 
 
 def in_background(work: Callable[[], T], name: str) -> Future[T]:

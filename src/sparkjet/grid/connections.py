@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,10 +16,10 @@ from sparkjet.grid.background import in_background
 from sparkjet.grid.errors import ForbiddenError, GridError, MalformedError, UnreachableError
 from sparkjet.grid.messages import ERRORS, Message, Refusal, decoded, encoded
 from sparkjet.grid.requests import Ping
+from sparkjet.query_log import logger
 
 T = TypeVar("T")
 
-logger = logging.getLogger("sparkjet")
 ANSWERS_WITHIN = 10.0
 """Seconds for a call without record batches."""
 _CHANNEL = [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import logging
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -20,11 +19,11 @@ from sparkjet.grid.fetching import Fetched, fetched
 from sparkjet.grid.messages import Held
 from sparkjet.grid.requests import Listed, ListEntries
 from sparkjet.grid.view import View
+from sparkjet.query_log import logger
 
 _GROUP = 32 << 20
 """Bytes that one call fetches, so that it can be over in time."""
 _CALL = 60.0
-logger = logging.getLogger("sparkjet")
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Sequence
@@ -26,6 +25,7 @@ from sparkjet.grid.zookeeper_config import ServerAddress, Voting
 from sparkjet.grid.zookeeper_server import ZooKeeperServer
 from sparkjet.grid.zookeeper_session import ZooKeeperSession
 from sparkjet.grid.zookeeper_settings import ZooKeeperSettings
+from sparkjet.query_log import logger
 
 ROOT = "/sparkjet"
 SERVERS = f"{ROOT}/servers"
@@ -40,7 +40,6 @@ _STARTS_WITHIN = 60.0
 """Seconds that a server may take on a busy machine until it answers."""
 _OFFERS_WITHIN = 2 * _STARTS_WITHIN
 """Seconds after which a member that is to vote, and offers no server, is not waited for any more."""
-logger = logging.getLogger("sparkjet")
 
 
 @dataclass

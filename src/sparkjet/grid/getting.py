@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import logging
 import threading
 import time
 from collections import deque
@@ -17,6 +16,7 @@ from sparkjet.grid.entries import Key
 from sparkjet.grid.errors import GridError, MissingEntriesError
 from sparkjet.grid.fetching import Fetched, fetched
 from sparkjet.grid.messages import MOST, Held
+from sparkjet.query_log import logger
 
 _GROUP = 32 << 20
 """Bytes that one call gets."""
@@ -24,7 +24,6 @@ _AHEAD = 6
 """Calls whose entries are fetched before the reader asks for them."""
 _CALL = 120.0
 _SHOWN = 10
-logger = logging.getLogger("sparkjet")
 
 
 @dataclass

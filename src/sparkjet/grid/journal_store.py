@@ -31,9 +31,10 @@ class JournalStore(VersionStore[JournalVersion]):
             book: Of the writer: those whose registration it takes for given up are none, and are removed.
         """
         for _ in range(_TRIES):
-            leases = self.client.entries(self.place.leases())
-            if book is not None:
-                leases, ended = book.looked(leases)
+            if book is None:
+                leases = self.client.entries(self.place.leases())
+            else:
+                leases, ended = book.looked(lambda: self.client.entries(self.place.leases()))
                 self.client.remove(ended)
             try:
                 contents = contents_of(self.client, leases) if leases else {}

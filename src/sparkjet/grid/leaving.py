@@ -10,13 +10,13 @@ from sparkjet.grid.cluster_state import ClusterState, drained, is_drained
 from sparkjet.grid.control import Control
 from sparkjet.grid.entries import Entries
 from sparkjet.grid.view import View
+from sparkjet.query_log import logger
 
 _ALL_WITHIN = 60.0
 """Seconds to wait until others have copied all; after that only for what would be gone."""
 _AGAIN = 1.0
 """Seconds after which a control plane that did not answer is asked again."""
 _TELLS = 30.0
-logger = logging.getLogger("sparkjet")
 
 
 class Leaving:

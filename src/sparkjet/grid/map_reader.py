@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -35,6 +35,14 @@ _ROWS = 64 << 10
 _KEYS = 10_000
 _TEXT = 2 << 20
 """Keys that are looked for in one go, and their characters: a message to a member has room for as many."""
+
+
+class Taken(NamedTuple):
+    """A version that is held by a lease, with its manifest."""
+
+    version: MapVersion
+    lease: Lease
+    manifest: Held
 
 
 class Map:
@@ -118,7 +126,7 @@ class Map:
         wanted = list(dict.fromkeys(keys))
         if self._held is None and len(wanted) > _KEYS:
             # In several goes, in which newer epochs would end it and have it begun again, for ever.
-            version, lease, _ = self._leased()
+            version, lease, _ = self.taken()
             with lease, self._still(version, lease):
                 return self._found(version, wanted)
         return self._read(lambda version: self._found(version, wanted))
@@ -138,7 +146,7 @@ class Map:
         if self._held is not None:
             lease, (version, holding) = None, self._held
         else:
-            version, lease, _ = self._leased()
+            version, lease, _ = self.taken()
             holding = lease
         try:
             chosen = _chosen(version.schema, columns)
@@ -163,7 +171,7 @@ class Map:
         """
         # What is held around this one is held again after it.
         before = self._held
-        version, lease, _ = self._leased(epoch)
+        version, lease, _ = self.taken(epoch)
         self._held = version, lease
         try:
             yield self
@@ -185,9 +193,57 @@ class Map:
         Raises:
             ReleasedError: That epoch is not visible, or no more.
         """
-        version, lease, manifest = self._leased(epoch)
+        version, lease, manifest = self.taken(epoch, shared=True)
         lease.leave()
         return manifest, version
+
+    def taken(self, epoch: int | None = None, *, shared: bool = False) -> Taken:
+        """The newest version, or that of an epoch, held until its lease is given up; the last one seen from now on.
+
+        Raises:
+            ReleasedError: That epoch is not visible, or no more.
+        """
+        while True:
+            version = self.version(epoch)
+            lease = self._lease(version.number, shared=shared)
+            try:
+                # After the lease was put: the writer removes slots before it looks at leases.
+                manifest = self._store.manifest_at(version.number)
+            except BaseException:
+                # Nobody would ever give it up: it would be renewed for as long as this process runs.
+                lease.leave()
+                raise
+            if manifest is not None:
+                self._seen = version
+                return Taken(version, lease, manifest)
+            lease.release()
+
+    def taken_again(self, manifest: Held, number: int) -> Taken | None:
+        """A version that was :meth:`taken` before, perhaps by another process; None if it is gone."""
+        lease = self._lease(number)
+        try:
+            version = self.at(manifest)
+            self._store.client.check(version.held())
+        except MissingEntriesError:
+            lease.release()
+            return None
+        except BaseException:
+            lease.leave()
+            raise
+        return Taken(version, lease, manifest)
+
+    def at(self, manifest: Held) -> MapVersion:
+        """What is known of a version, by its manifest.
+
+        Raises:
+            MissingEntriesError: It is gone.
+        """
+        return self._store.decoded(manifest)
+
+    @property
+    def cluster(self) -> str:
+        """Id of the grid, which is another one after it was formed anew."""
+        return self._store.client.state().cluster
 
     def part(
         self, manifest: Held, partitions: Sequence[int], keys: Sequence[tuple[object, ...]] | None = None
@@ -201,12 +257,9 @@ class Map:
             version = self._store.decoded(manifest)
         except MissingEntriesError as error:
             name = self._store.place.name
-            message = f'map "{name}": what was planned began after more than {LEASE:.0f} s. Read again.'
+            message = f'map "{name}": what was planned began after more than {LEASE:.0f} s. Load it again.'
             raise ReleasedError(message) from error
-        with (
-            Lease(self._store.client, self._store.place, f"{version.number:012d}") as lease,
-            self._still(version, lease),
-        ):
+        with self._lease(version.number, shared=True) as lease, self._still(version, lease):
             if keys is not None:
                 # As Arrow has them: Python has no year 10000.
                 names = version.schema.names
@@ -280,25 +333,8 @@ class Map:
             self._store.check(version)
             raise
 
-    def _leased(self, epoch: int | None = None) -> tuple[MapVersion, Lease, Held]:
-        """A version, which is the last one that was seen from now on, with a lease on it, and its manifest."""
-        while True:
-            version = self.version(epoch)
-            lease = self._lease(version)
-            try:
-                # After the lease was put: the writer removes slots before it looks at leases.
-                manifest = self._store.manifest_at(version.number)
-            except BaseException:
-                # Nobody would ever give it up: it would be renewed for as long as this process runs.
-                lease.leave()
-                raise
-            if manifest is not None:
-                self._seen = version
-                return version, lease, manifest
-            lease.release()
-
-    def _lease(self, version: MapVersion) -> Lease:
-        return Lease(self._store.client, self._store.place, f"{version.number:012d}")
+    def _lease(self, number: int, *, shared: bool = False) -> Lease:
+        return Lease(self._store.client, self._store.place, f"{number:012d}", shared=shared)
 
     def _of_epoch(self, epoch: int) -> MapVersion:
         found = self._store.of_epoch(epoch)

@@ -30,6 +30,7 @@ class MapVersion(msgspec.Struct, frozen=True, kw_only=True):
         spark_schema: The same in Spark's JSON.
         partitions: Of the grid.
         layers: Of each partition that has some, the newest first.
+        expiry: The first and the last time at which rows that were there may expire; None if none ever does.
     """
 
     number: int
@@ -44,6 +45,7 @@ class MapVersion(msgspec.Struct, frozen=True, kw_only=True):
     spark_schema: str
     partitions: int
     layers: dict[int, tuple[Held, ...]]
+    expiry: tuple[int, int] | None = None
 
     @property
     def schema(self) -> pa.Schema:
@@ -59,6 +61,10 @@ class MapVersion(msgspec.Struct, frozen=True, kw_only=True):
     def held(self) -> list[Held]:
         """All of its layers."""
         return [layer for layers in self.layers.values() for layer in layers]
+
+    def expiry_at(self, clock: int) -> tuple[int, int] | None:
+        """What :attr:`expiry` is at a later time: which rows are left is not known, so one may expire at once."""
+        return None if self.expiry is None or self.expiry[1] <= clock else (max(self.expiry[0], clock), self.expiry[1])
 
     def partition(self, text: str) -> int:
         """The partition of a key, by its text."""

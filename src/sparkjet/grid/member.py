@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import socket
 import threading
@@ -29,13 +28,13 @@ from sparkjet.grid.requests import LooksGone, Ping
 from sparkjet.grid.server import Server
 from sparkjet.grid.strangers import Strangers
 from sparkjet.grid.view import LEASE, View
+from sparkjet.query_log import logger
 
 _NEWER_WITHIN = 5.0
 _JOINS_WITHIN = 30.0
 _CONFIRMS_WITHIN = 1.0
 LEAVE_TIMEOUT = 3600.0
 """Seconds for which a member that is to stop waits by default while last replicas would go with it."""
-logger = logging.getLogger("sparkjet")
 
 
 @dataclass(frozen=True)

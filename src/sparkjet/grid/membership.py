@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import threading
 import time
@@ -35,6 +34,7 @@ from sparkjet.grid.zookeeper_server import check_server
 from sparkjet.grid.zookeeper_session import SessionEndedError, ZooKeeperSession
 from sparkjet.grid.zookeeper_settings import ZooKeeperSettings
 from sparkjet.grid.zookeeper_slots import ZooKeeperSlots
+from sparkjet.query_log import logger
 
 T = TypeVar("T")
 
@@ -54,7 +54,6 @@ _GOES = 3
 """Times the patience for which a server that voted waits, when its member leaves, until others go on without it."""
 _STEADY = 2
 """Sessions' lengths after an interruption in which nobody is taken for dead: the others were interrupted as well."""
-logger = logging.getLogger("sparkjet")
 
 
 class Membership:

@@ -13,13 +13,13 @@ from sparkjet.grid.access import Access
 from sparkjet.grid.control import Control
 from sparkjet.grid.member import Member, MemberSettings
 from sparkjet.grid.strangers import raise_limit
+from sparkjet.query_log import logger
 
 _ARENAS = "MALLOC_ARENA_MAX"
 _CLOSES_WITHIN = 5.0
 _LEAVES_WITHIN = 30.0
 _JOINS_WITHIN = 10.0
 """Seconds for which a member that is stopped during its start may still join, and then leave in order."""
-logger = logging.getLogger("sparkjet")
 
 
 def run(settings: MemberSettings, access: Access, control: Control) -> int:

@@ -19,6 +19,7 @@ from sparkjet.grid.places import Place
 LEASE = 60.0
 """Seconds after which a lease that was not renewed is none."""
 _PARTS = 3
+_SHARED = "shared"
 
 
 class Lease:
@@ -30,14 +31,24 @@ class Lease:
         holder: What it is of: the version of a map that is held, or the name of a reader.
         content: What the writer is to know.
         every: Seconds between two renewals.
+        shared: Whether others share it who do not know of each other, such as the tasks of a read: each puts the newest
+            one in the place of those that are there, and nobody gives it up.
     """
 
     def __init__(
-        self, client: GridClient, place: Place, holder: str, content: bytes = b"", every: float = LEASE / 3
+        self,
+        client: GridClient,
+        place: Place,
+        holder: str,
+        content: bytes = b"",
+        every: float = LEASE / 3,
+        *,
+        shared: bool = False,
     ) -> None:
         self._client = client
-        self.directory = f"{place.leases(holder)}{uuid.uuid4().hex}"
+        self.directory = f"{place.leases(holder)}{_SHARED if shared else uuid.uuid4().hex}"
         """Where its entries are; each renewal is another one."""
+        self._shared = shared
         self._every = every
         self._content = content
         self._count = 0
@@ -63,8 +74,10 @@ class Lease:
             self._client.remove([before.key])
 
     def release(self) -> None:
-        """Give it up; a second call does nothing."""
-        if not self._over.is_set():
+        """Give it up, unless others share it; a second call does nothing."""
+        if self._shared:
+            self.leave()
+        elif not self._over.is_set():
             self._over.set()
             # Without it a renewal that is under way would put another one.
             self._thread.join()
@@ -86,7 +99,12 @@ class Lease:
         self._count += 1
         # All in one partition: who lists them while the next one takes the place of this one would see neither.
         where = self._client.key(self.directory).partition
-        [held] = write_files(self._client, {f"{self.directory}/{self._count}": self._content}, where)
+        before = self._client.entries(f"{self.directory}/") if self._shared else []
+        name = uuid.uuid4().hex if self._shared else self._count
+        [held] = write_files(self._client, {f"{self.directory}/{name}": self._content}, where)
+        # Without a writer nobody else would ever remove them. The next one tries again.
+        with suppress(GridError):
+            self._client.remove([each.key for each in before])
         return held
 
     def _renew(self) -> None:
@@ -108,15 +126,18 @@ class LeaseBook:
         self._now, self._seconds = now, seconds
         self._seen: dict[str, float] = {}
 
-    def looked(self, leases: Sequence[Held]) -> tuple[list[Held], list[Key]]:
+    def looked(self, listed: Callable[[], Sequence[Held]]) -> tuple[list[Held], list[Key]]:
         """The leases that last, and those that are given up.
 
         Args:
-            leases: All entries below the place of the leases.
+            listed: Lists all entries below the place of the leases.
         """
-        now = self._now()
-        self._seen = {each.name: self._seen.get(each.name, now) for each in leases}
-        ended = {each.name for each in leases if now - self._seen[each.name] > self._seconds}
+        # A process may be paused anywhere: what was renewed meanwhile must not count as old, nor what is new.
+        before = self._now()
+        leases = listed()
+        after = self._now()
+        self._seen = {each.name: self._seen.get(each.name, after) for each in leases}
+        ended = {each.name for each in leases if before - self._seen[each.name] > self._seconds}
         return (
             [each for each in leases if each.name not in ended],
             [each.key for each in leases if each.name in ended],

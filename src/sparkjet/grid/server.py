@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -18,9 +17,9 @@ from sparkjet.grid.errors import GridError, MalformedError, UnreachableError
 from sparkjet.grid.messages import Get, HeldNow, Message, Part, Piece, Put, decoded, encoded
 from sparkjet.grid.receiving import Receiving
 from sparkjet.grid.requests import REQUESTS
+from sparkjet.query_log import logger
 
 Answer = Callable[[Any], Iterator[Any]]
-logger = logging.getLogger("sparkjet")
 
 
 class Server(fl.FlightServerBase):  # type: ignore[misc] # pyarrow has no types

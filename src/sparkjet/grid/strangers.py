@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import resource
 import socket
@@ -14,6 +13,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from sparkjet.grid.background import Loop
+from sparkjet.query_log import logger
 
 _OPEN = Path("/proc/self/fd")
 _LOOK = 1.0
@@ -22,7 +22,6 @@ _STAYS = 20.0
 _MOST = 64
 """How many may, for longer than from one look to the next."""
 _SEARCHED = 1 << 16
-logger = logging.getLogger("sparkjet")
 
 
 class Strangers:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import msgspec
@@ -211,22 +211,30 @@ class VersionStore(Generic[V]):
         return sum(held.size for held in self.client.entries(self.place.layers()))
 
     def clean(self, book: LeaseBook) -> None:
-        """Remove old versions that nobody holds, and what only they name; called by the writer alone.
+        """Remove old versions that nobody holds, and layers that no version names; called by the writer alone.
 
         Slots first, and then a look at leases: a reader puts its lease, and looks at the slot then. One sees the other.
+        A driver that was taken over may call it at any time: what its successor writes is of a later takeover.
         """
         numbers = self.numbers()
-        old_numbers = numbers[:-KEPT]
+        old_numbers, kept = numbers[:-KEPT], numbers[-KEPT:]
         self.client.remove_slots([self.place.slot(number) for number in old_numbers])
-        manifests = self._manifests()
-        old = {held for held, number in manifests.items() if number < min(numbers[-KEPT:], default=0)}
-        if not old:
+        newest = self.manifest_at(kept[-1]) if kept else None
+        if newest is None:
+            # Removed with the map, or by a driver that has gone on.
             return
-        leases, ended = book.looked(self.client.entries(self.place.leases()))
+        manifests = self._manifests()
+        leases, ended = book.looked(lambda: self.client.entries(self.place.leases()))
         leased = self._leased(leases)
-        gone = {held for held in old if manifests[held] not in leased}
-        needed = {layer.name for held in manifests.keys() - gone for layer in self.decoded(held).held()}
-        layers = {layer.key for held in gone for layer in self.decoded(held).held() if layer.name not in needed}
+        gone = {held for held, number in manifests.items() if number < kept[0] and number not in leased}
+        needed = self._layers_of(manifests.keys() - gone)
+        until, prefix = _order(_transaction(newest.name)), self.place.layers()
+        # Those of versions that are gone, and of attempts that failed, some of which write on after their epoch.
+        layers = [
+            held.key
+            for held in self.client.entries(prefix)
+            if held.name not in needed and _order(held.name.removeprefix(prefix)) <= until
+        ]
         # The manifests last: after a crash, they say what is still to be removed.
         self.client.remove([*layers, *ended])
         self.client.remove([held.key for held in gone])
@@ -243,16 +251,16 @@ class VersionStore(Generic[V]):
             is_orphan: Whether a transaction is one unless it is visible, by its name.
             keep: Manifests that are decided and not yet visible.
         """
-        numbers = self.numbers()
-        named = {held.name for held in [*map(self.manifest_at, numbers), *keep] if held is not None}
+        visible = self._visible()
+        named = {held.name for held in [*visible.values(), *keep]}
         manifests = self._manifests()
         # Older ones may be leased, and go when they are not.
         orphans = {
             held
             for held, number in manifests.items()
-            if number >= min(numbers, default=0) and held.name not in named and is_orphan(_transaction(held.name))
+            if number >= min(visible, default=0) and held.name not in named and is_orphan(_transaction(held.name))
         }
-        needed = {layer.name for held in manifests.keys() - orphans for layer in self.decoded(held).held()}
+        needed = self._layers_of(manifests.keys() - orphans)
         prefix = self.place.layers()
         layers = [
             held
@@ -267,6 +275,30 @@ class VersionStore(Generic[V]):
         self.client.remove_slots([*slots, self.place.writer])
         self.client.remove(prefix=f"{self.place.root}/")
 
+    def _visible(self) -> dict[int, Held]:
+        """The manifests of the versions that are visible, by number.
+
+        A driver that was taken over may remove slots meanwhile: a version whose slot has just gone is old, and leased
+        perhaps, so it must not count as one that never was visible.
+        """
+        while True:
+            numbers = self.numbers()
+            found = {number: held for number in numbers if (held := self.manifest_at(number)) is not None}
+            if found or not numbers:
+                return found
+
+    def _layers_of(self, manifests: Iterable[Held]) -> set[str]:
+        """Names of the layers that some versions name; of what another driver has removed meanwhile, nothing is."""
+        names: set[str] = set()
+        for manifest in manifests:
+            try:
+                names |= {layer.name for layer in self.decoded(manifest).held()}
+            except MissingEntriesError:
+                # Otherwise what it names would be removed.
+                if manifest in self._manifests():
+                    raise
+        return names
+
     def _manifests(self) -> dict[Held, int]:
         """All manifests, of whichever versions, with their numbers."""
         found = self.client.entries(self.place.manifests)
@@ -275,6 +307,12 @@ class VersionStore(Generic[V]):
 
 def _transaction(manifest: str) -> str:
     return manifest.rpartition("/")[2].partition("-")[2]
+
+
+def _order(transaction: str) -> tuple[int, int]:
+    """Takeover and epoch of a transaction, by its name."""
+    takeover, epoch, *_ = transaction.split("-")
+    return int(takeover), int(epoch)
 
 
 def names_of(client: GridClient, kind: type[Place]) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import logging
 import os
 import re
 import shutil
@@ -17,6 +16,7 @@ from pathlib import Path
 from sparkjet.errors import AnalysisError, StorageError
 from sparkjet.grid.zookeeper_config import ServerAddress, dynamic, login, static
 from sparkjet.grid.zookeeper_settings import ZooKeeperSettings
+from sparkjet.query_log import logger
 
 _NETTY = (
     "buffer",
@@ -45,7 +45,6 @@ exec "$@"
 
 Files are for their owner alone: ZooKeeper writes its configuration anew, secrets included."""
 _LOGIN = "login.conf"
-logger = logging.getLogger("sparkjet")
 _KEPT_SNAPSHOTS = 3
 _NEEDS = 16 << 20
 """Bytes of disk."""

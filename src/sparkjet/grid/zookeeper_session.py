@@ -34,6 +34,8 @@ _PAUSE = 0.02
 class SessionEndedError(QuorumLostError):
     """The session has ended; its member is one as long as the cluster's state names it, and may begin another one."""
 
+    condition = "SPARKJET_GRID.SESSION_ENDED"
+
 
 class ZooKeeperSession:
     """One session from its beginning to its end; kazoo would silently begin another one. Thread-safe.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sparkjet.engine.progress import newest_progress, spark_progress
-from sparkjet.engine.query_logger import QueryLogger
+from sparkjet.query_log import logger
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery as SparkQuery
@@ -30,14 +30,12 @@ class Feed:
         gauges: Its gauges in Spark's metrics system.
         committer: Has the transactions that are decided and not committed.
         spark: Spark's query, None until it has started.
-        logger: The log of the query.
     """
 
     run: Run
     gauges: SparkGauges
     committer: Committer
     spark: SparkQuery | None = None
-    logger: QueryLogger = field(default_factory=QueryLogger)
     _batch: int = -1
 
     def post(self, report: ProgressReport) -> None:
@@ -48,16 +46,14 @@ class Feed:
             self.run.history.add(report, now, self._rows_read())
             self.gauges.set(now)
         except Exception as error:  # noqa: BLE001 - whatever it is
-            self.logger.warning(
-                "epoch %d is missing on the page, or in Spark's metrics: %s", report.epoch.number, error
-            )
+            logger.warning("epoch %d is missing on the page, or in Spark's metrics: %s", report.epoch.number, error)
 
     def end(self, failure: BaseException | None) -> None:
         """Note that the run has ended, count the rows of its last batch, and let go of Spark's query."""
         try:
             self.run.history.totals.rows_in += self._rows_read()
         except Exception as error:  # noqa: BLE001 - whatever it is, above all a session that was stopped
-            self.logger.debug("rows of the last batch are missing on the page: %s", error)
+            logger.debug("rows of the last batch are missing on the page: %s", error)
         self.spark = None
         if self.run.waiting is not None:
             # No longer the committer's: the run is kept, and what the query had is not.

@@ -8,9 +8,11 @@ from collections import Counter
 from collections.abc import Iterable
 from functools import reduce
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
+
+from sparkjet.monitoring.late_rows import holds_late_rows
 
 if TYPE_CHECKING:
     from sparkjet.engine.progress_report import ProgressReport, SubstreamReport
@@ -94,6 +96,8 @@ class History:
         self._merges = 0
         self.totals = Totals()
         self.newest: ProgressReport | None = None
+        self.dropped: dict[str, Any] | None = None
+        """What the sink of late rows has decided last that has any."""
         self.ended_at: int | None = None
 
     @property
@@ -146,6 +150,7 @@ class History:
                 for name, each in report.substreams.items()
             }
             self.newest, self.ended_at = report, now
+            self.dropped = next((each.transaction for each in new if holds_late_rows(each.transaction)), self.dropped)
             self._points = [each for each in self._points if point.at - each.at <= AGE]
             self._points.append(point)
             if len(self._points) > self._most:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ipaddress
 import json
 import re
@@ -23,9 +24,10 @@ from starlette.responses import JSONResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import Route
 
 from sparkjet.clock import SystemClock
-from sparkjet.errors import AnalysisError
+from sparkjet.errors import AnalysisError, SparkjetError
+from sparkjet.monitoring.late_rows import newest_rows
 from sparkjet.monitoring.metrics import exposition
-from sparkjet.monitoring.runs import DRIVER, Runs
+from sparkjet.monitoring.runs import DRIVER, Runs, condition_of
 from sparkjet.monitoring.view import details, summary
 
 if TYPE_CHECKING:
@@ -97,8 +99,10 @@ class Page:
         cookie = f"sparkjet-token-{self.port}"
         self._routes = _Routes(runs, clock or SystemClock(), token, cookie, only_local=local)
         app = Starlette(routes=self._routes.all())
-        config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=2)
-        self._server = uvicorn.Server(config)
+        config = uvicorn.Config(
+            app, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=2, date_header=False
+        )
+        self._server = _Server(config)
         self._thread = threading.Thread(
             target=self._server.run, kwargs={"sockets": [self._socket]}, name="sparkjet-page", daemon=True
         )
@@ -107,7 +111,7 @@ class Page:
     def stop(self) -> None:
         """End the server; a second call does nothing."""
         self._routes.ended.set()
-        self._server.should_exit = True
+        self._server.end()
         self._thread.join()
         self._socket.close()
 
@@ -134,6 +138,30 @@ class Page:
         return f'<a href="{escape(self.url)}" target="_blank">{escape(self.url)}</a>'
 
 
+class _Server(uvicorn.Server):
+    """Waits to be asked to end; uvicorn's own looks ten times a second, which costs most of what a page does."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._asked: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None = None
+
+    async def main_loop(self) -> None:
+        """Called by uvicorn between its start and its end."""
+        self._asked = asyncio.get_running_loop(), asyncio.Event()
+        # It may have been asked before.
+        if not self.should_exit:
+            await self._asked[1].wait()
+
+    def end(self) -> None:
+        """Ask it to end, from another thread; a second call does nothing."""
+        self.should_exit = True
+        if self._asked is not None:
+            loop, asked = self._asked
+            # Closed where it has ended.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(asked.set)
+
+
 @dataclass
 class _Routes:
     """What the server answers: the page, ``/runs``, ``/events`` and ``/metrics``, rules and a dashboard for them."""
@@ -150,6 +178,8 @@ class _Routes:
             Route("/", self._allowed(self._page)),
             *(Route(f"/{name}", self._allowed(_file(name))) for name in _KINDS),
             Route("/runs", self._allowed(self._list)),
+            Route("/late/{run:path}", self._allowed(self._late)),
+            Route("/grid/{run:path}", self._allowed(self._grid)),
             Route("/runs/{run:path}", self._allowed(self._one)),
             Route("/events", self._allowed(self._events)),
             Route("/metrics", self._allowed(self._metrics)),
@@ -186,6 +216,22 @@ class _Routes:
         if request.query_params.get("points") != "no":
             told["points"] = msgspec.to_builtins(run.history.points)
         return JSONResponse(told)
+
+    async def _late(self, request: Request) -> Response:
+        run = self.runs.get(request.path_params["run"])
+        if run is None or run.history.dropped is None:
+            return PlainTextResponse("No output of this run has written late rows into files.\n", 404)
+        return JSONResponse(await asyncio.to_thread(newest_rows, run.history.dropped))
+
+    async def _grid(self, request: Request) -> Response:
+        run = self.runs.get(request.path_params["run"])
+        ask = None if run is None else run.grid
+        if ask is None:
+            return PlainTextResponse("The home of this run is in no grid.\n", 404)
+        try:
+            return JSONResponse(await asyncio.to_thread(ask))
+        except (SparkjetError, OSError) as error:
+            return JSONResponse({"error": {"condition": condition_of(error), "message": str(error)}})
 
     async def _events(self, request: Request) -> Response:
         return StreamingResponse(

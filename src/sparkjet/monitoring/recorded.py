@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
-from sparkjet.engine.progress import known, substream_reports
+from sparkjet.engine.progress import known, open_windows, substream_reports
 from sparkjet.engine.progress_report import (
     DroppedCount,
     EpochReport,
@@ -14,14 +13,13 @@ from sparkjet.engine.progress_report import (
     SnapshotReport,
 )
 from sparkjet.errors import SparkjetError
-from sparkjet.monitoring.runs import Run, in_one_line
+from sparkjet.monitoring.runs import Run
+from sparkjet.query_log import logger
 from sparkjet.time.substream import SubstreamProgress
 
 if TYPE_CHECKING:
     from sparkjet.snapshots.record import Record
     from sparkjet.snapshots.record_log import RecordLog
-
-logger = logging.getLogger("sparkjet")
 
 
 def report_of(record: Record, before: Record | None = None) -> ProgressReport:
@@ -60,6 +58,7 @@ def report_of(record: Record, before: Record | None = None) -> ProgressReport:
         epoch=EpochReport(record.epoch, {}),
         snapshot=SnapshotReport(len(deltas), sum(delta.rows for delta in deltas), 0),
         sinks=[SinkReport(each.sink, each.handle.get("rows"), each.handle) for each in record.transactions],
+        open_windows=open_windows(record.stages.values()),
     )
 
 
@@ -86,9 +85,9 @@ class RecordedRun:
         try:
             newest = self._log.newest()
         except (OSError, SparkjetError) as error:
-            self.run.failure = in_one_line(error)
+            self.run.fail(error)
             return False
-        self.run.failure = None
+        self.run.failure = self.run.condition = None
         if newest is None or (self._last is not None and newest[0] == self._last[0]):
             return False
         before = None if self._last is None else self._last[1]

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
+from sparkjet.errors import SparkjetError
 from sparkjet.monitoring.history import History
 
 ENDED = 20
 """Runs that have ended which are still shown."""
+_CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]*(?:\.[A-Z0-9_]+)*)\]")
 
 
 @dataclass
@@ -26,6 +30,9 @@ class Run:
         ended_at: When it ended; None as long as it is running or nobody knows.
         waiting: Says how many decided transactions wait for their sinks; None where only records tell of them.
         failure: What it failed with, in one line; of a recorded one, what keeps its records from being read.
+        condition: The condition of that error, as Spark's and ours have one.
+        grid: Says how the grid is that has its home, if one has: how many members there are, and what they hold.
+        shared: Whether another query of the driver has its name: it is called by its id as well.
     """
 
     query: str
@@ -37,11 +44,16 @@ class Run:
     ended_at: int | None = None
     waiting: Callable[[], int] | None = None
     failure: str | None = None
+    condition: str | None = None
+    grid: Callable[[], dict[str, Any]] | None = None
+    shared: bool = False
 
     @property
     def label(self) -> str:
         """What people call it: its name, or the beginning of its id."""
-        return self.name or self.query[:8]
+        if self.name is None:
+            return self.query[:8]
+        return f"{self.name} ({self.query[:8]})" if self.shared else self.name
 
     @property
     def state(self) -> str:
@@ -55,8 +67,13 @@ class Run:
     def end(self, now: int, failure: BaseException | None) -> None:
         """Note the end; only the failure's first line is kept, as the error would keep the query's state alive."""
         if failure is not None:
-            self.failure = in_one_line(failure)
+            self.fail(failure)
+        self.grid = None
         self.ended_at = now
+
+    def fail(self, failure: BaseException) -> None:
+        """Note what it failed with."""
+        self.failure, self.condition = in_one_line(failure), condition_of(failure)
 
 
 def in_one_line(error: BaseException) -> str:
@@ -68,6 +85,14 @@ def in_one_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {lines[0] if lines else 'no message'}"
 
 
+def condition_of(error: BaseException) -> str | None:
+    """The condition of one of our errors, or of Spark's."""
+    if isinstance(error, SparkjetError):
+        return error.condition
+    found = _CONDITION.search(in_one_line(error))
+    return None if found is None else found[1]
+
+
 class Runs:
     """Runs that can be watched: all that are running, and the last ones that have ended; thread-safe."""
 
@@ -76,8 +101,14 @@ class Runs:
         self._lock = threading.Lock()
 
     def add(self, run: Run) -> None:
-        """Add a run; one with the same identity is replaced."""
+        """Add a run; one with the same identity is replaced.
+
+        Sessions of one driver may have queries of the same name, and what is told of one must not be taken for the
+        other's: the later one is called by its id as well, until it ends.
+        """
         with self._lock:
+            others = (each for each in self._runs.values() if each.query != run.query and each.ended_at is None)
+            run.shared = run.name is not None and any(each.name == run.name for each in others)
             self._runs[run.run] = run
             ended = [each.run for each in self._runs.values() if each.ended_at is not None]
             for each in ended[:-ENDED]:

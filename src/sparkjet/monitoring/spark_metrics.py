@@ -6,7 +6,6 @@ registered stays until the driver ends.
 
 from __future__ import annotations
 
-import logging
 import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 
     from sparkjet.monitoring.runs import Run
 
-logger = logging.getLogger("sparkjet")
 
 SWITCH = "spark.sql.streaming.metricsEnabled"
 """Spark's own setting, read when a query starts."""

@@ -84,6 +84,7 @@ def summary(run: Run, now: int) -> dict[str, Any]:
         "state": run.state,
         "sentence": told,
         "advice": advice,
+        "condition": run.condition,
         "startedAt": run.started_at,
         "endedAt": run.ended_at,
         "epoch": None if report is None else report.epoch.number,
@@ -112,7 +113,10 @@ def details(run: Run, now: int) -> dict[str, Any]:
         ],
         "otherSubstreams": len(report.substreams) - len(names),
         "snapshot": msgspec.to_builtins(report.snapshot),
+        "openWindows": report.open_windows,
         "withheldWindows": report.withheld_windows,
+        "lateRowsShown": history.dropped is not None,
+        "grid": run.grid is not None,
         # Not what their sinks keep of them, which is long, and of no use to a reader.
         "transactions": [
             {"output": sink.name, "rows": sink.rows, "epoch": sink.transaction.get("epoch")} for sink in report.sinks

@@ -56,7 +56,7 @@ class DroppedDuplicates(Stage):
     @cached_property
     def intakes(self) -> tuple[RawRows]:
         """See :attr:`Stage.intakes`."""
-        return (RawRows(self._keys, by_substream=self.feed.by_substream, timed=bool(self.feed.inputs)),)
+        return (RawRows(self._keys, by_substream=self.feed.by_substream, timed=self.keep is not None),)
 
     @property
     def waits(self) -> bool:

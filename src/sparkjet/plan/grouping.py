@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import MapType, TimestampType, VariantType
 
 from sparkjet.catalyst.columns import quoted, visible
-from sparkjet.catalyst.expressions import by_name, column_of, expression_of, label
+from sparkjet.catalyst.expressions import by_name, column_of, expression_of, function_name, label, rebuilt
 from sparkjet.catalyst.logical_plans import (
     aliases,
     analyzed,
@@ -24,14 +24,14 @@ from sparkjet.catalyst.logical_plans import (
     selected,
 )
 from sparkjet.catalyst.stars import starless
-from sparkjet.catalyst.window_calls import WindowCall, WindowColumn, window_call
+from sparkjet.catalyst.window_calls import WINDOWS, WindowCall, WindowColumn, is_window, window_call
 from sparkjet.errors import AnalysisError
 from sparkjet.plan import links
 from sparkjet.plan.event_time import as_timestamp
 from sparkjet.windows import SessionWindow, Window, session_window, window
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import DataType
 
     from sparkjet.plan.event_time import EventTime
@@ -206,6 +206,40 @@ def time_without_watermark(window: Window | SessionWindow | None, rows: DataFram
         )
         raise AnalysisError(message)
     return F.unix_micros(F.col(time) if isinstance(time, str) else time)
+
+
+def with_group_window(column: Column, window: Window | SessionWindow, session: SparkSession) -> Column:
+    """A Column of ``agg`` in which each call of the window that rows are grouped by is the column that has it.
+
+    Raises:
+        AnalysisError: It calls another window.
+    """
+    if not is_window(column):
+        return column
+
+    def held(part: Any) -> Any:
+        if function_name(part) not in WINDOWS:
+            return None
+        call = window_call(column_of(part, session), session)
+        assert call is not None  # noqa: S101 - as it is one
+        if _as_text(_window(call)) != _as_text(window):
+            message = (
+                f"agg: {label(column)}: rows are grouped by another window, {window.name!r}. Name that one by its "
+                f'column, as in F.col("{window.name}.start"), or aggregate twice, with two outputs of one query.'
+            )
+            raise AnalysisError(message)
+        return expression_of(F.col(quoted(window.name)), session)
+
+    expression = expression_of(column, session)
+    found = rebuilt(expression, session, held)
+    return column if found is expression else column_of(found, session)
+
+
+def _as_text(window: Window | SessionWindow) -> tuple[str, ...]:
+    """What a window is computed from: Columns cannot be compared."""
+    durations = (window.grid,) if isinstance(window, Window) else (window.gap, window.max_duration)
+    given = (window.time_column, *durations)
+    return tuple(label(each) if isinstance(each, Column | str) else repr(each) for each in given)
 
 
 def keys_of(columns: Sequence[GroupingColumn], rows: DataFrame) -> tuple[Key, ...] | None:

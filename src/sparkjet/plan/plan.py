@@ -11,7 +11,7 @@ from sparkjet.plan.inputs import several_substreams, tracker_of
 from sparkjet.plan.outputs import Output, Rows, StageOutput, StreamOutput
 from sparkjet.plan.partial_rows import ProgressDetail
 from sparkjet.plan.spark_sources import given_names
-from sparkjet.sinks.protocol import Telling
+from sparkjet.sinks.protocol import Clocked, Telling
 from sparkjet.time import MIN, clamp
 
 if TYPE_CHECKING:
@@ -128,6 +128,7 @@ class Plan:
             any(each.watermark.uses_clock for each in self.inputs)
             or any(bool(output.early_period) for output in self.of_stages)
             or any(stage.stage.uses_clock for stage in self.stages)
+            or any(isinstance(output.sink, Clocked) and output.sink.uses_clock for output in self.outputs)
             # It may have been too soon to tell readers of a watermark.
             or any(isinstance(output.sink, Telling) for output in self.outputs)
         )

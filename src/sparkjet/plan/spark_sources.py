@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -11,13 +10,13 @@ from py4j.java_gateway import is_instance_of
 
 from sparkjet.catalyst.logical_plans import analyzed, attribute_id, children, kind_of, listed, streaming_nodes
 from sparkjet.errors import AnalysisError
+from sparkjet.query_log import logger
 from sparkjet.sinks.protocol import Guarantee
 from sparkjet.spark_line import LINE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-logger = logging.getLogger("sparkjet")
 
 REPLAYABLE = (
     "avro", "csv", "delta", "json", "kafka", "orc", "parquet", "rate", "rate-micro-batch", "sparkjet-kafka",

@@ -67,7 +67,8 @@ class StatefulFunction(Stage):
     def intakes(self) -> tuple[RawRows]:
         """See :attr:`Stage.intakes`."""
         columns = {key_name(number): key.column for number, key in enumerate(self.keys)}
-        return (RawRows(columns, by_substream=self.feed.by_substream, timed=bool(self.feed.inputs)),)
+        # Only who waits for the watermark judges rows by their time.
+        return (RawRows(columns, by_substream=self.feed.by_substream, timed=self.waits),)
 
     @property
     def waits(self) -> bool:

@@ -11,8 +11,10 @@ from pyspark.sql import DataFrame
 from sparkjet.catalyst import alternatives
 from sparkjet.catalyst.columns import quoted
 from sparkjet.catalyst.logical_plans import analyzed
+from sparkjet.catalyst.python_sources import options_of
 from sparkjet.errors import AnalysisError, SourceError, refuse_connect
 from sparkjet.java import is_stopped
+from sparkjet.sources import GRID_MAP
 from sparkjet.state.partitions import lost_partitions, release
 
 
@@ -28,6 +30,10 @@ class StaticTable:
 
     def __init__(self, shape: DataFrame) -> None:
         self.shape = shape
+
+    def __repr__(self) -> str:
+        columns = ", ".join(f"{name}: {found}" for name, found in self.shape.dtypes)
+        return f"{type(self).__name__}[{columns}]"
 
     def frame(self) -> DataFrame:
         """The table for the epoch that asks."""
@@ -98,6 +104,23 @@ class HeldTable(StaticTable):
         """See :attr:`StaticTable.has_lost`."""
         with self._changing:
             return self._held is not None and bool(lost_partitions(self._held))
+
+
+class MapTable(StaticTable):
+    """A DataFrame that reads maps of a grid: each epoch reads one version of each, the newest when it begins.
+
+    The engine chooses them, and exchanges the reads in what the epoch computes; see
+    :class:`sparkjet.engine.map_reads.MapReads`.
+
+    Attributes:
+        reads: The options of each read.
+    """
+
+    by_epoch = True
+
+    def __init__(self, shape: DataFrame, reads: list[dict[str, str]]) -> None:
+        super().__init__(shape)
+        self.reads = reads
 
 
 class RenewedTable(StaticTable):
@@ -181,7 +204,11 @@ def static_table(other: object) -> StaticTable:
     Raises:
         AnalysisError: Not a table that could be one.
     """
-    return other if isinstance(other, StaticTable) else StaticTable(checked_table(other, "join"))
+    if isinstance(other, StaticTable):
+        return other
+    table = checked_table(other, "join")
+    reads = options_of(table, GRID_MAP)
+    return MapTable(table, reads) if reads else StaticTable(table)
 
 
 def checked_table(other: Any, method: str) -> DataFrame:

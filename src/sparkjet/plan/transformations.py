@@ -107,7 +107,7 @@ class Transformations:
         if self.tables:
             message = (
                 f"{method}: what comes before is a part of the query that Spark runs, and Spark decides when a static "
-                f"table in it is read. Join with read_once(…) or read_every_epoch(…) after {method}(…)."
+                f"table in it is read. Join with read_once(…), read_every_epoch(…) or a map after {method}(…)."
             )
             raise AnalysisError(message)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sparkjet.clock import Clock, SystemClock
 from sparkjet.errors import AnalysisError, CopiedHomeError, LostTransactionError, SinkError
+from sparkjet.query_log import begin, current, logger
 from sparkjet.sinks.copies import check_run, origin
 from sparkjet.sinks.file_formats import check_format
 from sparkjet.sinks.manifest import MANIFEST_DIRECTORY, Manifest, ManifestEntry
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from sparkjet.storage.directory import Directory
 
-logger = logging.getLogger("sparkjet")
 
 _LISTS = {"_spark_metadata": "Spark's own streaming", "_delta_log": "Delta"}
 """Lists of files that the readers of a directory follow, and who keeps them."""
@@ -133,7 +132,7 @@ class FilesSink:
                 if not base.exists(published) and not self._manifest(base, handle).contains(handle["epoch"]):
                     raise _lost(bases, handle, staged) from error
 
-        with ThreadPoolExecutor(RENAMES) as threads:
+        with ThreadPoolExecutor(RENAMES, initializer=begin, initargs=(current(),)) as threads:
             each = threads.map if base.path is None else map
             for _ in each(publish, handle["files"]):
                 between()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +18,7 @@ from sparkjet.grid.journal_store import JournalStore
 from sparkjet.grid.journal_version import TECHNICAL, JournalVersion, following
 from sparkjet.grid.journal_writing import Appending
 from sparkjet.grid.places import JournalPlace
+from sparkjet.query_log import logger
 from sparkjet.sinks.grid_columns import check_columns, check_keys, described, key_text
 from sparkjet.sinks.grid_journal_settings import PARTITIONS, GridJournalSettings
 from sparkjet.sinks.grid_journal_task import JournalTask, RefusedEpochError, appended_by
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
     from sparkjet.storage.grid_location import GridLocation
 
-logger = logging.getLogger("sparkjet")
 
 _LOOKS = 0.2
 """Seconds between two looks at readers."""

@@ -63,6 +63,18 @@ class GridMapSink(GridVersionsSink[MapVersion]):
         return self._settings.keys
 
     @property
+    def uses_clock(self) -> bool:
+        """See :attr:`Clocked.uses_clock`."""
+        return self._settings.time_to_live is not None
+
+    def is_due(self, now: int) -> bool:
+        """See :meth:`Clocked.is_due`: rows may have expired that readers still see."""
+        newest = self._newest
+        if newest is None or newest.expiry is None:
+            return False
+        return newest.expiry[0] <= now and now - newest.clock >= self._settings.expire_interval
+
+    @property
     def packages(self) -> Mapping[str, str]:
         """See :attr:`NeedsPackages.packages`."""
         return PACKAGES
@@ -82,14 +94,23 @@ class GridMapSink(GridVersionsSink[MapVersion]):
                 ``maxBytes``.
         """
         base, clock = self._begin(transaction)
+        lasts = self._settings.time_to_live
+        expires = None if lasts is None else min(clock + lasts, MAX)
         count = len(self._store.client.state().rows)
         manifest = None if base is None else self._store.manifest_at(base.number)
         schema = arrow_schema(self._schema).serialize().to_pybytes()
         task = MapTask(self._location, self._place, str(transaction), manifest, self.keys, schema, clock)
         ship(rows.sparkSession)
-        found = run_tasks(self._sorted(rows, count, clock), task, [], RefusedRowError, PACKAGES)
-        if not found:
+        found = run_tasks(self._sorted(rows, count, expires), task, [], RefusedRowError, PACKAGES)
+        if not found and not self.is_due(clock):
             return None
+        expiry = None if base is None else base.expiry_at(clock)
+        layers = following(base, [written_by(each["id"]) for each in found])
+        if found and expires is not None:
+            expiry = (expires, expires) if expiry is None else (min(expires, expiry[0]), max(expires, expiry[1]))
+        elif not found and expiry is None:
+            # All rows have expired: what they take is given back.
+            layers = {}
         version = MapVersion(
             number=base.number + 1 if base is not None else 1,
             epoch=transaction.epoch,
@@ -102,12 +123,13 @@ class GridMapSink(GridVersionsSink[MapVersion]):
             arrow_schema=schema,
             spark_schema=self._schema.json(),
             partitions=count,
-            layers=following(base, [written_by(each["id"]) for each in found]),
+            layers=layers,
+            expiry=expiry,
         )
         self._check_size(transaction)
         return self._handle(version, transaction, sum(each["rows"] for each in found))
 
-    def _sorted(self, rows: DataFrame, partitions: int, clock: int) -> DataFrame:
+    def _sorted(self, rows: DataFrame, partitions: int, expires: int | None) -> DataFrame:
         """Rows of layers by partition and hash; of those of one key the one with the greatest other columns first.
 
         Columns are called by their places: PySpark takes a dot in the name of one for a part of a struct.
@@ -115,9 +137,7 @@ class GridMapSink(GridVersionsSink[MapVersion]):
         settings, fields = self._settings, self._schema.fields
         hash_ = F.crc32(key_text(self._schema, self.keys).cast("binary"))
         gone = F.lit(False) if settings.deleted is None else F.coalesce(F.col(quoted(settings.deleted)), F.lit(False))
-        lasts = settings.time_to_live
-        expires = F.lit(None if lasts is None else min(clock + lasts, MAX)).cast("long")
-        columns = [hash_, gone, expires, *(F.col(quoted(each.name)) for each in fields)]
+        columns = [hash_, gone, F.lit(expires).cast("long"), *(F.col(quoted(each.name)) for each in fields)]
         shaped = rows.select(*(column.alias(f"c{place}") for place, column in enumerate(columns)))
         partition = F.pmod(F.col("c0"), F.lit(partitions)).cast("int").alias("partition")
         places = {each.name: F.col(f"c{place}") for place, each in enumerate(fields, len(TECHNICAL))}

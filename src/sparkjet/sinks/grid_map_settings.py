@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from sparkjet.options import Options
 
 
+EXPIRE_INTERVAL = 10_000_000
+
+
 @dataclass(frozen=True)
 class GridMapSettings:
     """What rows of a map are.
@@ -21,6 +24,7 @@ class GridMapSettings:
         keys: The key columns.
         deleted: A boolean column: where it is true the row of its key is removed. It is not kept.
         time_to_live: Microseconds for which a row lasts.
+        expire_interval: Microseconds that a row whose time is over may still be there where nothing arrives.
         max_bytes: What the map may take, with the versions that readers hold.
     """
 
@@ -28,6 +32,7 @@ class GridMapSettings:
     keys: tuple[str, ...]
     deleted: str | None = None
     time_to_live: int | None = None
+    expire_interval: int = EXPIRE_INTERVAL
     max_bytes: int | None = None
 
     @classmethod
@@ -48,11 +53,15 @@ class GridMapSettings:
         if not keys:
             message = 'format("grid-map") needs option("keys", "a, b"): the columns that identify the row to replace.'
             raise AnalysisError(message)
-        size = options.get("maxBytes")
+        size, interval = options.get("maxBytes"), options.age("expireInterval")
+        if interval is not None and options.get("timeToLive") is None:
+            message = 'expireInterval: no row ever expires. Say with option("timeToLive", "12h") how long they last.'
+            raise AnalysisError(message)
         return cls(
             path,
             keys,
             options.get("deleted"),
             options.age("timeToLive"),
+            EXPIRE_INTERVAL if interval is None else interval,
             None if size is None else size_of(size, "maxBytes"),
         )

@@ -17,13 +17,13 @@ from sparkjet.errors import (
     SinkError,
     StorageError,
 )
-from sparkjet.grid.cluster_state import may_start
 from sparkjet.grid.errors import LostRowsError, MissingEntriesError
 from sparkjet.grid.messages import Held
 from sparkjet.grid.reader_leases import LeaseBook
 from sparkjet.grid.version_store import Version, VersionStore, Writer
 from sparkjet.sinks.copies import check_run, origin
 from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
+from sparkjet.storage.grid_location import check_whole
 
 if TYPE_CHECKING:
     from sparkjet.storage.grid_location import GridLocation
@@ -51,10 +51,8 @@ class GridVersionsSink(Generic[V]):
         self._place = store.place
         self._clock = clock or SystemClock()
         self._leases = LeaseBook(time.monotonic)
-        self._published = 0
-        """Number of the newest version that is known to have been visible."""
         self._newest: V | None = None
-        """The newest one, as far as is known without a look."""
+        """The newest version that is known to have been visible."""
 
     def check_alive(self, handle: Handle) -> None:
         """See :meth:`Expiring.check_alive`: members may have been lost since.
@@ -75,8 +73,6 @@ class GridVersionsSink(Generic[V]):
         """
         store = self._store_of(handle)
         self._publish(store, handle, between)
-        if store is self._store:
-            self._published = max(self._published, handle["number"])
 
     def published_after(self, newest: TransactionId, handle: Handle | None) -> str | None:
         """See :meth:`Sink.published_after`.
@@ -84,14 +80,12 @@ class GridVersionsSink(Generic[V]):
         Raises:
             RecoveryError: There is another writer, or the grid has lost what this query has published.
         """
-        version = self._store.newest()
+        version = self._newest = self._store.newest()
         writer = self._store.writer()
         if writer not in {None, Writer(newest.query, newest.sink)}:
             raise RecoveryError(self._other_writer(writer))
         if handle is not None and handle[self._place.kind] == self._place.name:
             self._check_there(version, handle)
-        self._published = version.number if version is not None else 0
-        self._newest = version
         if version is None or version.epoch <= newest.epoch:
             return None
         return (
@@ -143,7 +137,7 @@ class GridVersionsSink(Generic[V]):
 
     def _check_not_removed(self, base: V | None) -> None:
         # Otherwise the epoch would begin another one, without the rows of those before.
-        if (base.number if base is not None else 0) < self._published:
+        if self._newest is not None and (base is None or base.number < self._newest.number):
             message = (
                 f"{self._named} was removed, or its grid was lost, while this query was writing it. {self._way_out()}"
             )
@@ -227,18 +221,12 @@ class GridVersionsSink(Generic[V]):
         Raises:
             AnalysisError: It cannot be reached, or has lost its majority.
         """
+        check_whole(self._store.client, "path", self._path)
         try:
-            state, newest = self._store.client.state(), self._store.newest()
+            return self._store.newest()
         except StorageError as error:
             message = f'path: {self._place.kind} "{self._path}" cannot be used: {error}'
             raise AnalysisError(message) from error
-        if not may_start(state):
-            message = (
-                f'path: "{self._path}" has {state.present} members left of {state.largest}: the others may go on '
-                "elsewhere, or hold what is missing here. Start members until there are more than half."
-            )
-            raise AnalysisError(message)
-        return newest
 
     def _begin(self, transaction: TransactionId) -> tuple[V | None, int]:
         """The version that the next one follows, and the clock of that one.
@@ -246,8 +234,9 @@ class GridVersionsSink(Generic[V]):
         Raises:
             SinkError: There is another writer, or what was written was removed.
         """
-        self._newest = base = self._store.newest()
+        base = self._store.newest()
         self._check_not_removed(base)
+        self._newest = base
         self._check_writer(base, transaction)
         clock = self._clock.now() if transaction.clock is None else transaction.clock
         # What has expired, or was let go, must not be there again.

@@ -158,6 +158,23 @@ class Comparing(Protocol):
 
 
 @runtime_checkable
+class Clocked(Protocol):
+    """A sink whose destination changes by the clock alone: it asks for an epoch where no rows come."""
+
+    @property
+    def uses_clock(self) -> bool:
+        """Whether its options are such that it may ask for one."""
+        ...
+
+    def is_due(self, now: int) -> bool:
+        """Whether :meth:`Sink.prepare` is to be called with no rows, at a reading of the clock in microseconds.
+
+        Asked on the driver between epochs, every tick; must not block.
+        """
+        ...
+
+
+@runtime_checkable
 class Trying(Protocol):
     """A sink that prepares rows without asking the destination, which may refuse them: they are tried out first."""
 

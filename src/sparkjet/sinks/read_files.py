@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from sparkjet.errors import AnalysisError
+from sparkjet.errors import AnalysisError, refuse_connect
 from sparkjet.sinks.manifest import Manifest
 from sparkjet.sinks.united_rows import united
 from sparkjet.storage.file_reader import read
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from sparkjet.storage.directory import Directory
 
 
-def read_files(path: str, schema: StructType | str | None = None) -> DataFrame:
+def read_files(path: str | Path, schema: StructType | str | None = None) -> DataFrame:
     """Read a directory written by ``format("files")``, wherever it is: only epochs that are completely published.
 
     A plain ``spark.read`` sees each file as soon as it is renamed into place; this reads the manifest instead.
@@ -37,9 +38,11 @@ def read_files(path: str, schema: StructType | str | None = None) -> DataFrame:
 
     Raises:
         AnalysisError: If no query has written there, it cannot be read, or a type has changed to one that does not go
-            with it, which only ``schema`` can settle.
+            with it, which only ``schema`` can settle. Or the session belongs to Spark Connect.
     """
-    directory = directory_at(path, "read_files", SparkSession.active)
+    session = SparkSession.active()
+    refuse_connect("read_files", session)
+    directory = directory_at(str(path), "read_files", lambda: session)
     try:
         entries = [entry for manifest in Manifest.all_of(directory) for entry in manifest.entries()]
     except OSError as error:
@@ -55,14 +58,14 @@ def read_files(path: str, schema: StructType | str | None = None) -> DataFrame:
         for file in entry.files:
             groups.setdefault((settings, _partition_columns(file)), (entry, []))[1].append(file)
     try:
-        frames = [_read(directory, *group) for group in groups.values()]
+        frames = [_read(session, directory, *group) for group in groups.values()]
     except FileNotFoundError as error:
         message = (
             f"read_files: {error.filename} is missing, which the manifest of {directory} names. Restore the file. With "
             "the option retention, old epochs leave the manifest before their files are deleted."
         )
         raise AnalysisError(message) from error
-    wanted = SparkSession.active().createDataFrame([], schema).schema if schema else None
+    wanted = session.createDataFrame([], schema).schema if schema else None
     return united(frames, wanted, f"read_files: {directory}")
 
 
@@ -70,9 +73,9 @@ _READING = {"csv": {"multiLine": "true"}}
 """What readers must be told that writers need not: a line break within a value ends no row."""
 
 
-def _read(directory: Directory, entry: ManifestEntry, files: list[str]) -> DataFrame:
+def _read(session: SparkSession, directory: Directory, entry: ManifestEntry, files: list[str]) -> DataFrame:
     return read(
-        SparkSession.active(),
+        session,
         directory,
         files,
         file_format=entry.format,

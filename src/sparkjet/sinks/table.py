@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from pyspark.errors import ParseException
+from pyspark.sql.types import StructType
 
 from sparkjet.catalyst.columns import quoted
 from sparkjet.catalyst.expressions import column_of
@@ -19,11 +20,11 @@ from sparkjet.errors import AnalysisError
 from sparkjet.java import static_method
 from sparkjet.sinks.file_formats import FORMATS
 from sparkjet.sinks.files import FilesSink
+from sparkjet.storage.collations import has_collations
 from sparkjet.storage.schemes import directory_at, scheme_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
 
     from sparkjet.sinks.protocol import Handle, TransactionId
 
@@ -64,7 +65,14 @@ class TableSink(FilesSink):
                 "another path."
             )
             raise AnalysisError(message)
-        found = {each.name: each.dataType.simpleString() for each in schema.fields}
+        stored = StructType([each for each in schema.fields if each.name not in self.partition_by])
+        if self.file_format == "orc" and has_collations(stored):
+            message = (
+                f"{OPTION}: Spark cannot read a column of ORC that has a collation, and the rows have "
+                f'{_described(_types(stored))}. Cast it to string, or create the table with format("parquet").'
+            )
+            raise AnalysisError(message)
+        found = _types(schema)
         if self.columns is None:
             self._schema = schema
         elif found != self.columns:
@@ -79,7 +87,7 @@ class TableSink(FilesSink):
         if self.columns is None:
             # Before anything is in its directory, which must be empty.
             self.session.sql(self._definition())
-            self.columns = {each.name: each.dataType.simpleString() for each in self._schema.fields}
+            self.columns = _types(self._schema)
         super().create()
 
     def prepare(self, rows: DataFrame, transaction: TransactionId) -> Handle | None:
@@ -179,7 +187,7 @@ def table_sink(
             raise AnalysisError(message)
     properties = found.storage().properties()
     options = {str(name): str(properties.apply(name)) for name in listed(properties.keys().toSeq())} | {**options}
-    columns = {each.name: each.dataType.simpleString() for each in session.table(table).schema.fields}
+    columns = _types(session.table(table).schema)
     declared = static_method(session, f"{_LENGTHS}.getRawSchema")(found.schema())
     # As an INSERT, which neither pads nor checks then.
     without = str(session.conf.get("spark.sql.legacy.charVarcharAsString")) == "true"
@@ -225,6 +233,10 @@ def _refused(table: str, why: str) -> AnalysisError:
         f"{OPTION}: {table} is not a table of plain files: {why}. Append to it with rows.writeTo(…).append() in "
         "foreachBatch(…), which is at-least-once."
     )
+
+
+def _types(schema: StructType) -> dict[str, str]:
+    return {each.name: each.dataType.simpleString() for each in schema.fields}
 
 
 def _described(columns: Mapping[str, str]) -> str:

@@ -119,6 +119,22 @@ class PreparedTransaction(msgspec.Struct, frozen=True):
     format: str = ""
 
 
+class MapRead(msgspec.Struct, frozen=True):
+    """The version of a grid's map that an epoch of the query reads.
+
+    Attributes:
+        epoch: The query's epoch.
+        of_map: The map's epoch.
+        number: Of its version.
+        manifest: Of the version, as the grid names it.
+    """
+
+    epoch: int
+    of_map: int
+    number: int
+    manifest: list[Any]
+
+
 class Record(msgspec.Struct, frozen=True):
     """Everything needed to go on after the slot's epoch; no record needs another one.
 
@@ -126,8 +142,9 @@ class Record(msgspec.Struct, frozen=True):
     clock reading that policies have seen, by which a start notices that the machine's clock was set back.
     ``published`` keeps the last transaction of each sink that compares it at a start with what its destination has.
     ``queues`` names the blobs with the ids of messages that were received and not acknowledged, by the number or name
-    of their source. ``early_at`` says when each output last had early rows. ``overlap`` says that Spark's checkpoint
-    may be one batch ahead of the record.
+    of their source. ``maps`` says which versions of a grid's maps an epoch reads; it is written before that epoch
+    begins. ``early_at`` says when each output last had early rows. ``overlap`` says that Spark's checkpoint may be one
+    batch ahead of the record.
     """
 
     kind: EpochKind
@@ -145,6 +162,7 @@ class Record(msgspec.Struct, frozen=True):
     overlap: bool = False
     published: list[PreparedTransaction] = []
     queues: dict[str, str] = {}
+    maps: dict[str, MapRead] = {}
     format: int = FORMAT
 
     def encode(self) -> bytes:

@@ -19,9 +19,11 @@ if TYPE_CHECKING:
 
 __all__ = ["AcknowledgingDataSource", "AcknowledgingSource", "ConnectionLostError", "Message", "register_sources"]
 
+GRID_MAP = "sparkjet-grid-map"
+"""The data source of maps of a grid."""
 _SOURCES: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "sparkjet-kafka": ("kafka.source.KafkaDataSource", {"confluent_kafka": "confluent-kafka", "pyarrow": "pyarrow"}),
-    "sparkjet-grid-map": (
+    GRID_MAP: (
         "grid.map_source.GridMapDataSource",
         {"msgspec": "msgspec", "pyarrow": "pyarrow", "tenacity": "tenacity", "xxhash": "xxhash"},
     ),

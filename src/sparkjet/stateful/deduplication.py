@@ -27,8 +27,9 @@ class Deduplication:
     """Lets the first row of each key through, and remembers the key; an operator of one feed.
 
     A row that arrives is ``(keys…, time, …)``. Of several of one key in an epoch the one with the least time is the
-    first. A key is forgotten when the watermark has passed the time of its first row by ``keep``: rows that come closer
-    to the first one than that are always recognized, as those that are late by then do not come here.
+    first, one without a time before all. A key is forgotten when the watermark has passed the time of its first row by
+    ``keep``: rows that come closer to the first one than that are always recognized, as those that are late by then do
+    not come here.
 
     The state is a :class:`sparkjet.state.KeyedStore` without versions: a key is stored once, and dies by itself. What
     else is in a row goes out with the results of its epoch and is not stored.
@@ -55,8 +56,8 @@ class Deduplication:
         self._new = CompiledColumns([*key, TIME, NUMBER, F.lit(False).alias("known")])
         nothing = [F.lit(None).cast("long").alias(name) for name in (TIME, NUMBER)]
         self._known = CompiledColumns([*key, *nothing, F.lit(True).alias("known")])
-        # A stream without a watermark has rows without a time.
-        first = F.min_by(NUMBER, F.coalesce(F.col(TIME), F.lit(0)))
+        # Where a key is kept for ever, rows without a time come here as well: they are older than all others.
+        first = F.min_by(NUMBER, F.coalesce(F.col(TIME), F.lit(MIN)))
         self._firsts = CompiledColumns([F.min(TIME).alias(TIME), first.alias(FIRST), F.max("known").alias("known")])
         self._remembered = CompiledColumns([*key, due.alias("due"), FIRST])
         # Only now: a checkpoint that has the hash under two names may be partitioned by the wrong one.

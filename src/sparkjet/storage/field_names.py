@@ -25,17 +25,18 @@ def unnumbered(rows: DataFrame) -> DataFrame:
     return _renamed(rows, _without_numbers)
 
 
+def cast(field: StructField, kind: DataType) -> Column:
+    """A column as one of another type, under its name."""
+    name = field.name.replace("`", "``")
+    column = F.col(f"`{name}`")
+    return column if field.dataType == kind else column.cast(kind).alias(field.name)
+
+
 def _renamed(rows: DataFrame, names: Callable[[list[str]], list[str]]) -> DataFrame:
     types = [(field, _type(field.dataType, names)) for field in rows.schema]
     if all(field.dataType == kind for field, kind in types):
         return rows
-    return rows.select(*(_cast(field, kind) for field, kind in types))
-
-
-def _cast(field: StructField, kind: DataType) -> Column:
-    name = field.name.replace("`", "``")
-    column = F.col(f"`{name}`")
-    return column if field.dataType == kind else column.cast(kind).alias(field.name)
+    return rows.select(*(cast(field, kind) for field, kind in types))
 
 
 def _type(kind: DataType, names: Callable[[list[str]], list[str]]) -> DataType:

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from sparkjet.java import as_map, java_class, nothing, static_method
+from sparkjet.storage.collations import collated, uncollated
 from sparkjet.storage.directory import HoldsRows
 from sparkjet.storage.field_names import unnumbered
 from sparkjet.storage.paths import CHECKING
@@ -60,7 +61,8 @@ def read(
     reading = listing if read_back else session
     java = reading._jsparkSession
     named = as_map(session, {**options, "basePath": directory.uri()}.items())
-    given = nothing(session) if schema is None else _some(session, java.parseDataType(schema.json()))
+    # Spark cannot turn the name of a directory into a text with a collation, and ORC's reader knows none.
+    given = nothing(session) if schema is None else _some(session, java.parseDataType(uncollated(schema).json()))
     defaults = [static_method(session, f"{_INDEX}.$lessinit$greater$default${number}")() for number in (5, 6, 7)]
     paths = _paths(session, directory, files)
     with active(listing):
@@ -77,11 +79,13 @@ def read(
     else:
         levels = set(map(str, partitions.fieldNames()))
         stored = StructType([field for field in schema.fields if field.name not in levels])
-        columns = java.parseDataType(stored.json())
+        columns = java.parseDataType((uncollated(stored) if file_format == "orc" else stored).json())
     relation = java_class(session, f"{DATASOURCES}.HadoopFsRelation")(
         index, partitions, columns.asNullable(), nothing(session), reader, named, java
     )
     rows = in_session(session, DataFrame(java.baseRelationToDataFrame(relation), reading))
+    if schema is not None:
+        rows = collated(rows, schema)
     return unnumbered(rows) if read_back else rows
 
 

@@ -49,6 +49,8 @@ class FileWriter:
         options: For Spark's writer.
         partition_by: Columns that become directories.
         read_back: Whether sparkjet itself reads the files: then the settings of the rows' session do not count.
+        defaults: Whether Spark's defaults count for the files, and not the settings of the rows' session: for others
+            that read them by a format of their own.
         buckets: Of the table that the files are for, as :class:`WriteJob` takes them.
     """
 
@@ -57,6 +59,7 @@ class FileWriter:
     options: Mapping[str, str] = field(default_factory=dict)
     partition_by: Sequence[str] = ()
     read_back: bool = field(default=False, kw_only=True)
+    defaults: bool = field(default=False, kw_only=True)
     buckets: Any = field(default=None, kw_only=True)
 
     def save(self, rows: DataFrame) -> Saved:
@@ -67,7 +70,7 @@ class FileWriter:
             files = self.directory.write_rows(rows)
             return Saved(sum(files.values()), len(files), sorted(files))
         uri = self.directory.uri()
-        settings = for_read_back(rows.sparkSession) if self.read_back else None
+        settings = for_read_back(rows.sparkSession) if self.read_back or self.defaults else None
         job = WriteJob(rows, uri, self.format, self.options, self.partition_by, settings=settings, buckets=self.buckets)
         if self.directory.path is not None:
             # Those that Hadoop's committer would make: it starts a process (`chmod`) for each.

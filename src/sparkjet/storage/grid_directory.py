@@ -10,15 +10,14 @@ import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import msgspec
 
-from sparkjet.errors import AnalysisError, StorageError
-from sparkjet.grid.cluster_state import may_start
 from sparkjet.grid.files import read_files, write_files
 from sparkjet.grid.messages import Held
-from sparkjet.storage.grid_location import GridLocation
+from sparkjet.grid.standing import described
+from sparkjet.storage.grid_location import GridLocation, check_whole
 from sparkjet.storage.grid_rows import read_rows, write_rows
 
 if TYPE_CHECKING:
@@ -103,18 +102,12 @@ class GridDirectory:
     def check(self, option: str, *, create: bool = True) -> None:
         """See :meth:`Directory.check`: one winner is what a grid's slots are for; but it must be whole enough."""
         del create  # there are no directories
-        try:
-            state = self.location.client.state()
-        except StorageError as error:
-            message = f'{option}: "{self}" cannot be used: {error}'
-            raise AnalysisError(message) from error
-        if not may_start(state):
-            message = (
-                f'{option}: "{self}" has {state.present} members left of {state.largest}: the others may go on '
-                "elsewhere, or hold what is missing here. Start members until there are more than half, or go on from "
-                "a copy in a new grid: python -m sparkjet snapshots import."
-            )
-            raise AnalysisError(message)
+        way_out = ", or go on from a copy in a new grid: python -m sparkjet snapshots import"
+        check_whole(self.location.client, option, self, way_out)
+
+    def standing(self) -> dict[str, Any]:
+        """How the grid is: its members, and what they hold."""
+        return described(self.location.client.status())
 
     def create(self) -> None:
         """See :meth:`Directory.create`: there is nothing to create."""

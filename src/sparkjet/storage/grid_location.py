@@ -9,9 +9,10 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from sparkjet.errors import AnalysisError, SparkjetError
+from sparkjet.errors import AnalysisError, SparkjetError, StorageError
 from sparkjet.grid.access import Access
 from sparkjet.grid.client import GridClient
+from sparkjet.grid.cluster_state import may_start
 from sparkjet.grid.embedded import embedded_directory, embedded_member
 from sparkjet.storage.sharing import is_local
 
@@ -50,6 +51,31 @@ class GridLocation(msgspec.Struct, frozen=True):
     def client(self) -> GridClient:
         """The client of this process."""
         return _client(self)
+
+
+def check_whole(client: GridClient, option: str, what: object, way_out: str = "") -> None:
+    """Refuse to start on a grid that does not answer, or of which others may hold as much.
+
+    Args:
+        client: Of the grid.
+        option: Name of the user's option, for messages.
+        what: What it names, as the user gives it.
+        way_out: What else can be done.
+
+    Raises:
+        AnalysisError: It does not answer, or has half of its members or less.
+    """
+    try:
+        state = client.state()
+    except StorageError as error:
+        message = f'{option}: "{what}" cannot be used: {error}'
+        raise AnalysisError(message) from error
+    if not may_start(state):
+        message = (
+            f'{option}: "{what}" has {state.present} members left of {state.largest}: the others may go on elsewhere, '
+            f"or hold what is missing here. Start members until there are more than half{way_out}."
+        )
+        raise AnalysisError(message)
 
 
 def grid_location(location: str, option: str, session: SparkSession) -> tuple[GridLocation, str]:

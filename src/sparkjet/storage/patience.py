@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import threading
 import time
@@ -10,6 +9,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from sparkjet.errors import StorageError
+from sparkjet.query_log import logger
 
 T = TypeVar("T")
 
@@ -18,7 +18,6 @@ SECONDS = 60.0
 _ANSWERS = FileExistsError, FileNotFoundError, PermissionError
 _PARTS = 12
 """Of the patience: one is the longest pause between two attempts, and such a part of it the first."""
-logger = logging.getLogger("sparkjet")
 
 
 class Patience:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 import shutil
@@ -15,6 +14,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from sparkjet.errors import AnalysisError
+from sparkjet.query_log import logger
 from sparkjet.storage.file_writer import FileWriter
 from sparkjet.storage.full_disk import full_disk
 from sparkjet.storage.posix_directory import PosixDirectory
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from sparkjet.storage.directory import Directory
 
-logger = logging.getLogger("sparkjet")
 
 FEWEST = 8
 """Minimum number of writing tasks: at a start, only a few executors may have registered."""

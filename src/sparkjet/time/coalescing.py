@@ -31,6 +31,8 @@ IDLE: Final = Signal.IDLE
 class WatermarkOrderError(SparkjetError, ValueError):
     """An input's watermark went back, or something came after its end: a fault of what feeds the coalescer."""
 
+    condition = "SPARKJET_WATERMARK_ORDER"
+
 
 class CoalescerState(msgspec.Struct, frozen=True):
     """Snapshot of a coalescer of so many inputs; the frontier has those that have not ended."""

@@ -49,7 +49,7 @@ def parse_duration(value: Duration, option: str, minimum: int = 0) -> int:
     (500000, 5000)
     >>> parse_duration("1 month", "lag")
     Traceback (most recent call last):
-    sparkjet.errors.AnalysisError: lag = '1 month': a month has no fixed length; write days or weeks
+    sparkjet.errors.AnalysisError: [SPARKJET_ANALYSIS] lag = '1 month': a month has no fixed length; write days or weeks
     """
     if isinstance(value, timedelta):
         amount = value // timedelta(microseconds=1)

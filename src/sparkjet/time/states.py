@@ -33,7 +33,7 @@ class StateReader(Generic[_State]):
     (Counted(rows=7), Counted(rows=8))
     >>> read({"rows": "7"})
     Traceback (most recent call last):
-    sparkjet.errors.RecoveryError: snapshot of a counter does not fit: Expected `int`, got `str` - at `$.rows`
+    sparkjet.errors.RecoveryError: [SPARKJET_RECOVERY] snapshot of a counter does not fit: Expected `int`, got ...
     """
 
     def __init__(self, kind: type[_State], owner: str) -> None:

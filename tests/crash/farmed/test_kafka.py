@@ -13,7 +13,7 @@ import pytest
 from sparkjet import EpochPhase
 from tests.crash.delivered import check_topic
 from tests.crash.drivers import Query
-from tests.crash.farm import FAULTS, NEAR, SERVER, Crash, Farm, Suite
+from tests.crash.farm import FAULTS, NEAR, SERVER, ZOMBIE, Crash, Farm, Suite
 from tests.crash.feeds import skewed_batches, write_skewed
 from tests.crash.invariants import check, check_files, same_epochs
 from tests.crash.jobs import AHEAD
@@ -37,10 +37,11 @@ SOME = [
     Crash(EpochPhase.DECIDE, "jvm", SOURCE),
     Crash(EpochPhase.SAVE, "both", f"{SOURCE}{AHEAD}"),
     Crash(EpochPhase.COMMITTING, "jvm", "rows-topic"),
+    Crash(EpochPhase.DECIDE, ZOMBIE, "topic"),
     Crash(EpochPhase.COMMITTING, SERVER, "topic"),
     Crash(EpochPhase.AGGREGATE, SERVER, SOURCE),
 ]
-"""Faults of the driver, and of the broker of a sink and of a source."""
+"""Faults of the driver, one that another has taken over, and of the broker of a sink and of a source."""
 MORE = [Crash(NEAR[(n + turn) % 5], fault, "topic") for turn in (0, 2) for n, fault in enumerate(FAULTS)]
 """Every fault twice, every phase around the decision twice."""
 ALL = [

@@ -98,10 +98,7 @@ def seen(server: KafkaServer, orders: Orders) -> list[int]:
 def open_transactions(orders: Orders) -> list[str]:
     """Transactional ids with an open transaction, as the broker lists them."""
     with Cluster(settings(orders.dsn).access) as cluster:
-        return cluster.open_transactions(f"sparkjet/{QUERY}/")
-
-
-QUERY = "00000000-1111-2222-3333-444444444444"
+        return cluster.open_transactions(f"sparkjet/{orders.query}/")
 
 
 def newest(orders: Orders) -> Record:

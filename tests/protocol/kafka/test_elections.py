@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
-from tests.protocol.driver import GIVES_UP, Orders
+from tests.protocol.driver import GIVES_UP, PATIENT, Orders
 from tests.protocol.kafka.checks import Driver, check, finish, seen, topic_of
 from tests.protocol.kafka.driver import STAGED, place
 from tests.servers.fixtures import available
@@ -84,6 +85,31 @@ def test_an_election_in_the_middle_of_publishing_loses_and_repeats_nothing(broke
         driver.go_on()
         assert driver.ended() is None
     leader.start()
+    check(brokers.first, orders)
+
+
+@pytest.mark.long
+def test_a_topic_with_too_few_replicas_in_sync_is_named_and_goes_on_when_they_are_back(
+    brokers: Brokers, orders: Orders
+) -> None:
+    topic = topic_of(orders)
+    # As short as it may be: each attempt waits for so long and 15 seconds.
+    orders = replace(orders, dsn=json.dumps({**json.loads(orders.dsn), "kafka.transaction.timeout.ms": "1000"}))
+    brokers.first.configure(topic, min_insync_replicas="3")
+    with Driver(replace(orders, stop_at="decided", patience=GIVES_UP)) as driver:
+        driver.reached()
+        gone = brokers.leader_of(topic)
+        gone.kill()
+        driver.go_on()
+        report = driver.wait(400)
+    assert report[0] == "ended"
+    if orders.way == STAGED:
+        assert report[1] == "UnsettledError"
+        assert "min.insync.replicas" in report[2], report
+    with Driver(replace(orders, patience=PATIENT)) as waiting:
+        # It takes its time, and then goes on by itself.
+        gone.start()
+        assert waiting.ended() is None
     check(brokers.first, orders)
 
 

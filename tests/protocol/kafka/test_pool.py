@@ -9,7 +9,7 @@ import pytest
 
 from sparkjet.sinks.kafka.cluster import Cluster
 from tests.protocol.driver import Orders
-from tests.protocol.kafka.checks import QUERY, Driver, check
+from tests.protocol.kafka.checks import Driver, check
 from tests.protocol.kafka.driver import settings
 
 if TYPE_CHECKING:
@@ -23,13 +23,13 @@ STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit",
 def ids(orders: Orders) -> set[str]:
     """Every id of the query that the broker remembers."""
     with Cluster(settings(orders.dsn).access) as cluster:
-        return set(cluster.open_transactions(f"sparkjet/{QUERY}/", STATES))
+        return set(cluster.open_transactions(f"sparkjet/{orders.query}/", STATES))
 
 
 def test_a_calm_query_uses_the_same_ids_for_ever(kafka: KafkaServer, orders: Orders) -> None:
-    calm, before = replace(orders, epochs=8), ids(orders)
+    calm = replace(orders, epochs=8)
     with Driver(calm) as driver:
         assert driver.ended() is None
     check(kafka, calm)
-    # Other tests have queries of the same name, whose first ids are the same.
-    assert len(ids(orders) - before) <= 2 * orders.tasks
+    # Those of an epoch, of the next one while these are settled, and of one more on a slow machine.
+    assert 0 < len(ids(orders)) <= 3 * orders.tasks

@@ -129,21 +129,39 @@ def test_a_topic_that_was_deleted_after_the_decision_gets_the_rows_once_it_is_th
     assert seen(kafka, staged) == list(range(20, 50))
 
 
+def test_a_topic_that_was_recreated_beside_a_running_query_gets_what_comes_after(
+    kafka: KafkaServer, staged: Orders
+) -> None:
+    # The producer has written to the old one.
+    with Driver(replace(staged, stop_at="settled", stop_in=1)) as driver:
+        driver.reached()
+        recreate(kafka, staged)
+        driver.go_on(("first committed", 3))
+        driver.reached("first committed")
+        recreate(kafka, staged)
+        driver.go_on()
+        assert driver.ended() is None
+    assert seen(kafka, staged) == [n for n in range(30, 50) if n >= 40 or n % 2]
+
+
+def recreate(server: KafkaServer, orders: Orders) -> None:
+    server.drop(topic_of(orders))
+    server.topic(topic_of(orders), partitions=2)
+
+
 @pytest.mark.long
 def test_a_topic_that_was_deleted_takes_prepared_rows_with_it(kafka: KafkaServer, orders: Orders) -> None:
     killed(orders, "decided")
-    kafka.drop(topic_of(orders))
-    kafka.topic(topic_of(orders), partitions=2)
+    recreate(kafka, orders)
     finish(orders)
     assert seen(kafka, orders) == list(range(30, 50))
 
 
-@pytest.mark.long
-def test_a_topic_that_was_recreated_in_the_middle_of_an_epoch_gets_the_parts_that_were_missing(
-    kafka: KafkaServer, staged: Orders
+@pytest.mark.parametrize("point", ["first committed", pytest.param("decided", marks=pytest.mark.long)])
+def test_a_topic_that_was_recreated_in_the_middle_of_an_epoch_gets_what_was_missing(
+    kafka: KafkaServer, staged: Orders, point: str
 ) -> None:
-    killed(staged, "first committed")
-    kafka.drop(topic_of(staged))
-    kafka.topic(topic_of(staged), partitions=2)
+    killed(staged, point)
+    recreate(kafka, staged)
     finish(staged)
-    assert seen(kafka, staged) == [n for n in range(20, 50) if n >= 30 or n % 2]
+    assert seen(kafka, staged) == [n for n in range(20, 50) if n >= 30 or n % 2 or point == "decided"]

@@ -34,6 +34,7 @@ class LostAnswerError(Exception):
 
 @dataclass(eq=False)
 class Transaction:
+    of: object = None
     committed: bool | None = None
 
 
@@ -46,7 +47,7 @@ class Partition:
 
     def write(self, value: object, transaction: Transaction) -> None:
         """A broker takes what a producer has open here for one transaction, whatever its coordinator says."""
-        joined = {each for _, each in self.entries if each not in self.ended}
+        joined = {each for _, each in self.entries if each not in self.ended and each.of is transaction.of}
         self.entries = [(entry, transaction if each in joined else each) for entry, each in self.entries]
         self.entries.append((value, transaction))
 
@@ -60,7 +61,7 @@ class Partition:
         return [value for value, each in self.entries[: self.readable] if each.committed]
 
 
-@dataclass
+@dataclass(eq=False)
 class Server:
     """One transactional id, with its coordinator and two partitions."""
 
@@ -103,6 +104,7 @@ class Client:
     known: tuple[Marker | None] | None = None
     fails: str | None = None
     me: int = -1
+    read: int = 0
     transaction: Transaction | None = None
 
     def _before(self, *, fenced: bool = True) -> None:
@@ -130,9 +132,10 @@ class Client:
         self.server.arrive()
         return next((where for where, end in ends.items() if self.server.partitions[where].readable < end), None)
 
-    def marker(self, ends: Ends) -> Marker | None:
+    def markers(self, ends: Ends) -> list[Marker | None]:
+        self.read = ends[MARKERS]
         found = [each for each in self.server.partitions[MARKERS].seen if isinstance(each, Marker)]
-        return found[-1] if found else None
+        return [found[-1] if found else None]
 
     def begin(self) -> None:
         self._before()
@@ -145,11 +148,16 @@ class Client:
 
     def mark(self, marker: Marker) -> None:
         self._write(MARKERS, marker)
+        if len(self.server.partitions[MARKERS].entries) != self.read + 1:
+            self.server.end(committed=False)
+            message = "another publisher has written at the same time"
+            raise PublishError(message)
+        self.read += 1
 
     def _write(self, where: tuple[str, int], value: object) -> None:
         self._before()
         if self.transaction is None:
-            self.transaction = self.server.opened = Transaction()
+            self.transaction = self.server.opened = Transaction(self.server)
         self.server.partitions[where].write(value, self.transaction)
         self._after()
 
@@ -341,6 +349,32 @@ def test_a_producer_that_nobody_has_fenced_needs_no_look() -> None:
 def test_a_marker_of_another_copy_is_an_error_and_never_done(epoch: int, name: str, run: str) -> None:
     with pytest.raises(ForeignMarkerError, match="another copy of this home"):
         PART.published(Marker(epoch, name, run, 5))
+
+
+@settings(max_examples=200)
+@given(st.lists(st.integers(0, 1), max_size=40), st.sampled_from([1, 5]))
+def test_of_two_copies_that_publish_one_epoch_at_the_same_moment_one_does(turns: list[int], rows: int) -> None:
+    # Each has decided it for itself, and has transactional ids of its own.
+    shared = Server()
+    mine = replace(PART, rows=rows)
+    copies = [Publishers(shared), Publishers(Server(partitions=shared.partitions))]
+    parts = [mine, replace(mine, name="000000-000000001-0-bb", run="bb")]
+    for copy, part in zip(copies, parts, strict=True):
+        copy.start(part, again=False)
+    for which in turns:
+        copies[which].step(0, None)
+    for copy in copies:
+        # What a driver that died has left open is rolled back by the brokers.
+        copy.server.init()
+        copy.server.arrive()
+    ended = []
+    for copy, part in zip(copies, parts, strict=True):
+        try:
+            finish(copy, part)
+        except ForeignMarkerError:
+            ended.append(part.run)
+    assert len(ended) == 1
+    assert shared.partitions[DATA].seen == [(1, row) for row in range(rows)]
 
 
 def test_what_a_successor_has_published_later_is_done() -> None:

@@ -79,6 +79,12 @@ def test_every_part_of_a_message_is_there_and_a_null_stays_one() -> None:
     ]
 
 
+def test_a_header_without_a_key_is_refused() -> None:
+    part = pa.record_batch({"value": pa.array([b"x"]), "headers": [[{"key": None, "value": b"x"}]]})
+    with pytest.raises(ProduceError, match=r"a header has no key.*F.filter"):
+        list(_messages(part, "t"))
+
+
 def test_a_row_without_a_topic_is_refused() -> None:
     part = pa.record_batch({"value": pa.array([b"x"]), "topic": pa.array([None], pa.string())})
     with pytest.raises(ProduceError, match="topic is null"):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -19,7 +21,8 @@ from sparkjet.options import Options
 from sparkjet.sinks.kafka.access import Access
 from sparkjet.sinks.kafka.cluster import Cluster
 from sparkjet.sinks.kafka.lost_ends import write_lost_ends
-from sparkjet.sinks.kafka.parts import COMMIT, SEND, Marker, Part, PublishError, publish
+from sparkjet.sinks.kafka.parts import COMMIT, MARK, SEND, ForeignMarkerError, Marker, Part, PublishError, publish
+from sparkjet.sinks.kafka.producing import SLICE_BYTES
 from sparkjet.sinks.kafka.progress_topic import COMPLETE, ProgressTopic, key_of
 from sparkjet.sinks.kafka.publishing import KafkaBrokers, Place, rows_of, run
 from sparkjet.sinks.kafka.staged_settings import StagedSettings
@@ -52,6 +55,7 @@ class Destination:
     longest: float = 0.0
     patience: float = 60.0
     query: str = field(default_factory=lambda: uuid.uuid4().hex)
+    run: str = "aa"
 
     def __post_init__(self) -> None:
         self.files = files(self.directory)
@@ -69,20 +73,20 @@ class Destination:
         return ProgressTopic(self.settings.client, name, self.query, "results", 30)
 
     def part(self, epoch: int = 1) -> Part:
-        return Part(epoch, f"000000-{epoch:09d}-0-aa", "aa", 0, ALL)
+        return Part(epoch, f"000000-{epoch:09d}-0-{self.run}", self.run, 0, ALL)
 
     def brokers(self, rows: Callable[[int], Iterator[pa.RecordBatch]] | None = None) -> tuple[KafkaBrokers, Place]:
         place = Place(
             self.settings.producer,
             self.settings.client,
-            f"sparkjet/{self.query}/results/000000.0-aa/0",
+            f"sparkjet/{self.query}/results/000000.0-{self.run}/0",
             self.progress.name,
             ((1, key_of(self.query, "results", 0)), (COMPLETE, key_of(self.query, "results"))),
             ALL,
             self.topic,
             (self.topic,),
             1_700_000_000_000_000,
-            0,
+            (0, 0),
             None,
             self.longest,
             self.patience,
@@ -159,6 +163,29 @@ def test_a_zombie_that_goes_on_at_any_step_repeats_nothing_and_nobody_fails(dest
         count_of(successor)
         count_of(zombie)
         assert destination.seen() == sorted([*range(ALL)] * epoch), f"step {epoch - 1}"
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("last", [MARK, COMMIT])
+def test_of_two_copies_that_publish_one_epoch_at_the_same_moment_one_does(destination: Destination, last: str) -> None:
+    one = replace(destination, longest=60.0)
+    other = copy(one)
+    other.run = "bb"
+    first, second = one.steps(again=False), other.steps(again=False)
+    assert [next(each for each in steps if each == MARK) for steps in (first, second)] == [MARK, MARK]
+    if last == COMMIT:
+        assert next(first) == COMMIT
+    else:
+        assert [*first] == [COMMIT]
+    # Each has written its rows, and has found no marker.
+    with pytest.raises(PublishError, match=rf"another publisher has written to {one.progress.name}-1 at the same time"):
+        next(second)
+    assert last == MARK or [*first] == []
+    assert one.seen() == list(range(ALL))
+    with pytest.raises(ForeignMarkerError):
+        other.finish()
+    one.finish()
+    assert one.seen() == list(range(ALL))
 
 
 @pytest.mark.crash
@@ -250,5 +277,15 @@ def test_the_marker_says_how_far_and_where_topic_and_watermark_are(destination: 
     assert steps.count(COMMIT) == 1
     (complete,) = (m for m in committed(one.server, one.progress.name) if m.partition() == COMPLETE)
     assert b'"version": 1, "epoch": 1, "name": "000000-000000001-0-aa", "run": "aa", "rows": 15' in complete.value()
-    assert b'"ends": [["%s", 0, ' % one.topic.encode() in complete.value()
+    ends = json.loads(complete.value())["ends"]
+    # Behind the rows of both partitions; the end of the transaction comes after that.
+    assert ([*ends], sum(ends[one.topic])) == ([one.topic], ALL)
     assert b'"watermark": 1700000000000000}' in complete.value()
+
+
+def test_large_rows_are_not_read_by_the_thousands(tmp_path: Path) -> None:
+    table = pa.table({"value": [b"x" * 1_000_000] * 40})
+    parquet.write_table(table, tmp_path / "0.parquet", row_group_size=8, use_dictionary=False)
+    read = [batch.num_rows for batch in rows_of([tmp_path / "0.parquet"], 3)]
+    assert sum(read) == 37
+    assert max(read) * 1_000_000 <= SLICE_BYTES

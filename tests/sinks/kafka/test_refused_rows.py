@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict, replace
+
 import pytest
 from confluent_kafka import KafkaException, Producer
 
 from sparkjet.errors import SinkError
-from sparkjet.sinks.kafka.refused_rows import _OF_HEADER, Topic, check_rows
+from sparkjet.sinks.kafka.parts import Marker
+from sparkjet.sinks.kafka.publishing import told_of
+from sparkjet.sinks.kafka.refused_rows import _OF_HEADER, Topic, check_ends, check_rows
 
 TAKES = 1000
-TOPIC = Topic(1, compacted=False, largest=None, writable=True, replicas=1)
+TOPIC = Topic(1, compacted=False, largest=None, writable=True, replicas=1, made="made")
 
 
 def takes(value: bytes, headers: list[tuple[str, bytes]]) -> bool:
@@ -41,3 +46,16 @@ def test_no_row_is_decided_that_librdkafka_does_not_take(headers: list[tuple[str
     assert {(True, True), (False, False)} <= set(found)
     if not headers:
         assert (False, True) not in found
+
+
+def test_an_epoch_is_refused_before_its_marker_is_too_large_for_the_offsets_of_all_partitions() -> None:
+    named = 2 * ["t" * 249]
+    topics = {f"{name}{n}": replace(TOPIC, partitions=2000) for n, name in enumerate(named)}
+    largest = 1000 + 500 + 21 * 4000
+    check_ends(topics, largest)
+    with pytest.raises(SinkError, match=r"have 4000 partitions.*Raise the option kafka.message.max.bytes"):
+        check_ends(topics, largest - 1)
+    ends = {(name, number): 2**63 - 1 for name in topics for number in range(2000)}
+    marker = Marker(2**63 - 1, "000001-000000001-0-aaaaaaaa", "aaaaaaaa", 2**63 - 1)
+    value = json.dumps({"version": 1, **asdict(marker), **told_of(ends, -(2**63))})
+    assert len(value) + 200 < largest

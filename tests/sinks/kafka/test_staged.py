@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from dataclasses import replace
 from pathlib import Path
@@ -15,9 +16,6 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AclBindingFilter,
     AclOperation,
     AclPermissionType,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
     ResourcePatternType,
     ResourceType,
 )
@@ -186,6 +184,25 @@ def test_a_progress_topic_that_was_emptied_or_is_older_than_the_record_is_refuse
     assert goes_on.published_after(transaction(2), handle) is None
 
 
+def test_the_first_epoch_is_not_published_again_by_the_markers_of_another_topic(
+    spark: SparkSession, kafka: KafkaServer, tmp_path: Path
+) -> None:
+    progress, other = (kafka.topic(f"progress-{uuid.uuid4().hex}", 17, cleanup_policy="compact") for _ in range(2))
+    sink = sink_of(spark, kafka, tmp_path, topic=kafka.topic(), progressTopic=progress)
+    handle = prepared(spark, sink, transaction(1), "a")
+    for name, message in [(other, f'"{other}" is not "{progress}"'), (progress, "does not exist, but rows were dec")]:
+        again = StagedKafkaSink(replace(sink._settings, progress=name))
+        again.attach(tmp_path, spark)
+        if name == progress:
+            assert again.published_after(transaction(1), handle) is None
+            kafka.drop(progress)
+        with pytest.raises(AnalysisError, match=message):
+            again.published_after(transaction(1), handle)
+    goes_on = StagedKafkaSink(replace(sink._settings, progress=other, repeats=True))
+    goes_on.attach(tmp_path, spark)
+    assert goes_on.published_after(transaction(1), handle) is None
+
+
 def test_a_backup_is_noticed_and_gone_on_from_only_if_told_so(
     spark: SparkSession, kafka: KafkaServer, tmp_path: Path
 ) -> None:
@@ -222,8 +239,15 @@ def test_the_home_of_the_other_way_is_refused(spark: SparkSession, kafka: KafkaS
     [
         ("value string, topic string", ("a", None), "topic is null in a row"),
         ("value string, topic string", ("a", "not-there"), "topic 'not-there', which a row names, does not exist"),
+        ("value string, topic string", ("a", "not a name"), "topic 'not a name', which a row names, does not exist"),
+        ("value string, topic string", ("a", "__transaction_state"), "does not exist, or is the brokers' own"),
         ("value string, partition int", ("a", 7), "has 7, and topic 't[0-9a-f]+' has the partitions 0 to 0"),
         ("value string, partition int", ("a", -1), "has -1, and topic"),
+        (
+            "value string, headers array<struct<key: string, value: binary>>",
+            ("a", [(None, b"x")]),
+            r"in 1 rows of the epoch a header has no key, .*F.filter",
+        ),
         ("key string, value string", (None, "a"), "is compacted and takes no row without a key, and 1 rows"),
         ("key string, value string", ("k", "x" * 1_000_000), r"has 1000001 bytes, and librdkafka takes 1000000"),
         ("key string, value string", ("k", "x" * 30_000), r"has 30001 bytes, and topic \S+ takes 20000"),
@@ -267,7 +291,7 @@ def test_a_clock_that_the_topic_does_not_take_is_named_and_the_rows_wait(
     handle = prepared(spark, sink, transaction(1), "a")
     with pytest.raises(SinkError, match=r"INVALID_TIMESTAMP.*Compare this machine's clock with the brokers'"):
         sink.commit(handle, lambda: None)
-    configure(kafka, topic, "message.timestamp.before.max.ms", str(2**62))
+    kafka.configure(topic, message_timestamp_before_max_ms=str(2**62))
     sink.commit(handle, lambda: None)
     assert read(kafka, topic) == [b"a"]
 
@@ -279,24 +303,17 @@ def test_what_a_broker_refuses_after_the_decision_is_published_once_it_takes_it(
     sink = sink_of(spark, kafka, tmp_path, topic=topic)
     handle = sink.prepare(spark.createDataFrame([("k", "1"), (None, "2")], RECORDS), transaction(1))
     assert handle is not None
-    configure(kafka, topic, "cleanup.policy", "compact")
+    kafka.configure(topic, cleanup_policy="compact")
     with pytest.raises(SinkError, match=r"INVALID_RECORD.*set the topic's cleanup.policy to delete"):
         sink.commit(handle, lambda: None)
     assert read(kafka, topic) == []
-    configure(kafka, topic, "cleanup.policy", "delete")
+    kafka.configure(topic, cleanup_policy="delete")
     sink.commit(handle, lambda: None)
     assert read(kafka, topic) == [b"1", b"2"]
 
 
-def configure(server: KafkaServer, topic: str, name: str, value: str) -> None:
-    entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
-    admin = server.admin()
-    admin.incremental_alter_configs([resource])[resource].result(30)
-
-
 @pytest.mark.crash
-def test_without_the_right_to_create_the_progress_topic_the_start_names_the_command(
+def test_without_a_right_to_a_topic_the_start_names_the_command_that_gives_it(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     guards = {
@@ -309,22 +326,32 @@ def test_without_the_right_to_create_the_progress_topic_the_start_names_the_comm
         topic, admin = server.topic(), server.admin()
         # The broker itself creates topics for the first transaction.
         sink_of(spark, server, tmp_path, topic=topic)
+        progress = server.topic("progress-given", partitions=17, cleanup_policy="compact")
+
+        def allow(name: str, *operations: str, **where: Any) -> None:
+            where = {"restype": ResourceType.TOPIC, "resource_pattern_type": ResourcePatternType.LITERAL} | where
+            of = {"principal": "User:ANONYMOUS", "host": "*", "permission_type": AclPermissionType.ALLOW}
+            made = [AclBinding(name=name, operation=AclOperation[each.upper()], **where, **of) for each in operations]
+            known = len(acls_of(admin))
+            for answer in admin.create_acls(made).values():
+                answer.result(30)
+            # The broker has them a moment after the controller.
+            server.wait(lambda: len(acls_of(admin)) == known + len(made), "the rules")
+
         # Where there is a rule, what no rule allows is denied.
-        of_topics = [(AclOperation.DESCRIBE, ResourceType.TOPIC, "progress-", ResourcePatternType.PREFIXED)]
-        of_cluster = [
-            (each, ResourceType.BROKER, "kafka-cluster", ResourcePatternType.LITERAL)
-            for each in (AclOperation.CLUSTER_ACTION, AclOperation.IDEMPOTENT_WRITE, AclOperation.DESCRIBE)
-        ]
-        bindings = [
-            AclBinding(*where, "User:ANONYMOUS", "*", operation, AclPermissionType.ALLOW)
-            for operation, *where in of_topics + of_cluster
-        ]
-        for answer in admin.create_acls(bindings).values():
-            answer.result(30)
-        # The broker has them a moment after the controller.
-        server.wait(lambda: len(acls_of(admin)) == len(bindings), "the rules")
+        allow("kafka-cluster", "Alter", "Cluster_Action", "Idempotent_Write", "Describe", restype=ResourceType.BROKER)
+        allow("progress-", "Describe", resource_pattern_type=ResourcePatternType.PREFIXED)
         with pytest.raises(AnalysisError, match=r"cannot be created: .*AUTHORIZATION_FAILED.*kafka-topics.sh --create"):
             sink_of(spark, server, tmp_path, topic=topic)
+        allow(topic, "Describe")
+        for name, who in [(topic, "may not write to topic"), (progress, "needs Read and Write on")]:
+            with pytest.raises(AnalysisError, match=rf"{who} .{name}.*Allow it: kafka-acls.sh --add") as refused:
+                sink_of(spark, server, tmp_path, topic=topic, progressTopic=progress)
+            _, command = str(refused.value).split("kafka-acls.sh")
+            assert command.endswith(f" --topic {name}")
+            allow(name, *re.findall(r"--operation (\w+)", command))
+        sink = sink_of(spark, server, tmp_path, topic=topic, progressTopic=progress)
+        sink.commit(prepared(spark, sink, transaction(1), "a"), lambda: None)
 
 
 def acls_of(admin: Any) -> list[Any]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from concurrent.futures import Future
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import ConfigEntry  # type: ignore[attr-defined]
 
 from sparkjet.errors import AnalysisError, SinkError
 from sparkjet.options import Options
@@ -34,10 +36,12 @@ class Alone:
         self.places: list[Place] = []
         self.limit: int | None = None
         self.markers: dict[str, Marker] = {}
-        topics = lambda _, names, __: {name: Topic(1, False, self.limit, True, 1) for name in names}  # noqa: E731
+        self.made: dict[str, str] = {}
+        topics = lambda _, names, __: {name: Topic(1, False, self.limit, True, 1, "made") for name in names}  # noqa: E731
         monkeypatch.setattr(staged, "describe", topics)
         monkeypatch.setattr(progress_topic, "partitions_of", lambda *_: [("progress", number) for number in range(3)])
-        monkeypatch.setattr(progress_topic, "topic_setting", lambda *_: "compact")
+        monkeypatch.setattr(progress_topic, "topic_setting", lambda *_: None)
+        monkeypatch.setattr(progress_topic, "described", lambda *_: SimpleNamespace(authorized_operations=None))
         monkeypatch.setattr(progress_topic.ProgressTopic, "catch_up", lambda topic: topic.newest.update(self.markers))
         monkeypatch.setattr(publishing, "run", lambda _, __, place, **___: self.places.append(place))
         monkeypatch.setattr(self.sink, "_confirm", lambda *_: None)
@@ -47,7 +51,9 @@ class Alone:
         box = str(transaction)
         handle = {"sink": "results", "box": box, "epoch": epoch, "rows": 1, "query": "q", "run": "aa", "since": 0}
         handle |= {"ids": self.sink._generation(transaction), "parts": [[[0], 1]], "files": [["0.parquet", 1, 1]]}
-        self.sink.deliver(self.sink._entries("results").at(box), {**handle, "topic": "out", "topics": ["out"]})
+        self.sink.deliver(
+            self.sink._entries("results").at(box), {**handle, "topic": "out", "topics": ["out"], "made": self.made}
+        )
 
 
 @pytest.fixture
@@ -77,6 +83,17 @@ def test_ids_are_kept_only_if_it_is_known_that_their_transactions_have_ended(
     names = [place.name for place in alone.places]
     assert names[0] == names[1] == names[2] != names[3]
     assert len(names) == 4
+
+
+def test_a_topic_that_was_created_again_is_told_once(alone: Alone, caplog: pytest.LogCaptureFixture) -> None:
+    alone.made = {"out": "old"}
+    alone.sink._ends.made = {"out": "old"}
+    alone.deliver(1)
+    assert caplog.text == ""
+    alone.sink._ends.made = {"out": "new"}
+    alone.deliver(2)
+    alone.deliver(3)
+    assert caplog.text.count("topic 'out' was deleted and created again after epoch") == 1
 
 
 def marker(epoch: int, takeover: int, run: str) -> Marker:
@@ -197,8 +214,9 @@ class Refusing:
 
     def __init__(self, _: Any) -> None: ...
 
-    def create_topics(self, topics: Any, *, validate_only: bool) -> dict[str, Any]:
+    def create_topics(self, topics: Any, *, validate_only: bool, request_timeout: float) -> dict[str, Any]:
         assert validate_only
+        assert request_timeout
         refused: Future[None] = Future()
         refused.set_exception(KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)))
         return {topics[0].topic: refused}
@@ -219,7 +237,41 @@ def test_the_command_that_is_named_is_one_that_works(
 ) -> None:
     monkeypatch.setattr(progress_topic, "AdminClient", Refusing)
     monkeypatch.setattr(progress_topic, "partitions_of", lambda *_: [("progress", n) for n in range(partitions)])
-    monkeypatch.setattr(progress_topic, "topic_setting", lambda *_: "compact")
+    monkeypatch.setattr(progress_topic, "topic_setting", lambda *_: None)
+    monkeypatch.setattr(progress_topic, "described", lambda *_: SimpleNamespace(authorized_operations=None))
     topic = ProgressTopic({}, "progress", "q", "results", 5.0)
     with pytest.raises(AnalysisError, match=re.escape(f"kafka-topics.sh {command}")):
         topic.check(16, replicas)
+
+
+class Restarted:
+    """A client whose broker is gone when it is asked first."""
+
+    def __init__(self, _: Any = None) -> None:
+        self.asked: list[str] = []
+
+    def list_topics(self, *, timeout: float) -> None: ...
+
+    def create_topics(self, topics: Any, **_: Any) -> dict[str, Any]:
+        return self._answer("create", topics[0].topic, None)
+
+    def describe_configs(self, resources: Any, **_: Any) -> dict[Any, Any]:
+        return self._answer("describe", resources[0], {"cleanup.policy": ConfigEntry("cleanup.policy", "compact")})
+
+    def _answer(self, what: str, key: Any, value: Any) -> dict[Any, Any]:
+        answer: Future[Any] = Future()
+        self.asked.append(what)
+        if len(self.asked) == 1:
+            answer.set_exception(KafkaException(KafkaError(KafkaError._TRANSPORT)))
+        else:
+            answer.set_result(value)
+        return {key: answer}
+
+
+def test_a_broker_that_is_restarted_while_the_query_starts_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = Restarted()
+    assert progress_topic.topic_setting(client, "t", "cleanup.policy", 5.0) == "compact"
+    assert client.asked == ["describe", "describe"]
+    monkeypatch.setattr(progress_topic, "AdminClient", Restarted)
+    monkeypatch.setattr(progress_topic, "partitions_of", lambda *_: [])
+    ProgressTopic({}, "progress", "q", "results", 5.0).check(16, 1)

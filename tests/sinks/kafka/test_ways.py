@@ -60,6 +60,10 @@ def test_rows_wait_in_the_home_unless_asked_otherwise(options: dict[str, str], e
         ({**AT_LEAST_ONCE, "commit": "staged"}, "staged is for processingGuarantee=exactly-once; leave commit out"),
         ({"progressTopic": "out"}, 'progressTopic: "out" is the topic of the rows'),
         ({"kafka.bootstrap.servers": "a:b"}, 'kafka.bootstrap.servers: "a:b" is not host:port'),
+        ({"kafka.message.max.bytes": "0x10000"}, 'kafka.message.max.bytes: "0x10000" is not a number of bytes'),
+        ({"kafka.batch.size": "0100000"}, 'kafka.batch.size: "0100000" is not a number of bytes'),
+        ({"kafka.log_level": "debug"}, "kafka.log_level: librdkafka does not accept its value"),
+        ({"kafka.max.poll.interval.ms": "1000"}, "kafka.max.poll.interval.ms.* together: .*session.timeout.ms"),
         ({"kafka.bootstrap.servers": " "}, "kafka.bootstrap.servers names no broker"),
     ],
 )

@@ -37,7 +37,7 @@ def test_every_request_is_answered(tmp_path: Path) -> None:
     for client in clients:
         assert client.ask(Start(identified=True, state=STATE)) is None
         assert client.ask(Held(7)) == STATE
-        with pytest.raises(SourceError, match=r"^position 9 cannot be acknowledged$"):
+        with pytest.raises(SourceError, match=r"^\[SPARKJET_SOURCE\] position 9 cannot be acknowledged$"):
             client.ask(Acknowledge(9))
         assert client.ask(Held(7)) == STATE
         client.close()

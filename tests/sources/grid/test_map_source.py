@@ -18,6 +18,7 @@ from sparkjet.sources.grid.map_source import GridMapDataSource, MapSourceReader
 from sparkjet.storage.grid_location import GridLocation
 from sparkjet.testing.sink_contract import transaction
 from tests.grid.grids import Grid, grid_of
+from tests.grid.maps import MapWriter
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -62,6 +63,16 @@ def test_a_map_is_a_data_frame_of_one_epoch(spark: SparkSession, options: dict[s
         (3, 100, 4950, spark.sql("SELECT timestamp '2026-01-01 01:39:00'").first()[0])
     ]
     assert read(spark, options, epoch=2).select("epoch").distinct().collect() == [(2,)]
+
+
+def test_a_map_that_is_loaded_again_is_that_of_the_newest_epoch(
+    spark: SparkSession, options: dict[str, str], grid: Grid
+) -> None:
+    writer = MapWriter(grid.client(), "again")
+    again = {**options, "path": options["path"].replace("orders", "again")}
+    for epoch in (1, 2):
+        writer.write(epoch, {"a": epoch})
+        assert [tuple(row) for row in read(spark, again).collect()] == [("a", epoch)]
 
 
 def test_keys_are_looked_for_and_nothing_else_is_read(spark: SparkSession, options: dict[str, str]) -> None:

@@ -102,6 +102,27 @@ def test_late_rows_are_dropped_where_timers_are_in_event_time(spark: SparkSessio
     assert driver.late_counts == {"all": 1}
 
 
+def counted(key: Any, frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
+    total = (state.getOption or (0,))[0] + sum(len(frame) for frame in frames)
+    state.update((total,))
+    yield pd.DataFrame({"k": [key[0]], "total": [total]})
+
+
+def test_without_timers_in_event_time_functions_get_rows_without_one(spark: SparkSession) -> None:
+    """As they get late ones, and as in Spark."""
+
+    def query(rows: Any) -> Any:
+        grouped = rows.withWatermark("ts", "1 second").groupBy("k")
+        return grouped.applyInPandasWithState(counted, "k string, total long", "total long", "update", "NoTimeout")
+
+    driver = StreamDriver(spark, query, SCHEMA)
+    driver.process([(at(30), "x", "a", 1), (None, "x", "a", 1), (None, "x", "b", 1)])
+    driver.process([(at(3), "x", "a", 1), (None, "x", "b", 1)])
+    assert sorted(driver.results()) == [Row(k=k, total=n) for k, n in [("a", 2), ("a", 3), ("b", 1), ("b", 2)]]
+    assert driver.late_counts == {}
+    assert sum(operator.null_timestamps.total() for operator in driver.engine.state.stages.values()) == 0
+
+
 class Clocked(StatefulProcessor):
     """Counts for three seconds after the first row, in processing time; a list of the last two seconds beside it."""
 

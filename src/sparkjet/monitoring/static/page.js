@@ -6,10 +6,14 @@ const COLOURS = 8;
 const HEIGHT = 200;
 const MARGIN = { top: 8, right: 8, bottom: 22, left: 76 };
 const DAY = 864e8;
+const GRID_EVERY = 5000;
 const byId = (id) => document.getElementById(id);
 let chosen = null;
 let source = null;
 let points = [];
+let shown = null;
+let asking = false;
+let askedAt = 0;
 
 function element(name, attributes = {}, ...children) {
   const made = attributes.xmlns === undefined ? document.createElement(name) : document.createElementNS(SVG, name);
@@ -123,6 +127,13 @@ function show({ runs, run, points: all, more }) {
   // As the server does: a page that is open for a week has no more than a day.
   if (points.length) points = points.filter((point) => points[points.length - 1].at - point.at <= DAY);
   if (run !== null) run.points = points;
+  if ((run?.run ?? null) !== shown) {
+    shown = run?.run ?? null;
+    askedAt = 0;
+    byId("look-told").textContent = "";
+    byId("look-rows").replaceChildren();
+    byId("members").replaceChildren();
+  }
   buttons(runs, run);
   if (run === null) return;
   document.title = `${run.name} – sparkjet`;
@@ -144,7 +155,47 @@ function show({ runs, run, points: all, more }) {
     series("without event time", 2, (point) => point.nullTimestamps),
   ], { label: "Late rows and rows without event time", format: whole });
   numbers(run);
+  byId("look").hidden = !run.lateRowsShown;
+  grid(run);
 }
+
+async function told(path, run) {
+  try {
+    const answer = await fetch(`${path}/${encodeURIComponent(run)}`);
+    return answer.ok ? await answer.json() : { why: await answer.text() };
+  } catch (error) {
+    return { why: String(error) };
+  }
+}
+
+// Asked for, not sent each second: they are in files.
+async function look() {
+  const run = shown;
+  if (run === null) return;
+  const found = await told("late", run);
+  if (run !== shown) return;
+  byId("look-told").textContent = found.why ?? `Of epoch ${count(found.epoch)}, in ${found.directory}:`;
+  const names = Object.keys(found.rows?.[0] ?? {});
+  table(byId("look-rows"), names, (found.rows ?? []).map((row) => ["", names.map((name) => row[name] ?? "")]));
+}
+
+async function grid(run) {
+  byId("grid").hidden = !run.grid;
+  if (!run.grid || asking || Date.now() - askedAt < GRID_EVERY) return;
+  asking = true;
+  askedAt = Date.now();
+  const found = await told("grid", run.run);
+  asking = false;
+  const members = found.members ?? [];
+  byId("grid-told").textContent = found.why ?? found.error?.message
+    ?? `${found.frozen ? "FROZEN: the majority is gone. " : ""}${count(members.length)} members, ${count(found.partitions)} partitions with ${count(found.backupCount)} backups wanted${found.lost.length ? `, ${count(found.lost.length)} have lost everything once` : ""}.`;
+  table(byId("members"), ["member", "host", "primary of", "backup of", "copying", "entries", "memory"], members.map((each) => [
+    each.error || each.frozen ? "bad" : "",
+    [each.address, each.host, count(each.primaryOf), count(each.backupOf),
+      ...(each.error ? ["?", "?", "does not answer"] : [count(each.copying), count(each.entries), `${megabytes(each.used)} of ${megabytes(each.limit)}`])],
+  ]));
+}
+const megabytes = (bytes) => `${(bytes / 1048576).toFixed(1)} MB`;
 
 // Made anew only where they change: a button that is replaced each second loses the focus, and the click that is under way.
 function buttons(runs, run) {
@@ -204,6 +255,7 @@ function numbers(run) {
     ["rows without event time", count(run.nullTimestamps)],
     ["rows of state", count(run.snapshot?.entries)],
     ["deltas a restart reads", count(run.snapshot?.deltas)],
+    ["windows open", run.openWindows === null || run.openWindows === undefined ? "–" : count(run.openWindows)],
     ["withheld windows", count(run.withheldWindows)],
     ["transactions not settled", count(run.unsettled)],
   ];
@@ -226,4 +278,5 @@ function listen(run) {
   };
   source.onmessage = (message) => show(JSON.parse(message.data));
 }
+byId("look").addEventListener("click", look);
 listen(null);

@@ -34,6 +34,8 @@ class PartitionEnds:
         self._settings = settings
         self._admin: Any = None
         self._all_known = True
+        self.made: dict[str, str] = {}
+        """Ids of the topics that were asked for, by name."""
 
     @property
     def admin(self) -> Any:
@@ -49,7 +51,9 @@ class PartitionEnds:
             SinkError: Brokers cannot be reached, or there is no such topic.
         """
         with reached("topics of the rows"):
-            return publishing.partitions_of(self.admin, topics, self._settings.patience)
+            found = publishing.topics_of(self.admin, topics, self._settings.patience)
+        self.made = {name: str(each.topic_id) for name, each in found.items()}
+        return [(name, part.id) for name, each in found.items() for part in each.partitions]
 
     def are_read(self, where: Sequence[TopicPartition], within: float) -> bool:
         """Whether readers get to the ends of partitions, as these are now, within some seconds.

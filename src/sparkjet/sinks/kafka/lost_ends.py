@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from sparkjet.query_log import logger
 from sparkjet.sinks.kafka.cluster import COMMITTED, COMPLETED, ENDING, STATES, Cluster, error_name
 
 if TYPE_CHECKING:
     from sparkjet.sinks.kafka.partition_requests import OpenTransaction
     from sparkjet.sinks.kafka.requests import TopicPartition, TransactionDescription
 
-logger = logging.getLogger("sparkjet")
 
 _LOOK = 0.02
 """Seconds from one look at a coordinator that is ending a transaction to the next."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import tenacity
 
+from sparkjet.query_log import logger
 from sparkjet.sinks.kafka.cluster import COMMITTED, error_name
 
 if TYPE_CHECKING:
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from sparkjet.sinks.kafka.partition_requests import OpenTransaction
     from sparkjet.sinks.kafka.requests import TopicPartition
 
-logger = logging.getLogger("sparkjet")
 
 _ARRIVING = 0.5
 """Seconds that a marker may take from its coordinator to the partitions; usually it takes a few milliseconds."""

@@ -5,7 +5,7 @@ Spark ships this module to its workers, where sparkjet need not be installed, so
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -97,7 +97,7 @@ class Brokers(Protocol):
         """Make a producer: roll back what is open under the part's transactional id, and fence who has opened it."""
 
     def marker_ends(self) -> Ends:
-        """The end of the partition of the markers, open transactions included."""
+        """The ends of the partitions that markers go to, open transactions included."""
 
     def data_ends(self) -> Ends:
         """The ends of all partitions that may have rows of the part, open transactions included."""
@@ -105,8 +105,8 @@ class Brokers(Protocol):
     def behind(self, ends: Ends) -> tuple[str, int] | None:
         """A partition that read_committed readers cannot read up to its end yet; may take a moment."""
 
-    def marker(self, ends: Ends) -> Marker | None:
-        """The part's newest marker, from a read_committed reader that has reached the end."""
+    def markers(self, ends: Ends) -> Sequence[Marker | None]:
+        """The newest marker of each key, the part's own first, from a read_committed reader that is at the ends."""
 
     def begin(self) -> None:
         """Begin a transaction."""
@@ -115,7 +115,13 @@ class Brokers(Protocol):
         """Hand over the part's rows from row ``start``; yields how many, after each slice."""
 
     def mark(self, marker: Marker) -> None:
-        """Wait until the brokers have the rows, and add the marker."""
+        """Wait until the brokers have the rows and the marker, right behind the last one that was read.
+
+        Two copies of a home have transactional ids of their own, which fence nobody: this is what one of them fails at.
+
+        Raises:
+            PublishError: Something else has been written there since.
+        """
 
     def commit(self) -> None:
         """Commit."""
@@ -154,7 +160,7 @@ def publish(
             if fenced > MOST_FENCED:
                 message = (
                     f"{part.name}: other publishers of the same part have fenced this one {fenced} times, or brokers "
-                    "have rolled it back after kafka.transaction.timeout.ms: raise that if they are slow."
+                    f"have rolled it back after kafka.transaction.timeout.ms: raise that if they are slow ({error})."
                 )
                 raise PublishError(message) from error
             yield FENCED
@@ -173,8 +179,10 @@ def _publish(
         ends = brokers.marker_ends()
         yield from _reached(ends, brokers, clock, patience)
         yield READ
-        brokers.known = (brokers.marker(ends),)
-        (marker,) = brokers.known
+        marker, *others = brokers.markers(ends)
+        for each in others:
+            part.published(each)
+        brokers.known = (marker,)
         is_begun = marker is not None and marker.name == part.name
         if part.published(marker) < part.rows and (again or is_begun):
             yield from _ended(brokers, clock, patience)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -26,6 +27,14 @@ DEFAULTS = {
     # The most that brokers allow by default.
     TIMEOUT: "900000",
 }
+_NUMBERS = {
+    TIMEOUT: "milliseconds",
+    "message.timeout.ms": "milliseconds",
+    "message.max.bytes": "bytes",
+    "batch.size": "bytes",
+}
+"""Properties that sparkjet computes with."""
+_NUMBER = re.compile(r"[1-9][0-9]*")
 OURS = {
     "transactional.id": "sparkjet names its transactions itself, so that every driver can find them",
     "enable.idempotence": "sparkjet always enables it",
@@ -104,9 +113,10 @@ def producer_properties(properties: dict[str, str], *, in_transactions: bool) ->
     Raises:
         AnalysisError: Naming a property that is invalid.
     """
-    for name in (TIMEOUT, "message.timeout.ms"):
-        if not properties[name].isdecimal() or not 0 < int(properties[name]) < 2**31:
-            message = f'{kafka_properties.PREFIX}{name}: "{properties[name]}" is not a number of milliseconds.'
+    for name, unit in _NUMBERS.items():
+        # librdkafka takes 0x10 and 010 too, as C does: sparkjet would compute with another number, or fail.
+        if name in properties and not (_NUMBER.fullmatch(properties[name]) and int(properties[name]) < 2**31):
+            message = f'{kafka_properties.PREFIX}{name}: "{properties[name]}" is not a number of {unit}.'
             raise AnalysisError(message)
     # librdkafka rejects a message timeout longer than the transaction's.
     patience = min(int(properties["message.timeout.ms"]), int(properties[TIMEOUT]))

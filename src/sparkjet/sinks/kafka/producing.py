@@ -34,7 +34,9 @@ _REMEDIES = {
     "_UNKNOWN_TOPIC": "Create the topic; the option topic or the column topic names it.",
     "_UNKNOWN_PARTITION": "The column partition names one that the topic does not have.",
     "TOPIC_AUTHORIZATION_FAILED": "Allow the user to write to the topic.",
-    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": "Allow the user transactional ids that begin with sparkjet/.",
+    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": "Allow the user transactional ids that begin with sparkjet/: "
+    "kafka-acls.sh --add --allow-principal User:… --operation Write --operation Describe --transactional-id sparkjet/ "
+    "--resource-pattern-type prefixed",
     "INVALID_TRANSACTION_TIMEOUT": "Lower the option kafka.transaction.timeout.ms, or raise the brokers' limit.",
     "OFFSET_NOT_AVAILABLE": "Too few replicas of the topic are in sync (min.insync.replicas).",
     "NOT_ENOUGH_REPLICAS": "Too few replicas of the topic are in sync (min.insync.replicas).",
@@ -42,9 +44,17 @@ _REMEDIES = {
     "replicas of the topic are in sync (min.insync.replicas).",
     "_TIMED_OUT": "Check that the brokers run, that kafka.bootstrap.servers is right, and that enough replicas are in "
     "sync (min.insync.replicas).",
+    "CONCURRENT_TRANSACTIONS": "Brokers are still ending the transaction before, and cannot where too few replicas of "
+    "the topic are in sync (min.insync.replicas) or a partition has no leader.",
     "INVALID_TIMESTAMP": "Compare this machine's clock with the brokers', and see the topic's "
     "message.timestamp.before.max.ms and message.timestamp.after.max.ms.",
 }
+
+
+NAMELESS = (
+    "a header has no key, and Kafka takes no such header. Leave it out, e.g. with "
+    'F.filter("headers", lambda each: each.key.isNotNull()).'
+)
 
 
 class ProduceError(Exception):
@@ -206,7 +216,15 @@ def _python(column: pa.Array, name: str) -> list[Any]:
         column = column.cast(pa.binary())
     values: list[Any] = column.to_pylist()
     if name == "headers":
-        return [[(header["key"], header["value"]) for header in each or () if header] for each in values]
+        return [[_header(header) for header in each or () if header] for each in values]
     if name == "partition":
         return [-1 if value is None else value for value in values]
     return values
+
+
+def _header(header: Mapping[str, Any]) -> tuple[str, bytes | None]:
+    # confluent-kafka would send the word None.
+    if header["key"] is None:
+        message = f"Kafka: {NAMELESS}"
+        raise ProduceError(message)
+    return header["key"], header["value"]

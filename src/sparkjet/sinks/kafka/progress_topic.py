@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -20,16 +20,28 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from sparkjet.errors import AnalysisError, SinkError
 from sparkjet.sinks.kafka.parts import ProducerFencedError, PublishError
 from sparkjet.sinks.kafka.producing import Queue, explain
-from sparkjet.sinks.kafka.publishing import COMMITTED, LOOK, MarkerReader, ends_of, marker_of, partitions_of
+from sparkjet.sinks.kafka.publishing import (
+    ANSWER,
+    COMMITTED,
+    LOOK,
+    MarkerReader,
+    answered,
+    ends_of,
+    marker_of,
+    partitions_of,
+)
+from sparkjet.sinks.kafka.rights import allowing, described, missing
 
 if TYPE_CHECKING:
     from sparkjet.sinks.kafka.parts import Marker
-    from sparkjet.sinks.protocol import TransactionId
+    from sparkjet.sinks.protocol import Handle, TransactionId
 
 COMPLETE = 0
 """The partition of the markers that speak for epochs; part n has partition n + 1, so that no part waits for another."""
 CONFIG = {"cleanup.policy": "compact", "segment.bytes": "1048576", "min.cleanable.dirty.ratio": "0.1"}
 """How it is created: the segment that is written to is not compacted, so small ones keep it short."""
+NEEDED = ("Read", "Write", "Describe")
+"""What its user must be allowed there."""
 _FEWEST = 2
 _SETTLING = 3.0
 """Seconds that a new topic may take to be known."""
@@ -78,6 +90,8 @@ class ProgressTopic:
         self.newest: dict[str, Marker] = {}
         """By key, before :attr:`positions`."""
         self.positions: dict[tuple[str, int], int] = {}
+        self.largest: int | None = None
+        """Its max.message.bytes; None where this user may not read it."""
 
     def is_of(self, name: str, query: str, sink: str) -> bool:
         """Whether it is this topic, for this sink."""
@@ -95,6 +109,21 @@ class ProgressTopic:
         of_last = (each for each in self.newest.values() if each.epoch == last)
         return next((each for each in of_last if last > newest.epoch or _differs(each, newest)), None)
 
+    def wrong_for(self, handle: Handle) -> str | None:
+        """Why it cannot be the topic that has the markers of what was decided before; None if it can."""
+        found, known = self.complete, int(handle["after"])
+        if known > (0 if found is None else found.epoch):
+            state = "has no epoch of this query" if found is None else f"ends with epoch {found.epoch}"
+            return (
+                f"{state}, but epoch {known} was published: the topic was emptied, created again or restored, or it is "
+                "another one"
+            )
+        # No epoch before the first one tells: it may be published, and its marker be where nobody looks.
+        used = handle.get("progress", self.name)
+        if used != self.name:
+            return f'is not "{used}", which has the markers of this home'
+        return None if self.partitions() else "does not exist, but rows were decided when it did"
+
     def note(self, marker: Marker) -> None:
         """What has just been published, before it is read."""
         self.newest[self._complete] = marker
@@ -107,9 +136,10 @@ class ProgressTopic:
             code = error.args[0].code()
             if code == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 return 0
+            if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                raise AnalysisError(self._refused(NEEDED)) from error
             message = f"progressTopic: {explain(error.args[0], self.name)}"
-            refused = code == KafkaError.TOPIC_AUTHORIZATION_FAILED
-            raise (AnalysisError if refused else SinkError)(message) from error
+            raise SinkError(message) from error
 
     def check(self, writers: int, replicas: int) -> None:
         """Refuse a topic that would lose markers, or that is missing and may not be created; changes nothing.
@@ -121,6 +151,10 @@ class ProgressTopic:
         if not found:
             self._create(writers, replicas, try_only=True)
             return
+        with reached(f"progress topic {self.name!r}"):
+            refused = missing(described(self._admin, self.name, self._patience), NEEDED)
+        if refused:
+            raise AnalysisError(self._refused(refused))
         policy = self._setting("cleanup.policy")
         if policy not in {None, "compact"}:
             message = (
@@ -129,6 +163,8 @@ class ProgressTopic:
                 "--add-config cleanup.policy=compact"
             )
             raise AnalysisError(message)
+        largest = self._setting("max.message.bytes")
+        self.largest = None if largest is None else int(largest)
         if found < _FEWEST:
             message = (
                 f'progressTopic: "{self.name}" has one partition and needs {writers + 1}: one for epochs, and one for '
@@ -180,8 +216,12 @@ class ProgressTopic:
 
     def _create(self, writers: int, replicas: int, *, try_only: bool) -> None:
         topic = NewTopic(self.name, writers + 1, replicas, config=CONFIG)
+
+        def ask() -> None:
+            self._admin.create_topics([topic], validate_only=try_only, request_timeout=ANSWER)[self.name].result()
+
         try:
-            self._admin.create_topics([topic], validate_only=try_only)[self.name].result(self._patience)
+            answered(self._admin, ask, self._patience)
         except confluent_kafka.KafkaException as error:
             if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
                 return
@@ -191,8 +231,16 @@ class ProgressTopic:
             )
             raise AnalysisError(message) from error
 
+    def _refused(self, operations: Sequence[str]) -> str:
+        they = " and ".join(operations)
+        return (
+            f'progressTopic: this user needs {they} on "{self.name}", which brokers refuse. Allow it: '
+            f"{allowing(self.name, operations)}"
+        )
+
     def _setting(self, name: str) -> str | None:
-        return topic_setting(self._admin, self.name, name, self._patience)
+        with reached(f"progress topic {self.name!r}"):
+            return topic_setting(self._admin, self.name, name, self._patience)
 
     def _command(self, writers: int, replicas: int) -> str:
         settings = " ".join(f"--config {name}={value}" for name, value in CONFIG.items())
@@ -212,8 +260,12 @@ def _differs(found: Marker, newest: TransactionId) -> bool:
 def topic_setting(admin: Any, topic: str, name: str, patience: float) -> str | None:
     """A setting of a topic; None if this user may not read it."""
     resource = ConfigResource(ResourceType.TOPIC, topic)
+
+    def ask() -> Any:
+        return admin.describe_configs([resource], request_timeout=ANSWER)[resource].result()
+
     try:
-        found = admin.describe_configs([resource], request_timeout=patience)[resource].result(patience)
+        found = answered(admin, ask, patience)
     except confluent_kafka.KafkaException as error:
         if error.args[0].code() != KafkaError.TOPIC_AUTHORIZATION_FAILED:
             raise

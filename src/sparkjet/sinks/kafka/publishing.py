@@ -22,7 +22,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 from pyarrow import parquet
 
 from sparkjet.sinks.kafka.parts import FENCED, Ends, Marker, Part, ProducerFencedError, PublishError, publish
-from sparkjet.sinks.kafka.producing import ProduceError, Queue, explain
+from sparkjet.sinks.kafka.producing import SLICE_BYTES, ProduceError, Queue, explain
 
 T = TypeVar("T")
 FENCING = frozenset({-144, -150, -172, -152, -151, 47, 48, 90})
@@ -39,7 +39,17 @@ _PAUSE = 0.5
 LOOK = 0.02
 """Seconds from one look for the last stable offset to the next."""
 _CHUNK = 8192
-"""Rows that are read at once."""
+"""The most rows that are read at once."""
+READER = {
+    "group.id": "sparkjet-markers",
+    "enable.auto.commit": False,
+    "enable.partition.eof": True,
+    "isolation.level": "read_committed",
+    "fetch.wait.max.ms": 10,
+    # A topic may begin later than at its offset 0; librdkafka would go on from its end.
+    "auto.offset.reset": "earliest",
+}
+"""Properties of a reader of markers, over those of the client."""
 UNCOMMITTED, COMMITTED = (
     confluent_kafka.IsolationLevel.READ_UNCOMMITTED,
     confluent_kafka.IsolationLevel.READ_COMMITTED,
@@ -65,7 +75,7 @@ class Place:
         topic: The topic of rows without a column ``topic``.
         topics: All topics that rows may go to.
         watermark: The query's after the epoch, in microseconds, which the epoch's marker tells; None if it has none.
-        since: Offset in the part's partition of markers; what is before it is known.
+        since: Offsets in the partitions of the ``keys``; what is before them is known.
         newest: The newest marker before that offset.
         longest: Seconds after which a transaction takes no more rows.
         patience: Seconds to wait for a broker, or for open transactions of others.
@@ -80,7 +90,7 @@ class Place:
     topic: str | None
     topics: tuple[str, ...]
     watermark: int | None
-    since: int
+    since: tuple[int, ...]
     newest: Marker | None
     longest: float
     patience: float
@@ -116,6 +126,7 @@ class KafkaBrokers:
         self._producer: Any = None
         self._queue: Queue | None = None
         self._admin: Any = None
+        self._read = self._known()
 
     def turn_to(self, place: Place, rows: Rows | None) -> None:
         """Go on with another epoch's part of the same transactional id."""
@@ -123,6 +134,7 @@ class KafkaBrokers:
             # What the topic takes has changed, and a producer keeps the properties that it was made with.
             self.known = None
         self._place, self._rows = place, rows
+        self._read = self._known()
 
     def init(self) -> None:
         """See :meth:`Brokers.init`."""
@@ -135,7 +147,7 @@ class KafkaBrokers:
 
     def marker_ends(self) -> Ends:
         """See :meth:`Brokers.marker_ends`."""
-        return self._ends([(self._place.markers, self._place.keys[0][0])])
+        return self._ends(list(self._known()))
 
     def data_ends(self) -> Ends:
         """See :meth:`Brokers.data_ends`."""
@@ -150,15 +162,17 @@ class KafkaBrokers:
             time.sleep(LOOK)
         return found
 
-    def marker(self, ends: Ends) -> Marker | None:
-        """See :meth:`Brokers.marker`."""
-        place, (where,) = self._place, ends
-        newest = place.newest
+    def markers(self, ends: Ends) -> Sequence[Marker | None]:
+        """See :meth:`Brokers.markers`."""
+        place = self._place
+        keys = [key for _, key in place.keys]
+        found: dict[str, Marker | None] = {keys[0]: place.newest}
         with explained():
-            for key, value in MarkerReader(place.client, place.patience).read({where: place.since}, ends):
-                if key == place.keys[0][1]:
-                    newest = marker_of(value)
-        return newest
+            for key, value in MarkerReader(place.client, place.patience).read(self._known(), ends):
+                if key in keys:
+                    found[key] = marker_of(value)
+        self._read = dict(ends)
+        return [found.get(key) for key in keys]
 
     def begin(self) -> None:
         """See :meth:`Brokers.begin`."""
@@ -181,15 +195,23 @@ class KafkaBrokers:
         place = self._place
         with self._undone(), explained():
             self._queue.drain()
-            for number, key in place.keys if marker.rows == place.rows else place.keys[:1]:
-                told = {} if number else self._told()
+            keys = place.keys if marker.rows == place.rows else place.keys[:1]
+            for number, key in keys:
+                told = {} if number else told_of(self.data_ends(), place.watermark)
                 value = json.dumps({"version": 1, **asdict(marker), **told})
-                self._producer.produce(place.markers, value.encode(), key.encode(), partition=number)
+                self._queue.put(place.markers, [{"key": key.encode(), "value": value.encode(), "partition": number}])
+            self._queue.drain()
+        with self._undone():
+            for where, end in self._ends([(place.markers, number) for number, _ in keys]).items():
+                if end != self._read[where] + 1:
+                    message = f"another publisher has written to {where[0]}-{where[1]} at the same time."
+                    raise PublishError(message)
+                # With the end of this transaction.
+                self._read[where] = end + 1
 
-    def _told(self) -> dict[str, Any]:
-        """What the marker of an epoch says besides: its watermark, and offsets behind its rows."""
-        ends = [[*each, end] for each, end in self.data_ends().items()]
-        return {"ends": ends, "watermark": self._place.watermark}
+    def _known(self) -> dict[tuple[str, int], int]:
+        place = self._place
+        return {(place.markers, number): since for (number, _), since in zip(place.keys, place.since, strict=True)}
 
     def commit(self) -> None:
         """See :meth:`Brokers.commit`."""
@@ -214,6 +236,14 @@ class KafkaBrokers:
     def _ends(self, partitions: Sequence[tuple[str, int]]) -> dict[tuple[str, int], int]:
         with explained():
             return ends_of(self._asking(), partitions, UNCOMMITTED, self._place.patience)
+
+
+def told_of(ends: Ends, watermark: int | None) -> dict[str, Any]:
+    """What the marker of an epoch says besides: the offset behind its rows in each partition, and its watermark."""
+    listed: dict[str, list[int]] = {}
+    for (topic, _), end in sorted(ends.items()):
+        listed.setdefault(topic, []).append(end)
+    return {"ends": listed, "watermark": watermark}
 
 
 def answered(admin: Any, ask: Callable[[], T], patience: float) -> T:
@@ -258,14 +288,19 @@ def unread(admin: Any, ends: Ends, patience: float) -> tuple[str, int] | None:
 
 
 def partitions_of(admin: Any, topics: Sequence[str], patience: float) -> list[tuple[str, int]]:
-    """All partitions of some topics, which must exist; asked so that brokers do not create what is missing."""
+    """All partitions of some topics, which must exist."""
+    found = topics_of(admin, topics, patience)
+    return [(name, number) for name, each in found.items() for number in sorted(part.id for part in each.partitions)]
 
-    def ask() -> list[tuple[str, int]]:
+
+def topics_of(admin: Any, topics: Sequence[str], patience: float) -> dict[str, Any]:
+    """Some topics, which must exist; asked so that brokers do not create what is missing."""
+
+    def ask() -> dict[str, Any]:
         answers = admin.describe_topics(TopicCollection(list(topics)), request_timeout=ANSWER)
-        found = ((topic, answer.result().partitions) for topic, answer in answers.items())
-        return [(topic, number) for topic, each in found for number in sorted(partition.id for partition in each)]
+        return {name: answer.result() for name, answer in answers.items()}
 
-    return answered(admin, ask, patience) if topics else []
+    return answered(admin, ask, patience) if topics else {}
 
 
 class MarkerReader:
@@ -286,11 +321,7 @@ class MarkerReader:
         if not wanted:
             return
         if self._consumer is None:
-            settings = {"group.id": "sparkjet-markers", "enable.auto.commit": False, "enable.partition.eof": True}
-            settings |= {"isolation.level": "read_committed", "fetch.wait.max.ms": 10}
-            # A topic may begin later than at its offset 0; librdkafka would go on from its end.
-            settings |= {"auto.offset.reset": "earliest"}
-            self._consumer = confluent_kafka.Consumer({**self._client, **settings})
+            self._consumer = confluent_kafka.Consumer({**self._client, **READER})
         self._consumer.assign([confluent_kafka.TopicPartition(*where, since.get(where, 0)) for where in wanted])
         until = time.monotonic() + self._patience
         while wanted:
@@ -335,7 +366,10 @@ def rows_of(files: Sequence[Any], start: int) -> Iterator[pa.RecordBatch]:
             if start >= file.metadata.num_rows:
                 start -= file.metadata.num_rows
                 continue
-            for batch in file.iter_batches(_CHUNK):
+            groups = map(file.metadata.row_group, range(file.metadata.num_row_groups))
+            # One of large rows would take gigabytes: a batch may be of several groups.
+            size = 1 + max(group.total_byte_size / group.num_rows for group in groups if group.num_rows)
+            for batch in file.iter_batches(max(1, min(_CHUNK, int(SLICE_BYTES / size)))):
                 if start < batch.num_rows:
                     yield batch.slice(start)
                 start = max(0, start - batch.num_rows)

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import confluent_kafka
-from confluent_kafka import KafkaError, TopicCollection
-from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]
+from confluent_kafka import KafkaError
 from pyspark.sql import functions as F
 
 from sparkjet.errors import SinkError
+from sparkjet.sinks.kafka.producing import NAMELESS
 from sparkjet.sinks.kafka.progress_topic import topic_setting
-from sparkjet.sinks.kafka.publishing import ANSWER, answered
+from sparkjet.sinks.kafka.rights import allowing, described, missing
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -25,6 +24,10 @@ _OF_MESSAGE = 36
 """Bytes that librdkafka counts beside key, value and headers."""
 _OF_HEADER = 12
 """Bytes of a header beside its key and value, at most."""
+_OF_MARKER, _OF_END = 1000, 21
+"""Bytes of an epoch's marker without the offsets that it names, and of each offset, at most."""
+_NONE = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.TOPIC_EXCEPTION})
+"""Codes of a topic that is not there for this user, or whose name Kafka does not take."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,7 @@ class Topic:
         largest: Its max.message.bytes; None where this user may not read it.
         writable: Whether this user may write to it.
         replicas: How many replicas its partitions have.
+        made: Its id: another one if it was deleted and created again.
     """
 
     partitions: int
@@ -44,38 +48,39 @@ class Topic:
     largest: int | None
     writable: bool
     replicas: int
+    made: str
 
 
 def describe(admin: Any, names: Iterable[str], patience: float) -> dict[str, Topic]:
-    """The topics that exist."""
+    """The topics that exist and may be written to by clients at all."""
     found = {}
     for name in names:
         try:
-            topic = answered(admin, partial(_described, admin, name), patience)
+            topic = described(admin, name, patience)
         except confluent_kafka.KafkaException as error:
-            if error.args[0].code() in {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED}:
+            if error.args[0].code() in _NONE:
                 continue
             raise
+        if topic.is_internal:
+            # Brokers write there, and refuse everyone else: rows that were decided would never be taken.
+            continue
         policy = topic_setting(admin, name, "cleanup.policy", patience) or ""
         largest = topic_setting(admin, name, "max.message.bytes", patience)
         found[name] = Topic(
             len(topic.partitions),
             "compact" in policy.split(","),
             None if largest is None else int(largest),
-            not topic.authorized_operations or AclOperation.WRITE in topic.authorized_operations,
+            not missing(topic, ("Write",)),
             max(len(each.replicas) for each in topic.partitions),
+            str(topic.topic_id),
         )
     return found
-
-
-def _described(admin: Any, name: str) -> Any:
-    asked = admin.describe_topics(TopicCollection([name]), include_authorized_operations=True, request_timeout=ANSWER)
-    return asked[name].result()
 
 
 def sizes(rows: DataFrame) -> dict[str, Column]:
     """What brokers may refuse of any row, as aggregates by name."""
     names = rows.columns
+    found = {"keyless": F.count_if(F.col("key").isNull())} if "key" in names else {}
     size = sum((F.coalesce(F.octet_length(name), F.lit(0)) for name in ("key", "value") if name in names), F.lit(0))
     if "headers" in names:
         of_each = F.transform(
@@ -86,7 +91,8 @@ def sizes(rows: DataFrame) -> dict[str, Column]:
             ),
         )
         size += F.coalesce(F.aggregate(of_each, F.lit(0), lambda total, each: total + each), F.lit(0))
-    return {"record": F.max(size)} | ({"keyless": F.count_if(F.col("key").isNull())} if "key" in names else {})
+        found["nameless"] = F.count_if(F.exists("headers", lambda each: each.isNotNull() & each["key"].isNull()))
+    return {"record": F.max(size), **found}
 
 
 def measures(rows: DataFrame, topic: str | None) -> dict[str, Column]:
@@ -121,7 +127,10 @@ def check_targets(found: Mapping[str, Any], topics: Mapping[str, Topic]) -> None
             message = "Kafka: the column topic is null in a row. Give each row its topic, or use the option topic."
             raise SinkError(message)
         if name not in topics:
-            message = f"Kafka: topic {name!r}, which a row names, does not exist. Create it."
+            message = (
+                f"Kafka: topic {name!r}, which a row names, does not exist, or is the brokers' own. Create it, or name "
+                "another one: 1 to 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-'."
+            )
             raise SinkError(message)
         if number is not None and not 0 <= number < topics[name].partitions:
             message = (
@@ -131,8 +140,29 @@ def check_targets(found: Mapping[str, Any], topics: Mapping[str, Topic]) -> None
             raise SinkError(message)
     for name, each in topics.items():
         if not each.writable:
-            message = f"Kafka: this user may not write to topic {name!r}. Allow it Write there."
+            message = f"Kafka: this user may not write to topic {name!r}. Allow it: {allowing(name, ('Write',))}"
             raise SinkError(message)
+
+
+def check_ends(topics: Mapping[str, Topic], largest: int) -> None:
+    """Refuse topics of more partitions than the marker of an epoch can name.
+
+    Args:
+        topics: All topics of an epoch.
+        largest: The largest message that the progress topic, or librdkafka, takes.
+
+    Raises:
+        SinkError: Naming the way out.
+    """
+    count = sum(each.partitions for each in topics.values())
+    needed = _OF_MARKER + _OF_END * count + sum(map(len, topics))
+    if needed > largest:
+        message = (
+            f"Kafka: the topics of the rows have {count} partitions, whose offsets make a marker of up to {needed} "
+            f"bytes, and {largest} are taken. Raise the option kafka.message.max.bytes and the progress topic's "
+            "max.message.bytes; or use fewer partitions."
+        )
+        raise SinkError(message)
 
 
 def check_rows(found: Mapping[str, Any], name: str, topic: Topic, largest: int, *, compresses: bool) -> None:
@@ -148,6 +178,9 @@ def check_rows(found: Mapping[str, Any], name: str, topic: Topic, largest: int, 
     Raises:
         SinkError: Naming what is wrong, and the way out.
     """
+    if found.get("nameless"):
+        message = f"Kafka: in {found['nameless']} rows of the epoch {NAMELESS}"
+        raise SinkError(message)
     if topic.compacted and found.get("keyless", 1):
         message = (
             f"Kafka: topic {name!r} is compacted and takes no row without a key, and {found.get('keyless', 'all')} "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 import tenacity
 
 from sparkjet.errors import AnalysisError, SinkError
+from sparkjet.query_log import logger
 from sparkjet.sinks.attempt import THREAD, is_first
 from sparkjet.sinks.kafka import producing
 from sparkjet.sinks.kafka.cluster import INVALID_TIMEOUT, NO_LEADER, UNKNOWN_TOPIC, Cluster, error_name
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from sparkjet.sinks.kafka.producer_settings import KafkaSettings
 
-logger = logging.getLogger("sparkjet")
 
 PACKAGES = {"confluent_kafka": "confluent-kafka", "pyarrow": "pyarrow"}
 """Packages that the executors need, by the name that is imported."""

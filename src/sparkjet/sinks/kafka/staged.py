@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -10,21 +9,30 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import confluent_kafka
-from pyarrow import parquet
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
 from sparkjet.errors import AnalysisError, SinkError
+from sparkjet.query_log import logger
 from sparkjet.sinks.copies import check_run, origin
 from sparkjet.sinks.kafka import parts, producing, publishing
 from sparkjet.sinks.kafka.cluster import Cluster
 from sparkjet.sinks.kafka.columns import check_columns, records
 from sparkjet.sinks.kafka.connection import BrokerError
+from sparkjet.sinks.kafka.division import names_of, parts_of
 from sparkjet.sinks.kafka.ends import PartitionEnds
 from sparkjet.sinks.kafka.parts import Marker, Part, PublishError
 from sparkjet.sinks.kafka.progress_topic import COMPLETE, ProgressTopic, key_of, reached
 from sparkjet.sinks.kafka.publishing import KafkaBrokers, Place, PublishTask
-from sparkjet.sinks.kafka.refused_rows import Topic, by_topic, check_rows, check_targets, describe, measures
+from sparkjet.sinks.kafka.refused_rows import (
+    Topic,
+    by_topic,
+    check_ends,
+    check_rows,
+    check_targets,
+    describe,
+    measures,
+)
 from sparkjet.sinks.outbox import Outbox
 from sparkjet.sinks.protocol import Guarantee, Handle, Later, TransactionId, Unknown
 from sparkjet.sinks.tasks import run_tasks
@@ -39,14 +47,14 @@ if TYPE_CHECKING:
     from sparkjet.sinks.kafka.staged_settings import StagedSettings
     from sparkjet.storage.directory import Directory
 
-logger = logging.getLogger("sparkjet")
 
 WAY = "kafka-staged"
 """What handles say of how they are committed."""
 PACKAGES = {"confluent_kafka": "confluent-kafka", "pyarrow": "pyarrow"}
 PROBE = "sparkjet/probe"
-_FEW_BYTES = 16 << 20
-"""The largest files of an epoch that is one part."""
+BEGUN, ALL = -1, -2
+"""In place of a part's number: that the epoch's first part may be published, and that all of them are."""
+_NAMES = {BEGUN: "begun", ALL: "all"}
 _KNOWN = 60.0
 """Seconds for which it is taken for granted what brokers said of a topic."""
 _ARRIVING = 0.5
@@ -79,6 +87,7 @@ class StagedKafkaSink(Outbox):
         self._untried: str | None = None
         self._warm: dict[str, KafkaBrokers] = {}
         self._forgets = False
+        self._told: set[str] = set()
         self.packages = PACKAGES
 
     def attach(self, directory: Path | Directory, session: SparkSession) -> None:
@@ -105,13 +114,14 @@ class StagedKafkaSink(Outbox):
             raise AnalysisError(message) from error
         if settings.topic is not None and settings.topic not in topics:
             message = (
-                f'topic: "{settings.topic}" does not exist or is not visible to this user. Create it first, with the '
-                "partitions and replicas that it needs."
+                f'topic: "{settings.topic}" does not exist, is the brokers\' own, or is not visible to this user. '
+                "Create it first, with the partitions and replicas that it needs."
             )
             raise AnalysisError(message)
         keyless = 0 if "key" in schema.fieldNames() else "all"
         try:
             check_targets({}, topics)
+            check_ends(topics, settings.takes)
             for name, topic in topics.items():
                 check_rows({"keyless": keyless, "record": 0}, name, topic, self._settings.takes, compresses=False)
         except SinkError as error:
@@ -132,33 +142,23 @@ class StagedKafkaSink(Outbox):
             raise AnalysisError(message)
         progress = self._progress_of(newest.query, newest.sink)
         progress.check(self._settings.writers, self._replicas())
-        found = None
         if progress.partitions():
             progress.catch_up()
-            found = progress.complete
             if self._settings.repeats:
                 # A later epoch that is hidden now, and not forgotten, would stand for those that are still to come.
                 self._once_readable(progress, newest)
         if self._settings.repeats:
             self._forgets = progress.later(newest) is not None
             return self._marked(newest)
-        known = 0 if handle is None else int(handle["after"])
-        if _epoch(found) < known and progress.partitions():
-            found = self._once_readable(progress, newest)
-        if _epoch(found) < known:
-            state = "has no epoch of this query" if found is None else f"ends with epoch {found.epoch}"
-            message = (
-                f'progressTopic: "{progress.name}" {state}, but epoch {known} was published: the topic was emptied, '
-                "created again or restored, or it is another one. Name the right one. To go on without it, set "
-                'option("onRestoredBackup", "continue"): the last epoch may then be written twice.'
-            )
-            raise AnalysisError(message)
+        if handle is not None:
+            self._check_progress(progress, newest, handle)
         later = progress.later(newest)
         if later is not None:
             return (
                 f"the progress topic {progress.name!r} says that epoch {later.epoch} was published. Restore the newest "
                 "copy of the home, and nothing is lost or repeated. To go on from this one, set option("
-                '"onRestoredBackup", "continue"): the epochs in between are then written to the topic again.'
+                '"onRestoredBackup", "continue") until an epoch with rows is published: the epochs in between are then '
+                "written to the topic again."
             )
         return self._marked(newest)
 
@@ -167,8 +167,20 @@ class StagedKafkaSink(Outbox):
         marked = super().published_after(newest, None)
         return None if marked is Unknown.UNKNOWN else marked
 
-    def _once_readable(self, progress: ProgressTopic, newest: TransactionId) -> Marker | None:
-        """The newest epoch that the progress topic has, with what readers do not get yet.
+    def _check_progress(self, progress: ProgressTopic, newest: TransactionId, handle: Handle) -> None:
+        if progress.wrong_for(handle) is not None and progress.partitions():
+            self._once_readable(progress, newest)
+        wrong = progress.wrong_for(handle)
+        if wrong is not None:
+            message = (
+                f'progressTopic: "{progress.name}" {wrong}. Name the right one. To go on without it, set '
+                'option("onRestoredBackup", "continue") until an epoch with rows is published: the last epoch may then '
+                "be written twice."
+            )
+            raise AnalysisError(message)
+
+    def _once_readable(self, progress: ProgressTopic, newest: TransactionId) -> None:
+        """Read what the progress topic has and readers do not get yet.
 
         Raises:
             AnalysisError: A transaction stays open there, so that it cannot be known.
@@ -183,7 +195,6 @@ class StagedKafkaSink(Outbox):
             )
             raise AnalysisError(message)
         progress.catch_up()
-        return progress.complete
 
     def create(self) -> None:
         """See :meth:`Creating.create`: the progress topic."""
@@ -206,6 +217,8 @@ class StagedKafkaSink(Outbox):
         names = {settings.topic} if settings.topic else {each["topic"] for each in targets}
         topics = self._described(sorted(filter(None, names)))
         check_targets(found, topics)
+        largest = self._progress_of(transaction.query, transaction.sink).largest
+        check_ends(topics, settings.takes if largest is None else min(settings.takes, largest))
         self._check_rows(found, topics, self._entries(transaction.sink).at(handle["box"]), handle)
         return self.in_parts(handle, transaction, sorted(topics))
 
@@ -224,9 +237,11 @@ class StagedKafkaSink(Outbox):
             "way": WAY,
             "query": transaction.query,
             "ids": self._generation(transaction),
-            "parts": _parts(entry, stored, max(1, progress.partitions() - 1), self._settings.few),
+            "parts": parts_of(entry, stored, max(1, progress.partitions() - 1), self._settings.few),
             "topic": self._settings.topic,
             "topics": list(topics),
+            "made": {name: each.made for name, each in self._described(topics).items()},
+            "progress": progress.name,
             "after": 0 if complete is None else complete.epoch,
             "watermark": transaction.watermark,
             **origin(transaction),
@@ -260,6 +275,9 @@ class StagedKafkaSink(Outbox):
             self._ends.write_lost(self._written(progress, handle), handle["query"], handle["sink"])
         last = len(handle["parts"]) - 1
         try:
+            if last:
+                # Of two copies of a home one alone may begin; with a single part its marker decides that.
+                self._publish(progress, entry, handle, BEGUN, again=again)
             if last == 0:
                 self._publish(progress, entry, handle, 0, again=again, completes=True)
             elif entry.path is not None:
@@ -268,7 +286,8 @@ class StagedKafkaSink(Outbox):
                 for number in range(last + 1):
                     self._publish(progress, entry, handle, number, again=again)
             if last:
-                self._publish(progress, entry, handle, None, again=again, completes=True)
+                progress.catch_up()
+                self._publish(progress, entry, handle, ALL, again=again, completes=True)
         except (PublishError, SinkError) as error:
             self._renew()
             progress.catch_up()
@@ -303,16 +322,16 @@ class StagedKafkaSink(Outbox):
         progress: ProgressTopic,
         entry: Directory,
         handle: Handle,
-        number: int | None,
+        number: int,
         *,
         again: bool,
         completes: bool = False,
     ) -> None:
-        """Publish a part, or only that all are, in this process; its producer is kept for the next epoch."""
+        """Publish a part, or that all are begun or there, in this process; its producer is kept for the next epoch."""
         part, place = self._part(progress, handle, number, completes=completes)
         rows: publishing.Rows | None = None
-        if number is not None:
-            files = [partial(entry.open, name) for name in _files(handle, number)]
+        if number >= 0:
+            files = [partial(entry.open, name) for name in names_of(handle, number)]
             rows = partial(publishing.rows_of, files)
         brokers = self._warm.pop(place.name, None)
         if brokers is None:
@@ -327,32 +346,32 @@ class StagedKafkaSink(Outbox):
         each = {}
         for number in range(count):
             part, place = self._part(progress, handle, number)
-            each[number] = part, place, [str(entry.below(name)) for name in _files(handle, number)]
+            each[number] = part, place, [str(entry.below(name)) for name in names_of(handle, number)]
         numbers = self._session.range(count, numPartitions=count)
         modules = (producing, parts, publishing)
         run_tasks(numbers, PublishTask(each, again).task, modules, PublishError, PACKAGES)
 
     def _part(
-        self, progress: ProgressTopic, handle: Handle, number: int | None, *, completes: bool = False
+        self, progress: ProgressTopic, handle: Handle, number: int, *, completes: bool = False
     ) -> tuple[Part, Place]:
         settings, query, sink = self._settings, handle["query"], handle["sink"]
         limits = [each.largest for each in self._described(handle["topics"]).values() if each.largest is not None]
-        rows = 1 if number is None else handle["parts"][number][1]
-        keys = [] if number is None else [(number + 1, key_of(query, sink, number))]
+        rows = 1 if number < 0 else handle["parts"][number][1]
+        keys = [] if number == ALL else [(number + 1, key_of(query, sink, number))]
         if completes:
             keys.append((COMPLETE, key_of(query, sink)))
         part = Part(handle["epoch"], handle["box"], handle.get("run", ""), handle.get("since", 0), rows)
         place = Place(
             settings.producer_for(min(limits, default=None)),
             settings.client,
-            f"sparkjet/{query}/{sink}/{handle['ids']}/{'all' if number is None else number}",
+            f"sparkjet/{query}/{sink}/{handle['ids']}/{_NAMES.get(number, number)}",
             progress.name,
             tuple(keys),
             rows,
             handle["topic"],
             tuple(handle["topics"]),
             handle.get("watermark"),
-            progress.positions.get((progress.name, keys[0][0]), 0),
+            tuple(progress.positions.get((progress.name, where), 0) for where, _ in keys),
             progress.newest.get(keys[0][1]),
             settings.longest,
             settings.patience,
@@ -372,7 +391,20 @@ class StagedKafkaSink(Outbox):
     def _written(self, progress: ProgressTopic, handle: Handle) -> list[tuple[str, int]]:
         """Every partition that the transactions of an epoch may be open in."""
         markers = ((progress.name, number) for number in range(len(handle["parts"]) + 1))
-        return [*self._ends.of(handle["topics"]), *markers]
+        found = self._ends.of(handle["topics"])
+        self._tell_of_new_topics(handle)
+        return [*found, *markers]
+
+    def _tell_of_new_topics(self, handle: Handle) -> None:
+        for name, made in self._ends.made.items():
+            if handle.get("made", {}).get(name, made) != made and made not in self._told:
+                self._told.add(made)
+                logger.warning(
+                    "Kafka: topic %r was deleted and created again after epoch %d was prepared. What had been "
+                    "published there, of this epoch too, is gone with the old one; the rest is in the new one.",
+                    name,
+                    handle["epoch"],
+                )
 
     def _renew(self) -> None:
         self._ids = self._ids[0], self._ids[1] + 1
@@ -410,32 +442,3 @@ class StagedKafkaSink(Outbox):
         with reached("transactions"):
             probe = confluent_kafka.Producer({**self._settings.producer, "transactional.id": PROBE, "log_level": 0})
             probe.init_transactions(self._settings.patience)
-
-
-def _parts(entry: Directory, handle: Handle, most: int, few: int) -> list[list[Any]]:
-    """The files of each part, by their places in the manifest, with the number of rows.
-
-    A small epoch is one part, which the driver publishes itself: a job would take longer than its rows.
-
-    Fixed in the handle, and not by what a later start is set to: a part is the same whoever publishes it.
-    """
-    counts = []
-    for name, _, _ in handle["files"]:
-        with entry.open(name) as content, parquet.ParquetFile(content) as file:
-            counts.append(file.metadata.num_rows)
-    if sum(counts) != handle["rows"]:
-        message = f"The outbox has {sum(counts)} rows of {handle['rows']} that were written; the epoch is not decided."
-        raise SinkError(message)
-    filled = [number for number, count in enumerate(counts) if count]
-    is_small = handle["rows"] <= few and sum(size for _, size, _ in handle["files"]) <= _FEW_BYTES
-    most = 1 if is_small else min(most, len(filled))
-    shared = [filled[number::most] for number in range(most)]
-    return [[files, sum(counts[each] for each in files)] for files in shared]
-
-
-def _files(handle: Handle, number: int) -> list[str]:
-    return [handle["files"][each][0] for each in handle["parts"][number][0]]
-
-
-def _epoch(found: Marker | None) -> int:
-    return 0 if found is None else found.epoch

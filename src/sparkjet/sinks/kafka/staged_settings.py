@@ -7,10 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import confluent_kafka
+
 from sparkjet.connect import kafka_properties
 from sparkjet.errors import AnalysisError
 from sparkjet.sinks.kafka.access import Access, servers_of
 from sparkjet.sinks.kafka.producer_settings import DEFAULTS, OURS, TIMEOUT, guarantee_of, producer_properties
+from sparkjet.sinks.kafka.publishing import READER
 from sparkjet.sinks.protocol import Guarantee
 
 if TYPE_CHECKING:
@@ -101,10 +104,14 @@ class StagedSettings:
         if progress and progress == topic:
             message = f'progressTopic: "{progress}" is the topic of the rows, whose readers would get the markers too.'
             raise AnalysisError(message)
+        producer = producer_properties({**DEFAULTS, TIMEOUT: _SHORT, **given}, in_transactions=True)
+        # Clients would log which properties are for producers only.
+        client = {**given, "log_level": "0"}
+        # Producers take consumers' properties unseen; the first reader of markers is made after a decision.
+        kafka_properties.check_properties(given, lambda: confluent_kafka.Consumer({**client, **READER}), ())
         return StagedSettings(
-            producer_properties({**DEFAULTS, TIMEOUT: _SHORT, **given}, in_transactions=True),
-            # Clients would log which properties are for producers only.
-            {**given, "log_level": "0"},
+            producer,
+            client,
             _access(given),
             topic,
             options.number("numPartitions", default=16),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -11,6 +10,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from sparkjet.errors import CopiedHomeError, LostTransactionError, SinkError
+from sparkjet.query_log import logger
 from sparkjet.sinks.copies import check_run, origin
 from sparkjet.sinks.kafka.access import Access
 from sparkjet.sinks.kafka.cluster import COMMITS, OPEN, PATIENCE, Cluster, error_name
@@ -19,8 +19,6 @@ from sparkjet.sinks.kafka.markers import MarkerState, rewrite_lost_markers
 from sparkjet.sinks.kafka.restored import committed_after
 from sparkjet.sinks.naming import ListedTransaction, prefix_of
 from sparkjet.sinks.protocol import Handle, TransactionId
-
-logger = logging.getLogger("sparkjet")
 
 OLDEST = 0.8
 """Fraction of its timeout after which a transaction is too old to decide: the rest is for decision and commit."""

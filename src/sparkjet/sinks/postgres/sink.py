@@ -13,6 +13,7 @@ from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
 from sparkjet.errors import AnalysisError, SinkError
+from sparkjet.query_log import logger
 from sparkjet.sinks.outbox import Outbox
 from sparkjet.sinks.postgres import batches, copying
 from sparkjet.sinks.postgres.characters import ALL, check_characters
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from sparkjet.sinks.protocol import Sink
     from sparkjet.storage.directory import Directory
 
-logger = logging.getLogger("sparkjet")
 
 MOST_WRITERS = 16
 """Concurrent connections, unless the option numPartitions is set."""

@@ -53,6 +53,8 @@ class LedgerState(msgspec.Struct, frozen=True, omit_defaults=True):
 class MissingIdError(SourceError):
     """A message without an id, which cannot be told from its own redelivery."""
 
+    condition = "SPARKJET_SOURCE.MISSING_ID"
+
 
 _Delivery: TypeAlias = tuple[str, str, int]
 """A queue, an id, and the position of the row: a plain tuple, as there is one for each message."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -18,6 +17,7 @@ from sparkjet.errors import SourceError
 from sparkjet.grid.errors import FallenBehindError
 from sparkjet.grid.journal_version import EPOCH, OFFSET, PARTITION
 from sparkjet.options import Options
+from sparkjet.query_log import logger
 from sparkjet.sources.backlog import limited
 from sparkjet.sources.carrying import CarryingOffset
 from sparkjet.sources.grid.journal_epochs import JournalEpochs
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from sparkjet.grid.journal_version import Position
     from sparkjet.sources.grid.location import Location
 
-logger = logging.getLogger("sparkjet")
 
 METADATA = (
     StructField(PARTITION, IntegerType(), nullable=False),

@@ -16,13 +16,16 @@ from pyspark.sql.types import StructType
 from sparkjet.grid.map_reader import Map
 from sparkjet.grid.messages import Held
 from sparkjet.options import Options
+from sparkjet.sources import GRID_MAP
 from sparkjet.sources.grid.location import LOCATION_OPTIONS, Location
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-NAME = "sparkjet-grid-map"
+NAME = GRID_MAP
 OPTIONS = {**LOCATION_OPTIONS, "epoch": "The epoch to read, while it is visible (the newest)."}
+MANIFEST = "sparkjet.manifest"
+"""The option by which an epoch of a query reads one version, whether or not it is visible still: it holds it."""
 _TASK_BYTES = 32 << 20
 """Bytes of layers that a task reads, unless one partition has more."""
 _MOST_KEYS = 10_000
@@ -35,6 +38,7 @@ class MapSettings:
 
     location: Location
     epoch: int | None
+    manifest: Held | None = None
 
     @classmethod
     def of(cls, options: Options) -> MapSettings:
@@ -43,9 +47,11 @@ class MapSettings:
         Raises:
             AnalysisError: One is missing or wrong.
         """
-        options.only(list(OPTIONS), NAME)
+        options.only([*OPTIONS, MANIFEST], NAME)
         epoch = None if options.get("epoch") is None else options.number("epoch", default=1)
-        return cls(Location.of(options, NAME, "map"), epoch)
+        pinned = options.get(MANIFEST)
+        manifest = None if pinned is None else msgspec.json.decode(pinned, type=Held)
+        return cls(Location.of(options, NAME, "map"), epoch, manifest)
 
     def open(self) -> Map:
         """The map."""
@@ -105,7 +111,7 @@ class MapSourceReader(DataSourceReader):
                 # Nothing equals null, and no key is.
                 values.setdefault(each.attribute[0], [value for value in dict.fromkeys(given) if value is not None])
         with self._settings.open() as map_:
-            keys = map_.keys
+            keys = map_.keys if self._settings.manifest is None else map_.at(self._settings.manifest).keys
         # Counted first: of two long lists there are more pairs than memory has room for.
         if all(name in values for name in keys) and prod(len(values[name]) for name in keys) <= _MOST_KEYS:
             self._keys = list(product(*(values[name] for name in keys)))
@@ -114,7 +120,11 @@ class MapSourceReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """One epoch in parts; it is held until the tasks have had a minute to begin."""
         with self._settings.open() as map_:
-            manifest, version = map_.planned(self._settings.epoch)
+            if self._settings.manifest is None:
+                manifest, version = map_.planned(self._settings.epoch)
+            else:
+                manifest = self._settings.manifest
+                version = map_.at(manifest)
         if self._keys is not None:
             return [MapPart(manifest, [], self._keys)]
         groups: list[list[int]] = [[]]

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from sparkjet.errors import SourceError
+from sparkjet.query_log import logger
 from sparkjet.sources.kafka.cluster import SECOND_LOOK
 
 if TYPE_CHECKING:
     from sparkjet.sources.kafka.cluster import Cluster
     from sparkjet.sources.kafka.consumer_settings import KafkaSourceSettings
     from sparkjet.sources.kafka.positions import Positions, TopicPartition
-
-logger = logging.getLogger("sparkjet")
 
 
 class EndOffsets:

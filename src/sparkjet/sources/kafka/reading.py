@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -12,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from sparkjet.errors import SourceError
+from sparkjet.query_log import logger
 from sparkjet.sources.kafka.cluster import ATTEMPT, PAUSE, REFUSALS, SECOND_LOOK
 
 if TYPE_CHECKING:
     from sparkjet.sources.kafka.consumer_settings import KafkaSourceSettings
     from sparkjet.sources.kafka.consumers import CachedConsumer
 
-logger = logging.getLogger("sparkjet")
 
 _GONE = (
     KafkaError._AUTO_OFFSET_RESET,  # noqa: SLF001 - its public name

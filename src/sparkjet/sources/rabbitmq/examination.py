@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Sequence
 from contextlib import closing
@@ -12,11 +11,11 @@ import pika
 from pika.exceptions import ChannelClosedByBroker
 
 from sparkjet.errors import SourceError
+from sparkjet.query_log import logger
 
 if TYPE_CHECKING:
     from pika.adapters.blocking_connection import BlockingChannel
 
-logger = logging.getLogger("sparkjet")
 
 _ACCESS_REFUSED, _PRECONDITION_FAILED = 403, 406
 _OTHER = re.compile(r"inequivalent arg '([^']+)' .* current is (?:the value )?'([^']*)'(?: of type '(\w+)')?")

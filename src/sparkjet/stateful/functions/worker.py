@@ -29,6 +29,12 @@ _LONGEST_SHOWN = 300
 class FunctionError(Exception):
     """A user's function failed; the message names the function and the key."""
 
+    condition = "SPARKJET_FUNCTION"
+
+    def __str__(self) -> str:
+        # Not an error of sparkjet.errors, which is not shipped: Spark forwards its text.
+        return f"[{self.condition}] {super().__str__()}"
+
 
 class _Kept(NamedTuple):
     """What is to be stored of a group; ``row`` is one of its rows in the part that was read last."""

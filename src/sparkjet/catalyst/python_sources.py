@@ -1,0 +1,66 @@
+"""Relations of a Python data source in analyzed plans: found, and exchanged for others of the same columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from sparkjet.catalyst.logical_plans import analyzed, kind_of, listed
+from sparkjet.catalyst.physical_plans import as_frame
+from sparkjet.java import as_map, java_class
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_RELATION = "DataSourceV2Relation"
+_OUTPUT = "output"
+
+
+def options_of(frame: DataFrame, name: str) -> list[dict[str, str]]:
+    """The options of each batch read of a data source that rows are made of.
+
+    Args:
+        frame: The rows.
+        name: Of the data source.
+    """
+    return [_options(relation) for relation in _relations(analyzed(frame), name)]
+
+
+def exchanged(frame: DataFrame, name: str, read: Callable[[Mapping[str, str]], DataFrame]) -> DataFrame:
+    """The same rows, with other reads of a data source in the place of those that are there.
+
+    Args:
+        frame: The rows.
+        name: Of the data source.
+        read: From the options of a read to the one that takes its place; of the same columns.
+    """
+    session, plan = frame.sparkSession, analyzed(frame)
+    pairs = []
+    for relation in _relations(plan, name):
+        options = _options(relation)
+        found = read(options)
+        [other] = _relations(analyzed(found), name)
+        pairs.append((relation, _with_columns_of(session, relation, other)))
+    return as_frame(session, plan.transformWithSubqueries(as_map(session, pairs))) if pairs else frame
+
+
+def _relations(plan: Any, name: str) -> list[Any]:
+    leaves = [leaf for each in (plan, *listed(plan.subqueriesAll())) for leaf in listed(each.collectLeaves())]
+    return [leaf for leaf in leaves if kind_of(leaf) == _RELATION and leaf.table().name() == name]
+
+
+def _options(relation: Any) -> dict[str, str]:
+    # As the user wrote them: the map itself has the names in lower case.
+    return dict(relation.options().asCaseSensitiveMap())
+
+
+def _with_columns_of(session: SparkSession, relation: Any, other: Any) -> Any:
+    """A relation with the columns of another one, by their identities: what is computed of them finds them."""
+    count = other.productArity()
+    # Lines of Spark differ in what a relation has beside its columns.
+    gateway: Any = session.sparkContext._gateway
+    parts = gateway.new_array(java_class(session, "java.lang.Object"), count)
+    for number in range(count):
+        of = relation if relation.productElementName(number) == _OUTPUT else other
+        parts[number] = of.productElement(number)
+    return other.makeCopy(parts)

@@ -1,0 +1,59 @@
+"""Arguments and options that several commands have, and how commands print."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sparkjet.errors import AnalysisError
+
+if TYPE_CHECKING:
+    from sparkjet.grid.access import Access
+
+_SETTING = "a setting of Spark's, for a location on HDFS, in an object store or a grid; may be repeated"
+HOME = "a query's checkpointLocation, or its place in a grid: grid://host:port/name"
+
+Home = Annotated[str, typer.Argument(help=HOME, show_default=False)]
+Homes = Annotated[list[str], typer.Argument(metavar="HOME...", help=HOME, show_default=False)]
+Settings = Annotated[list[str] | None, typer.Option("--conf", metavar="NAME=VALUE", help=_SETTING, show_default=False)]
+AsJson = Annotated[bool, typer.Option("--json", help="print JSON, also of a failure")]
+
+# Of members of a grid, and of their clients.
+TokenFile = Annotated[
+    str | None, typer.Option(metavar="FILE", help="contains the token that all members and clients share")
+]
+TlsCertificate = Annotated[str | None, typer.Option(metavar="FILE", help="PEM: the certificate of this side")]
+TlsKey = Annotated[str | None, typer.Option(metavar="FILE", help="PEM: its key")]
+TlsAuthorities = Annotated[str | None, typer.Option(metavar="FILE", help="PEM: who signs the certificates of all")]
+
+
+def show(lines: Iterable[str], told: Any, *, as_json: bool) -> None:
+    """Print lines for people, or the same as JSON."""
+    if as_json:
+        print(json.dumps(told, indent=2))
+    else:
+        for line in lines:
+            print(line)
+
+
+def access_of(
+    token_file: str | None, tls_certificate: str | None, tls_key: str | None, tls_authorities: str | None
+) -> Access:
+    """What gives access to a grid.
+
+    Raises:
+        AnalysisError: The extra ``grid`` is not installed.
+    """
+    try:
+        from sparkjet.grid.access import Access  # noqa: PLC0415 - the extra is optional
+    except ImportError as error:
+        raise incomplete(error) from error
+    return Access(token_file, tls_certificate, tls_key, tls_authorities)
+
+
+def incomplete(error: ImportError) -> AnalysisError:
+    """The error of a missing package of the extra ``grid``."""
+    return AnalysisError(f'grid needs {error.name}: pip install "sparkjet[grid]".')

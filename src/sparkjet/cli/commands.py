@@ -1,0 +1,223 @@
+"""The commands as they are called, and how they end.
+
+What a command needs is imported when it runs: help and completion answer at once.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sparkjet.cli import grid
+from sparkjet.cli.arguments import HOME, AsJson, Home, Homes, Settings
+from sparkjet.errors import SparkjetError
+
+FAILED, NOT_UNDERSTOOD = 1, 2
+"""Exit statuses: refused, or failed; and what the command line says is no command."""
+PROGRAM = "sparkjet"
+_PLAIN = {"help_option_names": ["-h", "--help"]}
+
+app = typer.Typer(
+    help="Look after queries of sparkjet.",
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings=_PLAIN,
+)
+snapshots = typer.Typer(help="Show or copy what a query has stored.", rich_markup_mode=None)
+app.add_typer(snapshots, name="snapshots")
+app.add_typer(grid.app, name="grid")
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; returns the exit status."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        status: int | None = app(given, standalone_mode=False, prog_name=PROGRAM)
+    except typer.TyperException as error:
+        context = getattr(error, "ctx", None)
+        command = PROGRAM if context is None else context.command_path
+        told = " ".join(error.format_message().split()).rstrip(".")
+        print(f"{command}: {told}. {command} --help shows what there is.", file=sys.stderr)
+        return NOT_UNDERSTOOD
+    except SparkjetError as error:
+        if "--json" in given:
+            print(json.dumps({"error": {"condition": error.condition, "message": str(error)}}))
+        print(f"{PROGRAM}: {error}", file=sys.stderr)
+        return FAILED
+    return status or 0
+
+
+@app.command()
+def init(
+    directory: Annotated[Path, typer.Argument(help="a directory that is new, or empty", show_default=False)],
+    as_json: AsJson = False,
+) -> None:
+    """Make a project that runs: a job, a test of it, a Makefile."""
+    from sparkjet.cli.project import make  # noqa: PLC0415 - on use
+
+    make(directory, as_json=as_json)
+
+
+@app.command()
+def doctor(
+    home: Annotated[
+        str | None, typer.Argument(help="a place for a query's checkpointLocation: may it hold decisions?")
+    ] = None,
+    dsn: Annotated[
+        str | None, typer.Option(help="a PostgreSQL to write to, as libpq's connection string: host=… dbname=… user=…")
+    ] = None,
+    conf: Settings = None,
+    as_json: AsJson = False,
+) -> int:
+    """Look for what would stop a query here.
+
+    Each finding has its remedy. The exit status is 1 if something is bad.
+    """
+    from sparkjet.cli.doctor import examine  # noqa: PLC0415 - on use
+
+    return examine(home, dsn, conf or (), as_json=as_json)
+
+
+@app.command()
+def page(
+    homes: Homes,
+    host: Annotated[str, typer.Option(help="address to listen on")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="port to listen on; 0 is any that is free")] = 0,
+    token: Annotated[
+        str | None,
+        typer.Option(
+            envvar="SPARKJET_PAGE_TOKEN",
+            help="what readers must know; beyond loopback one is made up without it. Others see it in the list of "
+            "processes: rather use the variable, or --token-file",
+        ),
+    ] = None,
+    token_file: Annotated[Path | None, typer.Option(help="a file that contains the token")] = None,
+    conf: Settings = None,
+    as_json: AsJson = False,
+) -> int:
+    """Serve a page of queries until Ctrl-C.
+
+    They may be running or stopped: their records tell of them.
+    """
+    from sparkjet.cli.watching import serve, token_of  # noqa: PLC0415 - on use
+
+    return serve(homes, host, port, token_of(token, token_file), conf or (), as_json=as_json)
+
+
+@app.command()
+def top(
+    homes: Annotated[
+        list[str],
+        typer.Argument(metavar="HOME...", help=f"{HOME}; or the address of a page: http://…", show_default=False),
+    ],
+    once: Annotated[bool, typer.Option("--once", help="print it once, without colours in a pipe")] = False,
+    conf: Settings = None,
+    as_json: AsJson = False,
+) -> int:
+    """Show queries in the terminal.
+
+    Their records tell of them, or a driver's page; --json and --once print it once.
+    """
+    from sparkjet.cli.watching import watch  # noqa: PLC0415 - on use
+
+    return watch(homes, conf or (), once=once, as_json=as_json)
+
+
+@app.command()
+def txns(
+    checkpoint: Annotated[str, typer.Argument(help="the query's checkpointLocation", show_default=False)],
+    conf: Settings = None,
+    dsn: Annotated[str, typer.Option(help="libpq's connection string: host=… dbname=… user=…")] = "",
+    kafka: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="librdkafka's properties, one per line: bootstrap.servers=host:port"),
+    ] = None,
+    settle: Annotated[
+        bool, typer.Option("--settle", help="commit or abort what the record decides, and nothing else")
+    ] = False,
+    refused: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="publish the decided rows that wait in the outbox for PostgreSQL, except those that the table "
+            "refuses: write these into a new file, one JSON object a line",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> int:
+    """List or settle what a query has prepared.
+
+    These are transactions in PostgreSQL or, with --kafka, in Kafka. Each has its age, and its state by the record.
+    PostgreSQL's password comes from PGPASSWORD or libpq's password file.
+    """
+    from sparkjet.cli.transactions import settled  # noqa: PLC0415 - on use
+
+    # One of them, explicitly: a query may write to both, and the other would silently be left unsettled.
+    _one_of("--dsn", dsn, "--kafka", kafka)
+    _one_of("--settle", settle, "--refused", refused)
+    return settled(checkpoint, conf or (), dsn, kafka, refused, settle=settle, as_json=as_json)
+
+
+@app.command(name="run", context_settings={"allow_interspersed_args": False})
+def run_application(
+    application: Annotated[
+        str, typer.Argument(help="a Python file, or any program such as spark-submit", show_default=False)
+    ],
+    arguments: Annotated[list[str] | None, typer.Argument(help="its arguments")] = None,
+    restart: Annotated[bool, typer.Option("--restart", help="start it again, after 1 s, 2 s, … 60 s")] = False,
+) -> int:
+    """Run an application, again and again if asked.
+
+    With --restart it is started again when it ends with an error. Its exit status is handed on.
+    """
+    from sparkjet.cli.supervising import run_one  # noqa: PLC0415 - on use
+
+    return run_one(application, arguments or (), restart=restart)
+
+
+@snapshots.command(name="list")
+def list_snapshots(home: Home, conf: Settings = None, as_json: AsJson = False) -> None:
+    """Show the records of a query."""
+    from sparkjet.cli.snapshots import list_records  # noqa: PLC0415 - on use
+
+    list_records(home, conf or (), as_json=as_json)
+
+
+@snapshots.command()
+def inspect(home: Home, conf: Settings = None, as_json: AsJson = False) -> None:
+    """Show what the newest record of a query names."""
+    from sparkjet.cli.snapshots import inspect_newest  # noqa: PLC0415 - on use
+
+    inspect_newest(home, conf or (), as_json=as_json)
+
+
+@snapshots.command(name="import", hidden=True)
+@snapshots.command(name="export", hidden=True)
+@snapshots.command()
+def copy(
+    home: Home,
+    to: Annotated[
+        str,
+        typer.Argument(help="the other home, which has no records or earlier ones of the query", show_default=False),
+    ],
+    conf: Settings = None,
+    as_json: AsJson = False,
+) -> None:
+    """Copy the newest snapshot to another home.
+
+    The query may go on meanwhile. The names export and import do the same.
+    """
+    from sparkjet.cli.snapshots import copy_snapshot  # noqa: PLC0415 - on use
+
+    copy_snapshot(home, to, conf or (), as_json=as_json)
+
+
+def _one_of(first: str, one: object, second: str, other: object) -> None:
+    if one and other:
+        message = f"{first} and {second} exclude each other"
+        raise typer.BadParameter(message)

@@ -1,0 +1,85 @@
+"""What a start or a recovery is doing: told once a second while it takes long, so that nobody takes it for hung."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TextIO
+
+from sparkjet.query_log import about, current, logger
+
+EVERY = 1.0
+"""Seconds between two lines; what is done sooner says nothing."""
+_BAR = 20
+
+
+class StartSteps:
+    """Tells what is being done: lines in the log or, on a terminal, one that is written over, with a progress bar.
+
+    Args:
+        stream: Where a terminal may be; by default standard error.
+        every: Seconds between two lines.
+    """
+
+    def __init__(self, stream: TextIO | None = None, every: float = EVERY) -> None:
+        self._stream = stream
+        self._every = every
+        self._what: tuple[str, int | None] = "starting", None
+        self._done = 0
+
+    def at(self, what: str, total: int | None = None) -> None:
+        """Note what is being done from now on, and of how many parts, where that is known."""
+        self._what, self._done = (what, total), 0
+
+    def one(self) -> None:
+        """Note that one of the parts is done."""
+        self._done += 1
+
+    @contextmanager
+    def told(self) -> Iterator[None]:
+        """Tell what is done in a block."""
+        ended, began = threading.Event(), time.monotonic()
+        # Not at definition: a notebook, or a test, replaces it.
+        stream = sys.stderr if self._stream is None else self._stream
+        on_terminal, query = stream.isatty(), current()
+
+        def tell() -> None:
+            with about(query):
+                while not ended.wait(self._every):
+                    line = self.line(time.monotonic() - began, bar=on_terminal)
+                    if on_terminal:
+                        stream.write(f"\r\x1b[K{line}")
+                        stream.flush()
+                    else:
+                        logger.info("%s", line)
+
+        thread = threading.Thread(target=tell, name="sparkjet-start", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+            if on_terminal and time.monotonic() - began > self._every:
+                stream.write("\r\x1b[K")
+                stream.flush()
+
+    def line(self, seconds: float, *, bar: bool = False) -> str:
+        """What is told after so many seconds.
+
+        >>> steps = StartSteps()
+        >>> steps.at("restoring the state", 4)
+        >>> steps.one()
+        >>> steps.line(7.2), steps.line(7.2, bar=True)
+        ('restoring the state, 1 of 4 (7 s)', '[#####---------------] restoring the state, 1 of 4 (7 s)')
+        """
+        what, total = self._what
+        if total is None:
+            return f"{what} ({seconds:.0f} s)"
+        done = min(self._done, total)
+        filled = _BAR * done // max(total, 1)
+        drawn = f"[{'#' * filled}{'-' * (_BAR - filled)}] " if bar else ""
+        return f"{drawn}{what}, {done} of {total} ({seconds:.0f} s)"

@@ -1,0 +1,185 @@
+"""What rows and a Delta table must have in common: which column of the one goes where in the other, or why none can."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
+
+from sparkjet.errors import AnalysisError
+from sparkjet.sinks.delta.partitions import can_partition_by
+
+if TYPE_CHECKING:
+    from sparkjet.sinks.delta.kernel import Version
+
+_FILLED = {
+    "delta.generationExpression": "is generated from other columns",
+    "delta.identity.start": "is an identity column",
+    "delta.invariants": "has an invariant",
+    "__CHAR_VARCHAR_TYPE_STRING": "has a length (char, varchar)",
+}
+"""Metadata of columns for which a writer has to do something that is not done here."""
+_DEFAULT = "CURRENT_DEFAULT"
+_MANAGED = ("catalogManaged", "catalogOwned", "catalogOwned-preview", "coordinatedCommits-preview")
+_FORGETS = "delta.setTransactionRetentionDuration"
+_INSTEAD = "Write to another table, or merge the rows yourself in foreachBatch(…)"
+
+
+@dataclass(frozen=True)
+class Mapped:
+    """Where the columns of rows go.
+
+    Attributes:
+        names: The table's name of each column, by that of the rows, in the order of the rows.
+        required: Columns of the table that must not be null, where the rows' may be.
+    """
+
+    names: Mapping[str, str]
+    required: tuple[str, ...]
+
+
+def check_new(schema: StructType, partition_by: Sequence[str]) -> None:
+    """Refuse partition columns that a new table cannot have.
+
+    Raises:
+        AnalysisError: Naming the column.
+    """
+    for name in partition_by:
+        if name not in schema.fieldNames():
+            message = f"partitionBy: no column {name!r} in the result. Columns: {', '.join(schema.fieldNames())}"
+            raise AnalysisError(message)
+        kind = schema[name].dataType
+        if not can_partition_by(kind):
+            message = f"partitionBy: {name!r} is {kind.simpleString()}, which paths cannot hold. Use another column."
+            raise AnalysisError(message)
+    if len(partition_by) == len(schema.fields):
+        message = "partitionBy: at least one column must stay in the files."
+        raise AnalysisError(message)
+
+
+def mapped(table: Version, schema: StructType, partition_by: Sequence[str], where: str) -> Mapped:
+    """Where the columns of rows go in a table that is there.
+
+    Raises:
+        AnalysisError: The table demands what is not done here, or the columns do not fit.
+    """
+    _check_table(table, where)
+    if partition_by and [each.lower() for each in partition_by] != [each.lower() for each in table.partition_by]:
+        message = (
+            f"partitionBy: {where} is partitioned by {_listed(table.partition_by)}, not by {_listed(partition_by)}. "
+            "Leave partitionBy(…) out, and the table's own columns count."
+        )
+        raise AnalysisError(message)
+    # Names that differ only by case are one column to Delta.
+    known = {field.name.lower(): field for field in table.schema.fields}
+    names, required = {}, []
+    for field in schema.fields:
+        column = known.pop(field.name.lower(), None)
+        if column is None:
+            message = (
+                f"{where} has no column {field.name!r}. Columns: {', '.join(table.schema.fieldNames())}. Drop it from "
+                "the result, or add it to the table first (ALTER TABLE … ADD COLUMN)."
+            )
+            raise AnalysisError(message)
+        _check_column(field, column, where)
+        names[field.name] = column.name
+        if field.nullable and not column.nullable:
+            required.append(column.name)
+    for column in known.values():
+        if not column.nullable or _DEFAULT in (column.metadata or {}) or column.name in table.partition_by:
+            message = (
+                f"{where} needs a value of column {column.name!r} in every row, and the result has no such column. "
+                f'Add it: withColumn("{column.name}", …).'
+            )
+            raise AnalysisError(message)
+    return Mapped(names, tuple(required))
+
+
+def _check_table(table: Version, where: str) -> None:
+    mode = table.properties.get("delta.columnMapping.mode", "none")
+    if mode != "none":
+        message = (
+            f"{where} maps its columns by {mode} (delta.columnMapping.mode), which is not written here. {_INSTEAD}."
+        )
+        raise AnalysisError(message)
+    checks = sorted(name for name in table.properties if name.startswith("delta.constraints."))
+    if checks:
+        message = f"{where} has the constraint {checks[0]}, which is not checked here. {_INSTEAD}."
+        raise AnalysisError(message)
+    managed = [name for name in _MANAGED if name in table.features]
+    if managed:
+        message = f"{where} is committed by its catalog ({managed[0]}), not by its log. {_INSTEAD}."
+        raise AnalysisError(message)
+    if _FORGETS in table.properties:
+        message = (
+            f"{where} forgets transactions after {table.properties[_FORGETS]} ({_FORGETS}): a query that starts later "
+            f"than that could add its rows twice. Unset it: ALTER TABLE … UNSET TBLPROPERTIES ('{_FORGETS}')."
+        )
+        raise AnalysisError(message)
+    for column in table.schema.fields:
+        reasons = [reason for key, reason in _FILLED.items() if key in _metadata_of(column)]
+        if reasons:
+            message = f"column {column.name!r} of {where} {reasons[0]}, which is not done here. {_INSTEAD}."
+            raise AnalysisError(message)
+
+
+def _metadata_of(column: StructField) -> set[str]:
+    """The keys of a column's metadata and of all fields in it."""
+    found = set(column.metadata or {})
+    pending: list[DataType] = [column.dataType]
+    while pending:
+        kind = pending.pop()
+        if isinstance(kind, StructType):
+            for field in kind.fields:
+                found |= set(field.metadata or {})
+                pending.append(field.dataType)
+        elif isinstance(kind, ArrayType):
+            pending.append(kind.elementType)
+        elif isinstance(kind, MapType):
+            pending += [kind.keyType, kind.valueType]
+    return found
+
+
+def _check_column(field: StructField, column: StructField, where: str) -> None:
+    if _plain(field.dataType) != _plain(column.dataType):
+        message = (
+            f"column {field.name!r} is {field.dataType.simpleString()}, and in {where} it is "
+            f'{column.dataType.simpleString()}. Cast it: withColumn("{field.name}", '
+            f'F.col("{field.name}").cast("{column.dataType.simpleString()}")).'
+        )
+        raise AnalysisError(message)
+    if not _fits(field.dataType, column.dataType):
+        message = (
+            f"column {field.name!r} may have nulls in its fields or elements, where {where} has NOT NULL. Write to a "
+            "table whose nested fields are nullable."
+        )
+        raise AnalysisError(message)
+
+
+def _plain(kind: DataType) -> Any:
+    """A type without what does not count: nullability, and metadata of fields."""
+    if isinstance(kind, StructType):
+        return [(field.name.lower(), _plain(field.dataType)) for field in kind.fields]
+    if isinstance(kind, ArrayType):
+        return ["array", _plain(kind.elementType)]
+    if isinstance(kind, MapType):
+        return ["map", _plain(kind.keyType), _plain(kind.valueType)]
+    return kind
+
+
+def _fits(given: DataType, wanted: DataType) -> bool:
+    """Whether nested values that must not be null are not."""
+    if isinstance(given, StructType) and isinstance(wanted, StructType):
+        pairs = zip(given.fields, wanted.fields, strict=True)
+        return all((two.nullable or not one.nullable) and _fits(one.dataType, two.dataType) for one, two in pairs)
+    if isinstance(given, ArrayType) and isinstance(wanted, ArrayType):
+        return (wanted.containsNull or not given.containsNull) and _fits(given.elementType, wanted.elementType)
+    if isinstance(given, MapType) and isinstance(wanted, MapType):
+        return (wanted.valueContainsNull or not given.valueContainsNull) and _fits(given.valueType, wanted.valueType)
+    return True
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names) or "nothing"

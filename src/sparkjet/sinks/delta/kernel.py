@@ -1,0 +1,353 @@
+"""Delta Kernel: Delta's own library, called in the session's JVM; Spark needs no connector for it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.java_gateway import ensure_callback_server_started
+from pyspark.sql.types import StructType
+
+from sparkjet.errors import AnalysisError, SinkError
+from sparkjet.java import end_callback, java_class, static_method
+from sparkjet.query_log import logger
+from sparkjet.sinks.delta.partitions import literal
+from sparkjet.sinks.delta.statistics import FileStatistics
+from sparkjet.storage.hadoop_file_system import JAVA_ERRORS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from sparkjet.storage.directory import Directory
+
+LOG = "_delta_log"
+_KERNEL, _DEFAULTS = "io.delta.kernel", "io.delta.kernel.defaults"
+_PACKAGES = ",".join(
+    f"io.delta:{name}:4.4.0" for name in ("delta-kernel-api", "delta-kernel-defaults", "delta-storage")
+)
+_NOT_FOUND = "io.delta.kernel.exceptions.TableNotFoundException"
+_CONFLICTS = (
+    "io.delta.kernel.exceptions.ConcurrentWriteException",
+    "io.delta.kernel.exceptions.ConcurrentTransactionException",
+    "io.delta.kernel.exceptions.MetadataChangedException",
+    "io.delta.kernel.exceptions.ProtocolChangedException",
+)
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A Parquet file to be added.
+
+    Attributes:
+        name: Relative to the table.
+        size: In bytes.
+        values: Of the partition columns, as Spark writes them into paths; None for null.
+    """
+
+    name: str
+    size: int
+    values: Mapping[str, str | None]
+
+
+@dataclass(frozen=True)
+class Version:
+    """A version of a table.
+
+    Attributes:
+        number: Its number.
+        schema: With the metadata of its columns.
+        partition_by: Its partition columns.
+        properties: Of the table.
+        features: Of the table, that writers must support.
+        java: Kernel's snapshot.
+    """
+
+    number: int
+    schema: StructType
+    partition_by: tuple[str, ...]
+    properties: Mapping[str, str]
+    features: tuple[str, ...]
+    java: Any
+
+
+class DeltaTable:
+    """A table, on the driver.
+
+    A version is put into its log by our own directory, of which each has one winner among any number of processes.
+    Delta's stores have that on HDFS only: on a path they look and then rename, and on S3 they have a lock in the JVM.
+
+    Args:
+        session: The session, whose JVM has Kernel's jars.
+        directory: Where the table is.
+    """
+
+    def __init__(self, session: SparkSession, directory: Directory) -> None:
+        self._session, self._directory = session, directory
+        self.log = directory.below(LOG)
+
+    def version(self) -> Version | None:
+        """The newest version, None if there is no table."""
+        self._enter()
+        try:
+            found = static_method(self._session, f"{_KERNEL}.TableManager.loadSnapshot")(self._place)
+            java = found.withCommitter(_LogCommitter(self._session, self._directory)).build(self._engine())
+        except JAVA_ERRORS as error:
+            if _is_a(error, _NOT_FOUND):
+                return None
+            raise SinkError(self._explained(error)) from error
+        protocol = java.getProtocol()
+        written = static_method(self._session, f"{_KERNEL}.internal.types.DataTypeJsonSerDe.serializeStructType")
+        return Version(
+            java.getVersion(),
+            StructType.fromJson(json.loads(written(java.getSchema()))),
+            tuple(java.getPartitionColumnNames()),
+            dict(java.getTableProperties()),
+            tuple(sorted(protocol.getWriterFeatures())),
+            java,
+        )
+
+    def create(self, schema: StructType, partition_by: Sequence[str], by: str) -> None:
+        """Create the table unless another process does so first.
+
+        Raises:
+            SinkError: Kernel refuses the schema.
+        """
+        self._enter()
+        self.log.create()
+        committer = _LogCommitter(self._session, self._directory)
+        try:
+            building = self._creation(schema, by).withCommitter(committer)
+            if partition_by:
+                layout = static_method(self._session, f"{_KERNEL}.transaction.DataLayoutSpec.partitioned")
+                building = building.withDataLayoutSpec(layout(self._columns(partition_by)))
+            none = static_method(self._session, f"{_KERNEL}.utils.CloseableIterable.emptyIterable")()
+            engine = self._engine()
+            building.build(engine).commit(engine, none)
+        except JAVA_ERRORS as error:
+            if committer.failure is not None:
+                raise committer.failure from error
+            if not committer.has_lost:
+                raise SinkError(self._explained(error)) from error
+
+    def try_to_create(self, schema: StructType, by: str) -> None:
+        """Have Kernel look at the schema of a new table; nothing is written.
+
+        Raises:
+            AnalysisError: It is refused.
+        """
+        self._enter()
+        try:
+            self._creation(schema, by).build(self._engine())
+        except JAVA_ERRORS as error:
+            raise AnalysisError(self._explained(error)) from error
+
+    def try_to_append(self, version: Version, by: str) -> None:
+        """Have Kernel look at whether it can write to the table; nothing is written.
+
+        Raises:
+            AnalysisError: It cannot.
+        """
+        self._enter()
+        try:
+            self._transaction(version, by)
+        except JAVA_ERRORS as error:
+            raise AnalysisError(self._explained(error)) from error
+
+    def last(self, version: Version, application: str) -> int | None:
+        """The number of the newest transaction of an application, None if there was none."""
+        found = version.java.getLatestTransactionVersion(self._engine(), application)
+        return found.get() if found.isPresent() else None
+
+    def append(
+        self, version: Version, files: Sequence[DataFile], application: str, number: int, by: str, told: str
+    ) -> bool:
+        """Add files to a version as one transaction; False if the version is not the newest one any more.
+
+        Args:
+            version: What the table is.
+            files: The files, which must exist.
+            application: Whose transaction it is.
+            number: The number of the transaction among those of the application.
+            by: Who writes, for the table's history.
+            told: What the history says of it, ``userMetadata``.
+
+        Raises:
+            SinkError: It cannot be done.
+        """
+        self._enter()
+        engine = self._engine()
+        committer = _LogCommitter(self._session, self._directory, told)
+        try:
+            # Ours, with what is told: the version may have been loaded for other things.
+            loaded = static_method(self._session, f"{_KERNEL}.TableManager.loadSnapshot")(self._place)
+            java = loaded.atVersion(version.number).withCommitter(committer).build(engine)
+            transaction = self._transaction(version, by, java, (application, number))
+            state = transaction.getTransactionState(engine)
+            rows = java_class(self._session, "java.util.ArrayList")()
+            for file in files:
+                self._add(rows, file, version, engine, state)
+            iterable = java_class(self._session, f"{_KERNEL}.utils.CloseableIterable")
+            done = transaction.commit(engine, iterable.inMemoryIterable(self._iterator(rows)))
+        except JAVA_ERRORS as error:
+            if committer.failure is not None:
+                raise committer.failure from error
+            if committer.has_lost or _is_a(error, *_CONFLICTS):
+                return False
+            raise SinkError(self._explained(error)) from error
+        self._after(done, engine)
+        return True
+
+    @property
+    def _place(self) -> str:
+        """As Kernel takes it: Hadoop's paths are not encoded."""
+        path = self._directory.path
+        return self._directory.uri() if path is None else f"file:{path}"
+
+    def _creation(self, schema: StructType, by: str) -> Any:
+        read = static_method(self._session, f"{_KERNEL}.internal.types.DataTypeJsonSerDe.deserializeStructType")
+        create = static_method(self._session, f"{_KERNEL}.TableManager.buildCreateTableTransaction")
+        return create(self._place, read(schema.json()), by)
+
+    def _transaction(self, version: Version, by: str, java: Any = None, identity: tuple[str, int] | None = None) -> Any:
+        operation = java_class(self._session, f"{_KERNEL}.Operation").STREAMING_UPDATE
+        building = (java or version.java).buildUpdateTableTransaction(by, operation).withMaxRetries(0)
+        if identity is not None:
+            building = building.withTransactionId(*identity)
+        return building.build(self._engine())
+
+    def _add(self, rows: Any, file: DataFile, version: Version, engine: Any, state: Any) -> None:
+        """Append the action that adds a file to ``rows``."""
+        transactions = java_class(self._session, f"{_KERNEL}.Transaction")
+        values = java_class(self._session, "java.util.HashMap")()
+        for name in version.partition_by:
+            values.put(name, literal(self._session, version.schema[name].dataType, file.values[name]))
+        context = transactions.getWriteContext(engine, state, values)
+        columns = [list(each.getNames()) for each in context.getStatisticsColumns()]
+        statistics = FileStatistics(self._directory, file.name).as_json(version.schema, columns)
+        read = static_method(self._session, f"{_KERNEL}.statistics.DataFileStatistics.deserializeFromJson")
+        status = java_class(self._session, f"{_KERNEL}.utils.DataFileStatus")(
+            f"{self._place}/{file.name}", file.size, int(time.time() * 1000), read(statistics, version.java.getSchema())
+        )
+        single = java_class(self._session, "java.util.ArrayList")()
+        single.add(status)
+        actions = transactions.generateAppendActions(engine, state, self._iterator(single), context)
+        rows.add(actions.next())
+
+    def _after(self, done: Any, engine: Any) -> None:
+        """Let Kernel write what makes the log quick to read, such as a checkpoint every tenth version."""
+        for hook in done.getPostCommitHooks():
+            try:
+                hook.threadSafeInvoke(engine)
+            except JAVA_ERRORS as error:
+                # The commit counts without it, and whoever commits the tenth version from here tries again.
+                logger.warning("%s was committed, but not its %s: %s", self._directory, hook.getType(), _said(error))
+
+    def _iterator(self, values: Any) -> Any:
+        return static_method(self._session, f"{_KERNEL}.internal.util.Utils.toCloseableIterator")(values.iterator())
+
+    def _column(self, name: str) -> Any:
+        return java_class(self._session, f"{_KERNEL}.expressions.Column")(name)
+
+    def _columns(self, names: Sequence[str]) -> Any:
+        columns = java_class(self._session, "java.util.ArrayList")()
+        for name in names:
+            columns.add(self._column(name))
+        return columns
+
+    def _engine(self) -> Any:
+        settings = self._session._jsparkSession.sessionState().newHadoopConf()
+        return static_method(self._session, f"{_DEFAULTS}.engine.DefaultEngine.create")(settings)
+
+    def _enter(self) -> None:
+        """Have this thread of the JVM find Kernel's classes, also where they were added by SQL's ADD JAR.
+
+        Raises:
+            AnalysisError: There are none.
+        """
+        jvm: Any = self._session._jvm
+        loader = self._session._jsparkSession.sharedState().jarClassLoader()
+        jvm.java.lang.Thread.currentThread().setContextClassLoader(loader)
+        try:
+            for needed in (f"{_KERNEL}.TableManager", f"{_DEFAULTS}.engine.DefaultEngine", "io.delta.storage.LogStore"):
+                jvm.java.lang.Class.forName(needed, False, loader)
+        except JAVA_ERRORS as error:
+            message = (
+                'format("delta") needs Delta Kernel, which Spark does not have. Set spark.jars.packages to '
+                f"{_PACKAGES} before the session is made."
+            )
+            raise AnalysisError(message) from error
+
+    def _explained(self, error: Exception) -> str:
+        return f"Delta's table {self._directory}: {_said(error)}"
+
+
+class _LogCommitter:
+    """Kernel's committer: puts a version into the log, for the JVM to call."""
+
+    def __init__(self, session: SparkSession, directory: Directory, told: str | None = None) -> None:
+        ensure_callback_server_started(session.sparkContext._gateway)
+        self._session, self._directory, self._told = session, directory, told
+        self.has_lost = False
+        """Whether another process has put the version first."""
+        self.failure: Exception | None = None
+        """Why it could not be put: of a failure Java hands on the text only."""
+
+    def commit(self, engine: Any, rows: Any, metadata: Any) -> Any:
+        del engine  # it would write by Delta's own stores
+        try:
+            return self._put(rows, metadata)
+        except _LostError:
+            self.has_lost = True
+            raise
+        except Exception as error:
+            self.failure = error
+            raise
+        finally:
+            end_callback(self._session)
+
+    def _put(self, rows: Any, metadata: Any) -> Any:
+        written = static_method(self._session, f"{_DEFAULTS}.internal.json.JsonUtils.rowToJson")
+        lines: list[str] = []
+        while rows.hasNext():
+            lines.append(self._line(written(rows.next())))
+        name = f"{metadata.getVersion():020d}.json"
+        content = "".join(f"{line}\n" for line in lines).encode()
+        if not self._directory.below(LOG).put(name, content):
+            raise _LostError(name)
+        status = static_method(self._session, f"{_KERNEL}.utils.FileStatus.of")(
+            metadata.getPublishedDeltaFilePath(), len(content), int(time.time() * 1000)
+        )
+        parsed = static_method(self._session, f"{_KERNEL}.internal.files.ParsedPublishedDeltaData.forFileStatus")
+        return java_class(self._session, f"{_KERNEL}.commit.CommitResponse")(parsed(status))
+
+    def _line(self, action: str) -> str:
+        """An action as it is written; that of the commit itself says more than Kernel lets its callers say."""
+        if self._told is None or not action.startswith('{"commitInfo"'):
+            return action
+        found = json.loads(action)
+        # Files are only added, whatever is read: others that delete or compact rows need not give way.
+        found["commitInfo"] |= {"isBlindAppend": True, "userMetadata": self._told}
+        return json.dumps(found, separators=(",", ":"))
+
+    class Java:
+        implements = ("io.delta.kernel.commit.Committer",)
+
+
+class _LostError(Exception):
+    """Another process has put this version into the log."""
+
+
+def _is_a(error: Exception, *names: str) -> bool:
+    return _class_of(error) in names
+
+
+def _class_of(error: Exception) -> str:
+    return str(error.java_exception.getClass().getName()) if hasattr(error, "java_exception") else ""
+
+
+def _said(error: Exception) -> str:
+    java = getattr(error, "java_exception", None)
+    return str(error) if java is None else str(java.getMessage() or java.toString()).splitlines()[0]

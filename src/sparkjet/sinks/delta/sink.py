@@ -1,0 +1,315 @@
+"""The Delta sink: an epoch is one version of the table, put into its log after the decision."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from sparkjet.catalyst.columns import quoted
+from sparkjet.errors import AnalysisError, CopiedHomeError, LostTransactionError, SinkError
+from sparkjet.sinks.copies import check_run, origin
+from sparkjet.sinks.delta.columns import Mapped, check_new, mapped
+from sparkjet.sinks.delta.kernel import DataFile, DeltaTable, Version
+from sparkjet.sinks.delta.log import find, told
+from sparkjet.sinks.delta.partitions import values_of
+from sparkjet.sinks.delta.statistics import FileStatistics
+from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
+from sparkjet.storage.file_writer import FileWriter
+from sparkjet.storage.written import write
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from sparkjet.storage.directory import Directory
+
+OWN = "_sparkjet"
+"""Directory of what is prepared; readers and VACUUM leave alone what begins with an underscore."""
+_RACES = 100
+"""Versions that others may put first before a commit is given up for a moment."""
+
+
+@dataclass
+class DeltaSink:
+    """Appends to a Delta table.
+
+    *Prepare*: Spark's writer makes Parquet files, in a directory of the table that belongs to this attempt. No version
+    names them, so nobody reads them. *Commit*: one version of the table adds them, as the transaction with the epoch's
+    number of the application ``sparkjet/QUERY/OUTPUT``. What has this number already is looked up in the log, where
+    it must have the files of this very epoch: a number alone would also be a copy's of the home.
+
+    Args:
+        directory: The table.
+        session: The user's.
+        partition_by: Columns of a new table by which it is partitioned.
+        options: For Spark's writer, e.g. ``compression``.
+        option: Name of the user's option, for messages.
+        at: Gives the directory of a location, for rows that were decided while the option was another.
+    """
+
+    directory: Directory
+    session: SparkSession
+    partition_by: tuple[str, ...] = ()
+    options: Mapping[str, str] = field(default_factory=dict)
+    option: str = "path"
+    at: Callable[[str], Directory] | None = None
+    guarantee: Guarantee = field(default=Guarantee.EXACTLY_ONCE, init=False)
+    _schema: StructType = field(default_factory=StructType, init=False)
+    _mapped: Mapped = field(default_factory=lambda: Mapped({}, ()), init=False)
+    _columns: tuple[str, ...] = field(default=(), init=False)
+    """By which the table is partitioned."""
+    _added: tuple[str, str, int] = field(default=("", "", 0), init=False)
+    """Directory, run and epoch of the last version that was added here: the log need not be asked whose it is."""
+
+    def check(self, schema: StructType) -> None:
+        """See :meth:`Sink.check`."""
+        self._schema = schema
+        check_new(schema, self.partition_by)
+        table = self._table(self.directory)
+        version = table.version()
+        table.log.check(self.option, create=False)
+        if version is None:
+            self._check_empty()
+            table.try_to_create(_nullable(schema), _BY)
+        else:
+            self._map(version)
+            table.try_to_append(version, _BY)
+
+    def create(self) -> None:
+        """See :meth:`Creating.create`: creates a table that has no rows yet."""
+        table = self._table(self.directory)
+        version = table.version()
+        if version is None:
+            table.create(_nullable(self._schema), self.partition_by, _BY)
+            version = table.version()
+            if version is None:
+                message = f"{self.option}: {self.directory} was created, and is no Delta table. Does anybody remove it?"
+                raise SinkError(message)
+        self._map(version)
+
+    def prepare(self, rows: DataFrame, transaction: TransactionId) -> Handle | None:
+        """See :meth:`Sink.prepare`."""
+        folder = _folder(transaction)
+        prepared = _prepared(self.directory, transaction.query, transaction.sink)
+        prepared.create()
+        # Before the files: what nothing lists would be left for good.
+        prepared.write(folder, b"")
+        named = rows.select(*(F.col(quoted(own)).alias(name) for own, name in self._mapped.names.items()))
+        # In UTC: what is written of a time in a path does not say where.
+        options = {**self.options, "timeZone": "UTC"}
+        writer = FileWriter(self.directory.below(folder), "parquet", options, self._columns, defaults=True)
+        found = write(named, writer, SinkError)
+        if not found.rows:
+            self._discard(folder, prepared)
+            return None
+        self.directory.sync(f"{folder}/{name}" for name in found.files)
+        sizes = self.directory.below(folder).files()
+        files = [[f"{folder}/{name}", sizes[name]] for name in found.files]
+        self._check_required(files)
+        return {
+            "directory": str(self.directory),
+            "query": transaction.query,
+            "sink": transaction.sink,
+            "folder": folder,
+            "epoch": transaction.epoch,
+            "rows": found.rows,
+            "files": files,
+            "watermark": transaction.watermark,
+            **origin(transaction),
+        }
+
+    def commit(self, handle: Handle, between: Callable[[], None]) -> None:
+        """See :meth:`Sink.commit`."""
+        directory = self._base(handle)
+        table = self._table(directory)
+        for _ in range(_RACES):
+            version = table.version()
+            if version is None:
+                message = (
+                    f"There is no Delta table in {directory} any more, and epoch {handle['epoch']} is to be added."
+                )
+                raise SinkError(message)
+            if self._is_committed(table, version, handle) or self._append(table, version, handle):
+                break
+        else:
+            message = (
+                f"Others have put {_RACES} versions into {directory} in a row, each before epoch {handle['epoch']}."
+            )
+            raise SinkError(message)
+        self._added = str(directory), handle["run"], handle["epoch"]
+        between()
+        _prepared(directory, handle["query"], handle["sink"]).remove(handle["folder"])
+
+    def abort(self, transaction: TransactionId) -> None:
+        """See :meth:`Aborting.abort`."""
+        self._discard(_folder(transaction), _prepared(self.directory, transaction.query, transaction.sink))
+
+    def published_after(self, newest: TransactionId, handle: Handle | None) -> str | None:
+        """See :meth:`Sink.published_after`; only the configured table is asked."""
+        del handle
+        table = self._table(self.directory)
+        version = table.version()
+        last = None if version is None else table.last(version, _application(newest.query, newest.sink))
+        if last is None or last <= newest.epoch:
+            return None
+        return (
+            f"the log of {self.directory} has epoch {last}. Restore the newest copy of the home, with which nothing is "
+            f"lost or repeated. Or restore the table to what it was after epoch {newest.epoch} (RESTORE TABLE …), and "
+            "start from scratch with another checkpointLocation (in a grid: queryId). Or start from scratch with "
+            f"another {self.option}, too."
+        )
+
+    def abort_orphans(self, query: str, takeover: int, keep: Sequence[Handle]) -> None:
+        """See :meth:`Sink.abort_orphans`; also covers the tables of decided transactions."""
+        decided = {handle["folder"] for handle in keep}
+        others = {handle["directory"]: self._base(handle) for handle in keep}
+        for base in {str(self.directory): self.directory, **others}.values():
+            own = base.below(f"{OWN}/{query}")
+            for sink in own.names():
+                prepared = _prepared(base, query, sink)
+                for folder in prepared.names():
+                    number = folder.removeprefix(_prefix(query, sink)).partition("-")[0]
+                    if number.isdecimal() and int(number) < takeover and folder not in decided:
+                        base.remove(folder)
+                        prepared.remove(folder)
+
+    def _table(self, directory: Directory) -> DeltaTable:
+        return DeltaTable(self.session, directory)
+
+    def _base(self, handle: Handle) -> Directory:
+        """The table that a transaction was prepared for, even if the option has changed: its files are there."""
+        if handle["directory"] == str(self.directory) or self.at is None:
+            return self.directory
+        return self.at(handle["directory"])
+
+    def _map(self, version: Version) -> None:
+        self._mapped = mapped(version, self._schema, self.partition_by, str(self.directory))
+        self._columns = version.partition_by
+
+    def _check_empty(self) -> None:
+        """Refuse a directory with files of somebody else's, which would be no rows of the table."""
+        others = sorted(name for name in self.directory.names() if not name.startswith(("_", ".")))
+        if others or self.directory.exists("_spark_metadata"):
+            found = others[0] if others else "_spark_metadata"
+            message = (
+                f'{self.option}: "{self.directory}" is no Delta table, and has {found} in it, which would be no rows '
+                "of the table. Give another directory, or convert it first (CONVERT TO DELTA)."
+            )
+            raise AnalysisError(message)
+
+    def _check_required(self, files: Sequence[Sequence[Any]]) -> None:
+        """Refuse nulls where the table has none; nobody else looks, and its readers rely on it."""
+        in_paths = [name for name in self._mapped.required if name in self._columns]
+        in_files = [name for name in self._mapped.required if name not in self._columns]
+        if not self._mapped.required:
+            return
+        for name, _ in files:
+            values, footer = values_of(name), FileStatistics(self.directory, name)
+            null = [column for column in in_paths if values.get(column) is None]
+            null += [column for column in in_files if footer.nulls(column)]
+            if null:
+                message = (
+                    f"delta: column {null[0]!r} has a null, and {self.directory} has it NOT NULL. Leave such rows out, "
+                    f'where("{null[0]} IS NOT NULL"), or give a value with coalesce.'
+                )
+                raise SinkError(message)
+
+    def _append(self, table: DeltaTable, version: Version, handle: Handle) -> bool:
+        directory = self._base(handle)
+        sizes = directory.below(handle["folder"]).files()
+        lost = [name for name, size in handle["files"] if sizes.get(name.removeprefix(f"{handle['folder']}/")) != size]
+        if lost:
+            message = (
+                f"Epoch {handle['epoch']} was decided, but {lost[0]} is not in {directory} as it was written, and no "
+                f"version of the table has it: {handle['rows']} rows are lost, and the table is as it was. Restore the "
+                "file, or rerun the query from its input. Was VACUUM run with a retention of a few hours or none?"
+            )
+            raise LostTransactionError(message)
+        payload = told(handle["query"], handle["sink"], handle["epoch"], handle["run"], handle.get("watermark"))
+        files = [_data_file(name, size) for name, size in handle["files"]]
+        application = _application(handle["query"], handle["sink"])
+        return table.append(version, files, application, handle["epoch"], _BY, payload)
+
+    def _is_committed(self, table: DeltaTable, version: Version, handle: Handle) -> bool:
+        """Whether the table has the epoch, with these very files.
+
+        Raises:
+            CopiedHomeError: It has that of another copy of the home.
+            SinkError: It has an epoch of this number, and its log does not say any more which files it added.
+        """
+        application, epoch = _application(handle["query"], handle["sink"]), handle["epoch"]
+        last = table.last(version, application)
+        if last is None:
+            return False
+        directory = self._base(handle)
+        if last < epoch:
+            if last > handle.get("since", 0) and self._added != (str(directory), handle["run"], last):
+                found = find(table.log, version.number, application)
+                run = None if found is None else found.told.get("run")
+                check_run(handle, last, run, f"the log of {directory}")
+            return False
+        found = find(table.log, version.number, application, epoch)
+        names = {name for name, _ in handle["files"]}
+        if found is not None and names <= {unquote(file) for file in found.files}:
+            return True
+        if found is None:
+            message = (
+                f"{directory} has epoch {last} of this query, and its log does not say any more whose files epoch "
+                f"{epoch} added: nothing is added now. Look whether {handle['files'][0][0]} is among the files of the "
+                "table's history; if it is not, start from scratch with another checkpointLocation."
+            )
+            raise SinkError(message)
+        check_run(handle, epoch, found.told.get("run"), f"the log of {directory}")
+        message = (
+            f"The log of {directory} has epoch {epoch} of this query with other files, in version {found.version}: "
+            "another copy of this home has published it. Go on with the one whose rows are there, and remove the other."
+        )
+        raise CopiedHomeError(message)
+
+    def _discard(self, folder: str, prepared: Directory) -> None:
+        self.directory.remove(folder)
+        prepared.remove(folder)
+
+
+_BY = "sparkjet"
+
+
+def _application(query: str, sink: str) -> str:
+    return f"sparkjet/{query}/{sink}"
+
+
+def _prefix(query: str, sink: str) -> str:
+    return f"sparkjet-{query[:8]}-{sink}-"
+
+
+def _folder(transaction: TransactionId) -> str:
+    """The directory of an attempt's files: no two attempts share one, whatever home they are of."""
+    return f"{_prefix(transaction.query, transaction.sink)}{transaction}"
+
+
+def _prepared(directory: Directory, query: str, sink: str) -> Directory:
+    return directory.below(f"{OWN}/{query}/{sink}/prepared")
+
+
+def _data_file(name: str, size: int) -> DataFile:
+    return DataFile(name, size, values_of(name))
+
+
+def _nullable(schema: StructType) -> StructType:
+    """The schema of a new table: as Spark's own, which lets any later row be null."""
+    return StructType.fromJson(_all_nullable(json.loads(schema.json())))
+
+
+def _all_nullable(found: Any) -> Any:
+    if isinstance(found, list):
+        return [_all_nullable(each) for each in found]
+    if not isinstance(found, dict):
+        return found
+    loose = {name: True for name in ("nullable", "containsNull", "valueContainsNull") if name in found}
+    # Metadata is the user's, whatever its keys are.
+    return {name: value if name == "metadata" else _all_nullable(value) for name, value in found.items()} | loose

@@ -1,0 +1,182 @@
+"""Statistics of a Parquet file as Delta's log has them: readers leave files out by them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from pyarrow import parquet
+from pyspark.sql.types import (
+    DataType,
+    DateType,
+    DecimalType,
+    FractionalType,
+    IntegralType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+if TYPE_CHECKING:
+    from sparkjet.storage.directory import Directory
+
+LONGEST = 32
+"""Characters of a text that the log has; every version is read by everyone."""
+_LAST = "\U0010ffff"
+_START, _END = datetime(1, 1, 1, tzinfo=timezone.utc), datetime(9999, 12, 31, 23, 59, 59, 999_000, tzinfo=timezone.utc)
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_MILLI = 1000
+_ENCODER = msgspec.json.Encoder(decimal_format="number")
+
+
+@dataclass(frozen=True)
+class _Column:
+    """What the row groups of a file say of a column; no bounds where one of them does not say."""
+
+    nulls: int
+    low: Any = None
+    high: Any = None
+
+
+class FileStatistics:
+    """The footer of a file.
+
+    Delta Kernel reads footers too, but by methods that Parquet has since Spark 4.1 only, and cuts times to milliseconds
+    at both ends.
+
+    Args:
+        directory: The table.
+        name: The file's, relative to it.
+    """
+
+    def __init__(self, directory: Directory, name: str) -> None:
+        with directory.open(name) as content, parquet.ParquetFile(content) as file:
+            self._footer = file.metadata
+        self._positions: dict[str, list[int]] = {}
+        for position in range(self._footer.num_columns):
+            self._positions.setdefault(self._footer.schema.column(position).path, []).append(position)
+
+    def nulls(self, column: str) -> int | None:
+        """The number of nulls in a column without fields, None if the file does not say."""
+        found = self._column([column], None)
+        return None if found is None else found.nulls
+
+    def as_json(self, schema: StructType, columns: Sequence[Sequence[str]]) -> str:
+        """As the log has it, for some columns, each the names that lead to it."""
+        low: dict[str, Any] = {}
+        high: dict[str, Any] = {}
+        nulls: dict[str, Any] = {}
+        for names in columns:
+            kind = _kind(schema, names)
+            found = None if kind is None else self._column(names, _reader(kind))
+            if found is not None:
+                _put(nulls, names, found.nulls)
+                if found.low is not None and found.high is not None:
+                    _put(low, names, found.low)
+                    _put(high, names, found.high)
+        whole = {"numRecords": self._footer.num_rows, "minValues": low, "maxValues": high, "nullCount": nulls}
+        return _ENCODER.encode(whole).decode()
+
+    def _column(self, names: Sequence[str], bounds: Callable[[Any, Any], Any] | None) -> _Column | None:
+        positions = self._positions.get(".".join(names), [])
+        if len(positions) != 1:
+            # A dot may be part of a name.
+            return None
+        nulls, lows, highs = 0, [], []
+        for group in range(self._footer.num_row_groups):
+            chunk = self._footer.row_group(group).column(positions[0])
+            found = chunk.statistics
+            if found is None or not found.has_null_count:
+                return None
+            nulls += found.null_count
+            if bounds is None or found.null_count == chunk.num_values:
+                continue
+            both = bounds(found, chunk) if found.has_min_max else None
+            if both is None:
+                bounds = None
+                continue
+            lows.append(both[0])
+            highs.append(both[1])
+        if bounds is None or not lows:
+            return _Column(nulls)
+        return _Column(nulls, min(lows), max(highs))
+
+
+def _kind(schema: StructType, names: Sequence[str]) -> DataType | None:
+    """The type of a column of a struct in a struct, None if there is none."""
+    kind: DataType = schema
+    for name in names:
+        if not isinstance(kind, StructType) or name not in kind.names:
+            return None
+        kind = kind[name].dataType
+    return kind
+
+
+def _reader(kind: DataType) -> Callable[[Any, Any], Any] | None:
+    return next((read for family, read in _READERS.items() if isinstance(kind, family)), None)
+
+
+def _put(into: dict[str, Any], names: Sequence[str], value: Any) -> None:
+    for name in names[:-1]:
+        into = into.setdefault(name, {})
+    into[names[-1]] = value
+
+
+def _numbers(found: Any, _: Any) -> Any:
+    return found.min, found.max
+
+
+def _floats(found: Any, _: Any) -> Any:
+    # JSON has neither infinities nor NaN, and zeros have two signs in Parquet.
+    return (found.min + 0.0, found.max + 0.0) if math.isfinite(found.min) and math.isfinite(found.max) else None
+
+
+def _texts(found: Any, _: Any) -> Any:
+    low, high = found.min, found.max
+    if len(high) > LONGEST:
+        if high[LONGEST] == _LAST:
+            # No text of this length comes after it.
+            return None
+        high = high[:LONGEST] + _LAST
+    return low[:LONGEST], high
+
+
+def _days(found: Any, _: Any) -> Any:
+    first, last = (_time(each * 86_400_000_000) for each in (found.min_raw, found.max_raw))
+    return None if first is None or last is None else (first.date().isoformat(), last.date().isoformat())
+
+
+def _times(found: Any, chunk: Any, zone: str = "Z") -> Any:
+    if chunk.physical_type != "INT64":
+        return None
+    # In milliseconds, which the log has: the first goes down, the last one up.
+    first, last = _time(found.min_raw), _time(-(-found.max_raw // _MILLI) * _MILLI)
+    return None if first is None or last is None else (_written(first, zone), _written(last, zone))
+
+
+def _written(time: datetime, zone: str) -> str:
+    return f"{time.replace(tzinfo=None).isoformat(timespec='milliseconds')}{zone}"
+
+
+def _time(micros: int) -> datetime | None:
+    """A time, None where Python and the log's format have none."""
+    if not (_START - _EPOCH) // timedelta(microseconds=1) <= micros <= (_END - _EPOCH) // timedelta(microseconds=1):
+        return None
+    return _EPOCH + timedelta(microseconds=micros)
+
+
+_READERS: Mapping[type[DataType], Callable[[Any, Any], Any]] = {
+    IntegralType: _numbers,
+    DecimalType: _numbers,
+    FractionalType: _floats,
+    StringType: _texts,
+    DateType: _days,
+    TimestampNTZType: lambda found, chunk: _times(found, chunk, ""),
+    TimestampType: _times,
+}
+"""By family, the narrower first: how the bounds of a row group are read; of other types only nulls are counted."""

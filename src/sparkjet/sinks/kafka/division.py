@@ -1,0 +1,51 @@
+"""How the rows of an epoch are divided into parts, each of which is published on its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyarrow import parquet
+
+from sparkjet.errors import SinkError
+
+if TYPE_CHECKING:
+    from sparkjet.sinks.protocol import Handle
+    from sparkjet.storage.directory import Directory
+
+_FEW_BYTES = 16 << 20
+"""The largest files of an epoch that is one part."""
+
+
+def parts_of(entry: Directory, handle: Handle, most: int, few: int) -> list[list[Any]]:
+    """The files of each part, by their places in the manifest, with the number of rows.
+
+    A small epoch is one part, which the driver publishes itself: a job would take longer than its rows.
+
+    Fixed in the handle, and not by what a later start is set to: a part is the same whoever publishes it.
+
+    Args:
+        entry: Where the files are.
+        handle: That of the outbox.
+        most: The most parts.
+        few: The most rows of an epoch that is one part.
+
+    Raises:
+        SinkError: The files do not have as many rows as were written.
+    """
+    counts = []
+    for name, _, _ in handle["files"]:
+        with entry.open(name) as content, parquet.ParquetFile(content) as file:
+            counts.append(file.metadata.num_rows)
+    if sum(counts) != handle["rows"]:
+        message = f"The outbox has {sum(counts)} rows of {handle['rows']} that were written; the epoch is not decided."
+        raise SinkError(message)
+    filled = [number for number, count in enumerate(counts) if count]
+    is_small = handle["rows"] <= few and sum(size for _, size, _ in handle["files"]) <= _FEW_BYTES
+    most = 1 if is_small else min(most, len(filled))
+    shared = [filled[number::most] for number in range(most)]
+    return [[files, sum(counts[each] for each in files)] for files in shared]
+
+
+def names_of(handle: Handle, number: int) -> list[str]:
+    """The names of a part's files."""
+    return [handle["files"][each][0] for each in handle["parts"][number][0]]

@@ -1,0 +1,39 @@
+"""What people print says what it is."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+import sparkjet as sj
+from sparkjet.api.grouped import GroupedStream, LateStream, WindowedStream
+from sparkjet.api.grouped_results import GroupedResults
+from sparkjet.api.keyed_stream import KeyedStream
+from sparkjet.api.na_functions import NaFunctions
+from sparkjet.api.writer import StreamWriter
+from sparkjet.plan.static_tables import HeldTable, RenewedTable
+
+PUBLIC = [getattr(sj, name) for name in sj.__all__ if inspect.isclass(getattr(sj, name))]
+OF_METHODS = [
+    GroupedStream,
+    GroupedResults,
+    HeldTable,
+    KeyedStream,
+    LateStream,
+    NaFunctions,
+    RenewedTable,
+    StreamWriter,
+    WindowedStream,
+]
+
+
+@pytest.mark.parametrize("kind", [*PUBLIC, *OF_METHODS])
+def test_every_public_class_has_one(kind: type) -> None:
+    is_protocol = getattr(kind, "_is_protocol", False)
+    assert is_protocol or kind.__repr__ is not object.__repr__
+
+
+def test_of_clocks() -> None:
+    assert repr(sj.ManualClock(10)) == "ManualClock(10)"
+    assert repr(sj.SystemClock()) == "SystemClock()"

@@ -1,0 +1,95 @@
+"""Queries into Delta tables and files at once through Spark: drivers killed at the phases of an epoch."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import duckdb
+import pytest
+
+from sparkjet import EpochPhase
+from tests.crash.farm import FAULTS, SERVER, ZOMBIE, Crash, Farm, Suite
+from tests.crash.feeds import write_skewed
+from tests.crash.invariants import check, difference
+from tests.crash.readers import listed, result_rows
+from tests.crash.replay import RESULTS
+from tests.servers.delta import kernel
+from tests.servers.fixtures import available
+from tests.servers.programs import NoProgramError
+from tests.sinks.delta.reading import table_at
+
+if TYPE_CHECKING:
+    from tests.crash.drivers import Query
+    from tests.crash.replay import Row, Rules
+
+pytestmark = [pytest.mark.crash, pytest.mark.timeout(3600)]
+
+SEED = 2020
+FILES = 4
+JOBS = ("delta", "rows-delta")
+SERVERS = ()
+
+
+def some_crashes() -> list[Crash]:
+    """Before, at and after the decision, and between a version and the end of its commit."""
+    return [
+        Crash(EpochPhase.PREPARE, "jvm", "delta"),
+        Crash(EpochPhase.DECIDE, "both", "delta"),
+        Crash(EpochPhase.COMMITTING, "python", "rows-delta"),
+        Crash(EpochPhase.DECIDE, ZOMBIE, "rows-delta"),
+        Crash(EpochPhase.COMMITTING, ZOMBIE, "delta"),
+    ]
+
+
+def every_crash() -> list[Crash]:
+    faults = [fault for fault in FAULTS if fault != SERVER]
+    return [Crash(step, fault, job) for step, fault, job in product(EpochPhase, faults, JOBS)]
+
+
+class DeltaTables(Suite):
+    """Each query has a table of its own."""
+
+    def prepare(self) -> None:
+        jars = [str(jar) for jar in available(kernel, NoProgramError)]
+        for each in self.crashes:
+            place = each.query(self.root).place
+            place.root.mkdir()
+            (place.root / "jars.json").write_text(json.dumps(jars))
+        write_skewed(self.root / "feed", SEED, 0, FILES)
+
+    def judge(self, name: str, query: Query) -> None:
+        place, rules = query.place, query.rules.rules
+        check(place, query.rules, batches=FILES, closings=[FILES], swept=False)
+        rows = result_rows(listed(place.out), rules)
+        found = table_rows(place.root / "delta", rules)
+        assert found == rows, difference("the table", found, rows)
+        left = [*(place.root / "delta" / "_sparkjet").glob("*/*/prepared/*")]
+        assert left == [], f"prepared files are left: {left}"
+
+
+def table_rows(path: Path, rules: Rules) -> Counter[Row]:
+    """The rows of a table as `result_rows` has those of files."""
+    names = [*rules.outputs[RESULTS]]
+    names[:1] = ["start", "end"] if rules.windowed else names[:1]
+    columns = [f'epoch_us("{name}")' if rules.windowed and name in {"start", "end"} else f'"{name}"' for name in names]
+    return Counter(duckdb.from_arrow(table_at(path)).project(", ".join(columns)).fetchall())
+
+
+def suite(root: Path) -> DeltaTables:
+    return DeltaTables(root, some_crashes())
+
+
+@pytest.mark.parametrize("name", [each.name for each in some_crashes()])
+def test_a_crash_loses_and_repeats_nothing(verdicts: dict[str, str], name: str) -> None:
+    assert verdicts[name] == ""
+
+
+@pytest.mark.long
+def test_every_crash_loses_and_repeats_nothing(tmp_path: Path) -> None:
+    tables = DeltaTables(tmp_path / "tables", every_crash())
+    Farm(tmp_path, [tables]).crash()
+    assert tables.verdicts == dict.fromkeys(tables.verdicts, "")

@@ -1,0 +1,87 @@
+"""Statistics of files: bounds hold whatever the values are, and what cannot be told is left out."""
+
+from __future__ import annotations
+
+import json
+from datetime import date, datetime, timezone
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    LongType,
+    StringType,
+    StructType,
+    TimestampType,
+)
+
+from sparkjet.sinks.delta.statistics import LONGEST, FileStatistics
+from sparkjet.storage.posix_directory import PosixDirectory
+
+LAST = "\U0010ffff"
+UTC = timezone.utc
+MICROS, LOCAL = pa.timestamp("us", tz="UTC"), pa.timestamp("us")
+CASES = [
+    (LongType(), pa.int64(), [3, None, -1], (-1, 3)),
+    (DoubleType(), pa.float64(), [1.5, -0.0], (0.0, 1.5)),
+    (DoubleType(), pa.float64(), [float("inf"), 1.0], None),
+    (
+        DecimalType(38, 2),
+        pa.decimal128(38, 2),
+        [Decimal("1.50"), Decimal("123456789012345678901234567890123456.78")],
+        ...,
+    ),
+    (StringType(), pa.string(), ["b", "a"], ("a", "b")),
+    (StringType(), pa.string(), ["x" * 99], ("x" * LONGEST, "x" * LONGEST + LAST)),
+    (StringType(), pa.string(), ["x" * LONGEST + LAST + "y"], None),
+    (DateType(), pa.date32(), [date(1, 1, 1), date(9999, 12, 31)], ("0001-01-01", "9999-12-31")),
+    (
+        "timestamp",
+        MICROS,
+        [datetime(1969, 12, 31, 23, 59, 59, 999_999, UTC)],
+        ("1969-12-31T23:59:59.999Z", "1970-01-01T00:00:00.000Z"),
+    ),
+    (
+        "timestamp_ntz",
+        LOCAL,
+        [datetime(2026, 1, 1, 0, 0, 0, 500)],
+        ("2026-01-01T00:00:00.000", "2026-01-01T00:00:00.001"),
+    ),
+    (TimestampType(), MICROS, [datetime(9999, 12, 31, 23, 59, 59, 999_999, UTC)], None),
+    (BooleanType(), pa.bool_(), [True, None], None),
+    (BinaryType(), pa.binary(), [b"a"], None),
+    (LongType(), pa.int64(), [None, None], None),
+]
+
+
+@pytest.mark.parametrize(("kind", "arrow", "values", "bounds"), CASES)
+def test_bounds_and_nulls(tmp_path: Path, kind: DataType, arrow: pa.DataType, values: list[Any], bounds: Any) -> None:
+    parquet.write_table(pa.table({"c": pa.array(values, arrow)}), tmp_path / "f", row_group_size=1)
+    text = FileStatistics(PosixDirectory(tmp_path), "f").as_json(StructType().add("c", kind), [["c"]])
+    found = json.loads(text, parse_float=Decimal if isinstance(kind, DecimalType) else float)
+    assert found["numRecords"] == len(values)
+    assert found["nullCount"] == {"c": values.count(None)}
+    told = (found["minValues"]["c"], found["maxValues"]["c"]) if found["minValues"] else None
+    assert told == ((min(values), max(values)) if bounds is ... else bounds)
+
+
+def test_fields_of_structs_and_names_with_dots(tmp_path: Path) -> None:
+    table = pa.table({"s": [{"x": 1}, None], "a.b": [1, 2], "a": [{"b": 5}, {"b": 6}]})
+    parquet.write_table(table, tmp_path / "f")
+    number = LongType()
+    schema = (
+        StructType().add("s", StructType().add("x", number)).add("a.b", number).add("a", StructType().add("b", number))
+    )
+    found = json.loads(FileStatistics(PosixDirectory(tmp_path), "f").as_json(schema, [["s", "x"], ["a.b"], ["a", "b"]]))
+    assert found["nullCount"] == {"s": {"x": 1}}
+    assert found["minValues"] == found["maxValues"] == {"s": {"x": 1}}
+    assert FileStatistics(PosixDirectory(tmp_path), "f").nulls("a.b") is None

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+import sparkjet as sj
+from sparkjet.engine.turn import Turn
+from sparkjet.query_log import about, logger
+
+
+def test_a_line_names_its_query(caplog: pytest.LogCaptureFixture) -> None:
+    turn = Turn("clicks")
+    with caplog.at_level(logging.INFO, "sparkjet"):
+        with about("100% of clicks"):
+            logger.info("epoch %d", 7)
+            logger.info("it has ended")
+            with turn:
+                logger.info("epoch %d", 8)
+            with ThreadPoolExecutor(1, initializer=turn.enlist) as threads:
+                threads.submit(logger.info, "epoch %d", 9).result()
+            logger.info("epoch %d", 10)
+        logger.info("epoch %d", 11)
+    assert caplog.messages == [
+        "query 100% of clicks: epoch 7",
+        "query 100% of clicks: it has ended",
+        "query clicks: epoch 8",
+        "query clicks: epoch 9",
+        "query 100% of clicks: epoch 10",
+        "epoch 11",
+    ]
+
+
+@pytest.mark.parametrize("name", ["clicks", None])
+def test_every_line_of_a_query_names_it_or_its_home(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str | None
+) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "0.json").write_text('{"ts": "2026-01-10 09:00:00", "p": "a"}\n{"p": "a"}')
+    source = spark.readStream.schema("ts timestamp, p string").json(str(tmp_path / "in"))
+    counts = sj.stream(source).withWatermark("ts", "1 minute", by="p").groupBy(sj.window("ts", "1 minute")).count()
+    writer = counts.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "home"))
+    writer = writer.option("snapshotBackup", str(tmp_path / "copy")).option("snapshotBackupEvery", 1)
+    with caplog.at_level(logging.INFO, "sparkjet"):
+        query = (writer if name is None else writer.queryName(name)).trigger(availableNow=True).start()
+        query.awaitTermination()
+    assert {each.partition(": ")[0] for each in caplog.messages} == {f"query {name or tmp_path / 'home'}"}
+    # At the start, in the epoch, and in a thread beside it.
+    for said in ("not waited for", "rows without event time", "is in "):
+        assert any(said in each for each in caplog.messages), said
+    assert repr(query) == f"StreamingQuery[name: {name}, id: {query.id}, runId: {query.runId}, ended]"
+    assert repr(counts) == "WindowedStream[window: struct<start:timestamp,end:timestamp>, count: bigint]"
